@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+# A small front for Meson. `make help` lists the targets.
+
+MESON ?= meson
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 60
+export FUZZ_SECONDS PREFIX
+
+.DEFAULT_GOAL := build
+.PHONY: build run test quick sanitize tiny check format bench bench-peers sweep fuzz install clean help
+
+build: ## build build/mare and build/mare.so
+	@tools/build.sh build
+
+run: ## install what is missing, build, and play the tour
+	@tools/setup.sh build
+	@tools/build.sh build
+	@build/mare examples/tour.lua
+
+test: ## install what is missing, build, run every test in every build
+	@tools/setup.sh build test
+	@tools/suite.sh plain stress tiny asan tsan
+
+quick: ## the tests of the plain build alone
+	@tools/setup.sh build test
+	@tools/suite.sh plain
+
+tiny: ## the tests of the build with tiny buffers and slices
+	@tools/setup.sh build test
+	@tools/suite.sh tiny
+
+sanitize: ## the whole suite under ASan+UBSan and under TSan
+	@tools/setup.sh build test
+	@tools/suite.sh asan tsan
+
+check: ## format, lint, layout rules
+	@tools/setup.sh build test check
+	@tools/build.sh build
+	@tools/check.sh
+
+format: ## rewrite the C code the way make check wants it
+	@tools/setup.sh check
+	@git ls-files '*.c' '*.h' | xargs -r clang-format -i
+
+bench: ## measure against the floors, and the peers that are installed
+	@tools/setup.sh build
+	@tools/build.sh build
+	@bench/run
+
+bench-peers: ## install the peers, then measure
+	@tools/setup.sh peers
+	@$(MAKE) --no-print-directory bench
+
+sweep: ## measure how it scales, and draw the plots in docs/
+	@tools/setup.sh build
+	@tools/build.sh build
+	@bench/sweep
+
+fuzz: ## run each fuzz target for FUZZ_SECONDS (60)
+	@tools/setup.sh build test
+	@tools/fuzz.sh
+
+install: ## install under PREFIX (/usr/local); DESTDIR is honoured
+	@tools/build.sh build
+	@$(MESON) install -C build --no-rebuild
+
+clean: ## remove every build folder
+	@rm -rf build build-*
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile

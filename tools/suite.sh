@@ -1,0 +1,52 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Builds and tests each of the given runs, goes on when one fails, and ends with one line of counts
+# over all of them.
+#
+#   tools/suite.sh plain stress tiny asan tsan
+#
+#   plain   the ordinary build: everything
+#   stress  the ordinary build again, the Lua tests with a collector that collects all the time
+#   tiny    buffers, slices and chunks so small that rare paths become common
+#   asan    AddressSanitizer and UndefinedBehaviorSanitizer
+#   tsan    ThreadSanitizer
+#
+# MARE_TEST_ARGS goes to `meson test`, for example MARE_TEST_ARGS='unit-sched-queue'.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+support=$PWD/tests/support
+asan=detect_stack_use_after_return=1:strict_string_checks=1:check_initialization_order=1
+tsan=second_deadlock_stack=1:history_size=4:suppressions=$support/tsan.supp
+export ASAN_OPTIONS="${ASAN_OPTIONS:-$asan}"
+export TSAN_OPTIONS="${TSAN_OPTIONS:-$tsan}"
+export LSAN_OPTIONS="${LSAN_OPTIONS:-suppressions=$support/lsan.supp:print_suppressions=0}"
+export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}"
+
+rm -f build/test-summary.txt
+for run in "$@"; do
+    case $run in
+        plain)  dir=build       args="" ;;
+        stress) dir=build       args="--setup stress --suite lua" ;;
+        tiny)   dir=build-tiny  args="--setup slow --suite unit --suite lua --suite examples" ;;
+        asan)   dir=build-asan  args="--setup slow" ;;
+        tsan)   dir=build-tsan  args="--setup slow" ;;
+        *) echo "suite.sh: no run called '$run'" >&2; exit 2 ;;
+    esac
+    log=$dir/meson-logs/$run.json
+    rm -f "$log"
+    echo "== $run"
+    if ! tools/build.sh $dir; then
+        results="${results:-} --run $run build -"
+        continue
+    fi
+    # --setup makes another name for the log, so it is fetched from where it went.
+    rm -f $dir/meson-logs/testlog*.json
+    meson test -C $dir --no-rebuild $args ${MARE_TEST_ARGS:-}
+    code=$?
+    cat $dir/meson-logs/testlog*.json >"$log" 2>/dev/null
+    results="${results:-} --run $run $code $log"
+done
+mkdir -p build
+echo
+exec python3 tools/testsum.py --save build/test-summary.txt $results
