@@ -45,7 +45,7 @@ format: ## rewrite the C code the way make check wants it
 bench: ## measure against the floors, and the peers that are installed
 	@tools/setup.sh build
 	@tools/build.sh build
-	@bench/run
+	@python3 bench/run.py
 
 bench-peers: ## install the peers, then measure
 	@tools/setup.sh peers
@@ -54,7 +54,7 @@ bench-peers: ## install the peers, then measure
 sweep: ## measure how it scales, and draw the plots in docs/
 	@tools/setup.sh build
 	@tools/build.sh build
-	@bench/sweep
+	@python3 bench/scaling.py
 
 fuzz: ## run each fuzz target for FUZZ_SECONDS (60)
 	@tools/setup.sh build test

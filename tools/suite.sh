@@ -16,7 +16,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 support=$PWD/tests/support
-asan=detect_stack_use_after_return=1:strict_string_checks=1:check_initialization_order=1
+asan=print_legend=0:detect_stack_use_after_return=1:strict_string_checks=1
 tsan=second_deadlock_stack=1:history_size=4:suppressions=$support/tsan.supp
 export ASAN_OPTIONS="${ASAN_OPTIONS:-$asan}"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-$tsan}"

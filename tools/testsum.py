@@ -18,7 +18,7 @@ import sys
 TAP_LINE = re.compile(r'^(not )?ok\b(?:\s+\d+)?\s*(?:-\s*)?(.*)$')
 DIRECTIVE = re.compile(r'#\s*(skip|todo)\b', re.IGNORECASE)
 PLAN = re.compile(r'^1\.\.(\d+)')
-TAIL_LINES = 40
+TAIL_LINES = 60
 
 
 class Sum:
@@ -37,13 +37,23 @@ class Sum:
         return text + (f', {self.skipped} skipped' if self.skipped else '')
 
 
+def comments_after(lines, index):
+    """What a TAP program says about a failure: the lines up to the next verdict."""
+    text = []
+    for line in lines[index + 1:]:
+        if TAP_LINE.match(line) or PLAN.match(line):
+            break
+        text.append(line + '\n')
+    return ''.join(text)
+
+
 def add_program(total, run, test):
     """One test program as Meson logged it."""
     name = f'{run}: {test["name"]}'
     stdout, stderr = test.get('stdout') or '', test.get('stderr') or ''
-    output = stdout + stderr
+    lines = stdout.splitlines()
     reported = bad = planned = 0
-    for line in stdout.splitlines():
+    for index, line in enumerate(lines):
         plan = PLAN.match(line)
         planned += int(plan[1]) if plan else 0
         match = TAP_LINE.match(line)
@@ -55,10 +65,11 @@ def add_program(total, run, test):
             total.skipped += 1
         elif match[1]:
             bad += 1
-            total.fail(f'{name}: {match[2]}', output if bad == 1 else '')
+            total.fail(f'{name}: {match[2]}', comments_after(lines, index) + stderr)
+            stderr = ''  # once for all the failures of a program
         else:
             total.passed += 1
-    result = test['result']
+    result, output = test['result'], stdout + stderr
     if result in ('SKIP', 'EXPECTEDFAIL'):
         total.skipped += 0 if reported else 1
     elif result == 'OK':

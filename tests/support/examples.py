@@ -33,12 +33,12 @@ def complaint(command, expected, root):
 
 
 def main(mare, folder, *programs):
-    folder = pathlib.Path(folder).resolve()
+    folder, mare = pathlib.Path(folder).resolve(), os.path.abspath(mare)
     runs = [(path.name, [mare, f'{folder.name}/{path.name}'], path.with_suffix('.out'))
             for path in sorted(folder.glob('*.lua'))]
     for program in programs:
         name = pathlib.Path(program).name.removeprefix('example_')
-        runs.append((f'{name}.c', [program], folder / f'{name}.out'))
+        runs.append((f'{name}.c', [os.path.abspath(program)], folder / f'{name}.out'))
     print(f'1..{len(runs)}' if runs else '1..0 # SKIP no examples yet')
     bad = 0
     for number, (name, command, expected) in enumerate(runs, 1):

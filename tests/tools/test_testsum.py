@@ -59,6 +59,11 @@ class Counts(unittest.TestCase):
         testsum.report(testsum.Sum(), out)
         self.assertEqual(out.getvalue().splitlines(), ['No test ran.', '0 passed, 0 failed'])
 
+    def test_failure_is_shown_with_its_own_reason(self):
+        total = self.total({'stdout': 'not ok 1 - a\n# why\nok 2 - b\n# no\n', 'stderr': 'tail\n',
+                            'result': 'FAIL'}, code='1')
+        self.assertEqual(total.failures, [('plain: x: a', '# why\ntail\n')])
+
     def test_report_ends_with_the_counts(self):
         out = io.StringIO()
         testsum.report(self.total({'result': 'FAIL', 'stdout': 'why\n'}, code='1'), out)

@@ -1,0 +1,8 @@
+-- SPDX-License-Identifier: MIT
+std = "lua54"
+max_line_length = 100
+-- Unused arguments say what a function is given; loops and methods often do not need them all.
+unused_args = false
+exclude_files = {"build*", "bench/out"}
+files["examples"] = {globals = {"luaproc"}}
+files["tests"] = {globals = {"luaproc"}}
