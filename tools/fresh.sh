@@ -20,12 +20,13 @@ command -v debootstrap >/dev/null || { echo "fresh: run tools/setup.sh fresh" >&
 [ $# -gt 0 ] || set -- 'make run' 'make test'
 
 root=$(mktemp -d "${TMPDIR:-/tmp}/fresh.XXXXXX")
+chmod 755 "$root" # apt fetches as a user of its own
 mounted=
 clean() {
     code=$?
     trap - EXIT INT TERM
     for point in $mounted; do # the innermost comes first
-        umount "$root/$point" || umount -l "$root/$point"
+        umount -R "$root/$point" 2>/dev/null || umount -l "$root/$point"
     done
     if [ -n "${FRESH_KEEP:-}" ]; then
         echo "fresh: kept in $root"
