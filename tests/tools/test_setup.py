@@ -2,6 +2,7 @@
 """tools/setup.sh, with a dpkg and an apt that only pretend."""
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -40,14 +41,23 @@ class Setup(unittest.TestCase):
             for tool in ('sh', 'awk', 'sed', 'tr', 'env', 'dirname', 'true', 'touch'):
                 (state / tool).symlink_to(next(p for p in (f'/usr/bin/{tool}', f'/bin/{tool}')
                                                if os.path.exists(p)))
-            return subprocess.run(['/bin/sh', tap.ROOT / 'tools/setup.sh', *groups],
+            # In a tree of its own, whose build folder it may declare out of date.
+            (state / 'tools').mkdir()
+            for name in ('setup.sh', 'packages.txt'):
+                shutil.copy(tap.ROOT / 'tools' / name, state / 'tools')
+            (state / 'build').mkdir()
+            (state / 'build/build.ninja').touch()
+            done = subprocess.run(['/bin/sh', state / 'tools/setup.sh', *groups],
                                   env={'PATH': folder, 'STATE': folder, **env},
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                   check=False)
+            done.outdated = (state / 'build/build.ninja').stat().st_mtime < 1e9
+            return done
 
     def test_nothing_missing_says_nothing(self):
         done = self.setup_sh('peers', HAVE='erlang-base golang-go')
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''))
+        self.assertFalse(done.outdated)
 
     def test_installs_only_what_is_missing(self):
         done = self.setup_sh('peers', HAVE='golang-go', UPDATED='1')
@@ -55,6 +65,7 @@ class Setup(unittest.TestCase):
         self.assertIn('--no-install-recommends erlang-base', done.stdout)
         self.assertNotIn('golang-go', done.stdout)
         self.assertNotIn('update', done.stdout)
+        self.assertTrue(done.outdated, 'Meson must look for the new packages')
 
     def test_updates_the_lists_of_a_new_machine(self):
         done = self.setup_sh('peers', HAVE='')
