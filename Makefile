@@ -61,6 +61,7 @@ fuzz: ## run each fuzz target for FUZZ_SECONDS (60)
 	@tools/fuzz.sh
 
 install: ## install under PREFIX (/usr/local); DESTDIR is honoured
+	@$(if $(filter file,$(origin PREFIX)),,test ! -d build || $(MESON) configure build -Dprefix=$(PREFIX))
 	@tools/build.sh build
 	@$(MESON) install -C build --no-rebuild
 
