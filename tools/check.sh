@@ -37,7 +37,7 @@ check_cppcheck() {
         --suppress=missingIncludeSystem -I include -I src -I . -D__linux__ src
 }
 check_lua() {
-    files '*.lua' | xargs -r luacheck --quiet
+    files '*.lua' | xargs -r luacheck --quiet --no-color
 }
 
 run format check_format
