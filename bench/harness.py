@@ -22,6 +22,10 @@ class Absent(Exception):
     """The program does not exist on this machine; the text says how to get it."""
 
 
+class NotBuilt(Absent):
+    """One of our own programs is not there: not a circumstance but a failure."""
+
+
 class Failed(Exception):
     """The program ran and did not give its figures."""
 
@@ -41,7 +45,7 @@ def parse(text):
 def run(command, env=None, timeout=600):
     """Runs a program and returns its figures."""
     command = [str(word) for word in command]
-    name = " ".join([Path(command[0]).name] + command[1:])
+    name = " ".join(Path(word).name if word.startswith("/") else word for word in command)
     try:
         done = subprocess.run(command, cwd=ROOT, env={**os.environ, **(env or {})}, timeout=timeout,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -60,7 +64,7 @@ def run(command, env=None, timeout=600):
 
 
 class Tools:
-    """Finds the floors, the peers and the runtime; compiles a peer the first time it is asked for."""
+    """Finds the floors, the peers and the runtime; compiles a peer when it is first asked for."""
 
     def __init__(self, build, mare=None):
         self.build = Path(build).resolve()
@@ -71,12 +75,12 @@ class Tools:
     def floor(self, name, *arguments):
         program = self.build / "bench" / f"floor_{name}"
         if not program.exists():
-            raise Absent("not built: make")
+            raise NotBuilt("not built: make")
         return run([program, *arguments])
 
     def mare(self, script, *arguments, timeout=600):
         if not self.mare_path.exists():
-            raise Absent("not built: make")
+            raise NotBuilt("not built: make")
         return run([self.mare_path, BENCH / script, *arguments], timeout=timeout)
 
     def lua(self, script, *arguments):

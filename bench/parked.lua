@@ -12,9 +12,8 @@ local kind = arg[1] or "shared"
 local processes = tonumber(arg[2]) or 100000
 
 local function resident()
-  local statm <close> = assert(io.open("/proc/self/statm"))
-  local _, pages = statm:read("n", "n")
-  return pages * 4096
+  local status <close> = assert(io.open("/proc/self/status"))
+  return tonumber(status:read("a"):match("VmRSS:%s*(%d+) kB")) * 1024
 end
 
 local function wait(channel)
@@ -55,5 +54,6 @@ settle(sample)
 collectgarbage()
 local bytes = (resident() - before) / processes
 assert(mare.stats().live > processes, "some processes are gone")
+assert(kind ~= "own" or #channels == processes)
 print(("bytes %.1f"):format(bytes))
 mare.exit(0)

@@ -8,6 +8,7 @@ bench/README.md has the method.
 import argparse
 import json
 import os
+import signal
 import sys
 
 import harness
@@ -20,7 +21,7 @@ HEADINGS = {"floor": "floor", "erlang": "Erlang", "go": "Go", "ours": "ours"}
 def measure(row, tools, repetitions, scale, say):
     """Runs the row's columns in turn, repetition after repetition."""
     samples = {column: [] for column in row.columns}
-    missing, failed = {}, {}
+    missing, failed, not_built = {}, {}, False
     if row.repetitions:
         repetitions = min(repetitions, row.repetitions)
     for repetition in range(repetitions):
@@ -29,15 +30,20 @@ def measure(row, tools, repetitions, scale, say):
                 continue
             say(f"{row.name}: {HEADINGS[column]}, {repetition + 1} of {repetitions}")
             try:
-                samples[column].append(program(tools, scale))
+                figures = program(tools, scale)
+                row.pick[column](figures)
+                samples[column].append(figures)
             except harness.Absent as reason:
                 missing[column] = str(reason)
+                not_built = not_built or isinstance(reason, harness.NotBuilt)
             except harness.Failed as reason:
                 failed[column] = str(reason)
-    return judge(row, samples, missing, failed)
+            except KeyError as reason:
+                failed[column] = f"did not print {reason.args[0]}"
+    return judge(row, samples, missing, failed, not_built)
 
 
-def judge(row, samples, missing, failed):
+def judge(row, samples, missing, failed, not_built):
     """The row's result, as it goes into the JSON file."""
     result = {"name": row.name, "title": row.title, "unit": row.unit, "columns": {},
               "missing": missing, "failed": failed, "score": None, "score_unit": row.score_unit,
@@ -58,10 +64,8 @@ def judge(row, samples, missing, failed):
         if row.also and set(row.also[1]) <= set(result["columns"]):
             result["met"] = result["met"] and row.also[2](row, samples)
             result["aim_met"] = result["aim_met"] and result["met"]
-    elif not any(column in ("erlang", "go") for column in needed & set(missing)) or "ours" in missing:
-        result["met"] = False   # What is ours to provide was not there or did not run.
-    if failed:
-        result["met"] = False
+    if failed or not_built:
+        result["met"] = False   # What is only absent, such as a peer, leaves the row unjudged.
     for remark in row.notes:
         text = remark(samples) if callable(remark) else remark
         if text:
@@ -162,14 +166,14 @@ def print_remarks(results, stream, paint):
     aims = sum(bool(result["met"] and result["aim_met"]) for result in results)
     text = f"{met} of {len(results)} met, {aims} at the aim"
     if unknown:
-        text += f", {unknown} not judged for want of a peer"
+        text += f", {unknown} not judged"
     print(text, file=stream)
 
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default=harness.ROOT / "build", help="build folder (build)")
-    parser.add_argument("--mare", help="the runtime to measure ($MARE, or mare in the build folder)")
+    parser.add_argument("--mare", help="runtime to measure ($MARE, or mare in the build folder)")
     parser.add_argument("--only", action="append", metavar="ROW", help="this row; may be repeated")
     parser.add_argument("--reps", type=int, metavar="N", help="repetitions (5; quick: 2)")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, less exact")
@@ -213,6 +217,7 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)   # `| head` is no error.
     try:
         sys.exit(main())
     except KeyboardInterrupt:

@@ -14,6 +14,6 @@ main([Count]) ->
     halt().
 
 resident() ->
-    {ok, Statm} = file:read_file("/proc/self/statm"),
-    [_, Pages | _] = binary:split(Statm, <<" ">>, [global]),
-    binary_to_integer(Pages) * 4096.
+    {ok, Status} = file:read_file("/proc/self/status"),
+    {match, [Kilobytes]} = re:run(Status, "VmRSS:\\s*(\\d+) kB", [{capture, [1], binary}]),
+    binary_to_integer(Kilobytes) * 1024.

@@ -1,13 +1,13 @@
 -- SPDX-License-Identifier: MIT
 -- Code that only computes, for stock Lua and for Maré: calls, tables, strings.
 --
--- Run by a stock interpreter the kernels run as they are. Given "process" they run in a Maré process
--- with the workers running, alone and so never preempted: the difference is what the possibility
+-- Run by a stock interpreter the kernels run as they are. Given "process" they run in a process of
+-- Maré with the workers running, alone and so never preempted: the difference is what the possibility
 -- of preemption costs. Times are os.clock's, the processor time of all threads, so that a runtime
 -- which kept another core busy in order to look fast would be found out.
 --
--- usage: lua5.4 kernels.lua stock [scale [kernel]]
---        mare kernels.lua process [scale [kernel]]
+-- usage: lua5.4 preemption.lua stock [scale [kernel]]
+--        mare preemption.lua process [scale [kernel]]
 local place, scale, only = arg[1] or "stock", tonumber(arg[2]) or 1, arg[3]
 
 local function calls(n)
