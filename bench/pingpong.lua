@@ -1,0 +1,38 @@
+-- SPDX-License-Identifier: MIT
+-- One integer to and fro between two processes over two rendezvous channels, one worker.
+--
+--   ns   time of one message, half a round trip
+--
+-- usage: mare pingpong.lua [messages]
+local mare = require "mare"
+local rounds = (tonumber(arg[1]) or 1000000) // 2
+mare.workers(1)
+
+local there, back = mare.channel(), mare.channel()
+
+mare.spawn(function()
+  while true do
+    local value = there:receive()
+    if not value then return end
+    back:send(value)
+  end
+end)
+
+local ping = mare.spawn(function()
+  local function play(n)
+    local start = mare.now()
+    for i = 1, n do
+      there:send(i)
+      if back:receive() ~= i then error "a message was lost" end
+    end
+    return mare.now() - start
+  end
+  play(rounds // 10)
+  local taken = play(rounds)
+  there:close()
+  return taken
+end)
+
+local ok, taken = ping:join()
+assert(ok, taken)
+print(("ns %.3f"):format(taken * 1e9 / (2 * rounds)))

@@ -1,0 +1,45 @@
+-- SPDX-License-Identifier: MIT
+-- A token goes round a ring of processes over rendezvous channels, counting down; one worker.
+--
+--   ns   time of one hop
+--
+-- usage: mare ring.lua [hops [processes]]
+local mare = require "mare"
+local hops = tonumber(arg[1]) or 1000000
+local processes = tonumber(arg[2]) or 503
+mare.workers(1)
+
+local done = mare.channel()
+
+local function hop(from, to, finished)
+  while true do
+    local n = from:receive()
+    if not n then return end
+    if n == 0 then
+      finished:send(true)
+    else
+      to:send(n - 1)
+    end
+  end
+end
+
+local links = {}
+for i = 1, processes do
+  links[i] = mare.channel()
+end
+for i = 1, processes do
+  mare.spawn(hop, links[i], links[i % processes + 1], done)
+end
+
+local function turn(n)
+  local start = mare.now()
+  links[1]:send(n)
+  assert(done:receive())
+  return mare.now() - start
+end
+
+turn(hops // 10)
+print(("ns %.3f"):format(turn(hops) * 1e9 / hops))
+for i = 1, processes do
+  links[i]:close()
+end
