@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Maré for C programs: start a runtime, spawn Lua processes in it, exchange messages with them, stop.
+ *
+ * Unless a function says otherwise, any thread may call it at any time between mare_start and mare_stop, and it does
+ * not block. Functions come in families: the plain one waits for as long as it takes, `_until` takes a deadline, `try_`
+ * never waits. A deadline is a point on the runtime's monotonic clock in nanoseconds: see mare_deadline_ms.
+ *
+ * Objects are counted. A function that returns one through an out parameter hands over a reference, which the caller
+ * gives back with the matching `_unref` or `_destroy`, before mare_stop.
+ */
+#ifndef MARE_H
+#define MARE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Marks what the shared objects export. */
+#define MARE_API __attribute__((visibility("default")))
+
+/* Every code: its symbol, the word that Lua programs see, and a sentence. */
+#define MARE_ERRORS(X)                                                                             \
+    X(MARE_OK, "ok", "success")                                                                    \
+    X(MARE_TIMEOUT, "timeout", "the deadline passed")                                              \
+    X(MARE_CLOSED, "closed", "the channel is closed")                                              \
+    X(MARE_FULL, "full", "there is no room in the channel, or nobody is receiving")                \
+    X(MARE_EMPTY, "empty", "no message is waiting")                                                \
+    X(MARE_DIED, "died", "the process died of an error")                                           \
+    X(MARE_KILLED, "killed", "the process was killed")                                             \
+    X(MARE_EXISTS, "exists", "the name is taken")                                                  \
+    X(MARE_NONAME, "noname", "nobody has that name")                                               \
+    X(MARE_NOPROC, "noproc", "the process does not exist")                                         \
+    X(MARE_NONODE, "nonode", "the node cannot be reached")                                         \
+    X(MARE_REFUSED, "refused", "the request was refused")                                          \
+    X(MARE_DENIED, "denied", "the policy does not allow it")                                       \
+    X(MARE_BADMSG, "badmsg", "the message is malformed or holds what cannot travel")               \
+    X(MARE_TOOBIG, "toobig", "the message is too large")                                           \
+    X(MARE_NOMEM, "nomem", "not enough memory")                                                    \
+    X(MARE_CANCELLED, "cancelled", "the operation was cancelled")                                  \
+    X(MARE_REMOTE, "remote", "the remote function raised an error")                                \
+    X(MARE_DEADLOCK, "deadlock", "every process waits, and nothing can wake any")                  \
+    X(MARE_STOPPED, "stopped", "the runtime is stopping, or does not exist in this process")       \
+    X(MARE_SYNTAX, "syntax", "the code does not compile")                                          \
+    X(MARE_INVALID, "invalid", "an argument is out of range")
+
+/* What an operation returns: 0 is success. */
+typedef enum mare_err {
+#define MARE_ERROR_ENUM(symbol, word, sentence) symbol,
+    MARE_ERRORS(MARE_ERROR_ENUM)
+#undef MARE_ERROR_ENUM
+} mare_err;
+
+/* A sentence for a code. The string is static. */
+MARE_API const char *mare_strerror(mare_err err);
+
+/* A scheduler with its workers, processes and names. */
+typedef struct mare_runtime mare_runtime;
+
+/* A Lua process, alive or finished. */
+typedef struct mare_process mare_process;
+
+/* Where processes and threads meet. */
+typedef struct mare_channel mare_channel;
+
+/* A tuple of values on its way. One thread at a time may touch it. */
+typedef struct mare_message mare_message;
+
+/* How to start a runtime. Zero everywhere is a good choice. */
+typedef struct mare_options {
+    unsigned workers; /* kernel threads that run processes; 0: one a core */
+    unsigned recycle; /* the most finished Lua states kept for reuse */
+} mare_options;
+
+/* Starts a runtime. `options` may be NULL. Fails with MARE_NOMEM or MARE_INVALID. */
+MARE_API mare_err mare_start(const mare_options *options, mare_runtime **out);
+
+/*
+ * Kills every process, waits for their handlers, ends the workers and frees everything. The caller must have given back
+ * its references, and no other thread may be inside a call. Blocks. Not to be called from a Lua process.
+ */
+MARE_API void mare_stop(mare_runtime *runtime);
+
+/* Waits until every process has finished, at most until the deadline: MARE_TIMEOUT. Blocks. */
+MARE_API mare_err mare_wait_until(mare_runtime *runtime, uint64_t deadline);
+
+/* No deadline: wait for as long as it takes. */
+#define MARE_FOREVER UINT64_MAX
+
+/* The runtime's monotonic clock, in nanoseconds. */
+MARE_API uint64_t mare_now_ns(const mare_runtime *runtime);
+
+/* The deadline `timeout_ms` milliseconds from now. */
+MARE_API uint64_t mare_deadline_ms(const mare_runtime *runtime, uint64_t timeout_ms);
+
+/* Sets the number of workers, 1 to 1024 (else MARE_INVALID), and the most finished states kept for reuse. */
+MARE_API mare_err mare_set_workers(mare_runtime *runtime, unsigned workers);
+MARE_API void mare_set_recycle(mare_runtime *runtime, unsigned states);
+
+/* ---- Messages -------------------------------------------------------------------------------------------------- */
+
+/* The types of a value seen from C. A table, a function or another rich value is MARE_OTHER: see mare_message_bytes. */
+typedef enum mare_type {
+    MARE_NIL,
+    MARE_BOOLEAN,
+    MARE_INTEGER,
+    MARE_FLOAT,
+    MARE_STRING,
+    MARE_CHANNEL,
+    MARE_PROCESS,
+    MARE_OTHER
+} mare_type;
+
+/* One value. Strings belong to the message they were read from; channels and processes too: ref them to keep them. */
+typedef struct mare_value {
+    mare_type type;
+    union {
+        bool boolean;
+        int64_t integer;
+        double number;
+        struct {
+            const char *bytes;
+            size_t length;
+        } string;
+        mare_channel *channel;
+        mare_process *process;
+    } as;
+} mare_value;
+
+/* A new, empty message: MARE_NOMEM. */
+MARE_API mare_err mare_message_create(mare_message **out);
+
+/* Frees a message and what it holds. NULL is allowed. */
+MARE_API void mare_message_destroy(mare_message *message);
+
+/* Appends a value (a copy): MARE_NOMEM, MARE_TOOBIG, or MARE_INVALID for MARE_OTHER. */
+MARE_API mare_err mare_message_add(mare_message *message, const mare_value *value);
+
+/* Appends a string that ends with a zero byte. */
+MARE_API mare_err mare_message_add_string(mare_message *message, const char *string);
+
+/* Appends an integer. */
+MARE_API mare_err mare_message_add_integer(mare_message *message, int64_t integer);
+
+/* The number of values in a message. */
+MARE_API size_t mare_message_count(const mare_message *message);
+
+/* Reads the value at `index`, from 0: MARE_INVALID when there is none. */
+MARE_API mare_err mare_message_get(const mare_message *message, size_t index, mare_value *out);
+
+/* The values as they travel: `count` MessagePack objects, one after the other. Valid while the message lives. */
+MARE_API const void *mare_message_bytes(const mare_message *message, size_t *length);
+
+/* A message from MessagePack bytes that came from elsewhere. Checked here: MARE_BADMSG. */
+MARE_API mare_err mare_message_parse(const void *bytes, size_t length, mare_message **out);
+
+/* ---- Processes ------------------------------------------------------------------------------------------------- */
+
+/*
+ * Creates a process from Lua source or a binary chunk. `name` is what error messages call the code. `arguments` may be
+ * NULL; it stays the caller's. On MARE_SYNTAX, `*error` (if not NULL) is a string to free() that says what is wrong.
+ */
+MARE_API mare_err mare_spawn(mare_runtime *runtime, const char *code, size_t length, const char *name,
+                             const mare_message *arguments, mare_process **out, char **error);
+
+/* Adds a reference to a process, or gives one back. */
+MARE_API mare_process *mare_process_ref(mare_process *process);
+MARE_API void mare_process_unref(mare_process *process);
+
+/* A number unique in this runtime. */
+MARE_API uint64_t mare_process_id(const mare_process *process);
+
+/* Whether it has not finished. */
+MARE_API bool mare_process_alive(const mare_process *process);
+
+/*
+ * Waits for its end. MARE_OK and its results, MARE_DIED and the error, a string, MARE_KILLED, or MARE_TIMEOUT. `result`
+ * may be NULL; otherwise it is set (perhaps to NULL), and the caller destroys it. Blocks.
+ */
+MARE_API mare_err mare_process_join_until(mare_process *process, uint64_t deadline, mare_message **result);
+
+/* Ends it wherever it is; its `__close` handlers run. Returns false if it had finished. */
+MARE_API bool mare_process_kill(mare_process *process);
+
+/* ---- Channels -------------------------------------------------------------------------------------------------- */
+
+/*
+ * A new channel: a rendezvous when `capacity` is 0, else a buffer of that many messages. `name` may be NULL; a taken
+ * name fails with MARE_EXISTS.
+ */
+MARE_API mare_err mare_chan_create(mare_runtime *runtime, size_t capacity, const char *name, mare_channel **out);
+
+/* The channel registered under a name: MARE_NONAME. */
+MARE_API mare_err mare_chan_find(mare_runtime *runtime, const char *name, mare_channel **out);
+
+/* Adds a reference to a channel, or gives one back. */
+MARE_API mare_channel *mare_chan_ref(mare_channel *channel);
+MARE_API void mare_chan_unref(mare_channel *channel);
+
+/*
+ * Sends a message. On success its contents have left and `message` is empty, to be used again; on failure (MARE_CLOSED,
+ * MARE_TIMEOUT, MARE_FULL, MARE_NOMEM, MARE_STOPPED) it is as it was. The first two block; for a foreign thread only.
+ */
+MARE_API mare_err mare_chan_send(mare_channel *channel, mare_message *message);
+MARE_API mare_err mare_chan_send_until(mare_channel *channel, mare_message *message, uint64_t deadline);
+MARE_API mare_err mare_chan_try_send(mare_channel *channel, mare_message *message);
+
+/*
+ * Receives a message into `*out`, which the caller destroys: MARE_CLOSED, MARE_TIMEOUT, MARE_EMPTY, MARE_NOMEM,
+ * MARE_STOPPED. The first two block; for a foreign thread only.
+ */
+MARE_API mare_err mare_chan_receive(mare_channel *channel, mare_message **out);
+MARE_API mare_err mare_chan_receive_until(mare_channel *channel, mare_message **out, uint64_t deadline);
+MARE_API mare_err mare_chan_try_receive(mare_channel *channel, mare_message **out);
+
+/* Wakes every waiter with MARE_CLOSED; what was buffered can still be received. False if it was closed before. */
+MARE_API bool mare_chan_close(mare_channel *channel);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

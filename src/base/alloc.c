@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// The countdown is the one mutable global beside the runtime handle: it exists so that tests can make the n-th
+// allocation fail for every n. While no test runs it is zero and costs one relaxed load.
+#include "base/alloc.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+static atomic_long countdown;
+
+void mare__alloc_fail_after(long n)
+{
+    atomic_store(&countdown, n);
+}
+
+int mare__alloc_must_fail(void)
+{
+    // Relaxed: the value is a test's own, set before the threads it concerns do anything.
+    long n = atomic_load_explicit(&countdown, memory_order_relaxed);
+    if (n == 0)
+        return 0;
+    if (n == 1)
+        return 1;
+    return atomic_fetch_sub(&countdown, 1) <= 1;
+}
+
+void *mare__alloc(size_t size)
+{
+    return mare__alloc_must_fail() ? NULL : malloc(size);
+}
+
+void *mare__alloc_zero(size_t size)
+{
+    return mare__alloc_must_fail() ? NULL : calloc(1, size);
+}
+
+void *mare__realloc(void *block, size_t size)
+{
+    return mare__alloc_must_fail() ? NULL : realloc(block, size);
+}
+
+void mare__free(void *block)
+{
+    free(block);
+}

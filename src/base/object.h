@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// What can be referred to from several places, messages among them: a count, a kind, and how it ends.
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum mare__kind { MARE__KIND_CHANNEL = 1, MARE__KIND_PROCESS, MARE__KIND_BUFFER };
+
+struct mare__object {
+    atomic_uint references;
+    uint8_t kind; // enum mare__kind
+    void (*destroy)(struct mare__object *object);
+};
+
+static inline void mare__object_init(struct mare__object *object, enum mare__kind kind,
+                                     void (*destroy)(struct mare__object *))
+{
+    atomic_init(&object->references, 1);
+    object->kind = (uint8_t)kind;
+    object->destroy = destroy;
+}
+
+static inline void *mare__ref(struct mare__object *object)
+{
+    // Relaxed: whoever adds a reference holds one already, so the object cannot end meanwhile.
+    atomic_fetch_add_explicit(&object->references, 1, memory_order_relaxed);
+    return object;
+}
+
+static inline void mare__unref(struct mare__object *object)
+{
+    // Release what was done to the object; the last one acquires it all before it destroys.
+    if (atomic_fetch_sub_explicit(&object->references, 1, memory_order_acq_rel) == 1)
+        object->destroy(object);
+}

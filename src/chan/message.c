@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT
+// Growing, copying and dropping messages, and the public functions that build and read them from C.
+#include "chan/message.h"
+
+#include "base/alloc.h"
+
+uint8_t *mare__message_room_slow(mare_message *message, size_t size)
+{
+    if (size > MARE__MESSAGE_MAX - message->length)
+        return NULL;
+    size_t want = message->length + size;
+    size_t capacity = message->capacity ? message->capacity : MARE__MESSAGE_FIRST;
+    while (capacity < want)
+        capacity *= 2;
+    uint8_t *block = mare__realloc(message->capacity ? message->as.large : NULL, capacity);
+    if (!block)
+        return NULL;
+    if (!message->capacity)
+        memcpy(block, message->as.small, message->length);
+    message->as.large = block;
+    message->capacity = (uint32_t)capacity;
+    return block + message->length;
+}
+
+bool mare__message_append(mare_message *message, const void *bytes, size_t size)
+{
+    uint8_t *room = mare__message_room(message, size);
+    if (!room)
+        return false;
+    memcpy(room, bytes, size);
+    message->length += (uint32_t)size;
+    return true;
+}
+
+bool mare__message_append_handle(mare_message *message, struct mare__object *object)
+{
+    uint8_t *room = mare__message_room(message, MARE__PACK_EXT + sizeof(struct mare__handle));
+    if (!room)
+        return false;
+    struct mare__handle handle = {message->handles, mare__ref(object)};
+    mare__pack_ext_header(room, MARE__EXT_HANDLE, sizeof handle);
+    memcpy(room + MARE__PACK_EXT, &handle, sizeof handle);
+    message->handles = message->length + MARE__PACK_EXT + 1;
+    message->length += MARE__PACK_EXT + (uint32_t)sizeof handle;
+    return true;
+}
+
+void mare__message_shift_handles(mare_message *message, uint32_t start, uint32_t distance)
+{
+    uint8_t *data = (uint8_t *)mare__message_data(message);
+    uint32_t offset;
+    // From the last handle back to the first one that moved. Each begins with the offset (plus 1) of the one before.
+    for (uint8_t *link = (uint8_t *)&message->handles;; link = data + offset - 1) {
+        memcpy(&offset, link, sizeof offset);
+        if (offset <= start)
+            return;
+        offset += distance;
+        memcpy(link, &offset, sizeof offset);
+    }
+}
+
+// Calls `visit` with every object the message refers to.
+static void each_handle(const mare_message *message, void (*visit)(struct mare__object *))
+{
+    const uint8_t *data = mare__message_data(message);
+    for (uint32_t at = message->handles; at != 0;) {
+        struct mare__handle handle;
+        memcpy(&handle, data + at - 1, sizeof handle);
+        at = handle.previous;
+        visit(handle.object);
+    }
+}
+
+static void take(struct mare__object *object)
+{
+    mare__ref(object);
+}
+
+bool mare__message_copy(mare_message *to, const mare_message *from)
+{
+    mare__message_init(to);
+    if (!mare__message_append(to, mare__message_data(from), from->length))
+        return false;
+    to->count = from->count;
+    to->handles = from->handles;
+    to->rich = from->rich;
+    to->repeats = from->repeats;
+    to->foreign = from->foreign;
+    each_handle(to, take);
+    return true;
+}
+
+bool mare__message_join(mare_message *to, const mare_message *from)
+{
+    uint32_t base = to->length;
+    if (!mare__message_append(to, mare__message_data(from), from->length))
+        return false;
+    uint8_t *data = (uint8_t *)mare__message_data(to);
+    uint32_t last = to->handles, at = from->handles ? from->handles + base : 0, next;
+    if (at)
+        to->handles = at;
+    for (; at; at = next) { // the chain moves along, and its end is tied to the chain that was there
+        struct mare__handle handle;
+        memcpy(&handle, data + at - 1, sizeof handle);
+        next = handle.previous ? handle.previous + base : 0;
+        handle.previous = next ? next : last;
+        memcpy(data + at - 1, &handle, sizeof handle);
+        mare__ref(handle.object);
+    }
+    to->count += from->count;
+    to->rich |= from->rich;
+    return true;
+}
+
+void mare__message_clear_slow(mare_message *message)
+{
+    each_handle(message, mare__unref);
+    if (message->capacity)
+        mare__free(message->as.large);
+    mare__message_init(message);
+}
+
+mare_err mare_message_create(mare_message **out)
+{
+    *out = mare__alloc(sizeof **out);
+    if (!*out)
+        return MARE_NOMEM;
+    mare__message_init(*out);
+    return MARE_OK;
+}
+
+void mare_message_destroy(mare_message *message)
+{
+    if (message) {
+        mare__message_clear(message);
+        mare__free(message);
+    }
+}
+
+static bool append_string(mare_message *message, const char *bytes, size_t length)
+{
+    if (length >= MARE__MESSAGE_MAX)
+        return false;
+    uint8_t *room = mare__message_room(message, MARE__PACK_MAX + length);
+    if (!room)
+        return false;
+    size_t header = mare__pack_string_header(room, (uint32_t)length);
+    memcpy(room + header, bytes, length);
+    message->length += (uint32_t)(header + length);
+    return true;
+}
+
+static bool append_scalar(mare_message *message, const mare_value *value)
+{
+    uint8_t *room = mare__message_room(message, MARE__PACK_MAX);
+    if (!room)
+        return false;
+    if (value->type == MARE_BOOLEAN)
+        message->length += (uint32_t)mare__pack_boolean(room, value->as.boolean);
+    else if (value->type == MARE_INTEGER)
+        message->length += (uint32_t)mare__pack_integer(room, value->as.integer);
+    else if (value->type == MARE_FLOAT)
+        message->length += (uint32_t)mare__pack_float(room, value->as.number);
+    else
+        message->length += (uint32_t)mare__pack_nil(room);
+    return true;
+}
+
+mare_err mare_message_add(mare_message *message, const mare_value *value)
+{
+    bool done;
+    switch (value->type) {
+    case MARE_STRING:
+        if (value->as.string.length >= MARE__MESSAGE_MAX - message->length)
+            return MARE_TOOBIG;
+        done = append_string(message, value->as.string.bytes, value->as.string.length);
+        break;
+    case MARE_CHANNEL:
+        done = mare__message_append_handle(message, (struct mare__object *)value->as.channel);
+        break;
+    case MARE_PROCESS:
+        done = mare__message_append_handle(message, (struct mare__object *)value->as.process);
+        break;
+    case MARE_OTHER:
+        return MARE_INVALID;
+    default:
+        done = append_scalar(message, value);
+    }
+    if (!done)
+        return MARE_NOMEM;
+    message->count++;
+    return MARE_OK;
+}
+
+mare_err mare_message_add_string(mare_message *message, const char *string)
+{
+    mare_value value = {.type = MARE_STRING, .as.string = {string, strlen(string)}};
+    return mare_message_add(message, &value);
+}
+
+mare_err mare_message_add_integer(mare_message *message, int64_t integer)
+{
+    mare_value value = {.type = MARE_INTEGER, .as.integer = integer};
+    return mare_message_add(message, &value);
+}
+
+size_t mare_message_count(const mare_message *message)
+{
+    return message->count;
+}
+
+const void *mare_message_bytes(const mare_message *message, size_t *length)
+{
+    *length = message->length;
+    return mare__message_data(message);
+}
+
+static void read_value(const mare_message *message, const uint8_t *at, const struct mare__token *token,
+                       mare_value *out)
+{
+    out->type = MARE_OTHER;
+    switch (token->kind) {
+    case MARE__TOKEN_NIL:
+        out->type = MARE_NIL;
+        break;
+    case MARE__TOKEN_BOOLEAN:
+        out->type = MARE_BOOLEAN;
+        out->as.boolean = token->as.boolean;
+        break;
+    case MARE__TOKEN_INTEGER:
+        out->type = MARE_INTEGER;
+        out->as.integer = token->as.integer;
+        break;
+    case MARE__TOKEN_FLOAT:
+        out->type = MARE_FLOAT;
+        out->as.number = token->as.number;
+        break;
+    case MARE__TOKEN_STRING:
+        out->type = MARE_STRING;
+        out->as.string.bytes = (const char *)at;
+        out->as.string.length = token->size;
+        break;
+    case MARE__TOKEN_EXT:
+        if (token->ext == MARE__EXT_HANDLE && !message->foreign) {
+            struct mare__object *object = mare__handle_object(at);
+            if (object->kind == MARE__KIND_CHANNEL) {
+                out->type = MARE_CHANNEL;
+                out->as.channel = (mare_channel *)object;
+            } else if (object->kind == MARE__KIND_PROCESS) {
+                out->type = MARE_PROCESS;
+                out->as.process = (mare_process *)object;
+            }
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+mare_err mare_message_get(const mare_message *message, size_t index, mare_value *out)
+{
+    if (index >= message->count)
+        return MARE_INVALID;
+    const uint8_t *at = mare__message_data(message), *end = at + message->length;
+    for (size_t i = 0; i < index; i++)
+        if (!mare__unpack_skip(&at, end))
+            return MARE_BADMSG;
+    struct mare__token token;
+    if (!mare__unpack(&at, end, &token))
+        return MARE_BADMSG;
+    read_value(message, at, &token, out);
+    return MARE_OK;
+}
+
+mare_err mare_message_parse(const void *bytes, size_t length, mare_message **out)
+{
+    uint32_t count = 0;
+    const uint8_t *at = bytes, *end = at + length;
+    for (; at < end; count++)
+        if (!mare__unpack_skip(&at, end))
+            return MARE_BADMSG;
+    if (length > MARE__MESSAGE_MAX)
+        return MARE_TOOBIG;
+    mare_err err = mare_message_create(out);
+    if (err)
+        return err;
+    (*out)->foreign = (*out)->rich = true;
+    (*out)->count = count;
+    if (mare__message_append(*out, bytes, length))
+        return MARE_OK;
+    mare_message_destroy(*out);
+    return MARE_NOMEM;
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+// A message: a tuple of values as MessagePack, small ones inside the structure, so that an integer or a short string
+// crosses without an allocation. References to channels, processes and buffers are ext objects that hold a pointer;
+// the message owns a reference to each, and finds them again through a chain of offsets when it is dropped.
+#pragma once
+
+#include <mare.h>
+#include <string.h>
+
+#include "base/object.h"
+#include "mare_limits.h"
+#include "wire/pack.h"
+
+// The ext kinds. All but the references are well-formed MessagePack inside, so that a stranger can skip or show them.
+enum mare__ext {
+    MARE__EXT_REPEAT = 1, // u32: the table or function with that number, counted from 0 in order of appearance
+    MARE__EXT_GLOBALS,    // empty: the receiver's table of globals
+    MARE__EXT_MODULE,     // the bytes of a name: what `require` returns for it
+    MARE__EXT_MEMBER,     // two strings: a library and one of its functions
+    MARE__EXT_MIXED,      // an array, then a map: a table with both parts
+    MARE__EXT_FUNCTION,   // bytecode (bin), then its upvalues
+    MARE__EXT_SHARED,     // u32, u8: an upvalue shared with that function's upvalue of that number
+    MARE__EXT_TRAVEL,     // a module's name and a value: what its `arrive` makes of it
+    MARE__EXT_HANDLE,     // struct mare__handle: only inside one operating-system process
+};
+
+// The payload of MARE__EXT_HANDLE.
+struct mare__handle {
+    uint32_t previous; // offset of the previous handle's payload plus 1; 0 when none
+    struct mare__object *object;
+} __attribute__((packed));
+
+enum { MARE__MESSAGE_MAX = 1 << 30 };
+
+struct mare_message {
+    uint32_t length;
+    uint32_t capacity; // 0: the bytes are in `small`
+    uint32_t count;    // values
+    uint32_t handles;  // offset of the last handle's payload plus 1; 0 when none
+    bool rich;         // there are tables, functions or others beyond plain values and references
+    bool repeats;      // some value is referred to again: the reader must number tables and functions
+    bool foreign;      // came from outside: no handles, no code
+    union {
+        uint8_t small[MARE__MESSAGE_SMALL];
+        uint8_t *large;
+    } as;
+};
+
+static inline void mare__message_init(mare_message *message)
+{
+    // Not the bytes: a message is made for every send.
+    memset(message, 0, offsetof(mare_message, as));
+}
+
+static inline const uint8_t *mare__message_data(const mare_message *message)
+{
+    return message->capacity ? message->as.large : message->as.small;
+}
+
+static inline bool mare__message_empty(const mare_message *message)
+{
+    return message->length == 0;
+}
+
+// Moves the contents; `from` is left empty, whatever `to` had is forgotten (it must be empty).
+static inline void mare__message_move(mare_message *to, mare_message *from)
+{
+    size_t head = offsetof(mare_message, as);
+    memcpy(to, from, from->capacity ? sizeof *from : head + from->length);
+    memset(from, 0, head);
+}
+
+// Room for `size` more bytes at the end, or NULL (MARE_NOMEM, MARE_TOOBIG). The caller adds to `length` what it used.
+uint8_t *mare__message_room_slow(mare_message *message, size_t size);
+
+static inline uint8_t *mare__message_room(mare_message *message, size_t size)
+{
+    size_t have = message->capacity ? message->capacity : sizeof message->as.small;
+    if (have - message->length >= size)
+        return (message->capacity ? message->as.large : message->as.small) + message->length;
+    return mare__message_room_slow(message, size);
+}
+
+// Appends bytes. False when there is no memory or it grows too big.
+bool mare__message_append(mare_message *message, const void *bytes, size_t size);
+
+// Appends a reference to an object, taking one.
+bool mare__message_append_handle(mare_message *message, struct mare__object *object);
+
+// The bytes from `start` on have been moved up by `distance`: so have the handles among them.
+void mare__message_shift_handles(mare_message *message, uint32_t start, uint32_t distance);
+
+// The object in a handle's payload.
+static inline struct mare__object *mare__handle_object(const uint8_t *payload)
+{
+    struct mare__handle handle;
+    memcpy(&handle, payload, sizeof handle);
+    return handle.object;
+}
+
+// Copies a message; `to` must be empty. False when there is no memory.
+bool mare__message_copy(mare_message *to, const mare_message *from);
+
+// Appends the values of a message made from plain values and references. False when there is no memory.
+bool mare__message_join(mare_message *to, const mare_message *from);
+
+// Gives back what the message holds and leaves it empty.
+void mare__message_clear_slow(mare_message *message);
+
+static inline void mare__message_clear(mare_message *message)
+{
+    if (message->capacity || message->handles)
+        mare__message_clear_slow(message);
+    else
+        mare__message_init(message);
+}

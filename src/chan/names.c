@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+// A hash table with chains, under one lock: names are looked up when programs set themselves up, not for every message.
+#include "chan/names.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "platform/lock.h"
+
+struct entry {
+    struct entry *next;
+    struct mare__object *object;
+    uint32_t hash;
+    char name[];
+};
+
+struct mare__names {
+    mare__lock lock;
+    struct entry **buckets;
+    uint32_t size, count; // size: a power of two
+};
+
+static uint32_t hash_of(const char *name) // FNV-1a
+{
+    uint32_t hash = 2166136261u;
+    for (; *name; name++)
+        hash = (hash ^ (uint8_t)*name) * 16777619u;
+    return hash;
+}
+
+static struct entry **locate(struct mare__names *names, const char *name, uint32_t hash)
+{
+    struct entry **at = &names->buckets[hash & (names->size - 1)];
+    while (*at && ((*at)->hash != hash || strcmp((*at)->name, name) != 0))
+        at = &(*at)->next;
+    return at;
+}
+
+// Doubles the table; when there is no memory it goes on with longer chains.
+static void grow(struct mare__names *names)
+{
+    uint32_t size = names->size * 2;
+    struct entry **buckets = mare__alloc_zero(size * sizeof *buckets);
+    if (!buckets)
+        return;
+    for (uint32_t i = 0; i < names->size; i++)
+        for (struct entry *entry = names->buckets[i], *next; entry; entry = next) {
+            next = entry->next;
+            entry->next = buckets[entry->hash & (size - 1)];
+            buckets[entry->hash & (size - 1)] = entry;
+        }
+    mare__free(names->buckets);
+    names->buckets = buckets;
+    names->size = size;
+}
+
+struct mare__names *mare__names_create(void)
+{
+    struct mare__names *names = mare__alloc_zero(sizeof *names);
+    if (!names)
+        return NULL;
+    names->size = 16;
+    names->buckets = mare__alloc_zero(names->size * sizeof *names->buckets);
+    if (names->buckets)
+        return names;
+    mare__free(names);
+    return NULL;
+}
+
+void mare__names_destroy(struct mare__names *names)
+{
+    for (uint32_t i = 0; i < names->size; i++)
+        for (struct entry *entry = names->buckets[i], *next; entry; entry = next) {
+            next = entry->next;
+            mare__unref(entry->object);
+            mare__free(entry);
+        }
+    mare__free(names->buckets);
+    mare__free(names);
+}
+
+mare_err mare__names_add(struct mare__names *names, const char *name, struct mare__object *object)
+{
+    struct entry *entry = mare__alloc(sizeof *entry + strlen(name) + 1);
+    if (!entry)
+        return MARE_NOMEM;
+    strcpy(entry->name, name);
+    entry->hash = hash_of(name);
+    entry->next = NULL;
+    mare__lock_acquire(&names->lock);
+    if (names->count >= names->size)
+        grow(names);
+    struct entry **at = locate(names, name, entry->hash);
+    bool taken = *at != NULL;
+    if (!taken) {
+        entry->object = mare__ref(object);
+        *at = entry;
+        names->count++;
+    }
+    mare__lock_release(&names->lock);
+    if (taken)
+        mare__free(entry);
+    return taken ? MARE_EXISTS : MARE_OK;
+}
+
+struct mare__object *mare__names_find(struct mare__names *names, const char *name)
+{
+    mare__lock_acquire(&names->lock);
+    struct entry *entry = *locate(names, name, hash_of(name));
+    struct mare__object *object = entry ? mare__ref(entry->object) : NULL;
+    mare__lock_release(&names->lock);
+    return object;
+}
+
+void mare__names_remove(struct mare__names *names, const char *name, struct mare__object *object)
+{
+    mare__lock_acquire(&names->lock);
+    struct entry **at = locate(names, name, hash_of(name)), *entry = *at;
+    bool found = entry && entry->object == object;
+    if (found) {
+        *at = entry->next;
+        names->count--;
+    }
+    mare__lock_release(&names->lock);
+    if (found) {
+        mare__free(entry);
+        mare__unref(object);
+    }
+}

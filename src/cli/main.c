@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// `mare`: which command, and help.
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+struct command {
+    const char *name, *summary, *help;
+    int (*run)(int argc, char **argv); // argv[0] is the command
+};
+
+static int help(int argc, char **argv);
+
+static int version(int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    puts("Maré " MARE_VERSION " (Lua 5.4)");
+    return 0;
+}
+
+static int run_stdin(int argc, char **argv)
+{
+    return mare__cli_run(SOURCE_STDIN, argc, argv);
+}
+
+static int run_code(int argc, char **argv)
+{
+    if (argc < 2) {
+        fputs("mare: -e needs a piece of Lua: mare -e 'print(1 + 1)'\n", stderr);
+        return EXIT_USAGE;
+    }
+    return mare__cli_run(SOURCE_CODE, argc - 1, argv + 1);
+}
+
+static const struct command commands[] = {
+    {"help", "what the commands do: mare help [command]",
+     "mare help [command]\n\nWithout a command, lists them all.\n", help},
+    {"-e", "runs a piece of Lua: mare -e CODE [args]",
+     "mare -e CODE [args]\n\nRuns CODE as the main process. The arguments are `...` and the table `arg`.\n\n"
+     "    mare -e 'print(require(\"mare\").workers())'\n",
+     run_code},
+    {"-", "runs the program on standard input: mare - [args]",
+     "mare - [args]\n\nReads a whole program from standard input, then runs it.\n", run_stdin},
+    {"-v", "prints the version", "mare -v\n\nPrints the version; --version is the same.\n", version},
+};
+
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+
+static const struct command *find(const char *name)
+{
+    if (strcmp(name, "-h") == 0 || strcmp(name, "--help") == 0)
+        name = "help";
+    if (strcmp(name, "--version") == 0)
+        name = "-v";
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+static int help(int argc, char **argv)
+{
+    if (argc > 1) {
+        const struct command *command = find(argv[1]);
+        if (!command) {
+            fprintf(stderr, "mare: there is no command '%s'; 'mare help' lists them\n", argv[1]);
+            return EXIT_USAGE;
+        }
+        fputs(command->help, stdout);
+        return 0;
+    }
+    puts("Maré: concurrent Lua 5.4.\n\n"
+         "  mare app.lua [args]   runs a program\n"
+         "  mare                  reads, evaluates and prints, with history\n\nCommands:");
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        printf("  %-6s  %s\n", commands[i].name, commands[i].summary);
+    puts("\nExit codes: 0 success, 1 the main process died, 2 wrong usage, 128 + n ended by signal n, or\n"
+         "what the program gave to os.exit. The module is documented in docs/reference/lua.md.");
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return isatty(STDIN_FILENO) ? mare__cli_repl() : mare__cli_run(SOURCE_STDIN, argc, argv);
+    const struct command *command = find(argv[1]);
+    if (command)
+        return command->run(argc - 1, argv + 1);
+    if (argv[1][0] == '-') {
+        fprintf(stderr, "mare: unknown option '%s'; 'mare help' lists them\n", argv[1]);
+        return EXIT_USAGE;
+    }
+    return mare__cli_run(SOURCE_FILE, argc - 1, argv + 1);
+}

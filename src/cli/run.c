@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+// Runs a program: its main script is the first process; when that has ended the others are waited for. An interrupt
+// kills every process in order (their closing handlers run); a second one ends the program at once.
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "sched/sched.h"
+
+// ---- Signals -------------------------------------------------------------------------------------------------------------------
+
+// A handler may do little: it notes the signal and wakes a thread that does the rest.
+static struct {
+    volatile sig_atomic_t number;
+    struct mare__parker parker;
+    mare_runtime *runtime;
+    pthread_t thread;
+    atomic_bool over;
+} interrupt;
+
+static void on_signal(int number)
+{
+    if (interrupt.number)
+        _exit(EXIT_SIGNAL + number); // for the second time
+    interrupt.number = number;
+    mare__unpark(&interrupt.parker);
+}
+
+static void *watch(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&interrupt.over)) {
+        mare__park(&interrupt.parker, MARE_FOREVER);
+        if (interrupt.number && !atomic_load(&interrupt.over)) {
+            int nobody = -1;
+            atomic_compare_exchange_strong(&interrupt.runtime->exit_code, &nobody, EXIT_SIGNAL + interrupt.number);
+            mare__runtime_changed(interrupt.runtime);
+        }
+    }
+    return NULL;
+}
+
+static void take_signals(mare_runtime *runtime)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    interrupt.runtime = runtime;
+    if (mare__thread_start(&interrupt.thread, "mare-signals", watch, NULL) != 0) {
+        interrupt.runtime = NULL;
+        return;
+    }
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+}
+
+static void leave_signals(void)
+{
+    if (!interrupt.runtime)
+        return;
+    atomic_store(&interrupt.over, true);
+    mare__unpark(&interrupt.parker);
+    pthread_join(interrupt.thread, NULL);
+}
+
+// ---- Start and end -------------------------------------------------------------------------------------------------------------
+
+mare_runtime *mare__cli_start(void)
+{
+    mare_runtime *runtime;
+    mare_err err = mare_start(NULL, &runtime);
+    if (err) {
+        fprintf(stderr, "mare: cannot start: %s\n", mare_strerror(err));
+        return NULL;
+    }
+    runtime->exits_in_order = true;
+    take_signals(runtime);
+    return runtime;
+}
+
+// Prints how the main process died, as the stock interpreter does.
+static void print_end(mare_process *process)
+{
+    mare_message *result;
+    mare_value error, trace;
+    if (mare_process_join_until(process, MARE_FOREVER, &result) != MARE_DIED || !result)
+        return;
+    bool text = mare_message_get(result, 0, &error) == MARE_OK && error.type == MARE_STRING;
+    if (text)
+        fprintf(stderr, "mare: %.*s\n", (int)error.as.string.length, error.as.string.bytes);
+    else
+        fputs("mare: (the error is a value that is not a string)\n", stderr);
+    if (mare_message_get(result, 1, &trace) == MARE_OK && trace.type == MARE_STRING)
+        fprintf(stderr, "%.*s\n", (int)trace.as.string.length, trace.as.string.bytes);
+    mare_message_destroy(result);
+}
+
+int mare__cli_finish(mare_runtime *runtime)
+{
+    mare_process *main = runtime->main;
+    mare_err err = mare__runtime_await(runtime, true, MARE_FOREVER);
+    int code = atomic_load(&runtime->exit_code);
+    if (err == MARE_DEADLOCK && mare_process_alive(main)) {
+        fputs("mare: deadlock: every process waits, the main one too, and nothing can wake any\n", stderr);
+        code = EXIT_DIED;
+    } else if (err == MARE_DEADLOCK) {
+        fprintf(stderr, "mare: %lu %s for what can no longer come: ended\n", atomic_load(&runtime->live),
+                atomic_load(&runtime->live) == 1 ? "process waits" : "processes wait");
+    }
+    if (code < 0) {
+        bool died = !mare_process_alive(main) && main->how == MARE_DIED;
+        if (died)
+            print_end(main);
+        code = died || (!mare_process_alive(main) && main->how == MARE_KILLED) ? EXIT_DIED : EXIT_SUCCESS;
+    }
+    mare_process_unref(main);
+    mare_stop(runtime);
+    leave_signals();
+    fflush(stdout);
+    return code;
+}
+
+// ---- The main process ----------------------------------------------------------------------------------------------------------
+
+struct program {
+    enum source source;
+    int argc;
+    char **argv;
+    mare_process *process;
+};
+
+// In a state that is thrown away: the starter, the program and its arguments, marshalled.
+static int prepare(lua_State *L)
+{
+    static const char starter[] = "local main, args = ...; arg = args; return main(table.unpack(args))";
+    struct program *program = lua_touserdata(L, 1);
+    lua_settop(L, 0);
+    luaL_loadbuffer(L, starter, sizeof starter - 1, "=mare");
+    const char *name = program->argv[0];
+    int status = program->source == SOURCE_CODE ? luaL_loadbuffer(L, name, strlen(name), "=(command line)")
+                                                : luaL_loadfile(L, program->source == SOURCE_FILE ? name : NULL);
+    if (status != LUA_OK)
+        return lua_error(L);
+    lua_createtable(L, program->argc, 1);
+    for (int i = 0; i < program->argc; i++) {
+        lua_pushstring(L, i == 0 && program->source != SOURCE_FILE ? "-" : program->argv[i]);
+        lua_rawseti(L, -2, i);
+    }
+    if (mare__marshal(L, 1, 3, &program->process->wait.message, "program") != MARE_OK)
+        return lua_error(L);
+    return 0;
+}
+
+int mare__cli_run(enum source source, int argc, char **argv)
+{
+    mare_runtime *runtime = mare__cli_start();
+    mare_process *main = runtime ? mare__process_new(runtime) : NULL;
+    if (!main)
+        return EXIT_DIED;
+    struct program program = {source, argc, argv, main};
+    char *error = NULL;
+    mare_err err = mare__compile(main, prepare, &program, &error);
+    if (err) {
+        fprintf(stderr, "mare: %s\n", error ? error : mare_strerror(err));
+        free(error);
+        mare_process_unref(main);
+        mare_stop(runtime);
+        leave_signals();
+        return EXIT_DIED;
+    }
+    main->is_main = true;
+    main->observed = true; // by mare__cli_finish
+    runtime->main = main;
+    mare__process_launch(main);
+    return mare__cli_finish(runtime);
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// What the bindings share: checking arguments and returning failures.
+#pragma once
+
+#include "base/error.h"
+#include "sched/sched.h"
+
+// Pushes `nil, message, code`; returns 3.
+int mare__lua_fail(lua_State *L, mare_err err);
+
+// The same with a message of its own, already pushed.
+int mare__lua_fail_with(lua_State *L, mare_err err);
+
+// The reference at a stack index, or an error that names the argument.
+mare_channel *mare__lua_channel(lua_State *L, int index);
+mare_process *mare__lua_process(lua_State *L, int index);
+
+// The point in time of an optional timeout: seconds from now, or a deadline.
+uint64_t mare__lua_deadline(lua_State *L, int index);
+
+// Opens the module in a state of ours.
+int mare__lua_open(lua_State *L);
+int mare__lua_open_luaproc(lua_State *L);
+
+// Returns what join returns for a process that has finished.
+int mare__lua_push_end(lua_State *L, mare_process *process);
+
+extern const luaL_Reg mare__channel_methods[], mare__channel_metamethods[];
+extern const luaL_Reg mare__process_methods[], mare__process_metamethods[];
+extern const luaL_Reg mare__buffer_methods[], mare__buffer_metamethods[];
+
+// Functions of the module `mare` that live in other files.
+int mare__lua_spawn(lua_State *L);
+int mare__lua_channel_new(lua_State *L);
+int mare__lua_select(lua_State *L);
+int mare__lua_buffer_new(lua_State *L);
+int mare__lua_wait(lua_State *L);
+
+// Opens a module in the state of a host, such as the stock interpreter; the first one starts the runtime.
+int mare__lua_host_open(lua_State *L, lua_CFunction open);

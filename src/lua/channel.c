@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+// Channels in Lua. The hot path of every message: a send marshals into the process's own message, offers it to the
+// channel, and yields only if it must wait; a receive is its mirror.
+#include "lua/binding.h"
+
+static int send_done(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    mare_process *process = mare__self(L);
+    mare__block_clean(process);
+    mare_err err = process->wait.result;
+    if (process->leaving)
+        mare__handles_left(L, 0, !err);
+    if (err) {
+        mare__message_clear(&process->wait.message);
+        return mare__lua_fail(L, err);
+    }
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+// Sends the values from `first` on.
+static int send(lua_State *L, mare_channel *channel, int first, bool wait, uint64_t deadline)
+{
+    mare_process *process = mare__self(L);
+    mare_message *message = &process->wait.message;
+    mare__message_clear(message);
+    if (mare__marshal(L, first, lua_gettop(L) - first + 1, message, "arg") != MARE_OK)
+        return lua_error(L);
+    bool possible = wait && mare__block_possible(L, process);
+    mare_err err = mare__chan_send(channel, message, possible ? &process->node : NULL);
+    if (err == MARE_OK) {
+        if (process->leaving)
+            mare__handles_left(L, 0, true);
+        lua_pushboolean(L, 1);
+        return 1;
+    }
+    if (err == MARE_FULL && wait) {
+        mare__block_check(L, process);
+        process->waits_for = channel;
+        return mare__block(L, process, deadline, 0, send_done);
+    }
+    mare__message_clear(message);
+    mare__handles_left(L, 0, false);
+    return mare__lua_fail(L, err);
+}
+
+static int channel_send(lua_State *L)
+{
+    return send(L, mare__lua_channel(L, 1), 2, true, MARE_FOREVER);
+}
+
+static int channel_sendwithin(lua_State *L)
+{
+    mare_channel *channel = mare__lua_channel(L, 1);
+    luaL_checkany(L, 2);
+    return send(L, channel, 3, true, mare__lua_deadline(L, 2));
+}
+
+static int channel_trysend(lua_State *L)
+{
+    return send(L, mare__lua_channel(L, 1), 2, false, 0);
+}
+
+static int push_received(lua_State *L, mare_process *process)
+{
+    int count = mare__unmarshal(L, &process->wait.message);
+    mare__message_clear(&process->wait.message);
+    return count;
+}
+
+static int receive_done(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    mare_process *process = mare__self(L);
+    mare__block_clean(process);
+    return process->wait.result ? mare__lua_fail(L, process->wait.result) : push_received(L, process);
+}
+
+static int receive(lua_State *L, mare_channel *channel, bool wait, uint64_t deadline)
+{
+    mare_process *process = mare__self(L);
+    bool possible = wait && mare__block_possible(L, process);
+    mare__message_clear(&process->wait.message);
+    mare_err err = mare__chan_receive(channel, &process->wait.message, possible ? &process->node : NULL);
+    if (err == MARE_OK)
+        return push_received(L, process);
+    if (err == MARE_EMPTY && wait) {
+        mare__block_check(L, process);
+        process->waits_for = channel;
+        return mare__block(L, process, deadline, 0, receive_done);
+    }
+    return mare__lua_fail(L, err);
+}
+
+static int channel_receive(lua_State *L)
+{
+    mare_channel *channel = mare__lua_channel(L, 1);
+    return receive(L, channel, true, mare__lua_deadline(L, 2));
+}
+
+static int channel_tryreceive(lua_State *L)
+{
+    return receive(L, mare__lua_channel(L, 1), false, 0);
+}
+
+// The iterator: what failed ends the loop.
+static int messages_done(lua_State *L, int status, lua_KContext context)
+{
+    mare_process *process = mare__self(L);
+    if (process->wait.result == MARE_OK)
+        return receive_done(L, status, context);
+    mare__block_clean(process);
+    return 0;
+}
+
+static int messages_next(lua_State *L)
+{
+    mare_channel *channel = mare__lua_channel(L, 1);
+    mare_process *process = mare__self(L);
+    mare__message_clear(&process->wait.message);
+    struct mare__node *node = mare__block_possible(L, process) ? &process->node : NULL;
+    mare_err err = mare__chan_receive(channel, &process->wait.message, node);
+    if (err == MARE_OK)
+        return push_received(L, process);
+    if (err != MARE_EMPTY)
+        return 0;
+    mare__block_check(L, process);
+    process->waits_for = channel;
+    return mare__block(L, process, MARE_FOREVER, 0, messages_done);
+}
+
+static int channel_messages(lua_State *L)
+{
+    mare__lua_channel(L, 1);
+    lua_pushcfunction(L, messages_next);
+    lua_pushvalue(L, 1);
+    return 2;
+}
+
+static int channel_close(lua_State *L)
+{
+    lua_pushboolean(L, mare_chan_close(mare__lua_channel(L, 1)));
+    return 1;
+}
+
+static int channel_closed(lua_State *L)
+{
+    mare_channel *channel = mare__lua_channel(L, 1);
+    mare__lock_acquire(&channel->lock);
+    bool closed = channel->closed;
+    mare__lock_release(&channel->lock);
+    lua_pushboolean(L, closed);
+    return 1;
+}
+
+static int channel_capacity(lua_State *L)
+{
+    lua_pushinteger(L, (lua_Integer)mare__lua_channel(L, 1)->capacity);
+    return 1;
+}
+
+static int channel_name(lua_State *L)
+{
+    lua_pushstring(L, mare__lua_channel(L, 1)->name);
+    return 1;
+}
+
+static int channel_len(lua_State *L)
+{
+    mare_channel *channel = mare__lua_channel(L, 1);
+    mare__lock_acquire(&channel->lock);
+    size_t count = channel->count;
+    mare__lock_release(&channel->lock);
+    lua_pushinteger(L, (lua_Integer)count);
+    return 1;
+}
+
+static int channel_tostring(lua_State *L)
+{
+    mare_channel *channel = mare__lua_channel(L, 1);
+    lua_pushfstring(L, "channel %I", (lua_Integer)channel->id);
+    if (channel->name) {
+        lua_pushfstring(L, " (%s)", channel->name);
+        lua_concat(L, 2);
+    }
+    return 1;
+}
+
+const luaL_Reg mare__channel_methods[] = {
+    {"send", channel_send},         {"sendwithin", channel_sendwithin}, {"trysend", channel_trysend},
+    {"receive", channel_receive},   {"tryreceive", channel_tryreceive}, {"messages", channel_messages},
+    {"close", channel_close},       {"closed", channel_closed},         {"capacity", channel_capacity},
+    {"name", channel_name},         {NULL, NULL}};
+
+const luaL_Reg mare__channel_metamethods[] = {
+    {"__len", channel_len}, {"__tostring", channel_tostring}, {"__close", channel_close}, {NULL, NULL}};
+
+int mare__lua_channel_new(lua_State *L)
+{
+    lua_Integer capacity = luaL_optinteger(L, 1, 0);
+    const char *name = luaL_optstring(L, 2, NULL);
+    luaL_argcheck(L, capacity >= 0, 1, "a capacity cannot be negative");
+    mare_channel *channel;
+    mare_err err = mare__chan_create(mare__self(L)->runtime, (size_t)capacity, name, &channel);
+    if (err == MARE_EXISTS) {
+        lua_pushfstring(L, "the name '%s' is taken", name);
+        return mare__lua_fail_with(L, err);
+    }
+    if (err)
+        return mare__lua_fail(L, err);
+    mare__handle_push(L, channel);
+    return 1;
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// `require "mare"` under the stock interpreter, or in any Lua state that is not ours: the first one starts the runtime,
+// and the end of that state waits for the processes, as luaproc does. The state's thread sleeps where a process would
+// yield.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "lua/binding.h"
+
+static mare_runtime *shared; // the one mutable global: the runtime of the host, for its lifetime
+static mare__lock shared_lock;
+static unsigned users;
+
+struct host {
+    struct mare__parker parker;
+    mare_process *process;
+};
+
+// The state ends: so do the processes, in their own time.
+static int host_close(lua_State *L)
+{
+    struct host *host = lua_touserdata(L, 1);
+    mare_process *process = host->process;
+    mare_runtime *runtime = process ? process->runtime : NULL;
+    if (!process || !mare__runtime_valid(runtime))
+        return 0;
+    host->process = NULL;
+    mare__lock_acquire(&shared_lock);
+    bool last = --users == 0;
+    if (last)
+        shared = NULL;
+    mare__lock_release(&shared_lock);
+    mare__handles_drop(process);
+    if (last) {
+        mare_err err = mare__runtime_await(runtime, true, MARE_FOREVER);
+        int code = atomic_load(&runtime->exit_code);
+        if (err == MARE_DEADLOCK)
+            fprintf(stderr, "mare: %lu processes wait for messages that nobody can send: ended\n",
+                    atomic_load(&runtime->live));
+        mare_process_unref(process);
+        mare_stop(runtime);
+        if (code >= 0) {
+            fflush(NULL);
+            _Exit(code);
+        }
+    } else {
+        mare_process_unref(process);
+    }
+    return 0;
+}
+
+static mare_runtime *join_shared(lua_State *L)
+{
+    mare_err err = MARE_OK;
+    mare__lock_acquire(&shared_lock);
+    if (!shared) {
+        err = mare_start(NULL, &shared);
+        if (!err)
+            shared->exits_in_order = true;
+    }
+    users += !err;
+    mare_runtime *runtime = shared;
+    mare__lock_release(&shared_lock);
+    if (err)
+        luaL_error(L, "cannot start the runtime: %s", mare_strerror(err));
+    return runtime;
+}
+
+// The host's own process, made on first use.
+static mare_process *host_process(lua_State *L)
+{
+    static const char key;
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) == LUA_TUSERDATA) {
+        struct host *host = lua_touserdata(L, -1);
+        lua_pop(L, 1);
+        return host->process;
+    }
+    lua_pop(L, 1);
+    struct host *host = lua_newuserdatauv(L, sizeof *host, 0);
+    *host = (struct host){0};
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, host_close);
+    lua_setfield(L, -2, "__gc");
+    lua_setmetatable(L, -2);
+    mare_runtime *runtime = join_shared(L);
+    host->process = mare__host_open(runtime, &host->parker);
+    if (!host->process)
+        luaL_error(L, "not enough memory");
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &key);
+    return host->process;
+}
+
+int mare__lua_host_open(lua_State *L, lua_CFunction open)
+{
+    *(mare_process **)lua_getextraspace(L) = host_process(L);
+    return open(L);
+}

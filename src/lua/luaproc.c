@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+// The interface of luaproc, for programs written for it. Its channels are named and shared by all; its functions return
+// `true` or `nil, message`, with luaproc's own messages.
+#include "lua/binding.h"
+
+static int refuse(lua_State *L, const char *format, const char *name)
+{
+    lua_pushnil(L);
+    lua_pushfstring(L, format, name);
+    return 2;
+}
+
+// The channel with a name, kept on the stack; NULL after pushing a refusal.
+static mare_channel *channel_named(lua_State *L, const char *name)
+{
+    struct mare__object *object = mare__names_find(mare__self(L)->runtime->names, name);
+    if (!object || object->kind != MARE__KIND_CHANNEL) {
+        if (object)
+            mare__unref(object);
+        refuse(L, "channel '%s' does not exist", name);
+        return NULL;
+    }
+    mare__handle_push(L, object);
+    return (mare_channel *)object;
+}
+
+// luaproc.newproc(string or function)
+static int newproc(lua_State *L)
+{
+    mare_process *self = mare__self(L);
+    int type = lua_type(L, 1);
+    if (type != LUA_TSTRING && type != LUA_TFUNCTION)
+        return refuse(L, "cannot use '%s' to create a new process", luaL_typename(L, 1));
+    lua_settop(L, 1);
+    if (type == LUA_TSTRING) {
+        size_t length;
+        const char *code = lua_tolstring(L, 1, &length);
+        if (luaL_loadbuffer(L, code, length, code) != LUA_OK)
+            return lua_error(L);
+        lua_replace(L, 1);
+    }
+    mare_process *process = mare__process_new(self->runtime);
+    if (!process)
+        return refuse(L, "%s", mare_strerror(MARE_NOMEM));
+    mare__handle_push(L, process);
+    if (mare__marshal(L, 1, 1, &process->wait.message, "arg") != MARE_OK)
+        return refuse(L, "failed to copy upvalue of unsupported type: %s", lua_tostring(L, -1));
+    process->luaproc = true;
+    mare__process_launch(process);
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+static int outcome(lua_State *L, mare_err err, const char *peer)
+{
+    const char *name = lua_tostring(L, 1);
+    if (err == MARE_CLOSED) {
+        lua_pushnil(L);
+        lua_pushfstring(L, "channel '%s' destroyed while waiting for %s", name, peer);
+        return 2;
+    }
+    return refuse(L, "%s", mare_strerror(err));
+}
+
+static int send_done(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    mare_process *self = mare__self(L);
+    mare__block_clean(self);
+    if (self->wait.result) {
+        mare__message_clear(&self->wait.message);
+        return outcome(L, self->wait.result, "receiver");
+    }
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+// luaproc.send(name, ...)
+static int send(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 1);
+    mare_process *self = mare__self(L);
+    int count = lua_gettop(L) - 1;
+    mare__message_clear(&self->wait.message);
+    mare_channel *channel = channel_named(L, name);
+    if (!channel)
+        return 2;
+    if (mare__marshal(L, 2, count, &self->wait.message, "value") != MARE_OK)
+        return refuse(L, "failed to send value of unsupported type: %s", lua_tostring(L, -1));
+    mare__block_check(L, self);
+    mare_err err = mare__chan_send(channel, &self->wait.message, &self->node);
+    if (err == MARE_FULL) {
+        self->waits_for = channel;
+        return mare__block(L, self, MARE_FOREVER, 0, send_done);
+    }
+    if (err == MARE_CLOSED)
+        return refuse(L, "channel '%s' does not exist", name);
+    if (err)
+        return refuse(L, "%s", mare_strerror(err));
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+static int push_received(lua_State *L, mare_process *self)
+{
+    int count = mare__unmarshal(L, &self->wait.message);
+    mare__message_clear(&self->wait.message);
+    return count;
+}
+
+static int receive_done(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    mare_process *self = mare__self(L);
+    mare__block_clean(self);
+    return self->wait.result ? outcome(L, self->wait.result, "sender") : push_received(L, self);
+}
+
+// luaproc.receive(name [, async])
+static int receive(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 1);
+    bool async = lua_toboolean(L, 2);
+    mare_process *self = mare__self(L);
+    mare__message_clear(&self->wait.message);
+    mare_channel *channel = channel_named(L, name);
+    if (!channel)
+        return 2;
+    if (!async)
+        mare__block_check(L, self);
+    mare_err err = mare__chan_receive(channel, &self->wait.message, async ? NULL : &self->node);
+    if (err == MARE_OK)
+        return push_received(L, self);
+    if (err == MARE_EMPTY && async)
+        return refuse(L, "no senders waiting on channel '%s'", name);
+    if (err != MARE_EMPTY)
+        return refuse(L, "channel '%s' does not exist", name);
+    self->waits_for = channel;
+    return mare__block(L, self, MARE_FOREVER, 0, receive_done);
+}
+
+// luaproc.newchannel(name)
+static int newchannel(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 1);
+    mare_channel *channel;
+    mare_err err = mare__chan_create(mare__self(L)->runtime, 0, name, &channel);
+    if (err == MARE_EXISTS)
+        return refuse(L, "channel '%s' already exists", name);
+    if (err)
+        return refuse(L, "%s", mare_strerror(err));
+    mare_chan_unref(channel); // its name keeps it
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+// luaproc.delchannel(name)
+static int delchannel(lua_State *L)
+{
+    mare_channel *channel = channel_named(L, luaL_checkstring(L, 1));
+    if (!channel)
+        return 2;
+    mare_chan_close(channel);
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+// luaproc.setnumworkers(n)
+static int setnumworkers(lua_State *L)
+{
+    lua_Integer count = luaL_checkinteger(L, 1);
+    luaL_argcheck(L, count > 0, 1, "number of workers must be positive");
+    luaL_argcheck(L, count <= MARE__WORKERS_MAX, 1, "too many workers");
+    mare__workers_set(mare__self(L)->runtime, (unsigned)count);
+    return 0;
+}
+
+// luaproc.getnumworkers()
+static int getnumworkers(lua_State *L)
+{
+    lua_pushinteger(L, atomic_load(&mare__self(L)->runtime->worker_count));
+    return 1;
+}
+
+// luaproc.wait()
+static int wait(lua_State *L)
+{
+    lua_settop(L, 0);
+    return mare__lua_wait(L);
+}
+
+// luaproc.recycle(n)
+static int recycle(lua_State *L)
+{
+    lua_Integer count = luaL_checkinteger(L, 1);
+    luaL_argcheck(L, count >= 0, 1, "number of processes to recycle must be non-negative");
+    mare_set_recycle(mare__self(L)->runtime, (unsigned)count);
+    return 0;
+}
+
+static const luaL_Reg functions[] = {
+    {"newproc", newproc},       {"send", send},
+    {"receive", receive},       {"newchannel", newchannel},
+    {"delchannel", delchannel}, {"setnumworkers", setnumworkers},
+    {"wait", wait},             {"getnumworkers", getnumworkers},
+    {"recycle", recycle},       {NULL, NULL}};
+
+int mare__lua_open_luaproc(lua_State *L)
+{
+    mare__lazy_table(L, functions);
+    return 1;
+}

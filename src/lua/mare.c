@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: MIT
+// The module `mare`: its table of functions, and those that are neither a channel's nor a process's.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lua/binding.h"
+#include "lua/embedded.h"
+
+#define VERSION "0.1.0"
+
+static int mare_self(lua_State *L)
+{
+    mare__handle_push(L, mare_process_ref(mare__self(L)));
+    return 1;
+}
+
+static int mare_find(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 1);
+    struct mare__object *object = mare__names_find(mare__self(L)->runtime->names, name);
+    if (!object) {
+        lua_pushfstring(L, "nobody has the name '%s'", name);
+        return mare__lua_fail_with(L, MARE_NONAME);
+    }
+    mare__handle_push(L, object);
+    return 1;
+}
+
+static int mare_workers(lua_State *L)
+{
+    mare_runtime *runtime = mare__self(L)->runtime;
+    if (!lua_isnoneornil(L, 1)) {
+        lua_Integer count = luaL_checkinteger(L, 1);
+        luaL_argcheck(L, count >= 1 && count <= MARE__WORKERS_MAX, 1, "the number of workers is 1 to 1024");
+        mare_err err = mare__workers_set(runtime, (unsigned)count);
+        if (err)
+            return mare__lua_fail(L, err);
+    }
+    lua_pushinteger(L, atomic_load(&runtime->worker_count));
+    return 1;
+}
+
+static int mare_recycle(lua_State *L)
+{
+    mare_runtime *runtime = mare__self(L)->runtime;
+    if (!lua_isnoneornil(L, 1)) {
+        lua_Integer count = luaL_checkinteger(L, 1);
+        luaL_argcheck(L, count >= 0 && count <= UINT32_MAX / 2, 1, "the number of states is 0 or more");
+        mare_set_recycle(runtime, (unsigned)count);
+    }
+    lua_pushinteger(L, atomic_load(&runtime->recycle_limit));
+    return 1;
+}
+
+// ---- Time --------------------------------------------------------------------------------------------------------------------
+
+static int mare_now(lua_State *L)
+{
+    lua_pushnumber(L, (double)mare__now(mare__self(L)->runtime) / 1e9);
+    return 1;
+}
+
+static int sleep_done(lua_State *L, int status, lua_KContext context)
+{
+    (void)L, (void)status, (void)context;
+    mare__block_clean(mare__self(L));
+    return 0;
+}
+
+static int mare_sleep(lua_State *L)
+{
+    mare_process *process = mare__self(L);
+    luaL_checkany(L, 1);
+    uint64_t deadline = mare__lua_deadline(L, 1);
+    mare__block_check(L, process);
+    mare__block_begin(process);
+    return mare__block(L, process, deadline, 0, sleep_done);
+}
+
+static int mare_yield(lua_State *L)
+{
+    mare_process *process = mare__self(L);
+    if (process->host || !mare__block_possible(L, process))
+        return 0;
+    process->yield = MARE__YIELD_TURN;
+    return lua_yield(L, 0);
+}
+
+static int deadline_left(lua_State *L)
+{
+    uint64_t deadline = *(uint64_t *)luaL_checkudata(L, 1, "mare.deadline");
+    uint64_t now = mare__now(mare__self(L)->runtime);
+    lua_pushnumber(L, deadline == MARE_FOREVER ? (double)INFINITY
+                      : deadline > now         ? (double)(deadline - now) / 1e9
+                                               : 0.0);
+    return 1;
+}
+
+static int mare_deadline(lua_State *L)
+{
+    luaL_checknumber(L, 1);
+    uint64_t deadline = mare__lua_deadline(L, 1);
+    *(uint64_t *)lua_newuserdatauv(L, sizeof deadline, 0) = deadline;
+    if (luaL_newmetatable(L, "mare.deadline")) {
+        static const luaL_Reg methods[] = {{"left", deadline_left}, {NULL, NULL}};
+        luaL_newlib(L, methods);
+        lua_setfield(L, -2, "__index");
+    }
+    lua_setmetatable(L, -2);
+    return 1;
+}
+
+// ---- The program's end -------------------------------------------------------------------------------------------------------
+
+// A process other than this one that is alive, with a reference.
+static mare_process *another(mare_process *self)
+{
+    mare_runtime *runtime = self->runtime;
+    mare_process *found = NULL;
+    mare__lock_acquire(&runtime->process_lock);
+    for (struct mare__list *l = runtime->processes.next; l != &runtime->processes && !found; l = l->next) {
+        mare_process *process = MARE__ENTRY(l, mare_process, in_all);
+        if (process != self)
+            found = mare_process_ref(process);
+    }
+    mare__lock_release(&runtime->process_lock);
+    return found;
+}
+
+static int wait_for_others(lua_State *L, uint64_t deadline);
+
+static int wait_done(lua_State *L, int status, lua_KContext context)
+{
+    (void)status;
+    mare_process *self = mare__self(L);
+    mare__block_clean(self);
+    if (self->wait.result != MARE_CLOSED)
+        return mare__lua_fail(L, self->wait.result);
+    return wait_for_others(L, (uint64_t)context);
+}
+
+// Waits for one after the other, for as long as there is one.
+static int wait_for_others(lua_State *L, uint64_t deadline)
+{
+    mare_process *self = mare__self(L), *process;
+    while ((process = another(self)) != NULL) {
+        mare_channel *ended;
+        lua_settop(L, 0);
+        mare__handle_push(L, process); // keeps it, and with it the channel
+        mare_err err = mare__process_watch(process, false, &ended);
+        if (err == MARE_OK) {
+            mare__message_clear(&self->wait.message);
+            err = mare__chan_receive(ended, &self->wait.message, &self->node);
+        }
+        if (err == MARE_EMPTY) {
+            self->waits_for = ended;
+            return mare__block(L, self, deadline, (lua_KContext)deadline, wait_done);
+        }
+        if (err != MARE_CLOSED)
+            return mare__lua_fail(L, err);
+    }
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+int mare__lua_wait(lua_State *L)
+{
+    uint64_t deadline = mare__lua_deadline(L, 1);
+    mare__block_check(L, mare__self(L));
+    return wait_for_others(L, deadline);
+}
+
+static int mare_exit(lua_State *L)
+{
+    int code = lua_isboolean(L, 1) ? (lua_toboolean(L, 1) ? EXIT_SUCCESS : EXIT_FAILURE)
+                                    : (int)luaL_optinteger(L, 1, EXIT_SUCCESS);
+    return mare__exit(L, code);
+}
+
+// ---- What can be watched -----------------------------------------------------------------------------------------------------
+
+static const char *const statuses[] = {"idle", "ready", "running", "blocked", "finished"};
+
+struct row {
+    uint64_t id, memory, slices;
+    unsigned char status;
+    mare_process *process;
+};
+
+// A picture of the live processes, taken under the lock; `rows` has room for `room`. Returns how many there are.
+static size_t take_picture(mare_runtime *runtime, struct row *rows, size_t room)
+{
+    size_t count = 0;
+    mare__lock_acquire(&runtime->process_lock);
+    for (struct mare__list *l = runtime->processes.next; l != &runtime->processes; l = l->next, count++) {
+        mare_process *p = MARE__ENTRY(l, mare_process, in_all);
+        if (count >= room)
+            continue;
+        mare__lock_acquire(&p->lock); // its state may be going
+        size_t memory = p->arena ? mare__arena_used(p->arena) : 0;
+        mare__lock_release(&p->lock);
+        rows[count] = (struct row){p->id, memory, atomic_load(&p->slices), atomic_load(&p->status),
+                                   mare_process_ref(p)};
+    }
+    mare__lock_release(&runtime->process_lock);
+    return count;
+}
+
+static void push_row(lua_State *L, const struct row *row)
+{
+    lua_createtable(L, 0, 5);
+    lua_pushinteger(L, (lua_Integer)row->id);
+    lua_setfield(L, -2, "id");
+    lua_pushinteger(L, (lua_Integer)row->memory);
+    lua_setfield(L, -2, "memory");
+    lua_pushinteger(L, (lua_Integer)row->slices);
+    lua_setfield(L, -2, "slices");
+    lua_pushstring(L, statuses[row->status]);
+    lua_setfield(L, -2, "status");
+    if (row->process->name) {
+        lua_pushstring(L, row->process->name);
+        lua_setfield(L, -2, "name");
+    }
+}
+
+static int mare_processes(lua_State *L)
+{
+    mare_runtime *runtime = mare__self(L)->runtime;
+    size_t room = atomic_load(&runtime->live) + 16;
+    struct row *rows = lua_newuserdatauv(L, room * sizeof *rows, 0);
+    size_t count = take_picture(runtime, rows, room);
+    if (count > room)
+        count = room; // more were spawned meanwhile; it is a picture of a moment
+    lua_createtable(L, (int)count, 0);
+    for (size_t i = 0; i < count; i++) {
+        push_row(L, &rows[i]);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+        mare_process_unref(rows[i].process);
+    }
+    return 1;
+}
+
+static int mare_stats(lua_State *L)
+{
+    mare_runtime *runtime = mare__self(L)->runtime;
+    unsigned long switches = 0, preemptions = 0, steals = 0, recycled = 0;
+    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
+        struct mare__counters *c = &runtime->workers[i]->counters;
+        switches += atomic_load(&c->switches);
+        preemptions += atomic_load(&c->preemptions);
+        steals += atomic_load(&c->steals);
+        recycled += atomic_load(&c->recycled);
+    }
+    const struct {
+        const char *name;
+        unsigned long value;
+    } counters[] = {{"spawned", atomic_load(&runtime->spawned)}, {"live", atomic_load(&runtime->live)},
+                    {"switches", switches},                      {"preemptions", preemptions},
+                    {"steals", steals},                          {"recycled", recycled},
+                    {"timers", atomic_load(&runtime->timer_count)},
+                    {"workers", atomic_load(&runtime->worker_count)}};
+    lua_createtable(L, 0, 8);
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
+        lua_pushinteger(L, (lua_Integer)counters[i].value);
+        lua_setfield(L, -2, counters[i].name);
+    }
+    return 1;
+}
+
+// ---- The module ----------------------------------------------------------------------------------------------------------------
+
+static const luaL_Reg functions[] = {
+    {"spawn", mare__lua_spawn},   {"channel", mare__lua_channel_new}, {"select", mare__lua_select},
+    {"self", mare_self},          {"find", mare_find},                {"sleep", mare_sleep},
+    {"now", mare_now},            {"deadline", mare_deadline},        {"yield", mare_yield},
+    {"wait", mare__lua_wait},          {"exit", mare_exit},                {"buffer", mare__lua_buffer_new},
+    {"workers", mare_workers},    {"recycle", mare_recycle},          {"stats", mare_stats},
+    {"processes", mare_processes}, {NULL, NULL}};
+
+static int open_embedded(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 1);
+    for (size_t i = 0; i < mare__embedded_count; i++)
+        if (strcmp(mare__embedded[i].name, name) == 0) {
+            lua_pushfstring(L, "=%s", name);
+            if (luaL_loadbuffer(L, mare__embedded[i].source, mare__embedded[i].length, lua_tostring(L, -1)) != LUA_OK)
+                return lua_error(L);
+            lua_pushvalue(L, 1);
+            lua_call(L, 1, 1);
+            return 1;
+        }
+    return luaL_error(L, "module '%s' is not embedded", name);
+}
+
+// Modules that need no file: in C, or in Lua and part of the program.
+static lua_CFunction module_of(const char *name)
+{
+    if (strcmp(name, "mare") == 0)
+        return mare__lua_open;
+    if (strcmp(name, "luaproc") == 0)
+        return mare__lua_open_luaproc;
+    for (size_t i = 0; i < mare__embedded_count; i++)
+        if (strcmp(mare__embedded[i].name, name) == 0)
+            return open_embedded;
+    return NULL;
+}
+
+static const struct mare__class classes[] = {
+    [MARE__KIND_CHANNEL] = {"channel", mare__channel_methods, mare__channel_metamethods},
+    [MARE__KIND_PROCESS] = {"process", mare__process_methods, mare__process_metamethods},
+    [MARE__KIND_BUFFER] = {"buffer", mare__buffer_methods, mare__buffer_metamethods},
+};
+
+int mare__lua_open(lua_State *L)
+{
+    mare__lazy_table(L, functions);
+    lua_pushliteral(L, VERSION);
+    lua_setfield(L, -2, "version");
+    return 1;
+}
+
+mare_err mare_start(const mare_options *options, mare_runtime **out)
+{
+    return mare__runtime_start(options, module_of, classes, out);
+}
+
+// Only hosts call these: states of ours have the modules without them.
+MARE_API int luaopen_mare(lua_State *L);
+MARE_API int luaopen_luaproc(lua_State *L);
+
+int luaopen_mare(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open);
+}
+
+int luaopen_luaproc(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_luaproc);
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT
+// Spawning processes, and what a reference to one can do.
+#include <string.h>
+
+#include "base/alloc.h"
+#include "lua/binding.h"
+
+// ---- Spawn -------------------------------------------------------------------------------------------------------------------
+
+struct options {
+    const char *name;
+    size_t memory;
+    bool link;
+    mare_channel *monitor;
+};
+
+static void read_option(lua_State *L, const char *key, struct options *options)
+{
+    if (strcmp(key, "name") == 0) {
+        luaL_argcheck(L, lua_type(L, -1) == LUA_TSTRING, 1, "option 'name' must be a string");
+        options->name = lua_tostring(L, -1); // the table of options keeps it
+    } else if (strcmp(key, "memory") == 0) {
+        luaL_argcheck(L, lua_isinteger(L, -1) && lua_tointeger(L, -1) > 0, 1,
+                      "option 'memory' must be a positive number of bytes");
+        options->memory = (size_t)lua_tointeger(L, -1);
+    } else if (strcmp(key, "link") == 0) {
+        luaL_argcheck(L, lua_isboolean(L, -1), 1, "option 'link' must be a boolean");
+        options->link = lua_toboolean(L, -1);
+    } else if (strcmp(key, "monitor") == 0) {
+        struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_CHANNEL);
+        luaL_argcheck(L, ref || lua_isboolean(L, -1), 1, "option 'monitor' must be true or a channel");
+        if (ref) {
+            options->monitor = (mare_channel *)ref->object;
+        } else if (lua_toboolean(L, -1)) {
+            mare_err err = mare__chan_create(mare__self(L)->runtime, 1, NULL, &options->monitor);
+            if (err)
+                luaL_error(L, "%s", mare_strerror(err));
+            mare__handle_push(L, options->monitor);
+            lua_setfield(L, 1, "monitor"); // where it is found again
+        }
+    } else {
+        luaL_error(L, "bad argument #1 to 'spawn' (unknown option '%s')", key);
+    }
+}
+
+static void read_options(lua_State *L, struct options *options)
+{
+    lua_newtable(L); // a copy: the caller's may be used again
+    for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
+        lua_pushvalue(L, -2);
+        lua_pushvalue(L, -2);
+        lua_rawset(L, -5);
+    }
+    lua_replace(L, 1);
+    lua_pushnil(L);
+    while (lua_next(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING)
+            luaL_argerror(L, 1, "options must have names");
+        read_option(L, lua_tostring(L, -2), options);
+        lua_pop(L, 1);
+    }
+}
+
+// Replaces source by a function; a mistake in it is the caller's.
+static void compile_body(lua_State *L, int body)
+{
+    size_t length;
+    const char *code = lua_tolstring(L, body, &length);
+    if (luaL_loadbuffer(L, code, length, code) != LUA_OK)
+        lua_error(L);
+    lua_replace(L, body);
+}
+
+// Gives a new process its name, monitor and link. Returns a failure before anything runs.
+static mare_err prepare(lua_State *L, mare_process *process, const struct options *options)
+{
+    mare_err err = MARE_OK;
+    if (options->monitor && !mare__process_monitor(process, options->monitor))
+        err = MARE_NOMEM;
+    if (!err && options->link && !mare__process_link(mare__self(L), process))
+        err = MARE_NOMEM;
+    if (!err && options->name) {
+        process->name = mare__alloc(strlen(options->name) + 1);
+        if (!process->name)
+            return MARE_NOMEM;
+        strcpy(process->name, options->name);
+        err = mare__names_add(process->runtime->names, options->name, &process->object);
+    }
+    return err;
+}
+
+int mare__lua_spawn(lua_State *L)
+{
+    mare_process *self = mare__self(L);
+    mare_runtime *runtime = self->runtime;
+    struct options options = {0};
+    int body = lua_istable(L, 1) ? 2 : 1;
+    if (body == 2)
+        read_options(L, &options);
+    int type = lua_type(L, body);
+    if (type == LUA_TSTRING)
+        compile_body(L, body);
+    else if (type != LUA_TFUNCTION)
+        return luaL_typeerror(L, body, "function or string");
+    if (atomic_load_explicit(&runtime->stopping, memory_order_relaxed))
+        return mare__lua_fail(L, MARE_STOPPED);
+    mare_process *process = mare__process_new(runtime);
+    if (!process)
+        return mare__lua_fail(L, MARE_NOMEM);
+    int top = lua_gettop(L);
+    mare__handle_push(L, process); // so that an error cannot lose it
+    if (mare__marshal(L, body, top - body + 1, &process->wait.message, body == 2 ? "spawn: value" : "arg") != MARE_OK)
+        return lua_error(L);
+    process->memory_limit = options.memory;
+    process->luaproc = self->luaproc;
+    mare_err err = prepare(L, process, &options);
+    if (err == MARE_EXISTS) {
+        lua_pushfstring(L, "the name '%s' is taken", options.name);
+        return mare__lua_fail_with(L, err);
+    }
+    if (err)
+        return mare__lua_fail(L, err);
+    mare__process_launch(process);
+    if (self->leaving)
+        mare__handles_left(L, 0, true);
+    if (!options.monitor)
+        return 1;
+    lua_getfield(L, 1, "monitor");
+    return 2;
+}
+
+// ---- References ----------------------------------------------------------------------------------------------------------------
+
+int mare__lua_push_end(lua_State *L, mare_process *process)
+{
+    switch (process->how) {
+    case MARE_OK:
+        lua_pushboolean(L, 1);
+        return 1 + mare__unmarshal(L, &process->wait.message);
+    case MARE_DIED:
+        lua_pushnil(L);
+        if (mare__unmarshal(L, &process->wait.message) < 2) // no memory for the traceback
+            lua_pushnil(L);
+        lua_pushstring(L, mare__err_word(MARE_DIED));
+        lua_insert(L, -2);
+        return 4;
+    case MARE_KILLED:
+        if (!process->kill_reason)
+            return mare__lua_fail(L, MARE_KILLED);
+        lua_pushstring(L, process->kill_reason);
+        return mare__lua_fail_with(L, MARE_KILLED);
+    default:
+        mare__unmarshal(L, &process->wait.message);
+        return mare__lua_fail_with(L, process->how);
+    }
+}
+
+static int join_done(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    mare_process *self = mare__self(L);
+    mare__block_clean(self);
+    if (self->wait.result != MARE_CLOSED)
+        return mare__lua_fail(L, self->wait.result);
+    return mare__lua_push_end(L, mare__lua_process(L, 1));
+}
+
+static int process_join(lua_State *L)
+{
+    mare_process *process = mare__lua_process(L, 1), *self = mare__self(L);
+    uint64_t deadline = mare__lua_deadline(L, 2);
+    if (process == self)
+        return luaL_error(L, "a process cannot join itself");
+    mare__block_check(L, self);
+    mare_channel *ended;
+    mare_err err = mare__process_watch(process, true, &ended);
+    if (err == MARE_OK) {
+        mare__message_clear(&self->wait.message);
+        err = mare__chan_receive(ended, &self->wait.message, &self->node);
+    }
+    if (err == MARE_EMPTY) {
+        self->waits_for = ended;
+        return mare__block(L, self, deadline, 0, join_done);
+    }
+    return err == MARE_CLOSED ? mare__lua_push_end(L, process) : mare__lua_fail(L, err);
+}
+
+static int process_kill(lua_State *L)
+{
+    mare_process *process = mare__lua_process(L, 1), *self = mare__self(L);
+    bool alive = mare__process_kill(process, luaL_optstring(L, 2, NULL));
+    if (process == self && mare__block_possible(L, self) && !self->host) {
+        self->yield = MARE__YIELD_TURN;
+        return lua_yield(L, 0); // and never comes back
+    }
+    lua_pushboolean(L, alive);
+    return 1;
+}
+
+static int process_alive(lua_State *L)
+{
+    lua_pushboolean(L, mare_process_alive(mare__lua_process(L, 1)));
+    return 1;
+}
+
+static const char *const statuses[] = {"idle", "ready", "running", "blocked", "finished"};
+
+static int process_status(lua_State *L)
+{
+    lua_pushstring(L, statuses[atomic_load(&mare__lua_process(L, 1)->status)]);
+    return 1;
+}
+
+static int process_id(lua_State *L)
+{
+    lua_pushinteger(L, (lua_Integer)mare__lua_process(L, 1)->id);
+    return 1;
+}
+
+static int process_name(lua_State *L)
+{
+    lua_pushstring(L, mare__lua_process(L, 1)->name);
+    return 1;
+}
+
+static int process_link(lua_State *L)
+{
+    mare_process *process = mare__lua_process(L, 1);
+    if (!mare__process_link(mare__self(L), process))
+        return mare__lua_fail(L, MARE_NOMEM);
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+static int process_unlink(lua_State *L)
+{
+    mare__process_unlink(mare__self(L), mare__lua_process(L, 1));
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+static int process_monitor(lua_State *L)
+{
+    mare_process *process = mare__lua_process(L, 1);
+    mare_channel *channel;
+    if (lua_isnoneornil(L, 2)) {
+        mare_err err = mare__chan_create(process->runtime, 1, NULL, &channel);
+        if (err)
+            return mare__lua_fail(L, err);
+        mare__handle_push(L, channel);
+    } else {
+        channel = mare__lua_channel(L, 2);
+        lua_settop(L, 2);
+    }
+    return mare__process_monitor(process, channel) ? 1 : mare__lua_fail(L, MARE_NOMEM);
+}
+
+static int process_tostring(lua_State *L)
+{
+    mare_process *process = mare__lua_process(L, 1);
+    lua_pushfstring(L, "process %I", (lua_Integer)process->id);
+    if (process->name) {
+        lua_pushfstring(L, " (%s)", process->name);
+        lua_concat(L, 2);
+    }
+    return 1;
+}
+
+const luaL_Reg mare__process_methods[] = {
+    {"join", process_join},     {"kill", process_kill},     {"alive", process_alive},
+    {"status", process_status}, {"id", process_id},         {"name", process_name},
+    {"link", process_link},     {"unlink", process_unlink}, {"monitor", process_monitor},
+    {NULL, NULL}};
+
+const luaL_Reg mare__process_metamethods[] = {{"__tostring", process_tostring}, {NULL, NULL}};

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// Clock, parking and threads on Linux. Parking is a futex: 0 nobody, 1 a thread sleeps, 2 a wake is stored.
+#include "platform/platform.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "platform/lock.h"
+
+#define NS_PER_S 1000000000u
+
+enum { EMPTY, ASLEEP, TOKEN };
+
+static uint64_t live_now_ns(void *context)
+{
+    (void)context;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+const struct mare__platform mare__platform_live = {live_now_ns, NULL};
+
+unsigned mare__cpu_count(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return (unsigned)CPU_COUNT(&set);
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (unsigned)n : 1;
+}
+
+void mare__lock_contended(mare__lock *lock)
+{
+    for (;;) {
+        for (int i = 0; i < 64; i++) {
+            mare__pause();
+            // Relaxed: only a hint; mare__lock_try has the acquire.
+            if (atomic_load_explicit(&lock->held, memory_order_relaxed) == 0 && mare__lock_try(lock))
+                return;
+        }
+        sched_yield(); // the holder may have lost its processor
+    }
+}
+
+bool mare__park(struct mare__parker *parker, uint64_t deadline)
+{
+    struct timespec at, *limit = NULL;
+    if (deadline != MARE_FOREVER) {
+        at.tv_sec = (time_t)(deadline / NS_PER_S);
+        at.tv_nsec = (long)(deadline % NS_PER_S);
+        limit = &at;
+    }
+    for (;;) {
+        unsigned seen = EMPTY;
+        if (!atomic_compare_exchange_strong(&parker->word, &seen, ASLEEP) && seen == TOKEN) {
+            atomic_store(&parker->word, EMPTY);
+            return true;
+        }
+        long r = syscall(SYS_futex, &parker->word, FUTEX_WAIT_BITSET_PRIVATE, ASLEEP, limit, NULL,
+                         FUTEX_BITSET_MATCH_ANY);
+        bool expired = r < 0 && errno == ETIMEDOUT;
+        if (expired || atomic_load(&parker->word) == TOKEN)
+            return atomic_exchange(&parker->word, EMPTY) == TOKEN;
+    }
+}
+
+void mare__unpark(struct mare__parker *parker)
+{
+    if (atomic_exchange(&parker->word, TOKEN) == ASLEEP) {
+        int saved = errno; // a signal handler must leave it alone
+        syscall(SYS_futex, &parker->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+        errno = saved;
+    }
+}
+
+_Thread_local void *mare__thread_data;
+
+int mare__thread_start(pthread_t *thread, const char *name, void *(*main)(void *), void *argument)
+{
+    int err = pthread_create(thread, NULL, main, argument);
+    if (err == 0)
+        pthread_setname_np(*thread, name);
+    return err;
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+// What the layers above need of the operating system: a clock, threads, a place to sleep, a tick. Nothing above this
+// folder reads a clock, makes a thread or asks the system for randomness in another way.
+#pragma once
+
+#include <mare.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+// Where time comes from. The live one is mare__platform_live; a simulator supplies its own.
+struct mare__platform {
+    uint64_t (*now_ns)(void *context);
+    void *context;
+};
+
+extern const struct mare__platform mare__platform_live;
+
+// The number of processors this program may use, at least 1.
+unsigned mare__cpu_count(void);
+
+// A hint to the processor that the caller spins.
+static inline void mare__pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+// ---- A place for one thread to sleep -------------------------------------------------------------------------------
+// A wake that comes before the sleep is kept: the sleep then returns at once. Any thread may wake; one thread sleeps.
+struct mare__parker {
+    atomic_uint word;
+};
+
+// Sleeps until woken or until the deadline on the live clock. Returns whether it was woken.
+bool mare__park(struct mare__parker *parker, uint64_t deadline);
+
+// May be called from a signal handler.
+void mare__unpark(struct mare__parker *parker);
+
+// ---- Threads -------------------------------------------------------------------------------------------------------
+// Starts a thread with a name that debuggers show. Returns 0, or an errno value.
+int mare__thread_start(pthread_t *thread, const char *name, void *(*main)(void *), void *argument);
+
+// Whatever the layer above wants to know of its own threads; NULL on others.
+extern _Thread_local void *mare__thread_data __attribute__((tls_model("initial-exec")));
+
+// ---- The tick: a signal on the calling thread, periodically ----------------------------------------------------------
+struct mare__tick {
+    timer_t timer;
+    pthread_t thread;
+    bool running;
+};
+
+// Creates the calling thread's tick, stopped. `handler(argument)` runs in a signal handler on this thread. Returns 0, or
+// an errno value.
+int mare__tick_init(struct mare__tick *tick, void (*handler)(void *), void *argument);
+
+// Called by the owner only.
+void mare__tick_start(struct mare__tick *tick, uint64_t period_ns);
+void mare__tick_stop(struct mare__tick *tick);
+void mare__tick_fini(struct mare__tick *tick);
+
+// Makes the handler run soon on the tick's thread, from any thread, while the owner has not called fini.
+void mare__tick_now(struct mare__tick *tick);

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// A POSIX timer whose signal goes to one thread. The signal is SIGURG: ignored by default, so that one in flight while
+// a handler is being removed does no harm, and hardly used by programs (the Go runtime chose it for the same reasons).
+// SA_RESTART keeps it from interrupting most system calls that C libraries make.
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "platform/platform.h"
+
+#define TICK_SIGNAL SIGURG
+
+static _Thread_local struct {
+    void (*handler)(void *);
+    void *argument;
+} mine;
+
+static void on_signal(int number)
+{
+    (void)number;
+    int saved = errno;
+    if (mine.handler)
+        mine.handler(mine.argument);
+    errno = saved;
+}
+
+int mare__tick_init(struct mare__tick *tick, void (*handler)(void *), void *argument)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    if (sigaction(TICK_SIGNAL, &action, NULL) != 0)
+        return errno;
+    mine.argument = argument;
+    atomic_signal_fence(memory_order_seq_cst); // the argument before the handler that reads it
+    mine.handler = handler;
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = TICK_SIGNAL};
+    event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
+    tick->thread = pthread_self();
+    tick->running = false;
+    return timer_create(CLOCK_MONOTONIC, &event, &tick->timer) == 0 ? 0 : errno;
+}
+
+static void set_period(struct mare__tick *tick, uint64_t period_ns)
+{
+    struct timespec period = {(time_t)(period_ns / 1000000000u), (long)(period_ns % 1000000000u)};
+    struct itimerspec spec = {.it_interval = period, .it_value = period};
+    timer_settime(tick->timer, 0, &spec, NULL);
+}
+
+void mare__tick_start(struct mare__tick *tick, uint64_t period_ns)
+{
+    if (!tick->running)
+        set_period(tick, period_ns);
+    tick->running = true;
+}
+
+void mare__tick_stop(struct mare__tick *tick)
+{
+    if (tick->running)
+        set_period(tick, 0);
+    tick->running = false;
+}
+
+void mare__tick_fini(struct mare__tick *tick)
+{
+    mine.handler = NULL;
+    timer_delete(tick->timer);
+}
+
+void mare__tick_now(struct mare__tick *tick)
+{
+    pthread_kill(tick->thread, TICK_SIGNAL);
+}

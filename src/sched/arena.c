@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+// Layout: the first chunk holds this header, then the blocks of the state's birth, then the first blocks of its life.
+//
+//     base                                                  base + MARE__ARENA_BASE
+//     | header | lua_State, string table, names, stack ... | bump -> free ........ |
+//
+// Blocks of up to SMALL bytes are rounded up to a multiple of 16 and belong to the free list of their size from then on.
+// Larger ones come from malloc and stand in a list, except at birth, when they are carved too: a state's own structures
+// then lie together in one piece, which is what mare__arena_remember copies. Lua says the size of each block it returns,
+// so that blocks need no headers.
+#include "sched/arena.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/list.h"
+#include "mare_limits.h"
+
+enum { GRAIN = 16, SMALL = 256, CLASSES = SMALL / GRAIN + 1 };
+
+struct free_block {
+    struct free_block *next;
+};
+
+struct chunk {
+    struct chunk *next;
+    size_t unused; // keeps the blocks aligned
+};
+
+struct large {
+    struct mare__list link;
+    char bytes[];
+};
+
+struct mare__arena {
+    char *bump, *end; // free bytes of the newest chunk
+    struct free_block *free[CLASSES];
+    struct chunk *chunks;
+    struct mare__list large;
+    atomic_size_t used; // written by whoever runs the process, read by whoever lists it
+    size_t limit;
+    size_t next_chunk;
+    void *image; // what to put back, or NULL
+    size_t image_size;
+    bool born;
+    void *scratch[4]; // the owner's, between two lives
+};
+
+struct mare__arena *mare__arena_create(void)
+{
+    struct mare__arena *arena = mare__alloc(MARE__ARENA_BASE);
+    if (!arena)
+        return NULL;
+    memset(arena, 0, sizeof *arena);
+    mare__list_init(&arena->large);
+    arena->bump = (char *)arena + (sizeof *arena + GRAIN - 1) / GRAIN * GRAIN;
+    arena->end = (char *)arena + MARE__ARENA_BASE;
+    arena->next_chunk = MARE__ARENA_CHUNK;
+    return arena;
+}
+
+static void free_rest(struct mare__arena *arena)
+{
+    for (struct chunk *chunk = arena->chunks, *next; chunk; chunk = next) {
+        next = chunk->next;
+        mare__free(chunk);
+    }
+    struct mare__list *link;
+    while ((link = mare__list_first(&arena->large)) != NULL) {
+        mare__list_remove(link);
+        mare__free(MARE__ENTRY(link, struct large, link));
+    }
+}
+
+void mare__arena_destroy(struct mare__arena *arena)
+{
+    free_rest(arena);
+    mare__free(arena->image);
+    mare__free(arena);
+}
+
+// Bytes from the newest chunk, or from a new one that is twice as large as the last.
+static void *carve(struct mare__arena *arena, size_t size)
+{
+    if ((size_t)(arena->end - arena->bump) < size) {
+        struct chunk *chunk = mare__alloc(arena->next_chunk);
+        if (!chunk)
+            return NULL;
+        chunk->next = arena->chunks;
+        arena->chunks = chunk;
+        arena->bump = (char *)(chunk + 1);
+        arena->end = (char *)chunk + arena->next_chunk;
+        if (arena->next_chunk < MARE__ARENA_CHUNK_MAX)
+            arena->next_chunk *= 2;
+    }
+    void *block = arena->bump;
+    arena->bump += size;
+    return block;
+}
+
+static bool is_small(size_t size)
+{
+    return size <= SMALL && !MARE__ARENA_PLAIN;
+}
+
+// Whether a block that is not small was carved from the first chunk at birth.
+static bool is_inborn(const struct mare__arena *arena, const void *block)
+{
+    uintptr_t at = (uintptr_t)block, base = (uintptr_t)arena;
+    return at >= base && at < base + MARE__ARENA_BASE;
+}
+
+static void *take(struct mare__arena *arena, size_t size)
+{
+    if (is_small(size)) {
+        size_t class = (size + GRAIN - 1) / GRAIN;
+        struct free_block *block = arena->free[class];
+        if (block) {
+            arena->free[class] = block->next;
+            return block;
+        }
+        return carve(arena, class * GRAIN);
+    }
+    size_t rounded = (size + GRAIN - 1) / GRAIN * GRAIN;
+    if (!arena->born && !MARE__ARENA_PLAIN && (size_t)(arena->end - arena->bump) >= rounded)
+        return carve(arena, rounded);
+    struct large *large = mare__alloc(sizeof *large + size);
+    if (!large)
+        return NULL;
+    mare__list_append(&arena->large, &large->link);
+    return large->bytes;
+}
+
+static void give_back(struct mare__arena *arena, void *block, size_t size)
+{
+    if (is_small(size)) {
+        size_t class = (size + GRAIN - 1) / GRAIN;
+        struct free_block *free = block;
+        free->next = arena->free[class];
+        arena->free[class] = free;
+    } else if (is_inborn(arena, block)) {
+        // The old stack, when it has grown: carve from it if that is more than what is left.
+        size_t rounded = (size + GRAIN - 1) / GRAIN * GRAIN;
+        if (rounded > (size_t)(arena->end - arena->bump)) {
+            arena->bump = block;
+            arena->end = arena->bump + rounded;
+        }
+    } else {
+        struct large *large = MARE__ENTRY(block, struct large, bytes);
+        mare__list_remove(&large->link);
+        mare__free(large);
+    }
+}
+
+// Grows or shrinks a block from malloc in place if the system can.
+static void *resize_large(struct mare__arena *arena, void *block, size_t size)
+{
+    struct large *large = MARE__ENTRY(block, struct large, bytes);
+    mare__list_remove(&large->link);
+    struct large *moved = mare__realloc(large, sizeof *large + size);
+    mare__list_append(&arena->large, moved ? &moved->link : &large->link);
+    return moved ? moved->bytes : NULL;
+}
+
+static void *resize(struct mare__arena *arena, void *block, size_t old_size, size_t new_size)
+{
+    bool small = is_small(old_size);
+    if (small && is_small(new_size) && (old_size + GRAIN - 1) / GRAIN == (new_size + GRAIN - 1) / GRAIN)
+        return block;
+    if (!small && !is_small(new_size) && !is_inborn(arena, block)) {
+        void *moved = resize_large(arena, block, new_size);
+        // Lua counts on shrinking never to fail.
+        return moved || new_size > old_size ? moved : block;
+    }
+    void *moved = take(arena, new_size);
+    if (!moved)
+        return new_size <= old_size ? block : NULL;
+    memcpy(moved, block, old_size < new_size ? old_size : new_size);
+    give_back(arena, block, old_size);
+    return moved;
+}
+
+// Relaxed, and no read-modify-write: there is one writer at a time, and a reader only wants a recent figure.
+static size_t used(const struct mare__arena *arena)
+{
+    return atomic_load_explicit(&arena->used, memory_order_relaxed);
+}
+
+static void set_used(struct mare__arena *arena, size_t bytes)
+{
+    atomic_store_explicit(&arena->used, bytes, memory_order_relaxed);
+}
+
+void *mare__arena_alloc(void *ud, void *block, size_t old_size, size_t new_size)
+{
+    struct mare__arena *arena = ud;
+    if (!block)
+        old_size = 0; // then it is a type tag
+    if (new_size == 0) {
+        if (block)
+            give_back(arena, block, old_size);
+        set_used(arena, used(arena) - old_size);
+        return NULL;
+    }
+    if (new_size > old_size) {
+        if (arena->limit && used(arena) - old_size + new_size > arena->limit)
+            return NULL;
+        if (mare__alloc_must_fail())
+            return NULL;
+    }
+    void *result = block ? resize(arena, block, old_size, new_size) : take(arena, new_size);
+    if (result)
+        set_used(arena, used(arena) - old_size + new_size);
+    return result;
+}
+
+void mare__arena_born(struct mare__arena *arena)
+{
+    arena->born = true;
+}
+
+bool mare__arena_remember(struct mare__arena *arena)
+{
+    if (arena->chunks || !mare__list_empty(&arena->large))
+        return false;
+    arena->image_size = (size_t)(arena->bump - (char *)arena);
+    arena->image = mare__alloc(arena->image_size);
+    if (arena->image)
+        memcpy(arena->image, arena, arena->image_size);
+    return arena->image != NULL;
+}
+
+bool mare__arena_has_memory(const struct mare__arena *arena)
+{
+    return arena->image != NULL;
+}
+
+void mare__arena_revert(struct mare__arena *arena)
+{
+    free_rest(arena);
+    memcpy(arena, arena->image, arena->image_size);
+}
+
+void *mare__arena_scratch(struct mare__arena *arena)
+{
+    return arena->scratch;
+}
+
+void mare__arena_limit(struct mare__arena *arena, size_t limit)
+{
+    arena->limit = limit;
+}
+
+size_t mare__arena_used(const struct mare__arena *arena)
+{
+    return used(arena);
+}

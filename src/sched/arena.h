@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// The memory of one Lua state. Small blocks are carved from a few chunks and recycled by size; everything goes back at
+// once when the process ends. A state's bytes can be remembered when it is born and put back later, which makes it a
+// new state again: nothing of what happened in between can be left, for nothing else holds it.
+#pragma once
+
+#include <mare.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct mare__arena;
+
+// A new arena with no limit, or NULL.
+struct mare__arena *mare__arena_create(void);
+
+// Frees everything that was allocated from it, and itself.
+void mare__arena_destroy(struct mare__arena *arena);
+
+// The allocator to give to lua_newstate, with the arena as its first argument.
+void *mare__arena_alloc(void *arena, void *block, size_t old_size, size_t new_size);
+
+// Ends the birth: from now on blocks that are not small come from malloc.
+void mare__arena_born(struct mare__arena *arena);
+
+// Remembers the bytes as they are now. False when it cannot: no memory, or blocks lie outside.
+bool mare__arena_remember(struct mare__arena *arena);
+
+// Whether mare__arena_remember succeeded.
+bool mare__arena_has_memory(const struct mare__arena *arena);
+
+// Puts the remembered bytes back and frees all that came after.
+void mare__arena_revert(struct mare__arena *arena);
+
+// Room for four pointers that the owner may use between two lives.
+void *mare__arena_scratch(struct mare__arena *arena);
+
+// The most bytes that may be in use: 0, no limit. An allocation beyond it fails.
+void mare__arena_limit(struct mare__arena *arena, size_t limit);
+
+// Bytes in use. Any thread may ask while the arena exists.
+size_t mare__arena_used(const struct mare__arena *arena);

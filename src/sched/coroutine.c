@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+// coroutine.resume and coroutine.wrap for programs whose coroutines may wait.
+//
+// When a routine must wait inside a coroutine that the program made, the yield arrives at the program's own resume. These
+// versions tell the scheduler's yields from the program's: a scheduler's yield is passed on upwards, with a continuation
+// that resumes the same coroutine later as if nothing had happened; the program's yields return as they always did.
+//
+//     worker -> lua_resume(main) -> resume -> lua_resume(co) -> receive: yields (process->yield set)
+//            <------------------- yields again <-------------
+//
+// process->nest lists the coroutines that are being resumed inside each other, so that a kill can close them all, and
+// process->current is the innermost, so that the tick knows where to set its hook.
+#include "base/alloc.h"
+#include "sched/sched.h"
+
+static bool enter(lua_State *L, mare_process *process, lua_State *co)
+{
+    if (process->nested == process->nest_room) {
+        uint32_t room = process->nest_room ? process->nest_room * 2 : 4;
+        lua_State **nest = mare__realloc(process->nest, room * sizeof *nest);
+        if (!nest)
+            return false;
+        process->nest = nest;
+        process->nest_room = room;
+    }
+    process->nest[process->nested++] = co;
+    process->current = co;
+    if (!lua_isyieldable(L))
+        process->unyieldable++;
+    return true;
+}
+
+static void leave(lua_State *L, mare_process *process)
+{
+    process->nested--;
+    process->current = process->nested ? process->nest[process->nested - 1] : process->state;
+    if (!lua_isyieldable(L))
+        process->unyieldable--;
+}
+
+// What differs between resume and wrap is only how the outcome is returned: with a number of results, or with -1 and the
+// error on top.
+typedef int (*finisher)(lua_State *L, lua_State *co, int results);
+
+// The coroutine ran until it ended, failed, or the program yielded: takes over what it left.
+static int collect(lua_State *L, lua_State *co, int status, int results, finisher finish)
+{
+    if (status != LUA_OK && status != LUA_YIELD) {
+        lua_xmove(co, L, 1);
+        return finish(L, co, -1);
+    }
+    if (!lua_checkstack(L, results + 1)) {
+        lua_pop(co, results);
+        lua_pushliteral(L, "too many results to resume");
+        return finish(L, co, -1);
+    }
+    lua_xmove(co, L, results);
+    return finish(L, co, results);
+}
+
+static int go_on(lua_State *L, lua_State *co, int arguments, lua_KFunction again, finisher finish)
+{
+    mare_process *process = mare__self(L);
+    int results, status = lua_resume(co, L, arguments, &results);
+    if (status == LUA_YIELD && process->yield != MARE__YIELD_BY_PROGRAM)
+        return lua_yieldk(L, 0, 0, again);
+    leave(L, process);
+    return collect(L, co, status, results, finish);
+}
+
+// Begins to resume `co` with the arguments on top of L.
+static int begin(lua_State *L, lua_State *co, int arguments, lua_KFunction again, finisher finish)
+{
+    const char *refusal = !lua_checkstack(co, arguments)     ? "too many arguments to resume"
+                          : !enter(L, mare__self(L), co) ? "not enough memory"
+                                                             : NULL;
+    if (refusal) {
+        lua_pushstring(L, refusal);
+        return finish(L, co, -1);
+    }
+    lua_xmove(L, co, arguments);
+    return go_on(L, co, arguments, again, finish);
+}
+
+static int finish_resume(lua_State *L, lua_State *co, int results)
+{
+    (void)co;
+    lua_pushboolean(L, results >= 0);
+    int returned = results < 0 ? 2 : results + 1;
+    lua_insert(L, -returned);
+    return returned;
+}
+
+static int resume_again(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    return go_on(L, lua_tothread(L, 1), 0, resume_again, finish_resume);
+}
+
+// coroutine.resume(co, ...)
+static int co_resume(lua_State *L)
+{
+    lua_State *co = lua_tothread(L, 1);
+    luaL_argexpected(L, co, 1, "coroutine");
+    return begin(L, co, lua_gettop(L) - 1, resume_again, finish_resume);
+}
+
+static int finish_wrap(lua_State *L, lua_State *co, int results)
+{
+    if (results >= 0)
+        return results;
+    int status = lua_status(co);
+    if (status != LUA_OK && status != LUA_YIELD) { // it failed: its variables are closed, which may change the error
+        status = lua_resetthread(co);
+        lua_xmove(co, L, 1);
+    }
+    if (status != LUA_ERRMEM && lua_type(L, -1) == LUA_TSTRING) {
+        luaL_where(L, 1);
+        lua_insert(L, -2);
+        lua_concat(L, 2);
+    }
+    return lua_error(L);
+}
+
+static int wrap_again(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    return go_on(L, lua_tothread(L, lua_upvalueindex(1)), 0, wrap_again, finish_wrap);
+}
+
+static int wrapped(lua_State *L)
+{
+    return begin(L, lua_tothread(L, lua_upvalueindex(1)), lua_gettop(L), wrap_again, finish_wrap);
+}
+
+// coroutine.wrap(f)
+static int co_wrap(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    lua_State *co = lua_newthread(L);
+    lua_pushvalue(L, 1);
+    lua_xmove(L, co, 1);
+    lua_pushcclosure(L, wrapped, 1);
+    return 1;
+}
+
+void mare__coroutine_patch(lua_State *L)
+{
+    lua_pushcfunction(L, co_resume);
+    lua_setfield(L, -2, "resume");
+    lua_pushcfunction(L, co_wrap);
+    lua_setfield(L, -2, "wrap");
+}

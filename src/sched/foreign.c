@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+// What a thread that is no worker can do: the public functions of mare.h that spawn, wait, send and receive.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "sched/sched.h"
+
+// A thread waits as a process does, with a place to sleep instead of a worker to leave.
+struct sleeper {
+    struct mare__wait wait;
+    struct mare__node node;
+    struct mare__parker parker;
+};
+
+static void wake(struct mare__wait *wait)
+{
+    mare__unpark(&MARE__ENTRY(wait, struct sleeper, wait)->parker);
+}
+
+static void sleeper_init(struct sleeper *sleeper)
+{
+    memset(sleeper, 0, sizeof *sleeper);
+    sleeper->wait.wake = wake;
+    sleeper->node.wait = &sleeper->wait;
+    mare__list_init(&sleeper->node.link);
+}
+
+// Sleeps until the wait has ended; takes itself out of line if that was not the channel's doing.
+static mare_err sleep_until(struct sleeper *sleeper, mare_channel *channel, uint64_t deadline)
+{
+    if (mare__wait_parked(&sleeper->wait))
+        while (!mare__park(&sleeper->parker, deadline))
+            mare__wait_cancel(&sleeper->wait, MARE_TIMEOUT); // if it comes too late, the wake is on its way
+    if (sleeper->wait.fired == MARE__FIRED_NONE)
+        mare__chan_forget(channel, &sleeper->node);
+    return sleeper->wait.result;
+}
+
+static bool usable(const mare_channel *channel)
+{
+    return !channel->runtime || mare__runtime_valid(channel->runtime);
+}
+
+mare_err mare_chan_send_until(mare_channel *channel, mare_message *message, uint64_t deadline)
+{
+    struct sleeper sleeper;
+    if (!usable(channel))
+        return MARE_STOPPED;
+    sleeper_init(&sleeper);
+    mare_err err = mare__chan_send(channel, message, &sleeper.node);
+    return err == MARE_FULL ? sleep_until(&sleeper, channel, deadline) : err;
+}
+
+mare_err mare_chan_send(mare_channel *channel, mare_message *message)
+{
+    return mare_chan_send_until(channel, message, MARE_FOREVER);
+}
+
+mare_err mare_chan_try_send(mare_channel *channel, mare_message *message)
+{
+    return usable(channel) ? mare__chan_send(channel, message, NULL) : MARE_STOPPED;
+}
+
+// Receives into a new message; `wait` tells whether to stand in line.
+static mare_err receive(mare_channel *channel, mare_message **out, bool wait, uint64_t deadline)
+{
+    struct sleeper sleeper;
+    if (!usable(channel))
+        return MARE_STOPPED;
+    mare_err err = mare_message_create(out);
+    if (err)
+        return err;
+    sleeper_init(&sleeper);
+    err = mare__chan_receive(channel, *out, wait ? &sleeper.node : NULL);
+    if (err == MARE_EMPTY && wait) {
+        err = sleep_until(&sleeper, channel, deadline);
+        if (!err)
+            mare__message_move(*out, &sleeper.wait.message);
+    }
+    if (err) {
+        mare_message_destroy(*out);
+        *out = NULL;
+    }
+    return err;
+}
+
+mare_err mare_chan_receive_until(mare_channel *channel, mare_message **out, uint64_t deadline)
+{
+    return receive(channel, out, true, deadline);
+}
+
+mare_err mare_chan_receive(mare_channel *channel, mare_message **out)
+{
+    return receive(channel, out, true, MARE_FOREVER);
+}
+
+mare_err mare_chan_try_receive(mare_channel *channel, mare_message **out)
+{
+    return receive(channel, out, false, 0);
+}
+
+mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *name, mare_channel **out)
+{
+    mare_channel *channel = mare__chan_new(runtime, capacity);
+    if (!channel)
+        return MARE_NOMEM;
+    channel->id = atomic_fetch_add(&runtime->next_id, 1) + 1;
+    mare_err err = MARE_OK;
+    if (name) {
+        channel->names = runtime->names;
+        channel->name = mare__alloc(strlen(name) + 1);
+        if (channel->name)
+            strcpy(channel->name, name);
+        err = channel->name ? mare__names_add(runtime->names, name, &channel->object) : MARE_NOMEM;
+        if (err) {
+            mare__free(channel->name);
+            channel->name = NULL;
+            mare_chan_unref(channel);
+        }
+    }
+    *out = err ? NULL : channel;
+    return err;
+}
+
+mare_err mare_chan_create(mare_runtime *runtime, size_t capacity, const char *name, mare_channel **out)
+{
+    return mare__runtime_valid(runtime) ? mare__chan_create(runtime, capacity, name, out) : MARE_STOPPED;
+}
+
+mare_err mare_chan_find(mare_runtime *runtime, const char *name, mare_channel **out)
+{
+    struct mare__object *object = mare__names_find(runtime->names, name);
+    if (object && object->kind != MARE__KIND_CHANNEL) {
+        mare__unref(object);
+        object = NULL;
+    }
+    *out = (mare_channel *)object;
+    return object ? MARE_OK : MARE_NONAME;
+}
+
+mare_err mare_process_join_until(mare_process *process, uint64_t deadline, mare_message **result)
+{
+    struct sleeper sleeper;
+    mare_channel *ended;
+    if (result)
+        *result = NULL;
+    if (!mare__runtime_valid(process->runtime))
+        return MARE_STOPPED;
+    mare_err err = mare__process_watch(process, true, &ended);
+    if (err == MARE_OK) {
+        sleeper_init(&sleeper);
+        err = mare__chan_receive(ended, &sleeper.wait.message, &sleeper.node);
+        if (err == MARE_EMPTY)
+            err = sleep_until(&sleeper, ended, deadline);
+    }
+    if (err != MARE_CLOSED)
+        return err;
+    if (result && !mare__message_empty(&process->wait.message)) {
+        err = mare_message_create(result);
+        if (!err && !mare__message_copy(*result, &process->wait.message)) {
+            mare_message_destroy(*result);
+            *result = NULL;
+            return MARE_NOMEM;
+        }
+    }
+    return process->how;
+}
+
+// ---- Spawning ----------------------------------------------------------------------------------------------------------------
+
+mare_process *mare__host_open(mare_runtime *runtime, struct mare__parker *parker)
+{
+    mare_process *host = mare__process_new(runtime);
+    if (host) {
+        host->host = parker;
+        host->wait.wake = mare__host_wake;
+        atomic_init(&host->status, MARE__RUNNING);
+    }
+    return host;
+}
+
+void mare__host_wake(struct mare__wait *wait)
+{
+    mare__unpark(MARE__ENTRY(wait, mare_process, wait)->host);
+}
+
+struct request {
+    const char *code, *name;
+    size_t length;
+    mare_process *process;
+};
+
+// Compiles the code and marshals the function; in a state that is thrown away.
+static int compile(lua_State *L)
+{
+    struct request *request = lua_touserdata(L, 1);
+    lua_settop(L, 0);
+    if (luaL_loadbuffer(L, request->code, request->length, request->name) != LUA_OK)
+        return lua_error(L);
+    if (mare__marshal(L, 1, 1, &request->process->wait.message, "code") != MARE_OK)
+        return lua_error(L);
+    return 0;
+}
+
+mare_err mare__compile(mare_process *process, lua_CFunction function, void *argument, char **error)
+{
+    struct mare__parker parker = {0};
+    mare_process *host = mare__host_open(process->runtime, &parker);
+    lua_State *L = host ? luaL_newstate() : NULL;
+    mare_err err = L ? MARE_OK : MARE_NOMEM;
+    if (L) {
+        *(mare_process **)lua_getextraspace(L) = host;
+        lua_pushcfunction(L, function);
+        lua_pushlightuserdata(L, argument);
+        int status = lua_pcall(L, 1, 0, 0);
+        if (status != LUA_OK) {
+            err = status == LUA_ERRMEM ? MARE_NOMEM : MARE_SYNTAX;
+            if (error)
+                *error = strdup(luaL_tolstring(L, -1, NULL));
+        }
+        lua_close(L);
+    }
+    if (host)
+        mare_process_unref(host);
+    return err;
+}
+
+mare_err mare_spawn(mare_runtime *runtime, const char *code, size_t length, const char *name,
+                    const mare_message *arguments, mare_process **out, char **error)
+{
+    if (error)
+        *error = NULL;
+    if (!mare__runtime_valid(runtime) || atomic_load(&runtime->stopping))
+        return MARE_STOPPED;
+    mare_process *process = mare__process_new(runtime);
+    if (!process)
+        return MARE_NOMEM;
+    struct request request = {code, name ? name : "=(mare_spawn)", length, process};
+    mare_err err = mare__compile(process, compile, &request, error);
+    if (!err && arguments && !mare__message_join(&process->wait.message, arguments))
+        err = MARE_NOMEM;
+    if (err) {
+        mare_process_unref(process);
+        return err;
+    }
+    mare__process_launch(process);
+    *out = process;
+    return MARE_OK;
+}

@@ -1,0 +1,575 @@
+// SPDX-License-Identifier: MIT
+// Lua values into a message. The walk does not recurse: a frame for each table or function that is being written, the
+// values themselves on the Lua stack, so that the depth of a message is bounded by memory and not by a C stack.
+//
+//     frame TABLE     stack: table, key            the next pair comes from lua_next
+//     frame FUNCTION  stack: function              the next upvalue comes from lua_getupvalue
+//     frame TRAVEL    stack: original              its substitute was written
+//
+// Tables and functions are numbered in the order in which they appear, and a second appearance refers to the number, so
+// that shared references and cycles survive. A table's integer keys from 1 on that come first, in order, are written as
+// an array; what follows makes it a map, or both.
+#include <string.h>
+
+#include "sched/sched.h"
+
+enum frame_kind { ARRAY, MAP, FUNCTION, TRAVEL };
+
+struct frame {
+    uint8_t kind;
+    bool mixed;      // MAP: an array comes before it, both inside an ext
+    bool value_next; // MAP: the key was a rich value; its value is still to be written
+    uint32_t start;  // where the header is
+    uint32_t inner;  // mixed: where the map's header is
+    uint32_t count;  // elements, pairs or upvalues written
+    int index;       // of the object on the stack
+};
+
+struct seen {
+    const void *pointer;
+    uint32_t number;
+    uint32_t extra; // an upvalue's: which one of the function with that number
+};
+
+struct writer {
+    lua_State *L;
+    mare_message *message;
+    struct frame *frames, few_frames[MARE__MARSHAL_FRAMES];
+    uint32_t depth, room;
+    struct seen *seen, few_seen[MARE__MARSHAL_SEEN];
+    uint32_t seen_count, seen_room; // room is a power of two once it is a hash table
+    uint32_t numbered;
+    const void *globals;
+    mare_err err;
+    const char *refusal; // a kind of value
+    int scratch;         // stack index of what `frames` and `seen` point to once there are many
+    int current;         // the value being written, from 1
+};
+
+static bool fail(struct writer *w, mare_err err, const char *refusal)
+{
+    w->err = err;
+    w->refusal = refusal;
+    return false;
+}
+
+static bool out_of_room(struct writer *w)
+{
+    return fail(w, w->message->length > MARE__MESSAGE_MAX / 2 ? MARE_TOOBIG : MARE_NOMEM, NULL);
+}
+
+// ---- What was seen -------------------------------------------------------------------------------------------------------
+
+static uint32_t slot_of(const struct writer *w, const void *pointer)
+{
+    uint64_t hash = (uintptr_t)pointer * UINT64_C(0x9e3779b97f4a7c15);
+    uint32_t mask = w->seen_room - 1, at = (uint32_t)(hash >> 32) & mask;
+    while (w->seen[at].pointer && w->seen[at].pointer != pointer)
+        at = (at + 1) & mask;
+    return at;
+}
+
+static struct seen *find_seen(struct writer *w, const void *pointer)
+{
+    if (w->seen == w->few_seen) {
+        for (uint32_t i = 0; i < w->seen_count; i++)
+            if (w->seen[i].pointer == pointer)
+                return &w->seen[i];
+        return NULL;
+    }
+    struct seen *seen = &w->seen[slot_of(w, pointer)];
+    return seen->pointer ? seen : NULL;
+}
+
+// A few entries are searched one by one; more become a hash table that is at most half full.
+static void grow_seen(struct writer *w)
+{
+    struct seen *old = w->seen;
+    bool few = old == w->few_seen;
+    uint32_t old_room = few ? w->seen_count : w->seen_room;
+    w->seen_room = few ? 64 : w->seen_room * 4;
+    w->seen = lua_newuserdatauv(w->L, w->seen_room * sizeof *w->seen, 0);
+    memset(w->seen, 0, w->seen_room * sizeof *w->seen);
+    for (uint32_t i = 0; i < old_room; i++)
+        if (old[i].pointer)
+            w->seen[slot_of(w, old[i].pointer)] = old[i];
+    lua_replace(w->L, w->scratch + 1);
+}
+
+static void remember(struct writer *w, const void *pointer, uint32_t number, uint32_t extra)
+{
+    if (w->seen == w->few_seen ? w->seen_count == MARE__MARSHAL_SEEN : w->seen_count * 2 >= w->seen_room)
+        grow_seen(w);
+    uint32_t at = w->seen == w->few_seen ? w->seen_count : slot_of(w, pointer);
+    w->seen[at] = (struct seen){pointer, number, extra};
+    w->seen_count++;
+}
+
+// ---- Writing ---------------------------------------------------------------------------------------------------------------
+
+static bool append(struct writer *w, const void *bytes, size_t size)
+{
+    return mare__message_append(w->message, bytes, size) || out_of_room(w);
+}
+
+static uint8_t *at(struct writer *w, uint32_t offset)
+{
+    return (uint8_t *)mare__message_data(w->message) + offset;
+}
+
+static bool write_string(struct writer *w, int index)
+{
+    size_t length;
+    const char *bytes = lua_tolstring(w->L, index, &length);
+    if (length > MARE__MESSAGE_MAX - MARE__PACK_MAX)
+        return fail(w, MARE_TOOBIG, NULL);
+    uint8_t *room = mare__message_room(w->message, MARE__PACK_MAX + length);
+    if (!room)
+        return out_of_room(w);
+    size_t header = mare__pack_string_header(room, (uint32_t)length);
+    memcpy(room + header, bytes, length);
+    w->message->length += (uint32_t)(header + length);
+    return true;
+}
+
+static bool write_number(struct writer *w, int index)
+{
+    uint8_t *room = mare__message_room(w->message, MARE__PACK_MAX);
+    if (!room)
+        return out_of_room(w);
+    size_t size = lua_isinteger(w->L, index) ? mare__pack_integer(room, lua_tointeger(w->L, index))
+                                             : mare__pack_float(room, lua_tonumber(w->L, index));
+    w->message->length += (uint32_t)size;
+    return true;
+}
+
+// An ext with up to eight bytes inside.
+static bool write_ext(struct writer *w, enum mare__ext kind, const void *payload, uint32_t size)
+{
+    uint8_t header[MARE__PACK_EXT];
+    mare__pack_ext_header(header, (int8_t)kind, size);
+    return append(w, header, sizeof header) && append(w, payload, size);
+}
+
+static bool write_repeat(struct writer *w, uint32_t number)
+{
+    uint8_t payload[4];
+    mare__put32(payload, number);
+    w->message->repeats = true;
+    return write_ext(w, MARE__EXT_REPEAT, payload, sizeof payload);
+}
+
+// An ext around the strings on top of the stack, which are popped.
+static bool write_names(struct writer *w, enum mare__ext kind, int count)
+{
+    uint32_t start = w->message->length;
+    uint8_t header[MARE__PACK_EXT] = {0};
+    bool done = append(w, header, sizeof header);
+    for (int i = count; i > 0 && done; i--)
+        done = write_string(w, -i);
+    if (done)
+        mare__pack_ext_header(at(w, start), (int8_t)kind, w->message->length - start - MARE__PACK_EXT);
+    lua_pop(w->L, count);
+    return done;
+}
+
+static int write_chunk(lua_State *L, const void *bytes, size_t size, void *ud)
+{
+    (void)L;
+    return !append(ud, bytes, size);
+}
+
+// ---- Frames ------------------------------------------------------------------------------------------------------------------
+
+// A new frame for the object on top of the stack, with a header of the given size to be filled in later.
+static struct frame *push_frame(struct writer *w, enum frame_kind kind, size_t header)
+{
+    uint8_t zeros[MARE__PACK_EXT] = {0};
+    if (!lua_checkstack(w->L, 8)) {
+        fail(w, MARE_TOOBIG, NULL);
+        return NULL;
+    }
+    if (w->depth == w->room) {
+        struct frame *frames = lua_newuserdatauv(w->L, w->room * 4 * sizeof *frames, 0);
+        memcpy(frames, w->frames, w->room * sizeof *frames);
+        lua_replace(w->L, w->scratch);
+        w->frames = frames;
+        w->room *= 4;
+    }
+    struct frame *frame = &w->frames[w->depth++];
+    *frame = (struct frame){.kind = (uint8_t)kind, .start = w->message->length, .index = lua_gettop(w->L)};
+    return append(w, zeros, header) ? frame : NULL;
+}
+
+// Functions have names in their library; only those can travel.
+static bool begin_c_function(struct writer *w)
+{
+    if (!mare__lazy_name_of(w->L, -1))
+        return fail(w, MARE_BADMSG, "a C function that is not part of a library");
+    bool done = write_names(w, MARE__EXT_MEMBER, 2);
+    lua_pop(w->L, 1);
+    return done;
+}
+
+static bool begin_function(struct writer *w)
+{
+    lua_State *L = w->L;
+    if (lua_iscfunction(L, -1))
+        return begin_c_function(w);
+    const void *pointer = lua_topointer(L, -1);
+    struct seen *seen = find_seen(w, pointer);
+    if (seen) {
+        lua_pop(L, 1);
+        return write_repeat(w, seen->number);
+    }
+    remember(w, pointer, w->numbered++, 0);
+    if (!push_frame(w, FUNCTION, MARE__PACK_EXT))
+        return false;
+    uint32_t code = w->message->length;
+    uint8_t header[5] = {0xc6}; // bin with four bytes of length
+    if (!append(w, header, sizeof header))
+        return false;
+    if (lua_dump(L, write_chunk, w, 0) != 0)
+        return w->err ? false : fail(w, MARE_NOMEM, NULL);
+    mare__put32(at(w, code + 1), w->message->length - code - (uint32_t)sizeof header);
+    return true;
+}
+
+// A value whose metatable says how it travels: the substitute takes its place.
+static bool begin_travel(struct writer *w)
+{
+    lua_State *L = w->L;
+    if (!push_frame(w, TRAVEL, MARE__PACK_EXT))
+        return false;
+    luaL_getmetafield(L, -1, "__travel");
+    lua_pushvalue(L, -2);
+    if (lua_pcall(L, 1, 2, 0) != LUA_OK)
+        return fail(w, MARE_BADMSG, lua_pushfstring(L, "a value whose __travel failed: %s", luaL_tolstring(L, -1, NULL)));
+    if (lua_type(L, -2) != LUA_TSTRING)
+        return fail(w, MARE_BADMSG, "a value whose __travel does not return the name of a module");
+    if (!write_string(w, -2))
+        return false;
+    lua_remove(L, -2);
+    return true; // the substitute is on top; the frame writes it
+}
+
+static bool has_travel(lua_State *L)
+{
+    if (luaL_getmetafield(L, -1, "__travel") == LUA_TNIL)
+        return false;
+    lua_pop(L, 1);
+    return true;
+}
+
+static bool begin_table(struct writer *w)
+{
+    lua_State *L = w->L;
+    const void *pointer = lua_topointer(L, -1);
+    struct seen *seen = find_seen(w, pointer);
+    if (seen || pointer == w->globals) {
+        lua_pop(L, 1);
+        return seen ? write_repeat(w, seen->number) : write_ext(w, MARE__EXT_GLOBALS, "", 0);
+    }
+    // A module is known by its name. It is looked for where modules are found: among arguments and upvalues.
+    bool meta = lua_getmetatable(L, -1);
+    lua_pop(L, meta);
+    struct frame *parent = w->depth ? &w->frames[w->depth - 1] : NULL;
+    if ((meta || !parent || parent->kind == FUNCTION) && mare__lazy_module_of(L, -1)) {
+        bool done = write_names(w, MARE__EXT_MODULE, 1);
+        lua_pop(L, 1);
+        return done;
+    }
+    if (meta && has_travel(L))
+        return begin_travel(w);
+    if (meta)
+        return fail(w, MARE_BADMSG, "a table with a metatable that has no __travel");
+    remember(w, pointer, w->numbered++, 0);
+    if (!push_frame(w, ARRAY, MARE__PACK_TABLE))
+        return false;
+    lua_pushnil(L);
+    return true;
+}
+
+static bool begin_userdata(struct writer *w)
+{
+    lua_State *L = w->L;
+    struct mare__ref_link *ref = mare__handle_test(L, -1);
+    if (ref) {
+        if (!ref->object)
+            return fail(w, MARE_BADMSG, "a buffer that was sent before");
+        if (!mare__message_append_handle(w->message, ref->object))
+            return out_of_room(w);
+        if (ref->object->kind == MARE__KIND_BUFFER)
+            mare__handle_leaves(L, ref);
+        lua_pop(L, 1);
+        return true;
+    }
+    if (has_travel(L))
+        return begin_travel(w);
+    return fail(w, MARE_BADMSG, luaL_testudata(L, -1, LUA_FILEHANDLE) ? "a file" : "a userdata");
+}
+
+// Writes the value on top of the stack and pops it, or begins a frame that will.
+static bool begin(struct writer *w)
+{
+    lua_State *L = w->L;
+    uint8_t byte;
+    bool done;
+    switch (lua_type(L, -1)) {
+    case LUA_TNIL:
+        mare__pack_nil(&byte);
+        done = append(w, &byte, 1);
+        break;
+    case LUA_TBOOLEAN:
+        mare__pack_boolean(&byte, lua_toboolean(L, -1));
+        done = append(w, &byte, 1);
+        break;
+    case LUA_TNUMBER:
+        done = write_number(w, -1);
+        break;
+    case LUA_TSTRING:
+        done = write_string(w, -1);
+        break;
+    case LUA_TTABLE:
+        return begin_table(w);
+    case LUA_TFUNCTION:
+        return begin_function(w);
+    case LUA_TUSERDATA:
+        return begin_userdata(w);
+    case LUA_TTHREAD:
+        return fail(w, MARE_BADMSG, "a coroutine");
+    default:
+        return fail(w, MARE_BADMSG, "a light userdata");
+    }
+    lua_pop(L, 1);
+    return done;
+}
+
+// The array is over and pairs follow: what was written becomes the first half of a mixed table.
+static bool become_map(struct writer *w, struct frame *frame)
+{
+    frame->kind = MAP;
+    if (frame->count == 0)
+        return true;
+    uint8_t zeros[MARE__PACK_EXT + MARE__PACK_TABLE] = {0};
+    uint32_t length = w->message->length - frame->start;
+    if (!append(w, zeros, sizeof zeros))
+        return false;
+    uint8_t *start = at(w, frame->start);
+    memmove(start + MARE__PACK_EXT, start, length);
+    mare__pack_array_header(start + MARE__PACK_EXT, frame->count);
+    // The handles that moved are found through offsets.
+    mare__message_shift_handles(w->message, frame->start, MARE__PACK_EXT);
+    frame->mixed = true;
+    frame->inner = w->message->length - MARE__PACK_TABLE;
+    frame->count = 0;
+    return true;
+}
+
+static bool is_plain(lua_State *L, int index)
+{
+    int type = lua_type(L, index);
+    return type == LUA_TSTRING || type == LUA_TNUMBER || type == LUA_TBOOLEAN;
+}
+
+// One step of a table: its next pair, or its end.
+static bool step_table(struct writer *w, struct frame *frame)
+{
+    lua_State *L = w->L;
+    if (frame->value_next) { // stack: table, key, value
+        frame->value_next = false;
+        return begin(w);
+    }
+    if (!lua_next(L, frame->index)) {
+        uint8_t *start = at(w, frame->start);
+        if (frame->mixed) {
+            mare__pack_map_header(at(w, frame->inner), frame->count);
+            mare__pack_ext_header(start, MARE__EXT_MIXED, w->message->length - frame->start - MARE__PACK_EXT);
+        } else if (frame->kind == ARRAY) {
+            mare__pack_array_header(start, frame->count);
+        } else {
+            mare__pack_map_header(start, frame->count);
+        }
+        lua_pop(L, 1);
+        w->depth--;
+        return true;
+    }
+    if (frame->kind == ARRAY) {
+        if (lua_isinteger(L, -2) && lua_tointeger(L, -2) == (lua_Integer)frame->count + 1) {
+            frame->count++;
+            return begin(w);
+        }
+        if (!become_map(w, frame))
+            return false;
+    }
+    frame->count++;
+    if (is_plain(L, -2)) {
+        lua_pushvalue(L, -2);
+        return begin(w) && begin(w);
+    }
+    frame->value_next = true;
+    lua_pushvalue(L, -2);
+    return begin(w);
+}
+
+static bool step_function(struct writer *w, struct frame *frame)
+{
+    lua_State *L = w->L;
+    int number = (int)frame->count + 1;
+    if (!lua_getupvalue(L, frame->index, number)) {
+        mare__pack_ext_header(at(w, frame->start), MARE__EXT_FUNCTION,
+                              w->message->length - frame->start - MARE__PACK_EXT);
+        lua_pop(L, 1);
+        w->depth--;
+        return true;
+    }
+    frame->count++;
+    void *id = lua_upvalueid(L, frame->index, number);
+    struct seen *seen = find_seen(w, id);
+    if (seen) {
+        uint8_t payload[5];
+        mare__put32(payload, seen->number);
+        payload[4] = (uint8_t)seen->extra;
+        w->message->repeats = true;
+        lua_pop(L, 1);
+        return write_ext(w, MARE__EXT_SHARED, payload, sizeof payload);
+    }
+    const void *pointer = lua_topointer(L, frame->index);
+    remember(w, id, find_seen(w, pointer)->number, (uint32_t)number);
+    return begin(w);
+}
+
+// One step of whatever is innermost.
+static bool step(struct writer *w)
+{
+    struct frame *frame = &w->frames[w->depth - 1];
+    if (frame->kind == FUNCTION)
+        return step_function(w, frame);
+    if (frame->kind != TRAVEL)
+        return step_table(w, frame);
+    if (frame->count++ == 0)
+        return begin(w);
+    mare__pack_ext_header(at(w, frame->start), MARE__EXT_TRAVEL,
+                          w->message->length - frame->start - MARE__PACK_EXT);
+    lua_pop(w->L, 1);
+    w->depth--;
+    return true;
+}
+
+// ---- Refusals --------------------------------------------------------------------------------------------------------------
+
+// Where the writer stands: "arg 2, field 'log', upvalue 'file'".
+static void push_path(struct writer *w, const char *what)
+{
+    lua_State *L = w->L;
+    lua_pushfstring(L, "%s %d", what, w->current);
+    for (uint32_t i = 0; i < w->depth; i++) {
+        struct frame *frame = &w->frames[i];
+        int key = frame->index + 1;
+        if (w->depth > 16 && i == 8) {
+            i = w->depth - 8;
+            frame = &w->frames[i];
+            key = frame->index + 1;
+            lua_pushliteral(L, ", ...");
+            lua_concat(L, 2);
+        }
+        if (frame->kind == FUNCTION) {
+            const char *name = lua_getupvalue(L, frame->index, (int)frame->count);
+            if (name)
+                lua_pop(L, 1);
+            lua_pushfstring(L, ", upvalue '%s'", name && *name ? name : "?");
+        } else if (frame->kind == TRAVEL) {
+            lua_pushliteral(L, ", what __travel returned");
+        } else if (lua_type(L, key) == LUA_TSTRING) {
+            lua_pushfstring(L, ", field '%s'", lua_tostring(L, key));
+        } else if (lua_isinteger(L, key)) {
+            lua_pushfstring(L, ", index %I", lua_tointeger(L, key));
+        } else {
+            lua_pushfstring(L, ", %s key", luaL_typename(L, key));
+        }
+        lua_concat(L, 2);
+    }
+}
+
+static void push_refusal(struct writer *w, const char *what)
+{
+    lua_State *L = w->L;
+    if (w->err == MARE_BADMSG) {
+        push_path(w, what);
+        lua_pushfstring(L, "%s: %s cannot travel", lua_tostring(L, -1), w->refusal);
+    } else {
+        lua_pushstring(L, mare_strerror(w->err));
+    }
+}
+
+// Writes plain values for as long as they come, which is mostly all there is. Returns how many.
+static int write_plain(lua_State *L, int first, int count, mare_message *message)
+{
+    for (int i = 0; i < count; i++) {
+        int index = first + i, type = lua_type(L, index);
+        size_t length = 0, used = 0;
+        const char *bytes = type == LUA_TSTRING ? lua_tolstring(L, index, &length) : NULL;
+        if (length > MARE__MESSAGE_MAX / 2)
+            return i;
+        uint8_t *room = mare__message_room(message, MARE__PACK_MAX + length);
+        if (!room)
+            return i;
+        if (bytes) {
+            used = mare__pack_string_header(room, (uint32_t)length);
+            memcpy(room + used, bytes, length);
+        } else if (type == LUA_TNUMBER) {
+            used = lua_isinteger(L, index) ? mare__pack_integer(room, lua_tointeger(L, index))
+                                           : mare__pack_float(room, lua_tonumber(L, index));
+        } else if (type == LUA_TBOOLEAN) {
+            used = mare__pack_boolean(room, lua_toboolean(L, index));
+        } else if (type == LUA_TNIL) {
+            used = mare__pack_nil(room);
+        } else {
+            return i;
+        }
+        message->length += (uint32_t)(used + length);
+        message->count++;
+    }
+    return count;
+}
+
+static mare_err write_all(lua_State *L, int first, int written, int count, mare_message *message, const char *what)
+{
+    struct writer w;
+    int top = lua_gettop(L);
+    luaL_checkstack(L, 12, "too many values");
+    w.L = L;
+    w.message = message;
+    w.frames = w.few_frames;
+    w.room = MARE__MARSHAL_FRAMES;
+    w.seen = w.few_seen;
+    w.depth = w.seen_count = w.seen_room = w.numbered = 0;
+    w.err = MARE_OK;
+    w.scratch = top + 1;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+    w.globals = lua_topointer(L, -1);
+    lua_pushnil(L); // the two places of `scratch`
+    message->rich = true;
+    bool done = true;
+    for (w.current = written + 1; w.current <= count && done; w.current += done) {
+        lua_pushvalue(L, first + w.current - 1);
+        done = begin(&w);
+        while (done && w.depth > 0)
+            done = step(&w);
+        message->count += done;
+    }
+    if (!done) {
+        lua_checkstack(L, 8);
+        push_refusal(&w, what);
+        lua_replace(L, top + 1); // above it lies only what the walk left
+        mare__message_clear(message);
+    }
+    lua_settop(L, top + !done);
+    return w.err;
+}
+
+mare_err mare__marshal(lua_State *L, int first, int count, mare_message *message, const char *what)
+{
+    int written = write_plain(L, first, count, message);
+    return written == count ? MARE_OK : write_all(L, first, written, count, message, what);
+}

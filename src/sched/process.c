@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: MIT
+// A process from birth to the news of its end.
+//
+//     new (idle) -> launch -> ready <-> running <-> blocked -> finish -> finished
+//
+// References: whoever asked for it has one, and the runtime has one from launch to finish. What is known after the end
+// (how, and the results or the error) stays in the structure until the last reference goes.
+//
+// An error that nobody takes note of is printed. "Nobody" is decided a little after the end, for whoever spawned it may
+// be about to join: the finished process waits, with the runtime's own timer, for a join to cancel the report.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "sched/sched.h"
+
+static void destroy(struct mare__object *object)
+{
+    mare_process *process = (mare_process *)object;
+    mare__message_clear(&process->wait.message);
+    if (process->ended)
+        mare_chan_unref(process->ended);
+    mare__free(process->kill_reason);
+    mare__free(process->name);
+    mare__free(process);
+}
+
+static void wake(struct mare__wait *wait)
+{
+    mare__ready(MARE__ENTRY(wait, mare_process, wait));
+}
+
+mare_process *mare__process_new(mare_runtime *runtime)
+{
+    mare_process *process = mare__alloc_zero(sizeof *process);
+    if (!process)
+        return NULL;
+    mare__object_init(&process->object, MARE__KIND_PROCESS, destroy);
+    process->runtime = runtime;
+    process->id = atomic_fetch_add(&runtime->next_id, 1) + 1;
+    process->wait.wake = wake;
+    process->node.wait = &process->wait;
+    mare__list_init(&process->node.link);
+    mare__list_init(&process->handles);
+    mare__list_init(&process->links);
+    mare__list_init(&process->monitors);
+    return process;
+}
+
+void mare__process_launch(mare_process *process)
+{
+    mare_runtime *runtime = process->runtime;
+    mare__ref(&process->object);
+    mare__lock_acquire(&runtime->process_lock);
+    mare__list_append(&runtime->processes, &process->in_all);
+    mare__lock_release(&runtime->process_lock);
+    atomic_fetch_add(&runtime->spawned, 1);
+    atomic_fetch_add(&runtime->live, 1);
+    mare__ready(process);
+}
+
+// ---- Start -----------------------------------------------------------------------------------------------------------------
+
+static int unpack_start(lua_State *L)
+{
+    if (mare__self(L)->is_main) { // as in the stock interpreter: all libraries, generational collector
+        mare__lazy_finish(L);
+        if (!mare__self(L)->runtime->gc_stress)
+            lua_gc(L, LUA_GCGEN, 0, 0);
+    }
+    return mare__unmarshal(L, lua_touserdata(L, 1));
+}
+
+bool mare__process_start(mare_process *process, int *arguments)
+{
+    if (!mare__state_open(process)) {
+        mare__process_finish(process, LUA_ERRMEM, 0);
+        return false;
+    }
+    lua_State *L = process->state;
+    lua_pushcfunction(L, unpack_start);
+    lua_pushlightuserdata(L, &process->wait.message);
+    int status = lua_pcall(L, 1, LUA_MULTRET, 0);
+    mare__message_clear(&process->wait.message);
+    if (status != LUA_OK) {
+        mare__process_finish(process, status, 0);
+        return false;
+    }
+    *arguments = lua_gettop(L) - 1;
+    return true;
+}
+
+// ---- The end ---------------------------------------------------------------------------------------------------------------
+
+static void add_string(mare_message *message, const char *string)
+{
+    mare_message_add_string(message, string); // if there is no memory, the message stays shorter
+}
+
+// Marshals the results that lua_resume left, or says why they cannot travel.
+static int keep_results(lua_State *L)
+{
+    mare_process *process = mare__self(L);
+    int count = lua_gettop(L);
+    if (mare__marshal(L, 1, count, &process->wait.message, "result") != MARE_OK) {
+        process->how = MARE_BADMSG;
+        add_string(&process->wait.message, lua_tostring(L, -1));
+    }
+    return 0;
+}
+
+// The error value, as it is if it can travel, else as a string; then the traceback.
+static int keep_error(lua_State *L)
+{
+    mare_process *process = mare__self(L);
+    mare_message *message = &process->wait.message;
+    const char *traceback = lua_tostring(L, 2);
+    if (mare__marshal(L, 1, 1, message, "error") != MARE_OK) {
+        luaL_tolstring(L, 1, NULL);
+        add_string(message, lua_tostring(L, -1));
+    }
+    add_string(message, traceback ? traceback : "");
+    return 0;
+}
+
+// Runs one of the above protected, on what it finds on the stack. When even that fails there is no memory.
+static void keep(lua_State *L, lua_CFunction keeper, int arguments)
+{
+    mare_process *process = mare__self(L);
+    lua_pushcfunction(L, keeper);
+    lua_insert(L, -arguments - 1);
+    if (lua_pcall(L, arguments, 0, 0) != LUA_OK) {
+        mare__message_clear(&process->wait.message);
+        add_string(&process->wait.message, "not enough memory");
+        if (process->how == MARE_OK)
+            process->how = MARE_NOMEM;
+        lua_pop(L, 1);
+    }
+}
+
+static int push_traceback(lua_State *L)
+{
+    luaL_traceback(L, lua_touserdata(L, 1), NULL, 1);
+    return 1;
+}
+
+// What remains of it: results or error, marshalled. Closes pending variables, whose handlers may fail as well.
+static void settle(mare_process *process, int status, int results)
+{
+    lua_State *L = process->state;
+    if (atomic_load(&process->killed)) {
+        process->how = MARE_KILLED;
+        mare__state_unwind(process);
+        return;
+    }
+    // The values wait in another thread of the state while this one is unwound.
+    bool failed = status != LUA_OK;
+    process->how = failed ? MARE_DIED : MARE_OK;
+    if (!failed) {
+        if (lua_gettop(L) > results)
+            lua_rotate(L, 1, results), lua_settop(L, results);
+        keep(L, keep_results, results);
+        return;
+    }
+    lua_checkstack(L, 4);
+    lua_pushcfunction(L, push_traceback);
+    lua_pushlightuserdata(L, L);
+    if (lua_pcall(L, 1, 1, 0) != LUA_OK) {
+        lua_pop(L, 1);
+        lua_pushnil(L);
+    }
+    keep(L, keep_error, 2);
+    mare__state_unwind(process);
+}
+
+static const char *how_word(mare_err how)
+{
+    return how == MARE_OK || how == MARE_BADMSG ? "normal" : how == MARE_KILLED ? "killed" : "died";
+}
+
+// Tells a monitor: process, how, error, traceback.
+static void tell(mare_process *process, mare_channel *channel)
+{
+    mare_message message;
+    mare_value self = {.type = MARE_PROCESS, .as.process = process};
+    mare__message_init(&message);
+    mare_message_add(&message, &self);
+    add_string(&message, how_word(process->how));
+    if (process->how == MARE_KILLED && process->kill_reason)
+        add_string(&message, process->kill_reason);
+    else if (process->how != MARE_OK && process->how != MARE_KILLED) {
+        const mare_message *error = &process->wait.message;
+        if (error->handles == 0 && mare__message_append(&message, mare__message_data(error), error->length)) {
+            message.count += error->count;
+            message.rich = error->rich;
+            message.repeats = error->repeats;
+        }
+    }
+    mare__chan_post(channel, &message);
+}
+
+static void print_error(mare_process *process)
+{
+    mare_value error, traceback;
+    const mare_message *message = &process->wait.message;
+    bool text = mare_message_get(message, 0, &error) == MARE_OK && error.type == MARE_STRING;
+    bool trace = mare_message_get(message, 1, &traceback) == MARE_OK && traceback.type == MARE_STRING;
+    flockfile(stderr);
+    fprintf(stderr, "mare: process %llu%s%s died: %.*s\n", (unsigned long long)process->id,
+            process->name ? " " : "", process->name ? process->name : "",
+            text ? (int)error.as.string.length : 35,
+            text ? error.as.string.bytes : "(an error value that is not a string)");
+    if (trace)
+        fprintf(stderr, "%.*s\n", (int)traceback.as.string.length, traceback.as.string.bytes);
+    funlockfile(stderr);
+}
+
+// The report's wait has ended: by time, and so nobody cares; or by somebody who does.
+static void report(struct mare__wait *wait)
+{
+    mare_process *process = MARE__ENTRY(wait, mare_process, wait);
+    if (wait->result != MARE_OK)
+        print_error(process);
+    mare_process_unref(process);
+}
+
+void mare__process_observed(mare_process *process)
+{
+    mare_runtime *runtime = process->runtime;
+    mare__lock_acquire(&process->lock);
+    bool was = process->observed;
+    process->observed = true;
+    bool reporting = process->finished && process->reporting && !was;
+    mare__lock_release(&process->lock);
+    if (reporting) {
+        mare__timer_stop(runtime, &process->wait);
+        mare__wait_cancel(&process->wait, MARE_OK);
+    }
+}
+
+// Takes a list over, so that it can be walked without the lock.
+static void take_list(struct mare__list *to, struct mare__list *from)
+{
+    mare__list_init(to);
+    while (!mare__list_empty(from)) {
+        struct mare__list *link = mare__list_first(from);
+        mare__list_remove(link);
+        mare__list_append(to, link);
+    }
+}
+
+static void tell_linked(mare_process *process, struct mare__list *links)
+{
+    char reason[64];
+    snprintf(reason, sizeof reason, "linked process %llu %s", (unsigned long long)process->id,
+             how_word(process->how));
+    struct mare__list *at;
+    while ((at = mare__list_first(links)) != NULL) {
+        struct mare__link *link = MARE__ENTRY(at, struct mare__link, link);
+        mare__list_remove(at);
+        if (process->how == MARE_OK || process->how == MARE_BADMSG)
+            mare__process_unlink(link->other, process);
+        else
+            mare__process_kill(link->other, reason);
+        mare_process_unref(link->other);
+        mare__free(link);
+    }
+}
+
+static void tell_monitors(mare_process *process, struct mare__list *monitors)
+{
+    struct mare__list *at;
+    while ((at = mare__list_first(monitors)) != NULL) {
+        struct mare__monitor *monitor = MARE__ENTRY(at, struct mare__monitor, link);
+        mare__list_remove(at);
+        tell(process, monitor->channel);
+        mare_chan_unref(monitor->channel);
+        mare__free(monitor);
+    }
+}
+
+// The last thing a process does: everybody who wants to know is told.
+static void announce(mare_process *process)
+{
+    mare_runtime *runtime = process->runtime;
+    struct mare__list links, monitors;
+    if (process->name)
+        mare__names_remove(runtime->names, process->name, &process->object);
+    mare__lock_acquire(&runtime->process_lock);
+    mare__list_remove(&process->in_all);
+    mare__lock_release(&runtime->process_lock);
+
+    mare__lock_acquire(&process->lock);
+    atomic_store(&process->status, MARE__FINISHED);
+    take_list(&links, &process->links);
+    take_list(&monitors, &process->monitors);
+    bool observed = process->observed || !mare__list_empty(&links) || !mare__list_empty(&monitors);
+    process->observed = observed;
+    process->reporting = process->how == MARE_DIED && !observed;
+    if (process->reporting) {
+        mare__ref(&process->object);
+        process->wait.wake = report;
+        atomic_store(&process->wait.word, MARE__WAIT_PARKED);
+        mare__timer_start(runtime, &process->wait, mare__now(runtime) + MARE__REPORT_NS);
+    }
+    process->finished = true;
+    mare__lock_release(&process->lock);
+
+    if (process->ended)
+        mare_chan_close(process->ended);
+    tell_linked(process, &links);
+    tell_monitors(process, &monitors);
+    if (atomic_fetch_sub(&runtime->live, 1) == 1 || process == runtime->main ||
+        (atomic_load(&runtime->live) <= 1 && atomic_load(&runtime->waiters) > 0))
+        mare__runtime_changed(runtime);
+    mare_process_unref(process);
+}
+
+void mare__process_finish(mare_process *process, int status, int results)
+{
+    mare__block_clean(process);
+    mare__block_drop_cases(process);
+    mare__message_clear(&process->wait.message);
+    if (process->state) {
+        settle(process, status, results);
+        mare__state_close(process);
+    } else if (atomic_load(&process->killed)) {
+        process->how = MARE_KILLED;
+    } else {
+        process->how = MARE_DIED;
+        add_string(&process->wait.message, "not enough memory");
+    }
+    announce(process);
+}
+
+// ---- What others can do with it ------------------------------------------------------------------------------------------------
+
+mare_err mare__process_watch(mare_process *process, bool observe, mare_channel **ended)
+{
+    mare_channel *made = mare__chan_new(process->runtime, 0);
+    mare__lock_acquire(&process->lock);
+    if (!process->ended && !process->finished) {
+        process->ended = made;
+        made = NULL;
+    }
+    *ended = process->ended;
+    bool finished = process->finished;
+    process->observed |= observe && !finished;
+    mare__lock_release(&process->lock);
+    if (made)
+        mare_chan_unref(made);
+    if (finished && observe)
+        mare__process_observed(process);
+    return finished ? MARE_CLOSED : *ended ? MARE_OK : MARE_NOMEM;
+}
+
+bool mare__process_kill(mare_process *process, const char *reason)
+{
+    mare__lock_acquire(&process->lock);
+    bool alive = !process->finished;
+    if (alive && !atomic_load(&process->killed)) {
+        process->kill_reason = reason ? mare__alloc(strlen(reason) + 1) : NULL;
+        if (process->kill_reason)
+            strcpy(process->kill_reason, reason);
+        atomic_store(&process->killed, true);
+    }
+    mare__lock_release(&process->lock);
+    if (alive)
+        mare__wait_cancel(&process->wait, MARE_KILLED);
+    return alive;
+}
+
+bool mare_process_kill(mare_process *process)
+{
+    return mare__runtime_valid(process->runtime) && mare__process_kill(process, NULL);
+}
+
+// Adds a tie on one side; `ended` tells that this side has finished, and how.
+static void tie(mare_process *process, struct mare__link *link, bool *ended)
+{
+    mare__lock_acquire(&process->lock);
+    *ended = process->finished;
+    if (!*ended)
+        mare__list_append(&process->links, &link->link);
+    mare__lock_release(&process->lock);
+}
+
+bool mare__process_link(mare_process *a, mare_process *b)
+{
+    if (a == b)
+        return true;
+    struct mare__link *to_b = mare__alloc(sizeof *to_b), *to_a = mare__alloc(sizeof *to_a);
+    if (!to_a || !to_b) {
+        mare__free(to_a);
+        mare__free(to_b);
+        return false;
+    }
+    *to_b = (struct mare__link){.other = mare_process_ref(b)};
+    *to_a = (struct mare__link){.other = mare_process_ref(a)};
+    bool a_ended, b_ended;
+    tie(a, to_b, &a_ended);
+    tie(b, to_a, &b_ended);
+    if (a_ended) {
+        mare__free(to_b);
+        mare_process_unref(b);
+    }
+    if (b_ended) {
+        mare__free(to_a);
+        mare_process_unref(a);
+        mare__process_observed(b);
+        if (b->how != MARE_OK && b->how != MARE_BADMSG)
+            mare__process_kill(a, "linked to a process that had died");
+        mare__process_unlink(a, b);
+    }
+    return true;
+}
+
+static void untie(mare_process *process, mare_process *other)
+{
+    struct mare__link *found = NULL;
+    mare__lock_acquire(&process->lock);
+    for (struct mare__list *l = process->links.next; l != &process->links && !found; l = l->next) {
+        struct mare__link *link = MARE__ENTRY(l, struct mare__link, link);
+        if (link->other == other)
+            found = link;
+    }
+    if (found)
+        mare__list_remove(&found->link);
+    mare__lock_release(&process->lock);
+    if (found) {
+        mare_process_unref(found->other);
+        mare__free(found);
+    }
+}
+
+void mare__process_unlink(mare_process *a, mare_process *b)
+{
+    untie(a, b);
+    untie(b, a);
+}
+
+bool mare__process_monitor(mare_process *process, mare_channel *channel)
+{
+    struct mare__monitor *monitor = mare__alloc(sizeof *monitor);
+    if (!monitor)
+        return false;
+    monitor->channel = mare_chan_ref(channel);
+    mare__lock_acquire(&process->lock);
+    bool finished = process->finished;
+    if (!finished)
+        mare__list_append(&process->monitors, &monitor->link);
+    mare__lock_release(&process->lock);
+    if (finished) {
+        mare__process_observed(process);
+        tell(process, channel);
+        mare_chan_unref(channel);
+        mare__free(monitor);
+    }
+    return true;
+}
+
+mare_process *mare_process_ref(mare_process *process)
+{
+    return mare__ref(&process->object);
+}
+
+void mare_process_unref(mare_process *process)
+{
+    mare__unref(&process->object);
+}
+
+uint64_t mare_process_id(const mare_process *process)
+{
+    return process->id;
+}
+
+bool mare_process_alive(const mare_process *process)
+{
+    return atomic_load(&process->status) != MARE__FINISHED;
+}

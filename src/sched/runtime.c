@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+// A runtime from start to stop, and the threads that wait for it from outside.
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "sched/sched.h"
+
+static void runtime_free(mare_runtime *runtime)
+{
+    if (runtime->harvest)
+        mare__harvest_destroy(runtime->harvest);
+    if (runtime->names)
+        mare__names_destroy(runtime->names);
+    pthread_cond_destroy(&runtime->end_signal);
+    pthread_mutex_destroy(&runtime->end_mutex);
+    mare__free(runtime);
+}
+
+mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module)(const char *name),
+                             const struct mare__class *classes, mare_runtime **out)
+{
+    static const mare_options defaults;
+    if (!options)
+        options = &defaults;
+    mare_runtime *runtime = mare__alloc_zero(sizeof *runtime);
+    if (!runtime)
+        return MARE_NOMEM;
+    runtime->platform = mare__platform_live;
+    runtime->module = module;
+    runtime->classes = classes;
+    runtime->owner = getpid();
+    mare__list_init(&runtime->idle);
+    mare__list_init(&runtime->processes);
+    atomic_init(&runtime->next_deadline, MARE_FOREVER);
+    atomic_init(&runtime->exit_code, -1);
+    atomic_init(&runtime->recycle_limit, options->recycle);
+    runtime->gc_stress = getenv("MARE_GC_STRESS") != NULL;
+    pthread_mutex_init(&runtime->end_mutex, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&runtime->end_signal, &attributes);
+    pthread_condattr_destroy(&attributes);
+    runtime->harvest = mare__harvest_create();
+    runtime->names = mare__names_create();
+    mare_err err = runtime->harvest && runtime->names ? MARE_OK : MARE_NOMEM;
+    if (!err)
+        err = mare__workers_set(runtime, options->workers ? options->workers : mare__cpu_count());
+    if (err) {
+        mare__workers_stop(runtime);
+        runtime_free(runtime);
+        return err;
+    }
+    *out = runtime;
+    return MARE_OK;
+}
+
+bool mare__runtime_valid(const mare_runtime *runtime)
+{
+    return runtime->owner == getpid();
+}
+
+void mare__runtime_changed(mare_runtime *runtime)
+{
+    pthread_mutex_lock(&runtime->end_mutex);
+    pthread_cond_broadcast(&runtime->end_signal);
+    pthread_mutex_unlock(&runtime->end_mutex);
+}
+
+mare_err mare__runtime_await(mare_runtime *runtime, bool or_stuck, uint64_t deadline)
+{
+    struct timespec at = {(time_t)(deadline / 1000000000u), (long)(deadline % 1000000000u)};
+    mare_err err = MARE_OK;
+    atomic_fetch_add(&runtime->waiters, 1);
+    pthread_mutex_lock(&runtime->end_mutex);
+    while (!err && atomic_load(&runtime->live) > 0) {
+        if (or_stuck && atomic_load(&runtime->exit_code) >= 0)
+            err = MARE_STOPPED;
+        else if (or_stuck && mare__workers_stuck(runtime))
+            err = MARE_DEADLOCK;
+        else if (deadline == MARE_FOREVER)
+            pthread_cond_wait(&runtime->end_signal, &runtime->end_mutex);
+        else if (pthread_cond_timedwait(&runtime->end_signal, &runtime->end_mutex, &at) == ETIMEDOUT)
+            err = MARE_TIMEOUT;
+    }
+    pthread_mutex_unlock(&runtime->end_mutex);
+    atomic_fetch_sub(&runtime->waiters, 1);
+    return err;
+}
+
+mare_err mare_wait_until(mare_runtime *runtime, uint64_t deadline)
+{
+    if (!mare__runtime_valid(runtime))
+        return MARE_STOPPED;
+    return mare__runtime_await(runtime, false, deadline);
+}
+
+void mare__runtime_kill_all(mare_runtime *runtime, const char *reason)
+{
+    // One at a time: killing takes the process's own lock, and may end others.
+    uint64_t last = 0;
+    for (;;) {
+        mare_process *next = NULL;
+        mare__lock_acquire(&runtime->process_lock);
+        for (struct mare__list *l = runtime->processes.next; l != &runtime->processes; l = l->next) {
+            mare_process *process = MARE__ENTRY(l, mare_process, in_all);
+            if (process->id > last) {
+                next = mare__ref(&process->object);
+                break;
+            }
+        }
+        mare__lock_release(&runtime->process_lock);
+        if (!next)
+            return;
+        last = next->id;
+        mare__process_kill(next, reason);
+        mare_process_unref(next);
+    }
+}
+
+void mare_stop(mare_runtime *runtime)
+{
+    if (!mare__runtime_valid(runtime))
+        return;
+    atomic_store(&runtime->stopping, true);
+    while (atomic_load(&runtime->live) > 0) { // what a dying process still spawns dies too
+        mare__runtime_kill_all(runtime, "the runtime stops");
+        mare__runtime_await(runtime, false, mare__now(runtime) + 10000000u);
+    }
+    mare__timer_expire(runtime, MARE_FOREVER);
+    mare__workers_stop(runtime);
+    mare__state_trim(runtime, 0);
+    runtime_free(runtime);
+}
+
+uint64_t mare_now_ns(const mare_runtime *runtime)
+{
+    return mare__now(runtime);
+}
+
+uint64_t mare_deadline_ms(const mare_runtime *runtime, uint64_t timeout_ms)
+{
+    uint64_t now = mare__now(runtime);
+    return timeout_ms > (MARE_FOREVER - 1 - now) / 1000000u ? MARE_FOREVER : now + timeout_ms * 1000000u;
+}
+
+mare_err mare_set_workers(mare_runtime *runtime, unsigned workers)
+{
+    return mare__workers_set(runtime, workers);
+}
+
+void mare_set_recycle(mare_runtime *runtime, unsigned states)
+{
+    atomic_store(&runtime->recycle_limit, states);
+    mare__state_trim(runtime, states);
+}

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: MIT
+// The scheduler's own structures: runtime, workers, processes. Shared by the files of this folder and by the bindings.
+#pragma once
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+#include <mare.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/object.h"
+#include "chan/channel.h"
+#include "chan/names.h"
+#include "chan/wait.h"
+#include "mare_limits.h"
+#include "platform/lock.h"
+#include "platform/platform.h"
+#include "sched/arena.h"
+
+// ---- Processes -------------------------------------------------------------------------------------------------------
+enum mare__status { MARE__IDLE, MARE__READY, MARE__RUNNING, MARE__BLOCKED, MARE__FINISHED };
+
+// Why a process gave up its worker. BY_PROGRAM: the program's own coroutine.yield at its top level.
+enum mare__yield { MARE__YIELD_BY_PROGRAM, MARE__YIELD_TURN, MARE__YIELD_WAIT };
+
+// A tie between two processes. Each side has one, in the other's name.
+struct mare__link {
+    struct mare__list link;
+    mare_process *other; // a reference
+};
+
+struct mare__monitor {
+    struct mare__list link;
+    mare_channel *channel; // a reference
+};
+
+struct mare_process {
+    struct mare__object object;
+    mare_runtime *runtime;
+    uint64_t id;
+    mare_process *next; // in a run queue
+
+    // Touched only by the thread that runs it.
+    lua_State *state;   // the state's main thread: its first routine. NULL before the start and after the end
+    lua_State *current; // the coroutine that runs now
+    struct mare__arena *arena;
+    struct mare__worker *worker; // the one it runs on, while it runs
+    uint8_t yield;               // enum mare__yield
+    uint32_t unyieldable;        // coroutines in `nest` that were resumed from where a yield is impossible
+    bool needs_close;            // something in the state has a finalizer
+    bool has_c_modules;          // so the state cannot be recycled
+    bool warnings_on, warning;   // what warn("@on") set; a warning's first piece was printed
+    bool is_main;                // has everything from the start, as the stock interpreter
+    bool luaproc;                // the global `luaproc` exists in it
+    uint64_t libraries;          // bits of the globals that were supplied: see lazy.c
+    const void *globals;         // address of its globals table while that is lazy
+    const void *classes[4];      // addresses of the metatables of references, by kind
+    struct mare__list handles;   // of struct mare__ref_link: references held by its userdata
+    lua_State **nest;            // coroutines resumed inside each other
+    uint32_t nested, nest_room;
+    size_t memory_limit;         // for the state to come
+
+    // What it waits for: one channel, or the cases of a select. The wait's message serves a whole life: before the first
+    // run it has the function and its arguments, then what is sent or received, in the end the results or the error.
+    struct mare__wait wait;
+    struct mare__node node;
+    mare_channel *waits_for;
+    struct mare__ref_link *leaving; // buffers in the message to be sent: they change hands if it is
+    uint32_t leaving_case;
+    uint32_t turn;            // where the next select begins to look
+    struct mare__case *cases; // allocated; NULL when there is no select
+    uint32_t case_count;
+    bool in_lines; // the cases stand in line
+
+    struct mare__parker *host; // not NULL: not a process of ours but a thread of the host, which sleeps here
+
+    atomic_uchar status; // enum mare__status; for those who ask
+    atomic_bool killed;
+    atomic_ulong slices;
+
+    mare__lock lock; // guards all below
+    bool finished;
+    bool observed;  // somebody knows, or will be told, how it ends
+    bool reporting; // it died, and its error will be printed unless somebody looks
+    mare_channel *ended; // closed when it ends; made when somebody wants to know
+    struct mare__list links, monitors;
+    mare_err how; // MARE_OK, MARE_DIED, MARE_KILLED; set before `finished`
+    char *kill_reason;
+    char *name;
+    struct mare__list in_all; // the runtime's list of live processes, under its lock
+};
+
+// A reference that a userdata holds, found again without running finalizers when the state goes.
+struct mare__ref_link {
+    struct mare__list link;
+    struct mare__object *object; // NULL: given away
+    struct mare__ref_link *next_leaving;
+    uint32_t leaving_case; // of a select
+};
+
+// ---- Workers -----------------------------------------------------------------------------------------------------------
+struct mare__worker {
+    mare_runtime *runtime;
+    unsigned index;
+    pthread_t thread;
+    struct mare__parker parker;
+    struct mare__tick tick;
+
+    // For the signal handler on this same thread.
+    mare_process *volatile running;
+    volatile unsigned age;       // ticks since it was given the worker
+    volatile sig_atomic_t ticked; // a tick came: look at the timers
+
+    _Atomic(mare_process *) slot; // the oldest ready process, while the queue is empty
+    atomic_bool slot_aged;        // it has waited for a tick: others may take it
+    mare__lock lock;              // guards the queue, and `alive`
+    mare_process *head, *tail;
+    atomic_uint length;
+    bool alive;   // the thread has not decided to leave
+    bool started; // there is a thread to join; under the runtime's worker_lock
+    atomic_bool quit;
+
+    struct mare__list idle; // in the runtime's list, under idle_lock
+    bool is_idle;
+
+    struct mare__counters {
+        atomic_ulong switches, preemptions, steals, sent, received, recycled;
+    } counters;
+};
+
+// ---- The runtime ---------------------------------------------------------------------------------------------------------
+enum { MARE__WORKERS_MAX = 1024 };
+
+// How references of a kind behave in Lua.
+struct mare__class {
+    const char *name;
+    const luaL_Reg *methods, *metamethods;
+};
+
+struct mare__harvest; // what the standard libraries are made of: see lazy.c
+
+struct mare_runtime {
+    struct mare__platform platform;
+    lua_CFunction (*module)(const char *name); // what opens a module that needs no file; NULL when there is none
+    const struct mare__class *classes;         // by enum mare__kind
+    struct mare__harvest *harvest;
+    struct mare__names *names;
+
+    mare__lock worker_lock; // one change of the number of workers at a time
+    struct mare__worker *_Atomic workers[MARE__WORKERS_MAX];
+    atomic_uint worker_count; // wanted; those with a higher index are leaving
+
+    mare__lock inbox_lock; // ready processes that come from no worker
+    mare_process *inbox_head, *inbox_tail;
+    atomic_uint inbox_length;
+
+    mare__lock idle_lock;
+    struct mare__list idle;
+    atomic_uint idle_count;
+
+    mare__lock timer_lock;
+    struct mare__heap timers;
+    atomic_ullong next_deadline; // of the earliest timer, or MARE_FOREVER
+    atomic_ulong timer_count;
+
+    mare__lock recycle_lock;
+    struct mare__recycled *recycled;
+    unsigned recycled_count;
+    atomic_uint recycle_limit; // states kept at the most
+    atomic_uint images;        // states with a remembered image, kept or in use
+
+    mare__lock process_lock;
+    struct mare__list processes; // live ones
+    atomic_ulong live, spawned;
+    atomic_ullong next_id;
+
+    // Those who wait for the end: of all processes, or for nothing being able to move.
+    pthread_mutex_t end_mutex;
+    pthread_cond_t end_signal;
+    bool stuck;            // under end_mutex: all asleep, no timer, nothing ready
+    atomic_uint waiters;   // threads in mare__runtime_await
+    atomic_bool stopping;
+    atomic_int exit_code; // -1: nobody asked to exit
+    bool exits_in_order;  // somebody awaits the end and looks at exit_code
+    mare_process *main;   // whose end ends the program, or NULL
+    bool gc_stress;
+    long owner; // the operating-system process that started it
+};
+
+// ---- Small accessors -------------------------------------------------------------------------------------------------------
+// The process that a Lua state or one of its coroutines belongs to.
+static inline mare_process *mare__self(lua_State *L)
+{
+    return *(mare_process **)lua_getextraspace(L);
+}
+
+static inline uint64_t mare__now(const mare_runtime *runtime)
+{
+    return runtime->platform.now_ns(runtime->platform.context);
+}
+
+// The worker that the calling thread is, or NULL.
+static inline struct mare__worker *mare__this_worker(void)
+{
+    return mare__thread_data;
+}
+
+// One more, where only this worker counts and others may read.
+static inline void mare__count(atomic_ulong *counter)
+{
+    // Relaxed, and no read-modify-write: a statistic with one writer.
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+// ---- worker.c --------------------------------------------------------------------------------------------------------------
+// Makes a process ready; it will run. Any thread.
+void mare__ready(mare_process *process);
+
+// Starts or ends workers until there are `count`.
+mare_err mare__workers_set(mare_runtime *runtime, unsigned count);
+
+// Ends them all and waits for that.
+void mare__workers_stop(mare_runtime *runtime);
+
+// Whether every worker sleeps, no timer is pending and nothing is ready.
+bool mare__workers_stuck(mare_runtime *runtime);
+
+// ---- timer.c ---------------------------------------------------------------------------------------------------------------
+// Ends the wait with MARE_TIMEOUT at the deadline, if it has not ended by then.
+void mare__timer_start(mare_runtime *runtime, struct mare__wait *wait, uint64_t deadline);
+
+// Forgets it. Must be called before the wait is used again.
+void mare__timer_stop(mare_runtime *runtime, struct mare__wait *wait);
+
+// Ends the waits whose time has come. `now` of MARE_FOREVER ends them all, with MARE_STOPPED.
+void mare__timer_expire(mare_runtime *runtime, uint64_t now);
+
+// ---- process.c -------------------------------------------------------------------------------------------------------------
+// A new process with one reference for the caller, not yet ready; NULL when there is no memory.
+mare_process *mare__process_new(mare_runtime *runtime);
+
+// Makes a new process run; the runtime holds a reference from here to its end.
+void mare__process_launch(mare_process *process);
+
+// Builds the state before the first run. False when it cannot; the process has then ended.
+bool mare__process_start(mare_process *process, int *arguments);
+
+// The state has stopped with this status of lua_resume and that many results: ends the process.
+void mare__process_finish(mare_process *process, int status, int results);
+
+// A channel that is closed when the process ends and lives as long as it: MARE_OK; or MARE_CLOSED if it has ended,
+// MARE_NOMEM. With `observe`, its error will not be printed.
+mare_err mare__process_watch(mare_process *process, bool observe, mare_channel **ended);
+
+// Ends it with a reason (copied; may be NULL). False if it had finished.
+bool mare__process_kill(mare_process *process, const char *reason);
+
+// Ties two processes; if one has ended badly already, the other is killed. False when there is no memory.
+bool mare__process_link(mare_process *a, mare_process *b);
+void mare__process_unlink(mare_process *a, mare_process *b);
+
+// Sends `p, how, error, traceback` to the channel when it ends. False when there is no memory.
+bool mare__process_monitor(mare_process *process, mare_channel *channel);
+
+// Somebody has taken note of how it ended, so that its error need not be printed.
+void mare__process_observed(mare_process *process);
+
+// ---- state.c ---------------------------------------------------------------------------------------------------------------
+// Gives the process a new or a recycled Lua state. False when there is no memory.
+bool mare__state_open(mare_process *process);
+
+// Runs the finalizers and gives the state back.
+void mare__state_close(mare_process *process);
+
+// Closes pending <close> variables of every coroutine on the way to where the process stands.
+void mare__state_unwind(mare_process *process);
+
+// Frees the states kept for reuse beyond `limit`.
+void mare__state_trim(mare_runtime *runtime, unsigned limit);
+
+// ---- lazy.c ----------------------------------------------------------------------------------------------------------------
+// Learns what the standard libraries consist of. NULL when there is no memory.
+struct mare__harvest *mare__harvest_create(void);
+void mare__harvest_destroy(struct mare__harvest *harvest);
+
+// At a state's birth: globals and strings that open libraries when they are named. Called in protected mode.
+void mare__lazy_install(lua_State *L);
+
+// Opens all that has not been opened and makes the globals an ordinary table.
+void mare__lazy_finish(lua_State *L);
+
+// Pushes a table that takes its members from a list when they are named. The list must be static.
+void mare__lazy_table(lua_State *L, const luaL_Reg *members);
+
+// Pushes what require(name) returns for a standard library or one of the runtime's own modules, and returns true; or
+// pushes nothing.
+bool mare__lazy_require(lua_State *L, const char *name);
+
+// Pushes "library", "function" for a C function that is part of a standard library or module that is loaded, and
+// returns true; or pushes nothing. The function is at `index`.
+bool mare__lazy_name_of(lua_State *L, int index);
+
+// Pushes the name of the module whose table is at `index` and returns true; or pushes nothing.
+bool mare__lazy_module_of(lua_State *L, int index);
+
+// Opens the string library, so that the metatable of strings is the real one.
+void mare__lazy_string(lua_State *L);
+
+// ---- stdlib.c --------------------------------------------------------------------------------------------------------------
+// What Maré does in place of functions of the standard libraries.
+extern const luaL_Reg mare__base_overrides[], mare__os_overrides[];
+int mare__next(lua_State *L);
+int mare__require(lua_State *L);
+
+// The host's own require, for a state that is not ours.
+int mare__host_require(lua_State *L);
+
+// Changes the package library on top of the stack.
+void mare__package_patch(lua_State *L);
+
+// Ends the program with this code, in order. Does not return in the process that asks.
+int mare__exit(lua_State *L, int code);
+
+// ---- coroutine.c -----------------------------------------------------------------------------------------------------------
+// Replaces resume and wrap in the coroutine library on top of the stack.
+void mare__coroutine_patch(lua_State *L);
+
+// ---- handle.c --------------------------------------------------------------------------------------------------------------
+// Pushes a C function of the bindings; in a host's state, wrapped so that it finds its process.
+void mare__function_push(lua_State *L, lua_CFunction function);
+
+// Gives back every reference that the process's userdata hold.
+void mare__handles_drop(mare_process *process);
+
+// Pushes a reference to an object (a channel, a process, a buffer), taking over the caller's.
+void mare__handle_push(lua_State *L, void *object);
+
+// A buffer is in the message to be sent.
+void mare__handle_leaves(lua_State *L, struct mare__ref_link *ref);
+
+// The message was sent, or not: its buffers are the receiver's, or still ours. Of several, only those of one case.
+void mare__handles_left(lua_State *L, uint32_t which, bool sent);
+
+// What is behind a reference at a stack index, or NULL if it is something else.
+struct mare__ref_link *mare__handle_test(lua_State *L, int index);
+
+// The same for one kind.
+static inline struct mare__ref_link *mare__handle_of(lua_State *L, int index, enum mare__kind kind)
+{
+    if (lua_type(L, index) != LUA_TUSERDATA || !lua_getmetatable(L, index))
+        return NULL;
+    const void *metatable = lua_topointer(L, -1);
+    lua_pop(L, 1);
+    return metatable == mare__self(L)->classes[kind] ? lua_touserdata(L, index) : NULL;
+}
+
+// ---- block.c ---------------------------------------------------------------------------------------------------------------
+// Raises an error if the calling routine cannot wait here.
+void mare__block_check(lua_State *L, mare_process *process);
+
+// Puts the calling routine to sleep until its wait, which has begun, ends, or until the deadline. Then `then` runs, with
+// the outcome in process->wait. To be used as `return mare__block(...)`.
+int mare__block(lua_State *L, mare_process *process, uint64_t deadline, lua_KContext context, lua_KFunction then);
+
+// Takes the process's nodes out of every line and stops its timer.
+void mare__block_clean(mare_process *process);
+
+// Frees the cases of a select, with what they hold.
+void mare__block_drop_cases(mare_process *process);
+
+// Whether the calling routine can wait here.
+static inline bool mare__block_possible(lua_State *L, const mare_process *process)
+{
+    return process->host || (L == process->current && !process->unyieldable && lua_isyieldable(L));
+}
+
+// Lets the process wait for nothing but time.
+void mare__block_begin(mare_process *process);
+
+// ---- marshal.c, unmarshal.c --------------------------------------------------------------------------------------------------
+// Appends `count` values from stack index `first` on to a message. On failure pushes an error message that says which
+// value cannot travel and where it sits, leaves the message cleared, and returns the code. `what` names the values:
+// "arg", "result".
+mare_err mare__marshal(lua_State *L, int first, int count, mare_message *message, const char *what);
+
+// Pushes the values of a message; raises an error when it is malformed or memory runs out. Returns their number. The
+// message stays the caller's.
+int mare__unmarshal(lua_State *L, const mare_message *message);
+
+// ---- foreign.c -------------------------------------------------------------------------------------------------------------
+// A new channel, registered if it has a name.
+mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *name, mare_channel **out);
+
+// Something that stands for a Lua state which is not ours, so that it can use the bindings: its thread sleeps in `parker`.
+mare_process *mare__host_open(mare_runtime *runtime, struct mare__parker *parker);
+void mare__host_wake(struct mare__wait *wait);
+
+// Runs a C function with a light userdata in a state that is thrown away, to marshal what a new process starts with. On
+// failure `*error` (if not NULL) is a string to free: MARE_SYNTAX, MARE_NOMEM.
+mare_err mare__compile(mare_process *process, lua_CFunction function, void *argument, char **error);
+
+// ---- runtime.c -------------------------------------------------------------------------------------------------------------
+// Starts a runtime whose processes know the given modules and classes (which must be static).
+mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module)(const char *name),
+                             const struct mare__class *classes, mare_runtime **out);
+
+// Waits until no process is left or, if `or_stuck`, until nothing can move any more (MARE_DEADLOCK), or somebody asked to
+// exit (MARE_STOPPED), or the deadline. Not for workers.
+mare_err mare__runtime_await(mare_runtime *runtime, bool or_stuck, uint64_t deadline);
+
+// Wakes those in mare__runtime_await, so that they look again.
+void mare__runtime_changed(mare_runtime *runtime);
+
+// Kills every process.
+void mare__runtime_kill_all(mare_runtime *runtime, const char *reason);
+
+// False in a process forked from the one that started the runtime.
+bool mare__runtime_valid(const mare_runtime *runtime);

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+// Lua states: born with almost nothing (lazy.c opens libraries when they are named), put away, and used again.
+//
+// A state is the arena it lives in. To recycle one, the bytes that it had when it was born are put back. What a state
+// can have outside its arena is this: references held by userdata, which stand in process->handles; whatever finalizers
+// must run, for which lua_close is called if there may be any (needs_close); and pointers that C modules of strangers
+// keep, in which case the state is not used again.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "sched/sched.h"
+
+// A state put away, as new. The structure lies in its arena.
+struct mare__recycled {
+    struct mare__recycled *next;
+    struct mare__arena *arena;
+    lua_State *state;
+};
+
+static int panic(lua_State *L)
+{
+    const char *message = lua_tostring(L, -1);
+    fprintf(stderr, "mare: internal error: unprotected Lua error (%s)\n", message ? message : "?");
+    return 0; // Lua aborts
+}
+
+static void on_warning(void *ud, const char *message, int continues)
+{
+    mare_process *process = ud;
+    if (!process->warning && !continues && *message == '@') {
+        if (strcmp(message, "@on") == 0)
+            process->warnings_on = true;
+        else if (strcmp(message, "@off") == 0)
+            process->warnings_on = false;
+        return;
+    }
+    if (process->warnings_on) {
+        if (!process->warning)
+            fputs("Lua warning: ", stderr);
+        fputs(message, stderr);
+        if (!continues)
+            fputc('\n', stderr);
+    }
+    process->warning = continues;
+}
+
+static int give_birth(lua_State *L)
+{
+    mare__lazy_install(L);
+    return 0;
+}
+
+// A new state in a new arena; what it is born with must not depend on the process that gets it.
+static lua_State *state_new(mare_runtime *runtime, struct mare__arena **arena)
+{
+    *arena = mare__arena_create();
+    if (!*arena)
+        return NULL;
+    lua_State *L = lua_newstate(mare__arena_alloc, *arena);
+    if (!L) {
+        mare__arena_destroy(*arena);
+        return NULL;
+    }
+    lua_atpanic(L, panic);
+    *(mare_process **)lua_getextraspace(L) = NULL;
+    lua_pushcfunction(L, give_birth);
+    if (lua_pcall(L, 0, 0, 0) != LUA_OK) {
+        lua_close(L);
+        mare__arena_destroy(*arena);
+        return NULL;
+    }
+    mare__arena_born(*arena);
+    unsigned limit = atomic_load_explicit(&runtime->recycle_limit, memory_order_relaxed); // a setting
+    if (limit > 0 && !MARE__ARENA_PLAIN) {
+        if (atomic_fetch_add(&runtime->images, 1) >= limit || !mare__arena_remember(*arena))
+            atomic_fetch_sub(&runtime->images, 1);
+    }
+    return L;
+}
+
+static struct mare__recycled *take_recycled(mare_runtime *runtime)
+{
+    mare__lock_acquire(&runtime->recycle_lock);
+    struct mare__recycled *recycled = runtime->recycled;
+    if (recycled) {
+        runtime->recycled = recycled->next;
+        runtime->recycled_count--;
+    }
+    mare__lock_release(&runtime->recycle_lock);
+    return recycled;
+}
+
+bool mare__state_open(mare_process *process)
+{
+    mare_runtime *runtime = process->runtime;
+    struct mare__recycled *recycled = take_recycled(runtime);
+    lua_State *L;
+    if (recycled) {
+        process->arena = recycled->arena;
+        L = recycled->state;
+        mare__count(&process->worker->counters.recycled);
+    } else {
+        L = state_new(runtime, &process->arena);
+        if (!L)
+            return false;
+    }
+    *(mare_process **)lua_getextraspace(L) = process;
+    lua_setwarnf(L, on_warning, process);
+    if (runtime->gc_stress)
+        lua_gc(L, LUA_GCINC, 1, 1000, 0);
+    if (process->memory_limit)
+        mare__arena_limit(process->arena, mare__arena_used(process->arena) + process->memory_limit);
+    lua_pushglobaltable(L);
+    process->globals = lua_topointer(L, -1);
+    lua_pop(L, 1);
+    process->state = process->current = L;
+    return true;
+}
+
+void mare__state_unwind(mare_process *process)
+{
+    while (process->nested > 0) {
+        process->nested--;
+        process->current = process->nested ? process->nest[process->nested - 1] : process->state;
+        lua_resetthread(process->nest[process->nested]);
+    }
+    process->unyieldable = 0;
+    lua_resetthread(process->state);
+}
+
+// Puts a state away for reuse. False when it cannot be or there are enough.
+static bool keep(mare_runtime *runtime, struct mare__arena *arena, lua_State *L)
+{
+    if (!mare__arena_has_memory(arena))
+        return false;
+    mare__arena_revert(arena);
+    struct mare__recycled *recycled = mare__arena_scratch(arena);
+    mare__lock_acquire(&runtime->recycle_lock);
+    bool room = runtime->recycled_count < atomic_load(&runtime->recycle_limit);
+    if (room) {
+        *recycled = (struct mare__recycled){runtime->recycled, arena, L};
+        runtime->recycled = recycled;
+        runtime->recycled_count++;
+    }
+    mare__lock_release(&runtime->recycle_lock);
+    return room;
+}
+
+static void discard(mare_runtime *runtime, struct mare__arena *arena)
+{
+    if (mare__arena_has_memory(arena))
+        atomic_fetch_sub(&runtime->images, 1);
+    mare__arena_destroy(arena);
+}
+
+void mare__state_close(mare_process *process)
+{
+    lua_State *L = process->state;
+    struct mare__arena *arena = process->arena;
+    if (!L)
+        return;
+    process->current = L;
+    if (process->needs_close || MARE__ARENA_PLAIN)
+        lua_close(L);
+    mare__handles_drop(process);
+    mare__lock_acquire(&process->lock); // who lists the processes looks at the arena
+    process->state = process->current = NULL;
+    process->arena = NULL;
+    mare__lock_release(&process->lock);
+    if (process->has_c_modules || !keep(process->runtime, arena, L))
+        discard(process->runtime, arena);
+    mare__free(process->nest);
+    process->nest = NULL;
+    process->nest_room = 0;
+}
+
+void mare__state_trim(mare_runtime *runtime, unsigned limit)
+{
+    while (runtime->recycled_count > limit) {
+        struct mare__recycled *recycled = take_recycled(runtime);
+        if (!recycled)
+            return;
+        discard(runtime, recycled->arena);
+    }
+}

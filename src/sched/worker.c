@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: MIT
+// Workers: threads that run ready processes, in the order in which they became ready.
+//
+// Each worker has a slot and a queue. A process that becomes ready while the queue is empty goes into the slot (no lock:
+// two processes that talk to each other never touch one); otherwise to the end of the queue. The slot is always older
+// than the queue, so the order is kept. What becomes ready on a foreign thread goes to the inbox, which every worker
+// looks at. A worker with nothing to do takes half of another's queue, or a slot that nobody has served for a tick.
+//
+//     ready (same worker) -> [slot] or [queue]  --+
+//     ready (foreign)     -> [inbox] -------------+--> run -> wait | turn over | end
+//     other workers       -> steal ---------------+
+//
+// Sleep and wake: a worker announces itself as idle, then looks once more everywhere, then sleeps. Whoever adds work that
+// another could do looks at the idle count after adding. One of the two always sees the other.
+//
+// Preemption: a tick on the worker's own thread, only while it runs something. When a process has had its slice and
+// another waits, the handler sets a count hook on the running coroutine; the hook yields. Code that is never
+// interrupted never pays for it.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "sched/sched.h"
+
+// ---- Queues ------------------------------------------------------------------------------------------------------------
+
+static void append(mare_process **head, mare_process **tail, mare_process *process)
+{
+    process->next = NULL;
+    if (*head)
+        (*tail)->next = process;
+    else
+        *head = process;
+    *tail = process;
+}
+
+static unsigned length_of(const atomic_uint *length)
+{
+    // Relaxed: a hint; who acts on it takes the lock.
+    return atomic_load_explicit(length, memory_order_relaxed);
+}
+
+static void add_length(atomic_uint *length, int change)
+{
+    // Relaxed, and no read-modify-write: under the lock of the queue.
+    atomic_store_explicit(length, length_of(length) + (unsigned)change, memory_order_relaxed);
+}
+
+static void wake_one(mare_runtime *runtime)
+{
+    if (atomic_load(&runtime->idle_count) == 0)
+        return;
+    mare__lock_acquire(&runtime->idle_lock);
+    struct mare__list *link = mare__list_first(&runtime->idle);
+    struct mare__worker *worker = link ? MARE__ENTRY(link, struct mare__worker, idle) : NULL;
+    if (worker) {
+        mare__list_remove(link);
+        worker->is_idle = false;
+        atomic_fetch_sub(&runtime->idle_count, 1);
+    }
+    mare__lock_release(&runtime->idle_lock);
+    if (worker)
+        mare__unpark(&worker->parker);
+}
+
+static void queue_push(struct mare__worker *worker, mare_process *process)
+{
+    mare__lock_acquire(&worker->lock);
+    append(&worker->head, &worker->tail, process);
+    add_length(&worker->length, 1);
+    mare__lock_release(&worker->lock);
+}
+
+static void inbox_push(mare_runtime *runtime, mare_process *process)
+{
+    mare__lock_acquire(&runtime->inbox_lock);
+    append(&runtime->inbox_head, &runtime->inbox_tail, process);
+    add_length(&runtime->inbox_length, 1);
+    mare__lock_release(&runtime->inbox_lock);
+}
+
+void mare__ready(mare_process *process)
+{
+    mare_runtime *runtime = process->runtime;
+    struct mare__worker *worker = mare__this_worker();
+    atomic_store_explicit(&process->status, MARE__READY, memory_order_relaxed); // for those who ask
+    if (worker && worker->runtime == runtime) {
+        // Relaxed: only this thread fills its slot; emptying it is an exchange.
+        if (length_of(&worker->length) == 0 &&
+            !atomic_load_explicit(&worker->slot, memory_order_relaxed)) {
+            // Release: pairs with the exchange of whoever takes it.
+            atomic_store_explicit(&worker->slot, process, memory_order_release);
+            return; // this worker will be free for it before anybody could be woken
+        }
+        queue_push(worker, process);
+    } else {
+        inbox_push(runtime, process);
+    }
+    atomic_thread_fence(memory_order_seq_cst); // added, then looks: pairs with the fence in go_idle
+    wake_one(runtime);
+}
+
+static mare_process *take_slot(struct mare__worker *worker)
+{
+    if (!atomic_load_explicit(&worker->slot, memory_order_relaxed))
+        return NULL;
+    atomic_store_explicit(&worker->slot_aged, false, memory_order_relaxed); // a hint for thieves
+    // Acquire: pairs with the release in mare__ready.
+    return atomic_exchange_explicit(&worker->slot, NULL, memory_order_acquire);
+}
+
+static mare_process *queue_pop(struct mare__worker *worker)
+{
+    if (length_of(&worker->length) == 0)
+        return NULL;
+    mare__lock_acquire(&worker->lock);
+    mare_process *process = worker->head;
+    if (process) {
+        worker->head = process->next;
+        add_length(&worker->length, -1);
+    }
+    mare__lock_release(&worker->lock);
+    return process;
+}
+
+static mare_process *inbox_pop(mare_runtime *runtime)
+{
+    if (length_of(&runtime->inbox_length) == 0)
+        return NULL;
+    mare__lock_acquire(&runtime->inbox_lock);
+    mare_process *process = runtime->inbox_head;
+    if (process) {
+        runtime->inbox_head = process->next;
+        add_length(&runtime->inbox_length, -1);
+    }
+    mare__lock_release(&runtime->inbox_lock);
+    return process;
+}
+
+// Takes the older half of a queue; returns its first and keeps the others.
+static mare_process *steal_from(struct mare__worker *thief, struct mare__worker *victim)
+{
+    mare_process *first = NULL, *last = NULL;
+    unsigned taken = 0;
+    if (length_of(&victim->length) > 0) {
+        mare__lock_acquire(&victim->lock);
+        unsigned want = (length_of(&victim->length) + 1) / 2;
+        first = last = victim->head;
+        for (taken = first != NULL; taken > 0 && taken < want; taken++)
+            last = last->next;
+        if (first) {
+            victim->head = last->next;
+            last->next = NULL;
+            add_length(&victim->length, -(int)taken);
+        }
+        mare__lock_release(&victim->lock);
+    }
+    if (!first && atomic_load_explicit(&victim->slot_aged, memory_order_relaxed))
+        return take_slot(victim);
+    if (!first || taken == 1)
+        return first;
+    mare__lock_acquire(&thief->lock); // empty until here: nobody but its owner fills it
+    thief->head = first->next;
+    thief->tail = last;
+    add_length(&thief->length, (int)taken - 1);
+    mare__lock_release(&thief->lock);
+    return first;
+}
+
+static mare_process *steal(struct mare__worker *thief)
+{
+    mare_runtime *runtime = thief->runtime;
+    for (unsigned i = 1; i < MARE__WORKERS_MAX; i++) {
+        struct mare__worker *victim = runtime->workers[(thief->index + i) % MARE__WORKERS_MAX];
+        if (!victim && thief->index + i < MARE__WORKERS_MAX) {
+            i = MARE__WORKERS_MAX - thief->index - 1; // workers fill the array from its start
+            continue;
+        }
+        mare_process *process = victim ? steal_from(thief, victim) : NULL;
+        if (process) {
+            mare__count(&thief->counters.steals);
+            return process;
+        }
+    }
+    return NULL;
+}
+
+// ---- The tick ------------------------------------------------------------------------------------------------------------
+
+static bool others_wait(const struct mare__worker *worker)
+{
+    return length_of(&worker->length) > 0 || length_of(&worker->runtime->inbox_length) > 0 ||
+           atomic_load_explicit(&worker->slot, memory_order_relaxed) != NULL;
+}
+
+// Runs at the next instruction after the tick has armed it.
+static void on_count(lua_State *L, lua_Debug *unused)
+{
+    (void)unused;
+    mare_process *process = mare__self(L);
+    lua_sethook(L, NULL, 0, 0);
+    if (L != process->current || process->unyieldable || !lua_isyieldable(L))
+        return; // left to finish; the next tick tries again
+    mare__count(&process->worker->counters.preemptions);
+    process->yield = MARE__YIELD_TURN;
+    lua_yield(L, 0);
+}
+
+// An idle worker is woken from a signal handler: no lock but by trying; next tick if it is held, perhaps by the code
+// under this very handler.
+static void wake_one_from_handler(mare_runtime *runtime)
+{
+    if (!mare__lock_try(&runtime->idle_lock))
+        return;
+    struct mare__list *link = mare__list_first(&runtime->idle);
+    struct mare__worker *idle = link ? MARE__ENTRY(link, struct mare__worker, idle) : NULL;
+    mare__lock_release(&runtime->idle_lock);
+    if (idle)
+        mare__unpark(&idle->parker); // it finds itself still listed, and takes itself off
+}
+
+// In a signal handler, on the worker's own thread.
+static void on_tick(void *argument)
+{
+    struct mare__worker *worker = argument;
+    mare_runtime *runtime = worker->runtime;
+    mare_process *process = worker->running;
+    worker->ticked = 1;
+    worker->age = worker->age + 1;
+    uint64_t next = atomic_load_explicit(&runtime->next_deadline, memory_order_relaxed);
+    bool wanted = others_wait(worker) || (next != MARE_FOREVER && next <= mare__now(runtime));
+    if (wanted && atomic_load(&runtime->idle_count) > 0) {
+        atomic_store(&worker->slot_aged, true);
+        wake_one_from_handler(runtime);
+    }
+    if (!process)
+        return;
+    bool over = wanted && worker->age >= MARE__SLICE_TICKS;
+    if ((over || atomic_load(&process->killed)) && !lua_gethook(process->current))
+        lua_sethook(process->current, on_count, LUA_MASKCOUNT, 1);
+}
+
+// ---- Running -------------------------------------------------------------------------------------------------------------
+
+// Gives the process the worker until it waits, its turn is over or it ends.
+static void run(struct mare__worker *worker, mare_process *process)
+{
+    int arguments = 0, results = 0;
+    process->worker = worker;
+    mare__count(&process->slices);
+    mare__count(&worker->counters.switches);
+    atomic_store_explicit(&process->status, MARE__RUNNING, memory_order_relaxed); // for those who ask
+    for (;;) {
+        if (atomic_load(&process->killed)) {
+            mare__process_finish(process, LUA_YIELD, 0);
+            return;
+        }
+        if (!process->state && !mare__process_start(process, &arguments))
+            return;
+        process->yield = MARE__YIELD_BY_PROGRAM;
+        worker->age = 0;
+        worker->running = process;
+        int status = lua_resume(process->state, NULL, arguments, &results);
+        worker->running = NULL;
+        if (status != LUA_YIELD) {
+            mare__process_finish(process, status, results);
+            return;
+        }
+        lua_pop(process->state, results);
+        arguments = 0;
+        if (process->yield != MARE__YIELD_WAIT) {
+            mare__ready(process);
+            return;
+        }
+        atomic_store_explicit(&process->status, MARE__BLOCKED, memory_order_relaxed); // for those who ask
+        // A killer sets the flag, then tries to end the wait; here the wait has begun, then the flag is read. One of the
+        // two sees the other.
+        if (atomic_load(&process->killed))
+            mare__wait_cancel(&process->wait, MARE_KILLED);
+        if (mare__wait_parked(&process->wait))
+            return;
+    }
+}
+
+// The oldest ready process that this worker can find.
+static mare_process *find(struct mare__worker *worker)
+{
+    mare_process *outside = inbox_pop(worker->runtime);
+    if (outside)
+        queue_push(worker, outside); // after what waits here already, before what comes later
+    mare_process *process = take_slot(worker);
+    return process ? process : queue_pop(worker);
+}
+
+static bool work_anywhere(mare_runtime *runtime)
+{
+    if (length_of(&runtime->inbox_length) > 0)
+        return true;
+    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
+        struct mare__worker *worker = runtime->workers[i];
+        if (length_of(&worker->length) > 0 || (atomic_load(&worker->slot_aged) && atomic_load(&worker->slot)))
+            return true;
+    }
+    return false;
+}
+
+static void leave_idle(struct mare__worker *worker)
+{
+    mare_runtime *runtime = worker->runtime;
+    mare__lock_acquire(&runtime->idle_lock);
+    if (worker->is_idle) {
+        mare__list_remove(&worker->idle);
+        worker->is_idle = false;
+        atomic_fetch_sub(&runtime->idle_count, 1);
+    }
+    mare__lock_release(&runtime->idle_lock);
+}
+
+// Sleeps until there may be something to do.
+static void go_idle(struct mare__worker *worker)
+{
+    mare_runtime *runtime = worker->runtime;
+    mare__tick_stop(&worker->tick);
+    mare__lock_acquire(&runtime->idle_lock);
+    mare__list_append(&runtime->idle, &worker->idle);
+    worker->is_idle = true;
+    unsigned idle = atomic_fetch_add(&runtime->idle_count, 1) + 1;
+    mare__lock_release(&runtime->idle_lock);
+    atomic_thread_fence(memory_order_seq_cst); // announced, then looks: pairs with the fence in mare__ready
+    if (!work_anywhere(runtime) && !atomic_load(&worker->quit)) {
+        if (idle >= atomic_load(&runtime->worker_count) && atomic_load(&runtime->waiters) > 0)
+            mare__runtime_changed(runtime);
+        mare__park(&worker->parker, atomic_load(&runtime->next_deadline));
+    }
+    leave_idle(worker);
+    mare__tick_start(&worker->tick, MARE__TICK_NS);
+}
+
+bool mare__workers_stuck(mare_runtime *runtime)
+{
+    return atomic_load(&runtime->idle_count) >= atomic_load(&runtime->worker_count) && !work_anywhere(runtime) &&
+           atomic_load(&runtime->timer_count) == 0;
+}
+
+// Looks a few times before it sleeps: a wake through the kernel costs more than a short wait.
+static mare_process *find_or_steal(struct mare__worker *worker)
+{
+    for (int i = 0; i < MARE__SPINS; i++) {
+        mare__timer_expire(worker->runtime, mare__now(worker->runtime));
+        mare_process *process = find(worker);
+        if (!process)
+            process = steal(worker);
+        if (process || atomic_load(&worker->quit))
+            return process;
+        mare__pause();
+    }
+    return NULL;
+}
+
+// Leaves if it still should; under the lock, so that whoever wants it back can tell whether it is too late.
+static bool retire(struct mare__worker *worker)
+{
+    mare__lock_acquire(&worker->lock);
+    bool leaves = atomic_load(&worker->quit);
+    worker->alive = !leaves;
+    mare__lock_release(&worker->lock);
+    return leaves;
+}
+
+static void work(struct mare__worker *worker)
+{
+    while (!atomic_load_explicit(&worker->quit, memory_order_relaxed)) {
+        if (worker->ticked) {
+            worker->ticked = 0;
+            mare__timer_expire(worker->runtime, mare__now(worker->runtime));
+        }
+        mare_process *process = find(worker);
+        if (!process)
+            process = find_or_steal(worker);
+        if (process)
+            run(worker, process);
+        else
+            go_idle(worker);
+    }
+}
+
+static void *worker_main(void *argument)
+{
+    struct mare__worker *worker = argument;
+    mare__thread_data = worker;
+    bool ticks = mare__tick_init(&worker->tick, on_tick, worker) == 0;
+    if (!ticks)
+        fputs("mare: no timer for a worker: processes on it are not preempted\n", stderr);
+    else
+        mare__tick_start(&worker->tick, MARE__TICK_NS);
+    do
+        work(worker);
+    while (!retire(worker));
+    if (ticks)
+        mare__tick_fini(&worker->tick);
+    mare__thread_data = NULL; // so that what it leaves goes to the inbox
+    mare_process *left;
+    while ((left = take_slot(worker)) != NULL || (left = queue_pop(worker)) != NULL)
+        mare__ready(left);
+    return NULL;
+}
+
+// ---- Their number ----------------------------------------------------------------------------------------------------------
+
+static mare_err worker_start(mare_runtime *runtime, unsigned index)
+{
+    struct mare__worker *worker = runtime->workers[index];
+    if (!worker) {
+        worker = mare__alloc_zero(sizeof *worker);
+        if (!worker)
+            return MARE_NOMEM;
+        worker->runtime = runtime;
+        worker->index = index;
+        mare__list_init(&worker->idle);
+        atomic_store(&runtime->workers[index], worker);
+    }
+    mare__lock_acquire(&worker->lock);
+    atomic_store(&worker->quit, false);
+    bool alive = worker->alive; // then it stays after all
+    worker->alive = true;
+    mare__lock_release(&worker->lock);
+    if (alive)
+        return MARE_OK;
+    if (worker->started)
+        pthread_join(worker->thread, NULL);
+    char name[16];
+    snprintf(name, sizeof name, "mare-%u", index);
+    worker->started = mare__thread_start(&worker->thread, name, worker_main, worker) == 0;
+    if (!worker->started)
+        worker->alive = false;
+    return worker->started ? MARE_OK : MARE_NOMEM;
+}
+
+static void worker_dismiss(struct mare__worker *worker)
+{
+    atomic_store(&worker->quit, true);
+    mare__unpark(&worker->parker);
+}
+
+mare_err mare__workers_set(mare_runtime *runtime, unsigned count)
+{
+    if (count < 1 || count > MARE__WORKERS_MAX)
+        return MARE_INVALID;
+    mare_err err = MARE_OK;
+    mare__lock_acquire(&runtime->worker_lock);
+    unsigned have = atomic_load(&runtime->worker_count);
+    for (; have < count && !err; have += !err)
+        err = worker_start(runtime, have);
+    for (; have > count; have--)
+        worker_dismiss(runtime->workers[have - 1]);
+    atomic_store(&runtime->worker_count, have);
+    mare__lock_release(&runtime->worker_lock);
+    return err;
+}
+
+void mare__workers_stop(mare_runtime *runtime)
+{
+    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
+        worker_dismiss(runtime->workers[i]);
+    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
+        if (runtime->workers[i]->started)
+            pthread_join(runtime->workers[i]->thread, NULL);
+        mare__free(runtime->workers[i]);
+    }
+}
