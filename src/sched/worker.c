@@ -403,6 +403,7 @@ static void *worker_main(void *argument)
     mare_process *left;
     while ((left = take_slot(worker)) != NULL || (left = queue_pop(worker)) != NULL)
         mare__ready(left);
+    wake_one(worker->runtime); // it may have started a timer that no other worker has looked at
     return NULL;
 }
 
