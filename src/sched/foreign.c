@@ -24,14 +24,14 @@ static void sleeper_init(struct sleeper *sleeper)
     sleeper->wait.wake = wake;
     sleeper->node.wait = &sleeper->wait;
     mare__list_init(&sleeper->node.link);
+    mare__wait_begin(&sleeper->wait);
 }
 
 // Sleeps until the wait has ended; takes itself out of line if that was not the channel's doing.
 static mare_err sleep_until(struct sleeper *sleeper, mare_channel *channel, uint64_t deadline)
 {
-    if (mare__wait_parked(&sleeper->wait))
-        while (!mare__park(&sleeper->parker, deadline))
-            mare__wait_cancel(&sleeper->wait, MARE_TIMEOUT); // if it comes too late, the wake is on its way
+    while (!mare__park(&sleeper->parker, deadline))
+        mare__wait_end(&sleeper->wait, MARE_TIMEOUT); // if too late, the wake is on its way
     if (sleeper->wait.fired == MARE__FIRED_NONE)
         mare__chan_forget(channel, &sleeper->node);
     return sleeper->wait.result;
