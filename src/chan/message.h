@@ -100,8 +100,8 @@ static inline struct mare__object *mare__handle_object(const uint8_t *payload)
 // Copies a message; `to` must be empty. False when there is no memory.
 bool mare__message_copy(mare_message *to, const mare_message *from);
 
-// Appends the values of another message; not both may have repeats, for their numbers would clash. False when there is
-// no memory.
+// Appends the values of another message of our own making to one that holds plain values and
+// references only, so that tables keep their numbers. False when there is no memory.
 bool mare__message_join(mare_message *to, const mare_message *from);
 
 // Gives back what the message holds and leaves it empty.

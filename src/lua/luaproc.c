@@ -43,7 +43,7 @@ static int newproc(lua_State *L)
     if (!process)
         return refuse(L, "%s", mare_strerror(MARE_NOMEM));
     mare__handle_push(L, process);
-    if (mare__marshal(L, 1, 1, &process->wait.message, "arg") != MARE_OK)
+    if (mare__marshal_body(L, 1, 1, &process->wait.message, "arg") != MARE_OK)
         return refuse(L, "failed to copy upvalue of unsupported type: %s", lua_tostring(L, -1));
     process->luaproc = true;
     mare__process_launch(process);
@@ -204,6 +204,6 @@ static const luaL_Reg functions[] = {
 
 int mare__lua_open_luaproc(lua_State *L)
 {
-    mare__lazy_table(L, functions);
+    mare__lazy_table(L, functions, true);
     return 1;
 }

@@ -301,15 +301,18 @@ static lua_CFunction module_of(const char *name)
     return NULL;
 }
 
+static const luaL_Reg nothing[] = {{NULL, NULL}};
+
 static const struct mare__class classes[] = {
     [MARE__KIND_CHANNEL] = {"channel", mare__channel_methods, mare__channel_metamethods},
     [MARE__KIND_PROCESS] = {"process", mare__process_methods, mare__process_metamethods},
     [MARE__KIND_BUFFER] = {"buffer", mare__buffer_methods, mare__buffer_metamethods},
+    [MARE__KIND_CODE] = {"code", nothing, nothing},
 };
 
 int mare__lua_open(lua_State *L)
 {
-    mare__lazy_table(L, functions);
+    mare__lazy_table(L, functions, true);
     lua_pushliteral(L, VERSION);
     lua_setfield(L, -2, "version");
     return 1;

@@ -109,7 +109,7 @@ int mare__lua_spawn(lua_State *L)
         return mare__lua_fail(L, MARE_NOMEM);
     int top = lua_gettop(L);
     mare__handle_push(L, process); // so that an error cannot lose it
-    if (mare__marshal(L, body, top - body + 1, &process->wait.message, "arg") != MARE_OK)
+    if (mare__marshal_body(L, body, top - body + 1, &process->wait.message, "arg") != MARE_OK)
         return lua_error(L);
     process->memory_limit = options.memory;
     process->luaproc = self->luaproc;

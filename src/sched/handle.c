@@ -5,7 +5,7 @@
 #include "sched/sched.h"
 
 // Their addresses are keys of the registry: of the table of userdata, and of the metatables by kind.
-static const char registered, class_keys[4];
+static const char registered, class_keys[5];
 
 static int handle_gc(lua_State *L)
 {
@@ -65,7 +65,7 @@ static void push_metatable(lua_State *L, mare_process *process, int kind)
     lua_setfield(L, -2, "__gc");
     lua_pushstring(L, class->name);
     lua_setfield(L, -2, "__name");
-    mare__lazy_table(L, class->methods);
+    mare__lazy_table(L, class->methods, false);
     lua_setfield(L, -2, "__index");
     lua_pushvalue(L, -1);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &class_keys[kind]);

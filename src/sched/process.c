@@ -249,6 +249,8 @@ static void take_list(struct mare__list *to, struct mare__list *from)
 static void tell_linked(mare_process *process, struct mare__list *links)
 {
     char reason[64];
+    if (mare__list_empty(links))
+        return;
     snprintf(reason, sizeof reason, "linked process %llu %s", (unsigned long long)process->id,
              how_word(process->how));
     struct mare__list *at;

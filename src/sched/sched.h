@@ -65,6 +65,7 @@ struct mare_process {
     struct mare__list handles;   // of struct mare__ref_link: references held by its userdata
     lua_State **nest;            // coroutines resumed inside each other
     uint32_t nested, nest_room;
+    const void *last_body;       // what it spawned last: see code.c
     size_t memory_limit;         // for the state to come
 
     // What it waits for: one channel, or the cases of a select. The wait's message serves a whole life: before the first
@@ -309,8 +310,9 @@ void mare__lazy_install(lua_State *L);
 // Opens all that has not been opened and makes the globals an ordinary table.
 void mare__lazy_finish(lua_State *L);
 
-// Pushes a table that takes its members from a list when they are named. The list must be static.
-void mare__lazy_table(lua_State *L, const luaL_Reg *members);
+// Pushes a table that takes its members from a list (static) when they are named, and, if
+// `listable`, has them all when it is iterated over.
+void mare__lazy_table(lua_State *L, const luaL_Reg *members, bool listable);
 
 // Pushes what require(name) returns for a standard library or one of the runtime's own modules, and returns true; or
 // pushes nothing.
@@ -398,11 +400,26 @@ void mare__block_clean(mare_process *process);
 // Frees the cases of a select, with what they hold.
 void mare__block_drop_cases(mare_process *process);
 
+// ---- code.c ----------------------------------------------------------------------------------
+// The bytecode of a function, dumped once while the same function is spawned again.
+struct mare__code {
+    struct mare__object object;
+    size_t length;
+    char bytes[];
+};
+
+// The code of the Lua function at a stack index, if it was spawned before; else NULL. The state
+// keeps it as long as the function lives.
+struct mare__code *mare__code_of(lua_State *L, int index);
+
 // ---- marshal.c, unmarshal.c --------------------------------------------------------------------------------------------------
 // Appends `count` values from stack index `first` on to a message. On failure pushes an error message that says which
 // value cannot travel and where it sits, leaves the message cleared, and returns the code. `what` names the values:
 // "arg", "result".
 mare_err mare__marshal(lua_State *L, int first, int count, mare_message *message, const char *what);
+
+// The same for what a new process starts with: the first value is a function.
+mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *message, const char *what);
 
 // The same; most messages are one integer.
 static inline mare_err mare__marshal_quickly(lua_State *L, int first, int count, mare_message *message,
