@@ -3,6 +3,14 @@
 // channel, and yields only if it must wait; a receive is its mirror.
 #include "lua/binding.h"
 
+// A statistic: a host's messages are not counted.
+static void count_message(mare_process *process, bool sent)
+{
+    struct mare__worker *worker = process->worker;
+    if (worker)
+        mare__count(sent ? &worker->counters.sent : &worker->counters.received);
+}
+
 static int send_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
@@ -15,6 +23,7 @@ static int send_done(lua_State *L, int status, lua_KContext context)
         mare__message_clear(&process->wait.message);
         return mare__lua_fail(L, err);
     }
+    count_message(process, true);
     lua_pushboolean(L, 1);
     return 1;
 }
@@ -31,6 +40,7 @@ static int send(lua_State *L, mare_channel *channel, int first, bool wait, uint6
     if (err == MARE_OK) {
         if (process->leaving)
             mare__handles_left(L, 0, true);
+        count_message(process, true);
         lua_pushboolean(L, 1);
         return 1;
     }
@@ -62,6 +72,7 @@ static int channel_trysend(lua_State *L)
 
 static int push_received(lua_State *L, mare_process *process)
 {
+    count_message(process, false);
     return mare__unmarshal_quickly(L, &process->wait.message);
 }
 
@@ -203,6 +214,9 @@ int mare__lua_channel_new(lua_State *L)
     }
     if (err)
         return mare__lua_fail(L, err);
-    mare__handle_push(L, channel);
+    if (name)
+        mare__handle_push(L, channel); // somebody may have found it already
+    else
+        mare__handle_push_new(L, channel);
     return 1;
 }

@@ -168,9 +168,7 @@ int mare__lua_wait(lua_State *L)
 
 static int mare_exit(lua_State *L)
 {
-    int code = lua_isboolean(L, 1) ? (lua_toboolean(L, 1) ? EXIT_SUCCESS : EXIT_FAILURE)
-                                    : (int)luaL_optinteger(L, 1, EXIT_SUCCESS);
-    return mare__exit(L, code);
+    return mare__exit(L);
 }
 
 // ---- What can be watched -----------------------------------------------------------------------------------------------------
@@ -239,13 +237,15 @@ static int mare_processes(lua_State *L)
 static int mare_stats(lua_State *L)
 {
     mare_runtime *runtime = mare__self(L)->runtime;
-    unsigned long switches = 0, preemptions = 0, steals = 0, recycled = 0;
+    unsigned long switches = 0, preemptions = 0, steals = 0, recycled = 0, sent = 0, received = 0;
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
         struct mare__counters *c = &runtime->workers[i]->counters;
         switches += atomic_load(&c->switches);
         preemptions += atomic_load(&c->preemptions);
         steals += atomic_load(&c->steals);
         recycled += atomic_load(&c->recycled);
+        sent += atomic_load(&c->sent);
+        received += atomic_load(&c->received);
     }
     const struct {
         const char *name;
@@ -253,9 +253,10 @@ static int mare_stats(lua_State *L)
     } counters[] = {{"spawned", atomic_load(&runtime->spawned)}, {"live", atomic_load(&runtime->live)},
                     {"switches", switches},                      {"preemptions", preemptions},
                     {"steals", steals},                          {"recycled", recycled},
+                    {"sent", sent},                              {"received", received},
                     {"timers", atomic_load(&runtime->timer_count)},
                     {"workers", atomic_load(&runtime->worker_count)}};
-    lua_createtable(L, 0, 8);
+    lua_createtable(L, 0, 10);
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
         lua_pushinteger(L, (lua_Integer)counters[i].value);
         lua_setfield(L, -2, counters[i].name);

@@ -203,9 +203,12 @@ static void print_error(mare_process *process)
     bool text = mare_message_get(message, 0, &error) == MARE_OK && error.type == MARE_STRING;
     bool trace = mare_message_get(message, 1, &traceback) == MARE_OK && traceback.type == MARE_STRING;
     flockfile(stderr);
-    fprintf(stderr, "mare: process %llu%s%s died: %.*s\n", (unsigned long long)process->id,
-            process->name ? " " : "", process->name ? process->name : "",
-            text ? (int)error.as.string.length : (int)sizeof not_text - 1,
+    if (process == process->runtime->main)
+        fputs("mare: ", stderr); // as the stock interpreter does
+    else
+        fprintf(stderr, "mare: process %llu%s%s died: ", (unsigned long long)process->id,
+                process->name ? " " : "", process->name ? process->name : "");
+    fprintf(stderr, "%.*s\n", text ? (int)error.as.string.length : (int)sizeof not_text - 1,
             text ? error.as.string.bytes : not_text);
     if (trace)
         fprintf(stderr, "%.*s\n", (int)traceback.as.string.length, traceback.as.string.bytes);
@@ -248,11 +251,16 @@ static void take_list(struct mare__list *to, struct mare__list *from)
 
 static void tell_linked(mare_process *process, struct mare__list *links)
 {
-    char reason[64];
+    char reason[512];
+    mare_value error = {.type = MARE_NIL};
     if (mare__list_empty(links))
         return;
-    snprintf(reason, sizeof reason, "linked process %llu %s", (unsigned long long)process->id,
-             how_word(process->how));
+    if (process->how == MARE_DIED)
+        mare_message_get(&process->wait.message, 0, &error);
+    bool text = error.type == MARE_STRING;
+    snprintf(reason, sizeof reason, "linked process %llu %s%s%.*s", (unsigned long long)process->id,
+             process->how == MARE_KILLED ? "was killed" : how_word(process->how), text ? ": " : "",
+             text ? (int)error.as.string.length : 0, text ? error.as.string.bytes : "");
     struct mare__list *at;
     while ((at = mare__list_first(links)) != NULL) {
         struct mare__link *link = MARE__ENTRY(at, struct mare__link, link);
@@ -295,7 +303,10 @@ static void announce(mare_process *process)
     take_list(&monitors, &process->monitors);
     bool observed = process->observed || !mare__list_empty(&links) || !mare__list_empty(&monitors);
     process->observed = observed;
-    process->reporting = process->how == MARE_DIED && !observed;
+    bool is_main = process == runtime->main; // whose error is the program's, and is printed at once
+    process->reporting = process->how == MARE_DIED && !observed && !is_main;
+    if (process->how == MARE_DIED && is_main)
+        print_error(process);
     if (process->reporting) {
         mare__ref(&process->object);
         process->wait.wake = report;
