@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum mare__kind { MARE__KIND_CHANNEL = 1, MARE__KIND_PROCESS, MARE__KIND_BUFFER, MARE__KIND_CODE };
