@@ -21,32 +21,43 @@ static bool is_usable(const mare_channel *channel)
     return channel->owner == 0 || channel->owner == mare__os_process();
 }
 
-static void destroy(struct mare__object *object)
+void mare__chan_fini(mare_channel *channel)
 {
-    mare_channel *channel = (mare_channel *)object;
-    if (!is_usable(channel))
-        return;
-    mare_chan_close(channel); // posted messages may still stand in line
+    if (!channel->closed)
+        mare_chan_close(channel); // posted messages may still stand in line
     for (; channel->count > 0; channel->count--) {
         mare__message_clear(&channel->ring[channel->head]);
         channel->head = (channel->head + 1) % channel->room;
     }
     mare__free(channel->ring);
     mare__free(channel->name);
+}
+
+static void destroy(struct mare__object *object)
+{
+    mare_channel *channel = (mare_channel *)object;
+    if (!is_usable(channel))
+        return;
+    mare__chan_fini(channel);
     mare__free(channel);
 }
 
-mare_channel *mare__chan_new(struct mare_runtime *runtime, size_t capacity)
+void mare__chan_init(mare_channel *channel, struct mare_runtime *runtime, size_t capacity,
+                     void (*end)(struct mare__object *))
 {
-    mare_channel *channel = mare__alloc_zero(sizeof *channel);
-    if (!channel)
-        return NULL;
-    mare__object_init(&channel->object, MARE__KIND_CHANNEL, destroy);
+    mare__object_init(&channel->object, MARE__KIND_CHANNEL, end);
     mare__list_init(&channel->receivers);
     mare__list_init(&channel->senders);
     atomic_init(&channel->can, capacity > 0 ? MARE__CAN_SEND : 0);
     channel->capacity = capacity;
     channel->runtime = runtime;
+}
+
+mare_channel *mare__chan_new(struct mare_runtime *runtime, size_t capacity)
+{
+    mare_channel *channel = mare__alloc_zero(sizeof *channel);
+    if (channel)
+        mare__chan_init(channel, runtime, capacity, destroy);
     return channel;
 }
 

@@ -38,6 +38,11 @@ static inline bool mare__can(const mare_channel *channel, unsigned char what)
 // A new channel with one reference, or NULL.
 mare_channel *mare__chan_new(struct mare_runtime *runtime, size_t capacity);
 
+// The same in a block of zeros; `destroy` calls mare__chan_fini and frees the block.
+void mare__chan_init(mare_channel *channel, struct mare_runtime *runtime, size_t capacity,
+                     void (*destroy)(struct mare__object *));
+void mare__chan_fini(mare_channel *channel);
+
 // Sends, or stands in line. MARE_OK: the message has left and is empty. MARE_FULL: `node` (if not
 // NULL) stands in line, its wait is published, and its owner may be running already. MARE_CLOSED,
 // MARE_NOMEM; MARE_KILLED: it was cancelled.

@@ -42,10 +42,12 @@ struct mare__arena {
     atomic_size_t used; // written by whoever runs the process, read by whoever lists it
     size_t limit;
     size_t next_chunk;
-    void *image; // what to put back, or NULL
-    size_t image_size;
     bool born;
-    void *scratch[4]; // the owner's, between two lives
+    struct image {
+        void *bytes; // what to put back, or NULL
+        size_t size, room;
+    } images[MARE__MOMENTS];
+    void *scratch[4]; // the owner's; like the images, not part of what is put back
 };
 
 struct mare__arena *mare__arena_create(void)
@@ -77,7 +79,8 @@ static void free_rest(struct mare__arena *arena)
 void mare__arena_destroy(struct mare__arena *arena)
 {
     free_rest(arena);
-    mare__free(arena->image);
+    for (int moment = 0; moment < MARE__MOMENTS; moment++)
+        mare__free(arena->images[moment].bytes);
     mare__free(arena);
 }
 
@@ -221,26 +224,37 @@ void mare__arena_born(struct mare__arena *arena)
     arena->born = true;
 }
 
-bool mare__arena_remember(struct mare__arena *arena)
+bool mare__arena_remember(struct mare__arena *arena, enum mare__moment moment)
 {
+    struct image *image = &arena->images[moment];
     if (arena->chunks || !mare__list_empty(&arena->large))
         return false;
-    arena->image_size = (size_t)(arena->bump - (char *)arena);
-    arena->image = mare__alloc(arena->image_size);
-    if (arena->image)
-        memcpy(arena->image, arena, arena->image_size);
-    return arena->image != NULL;
+    size_t size = (size_t)(arena->bump - (char *)arena);
+    if (size > image->room) {
+        void *bytes = mare__realloc(image->bytes, size);
+        if (!bytes)
+            return false;
+        image->bytes = bytes;
+        image->room = size;
+    }
+    image->size = size;
+    memcpy(image->bytes, arena, size);
+    return true;
 }
 
-bool mare__arena_has_memory(const struct mare__arena *arena)
+bool mare__arena_remembers(const struct mare__arena *arena, enum mare__moment moment)
 {
-    return arena->image != NULL;
+    return arena->images[moment].size != 0;
 }
 
-void mare__arena_revert(struct mare__arena *arena)
+void mare__arena_revert(struct mare__arena *arena, enum mare__moment moment)
 {
+    enum { KEPT = sizeof arena->images + sizeof arena->scratch };
+    char kept[KEPT];
     free_rest(arena);
-    memcpy(arena, arena->image, arena->image_size);
+    memcpy(kept, arena->images, KEPT);
+    memcpy(arena, arena->images[moment].bytes, arena->images[moment].size);
+    memcpy(arena->images, kept, KEPT);
 }
 
 void *mare__arena_scratch(struct mare__arena *arena)

@@ -552,7 +552,8 @@ static mare_err write_all(lua_State *L, int first, int written, int count, mare_
     w.frames = w.few_frames;
     w.room = MARE__MARSHAL_FRAMES;
     w.seen = w.few_seen;
-    w.depth = w.seen_count = w.seen_room = w.numbered = 0;
+    w.depth = w.seen_count = w.seen_room = 0;
+    w.numbered = written > 0 && message->handles; // code that was written counts as a function
     w.err = MARE_OK;
     w.scratch = top + 1;
     w.code = code;
@@ -586,7 +587,29 @@ mare_err mare__marshal(lua_State *L, int first, int count, mare_message *message
     return written == count ? MARE_OK : write_all(L, first, written, count, message, what, 0, NULL);
 }
 
+// Whether the function at an index has no upvalue but the globals, as lua_load gives them.
+static bool is_plain_body(lua_State *L, int index)
+{
+    int top = lua_gettop(L);
+    bool plain = !lua_getupvalue(L, index, 1);
+    if (!plain) {
+        lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+        plain = lua_rawequal(L, -1, -2) && !lua_getupvalue(L, index, 2);
+    }
+    lua_settop(L, top);
+    return plain;
+}
+
 mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *message, const char *what)
 {
-    return write_all(L, first, 0, count, message, what, first - 1, mare__code_of(L, first));
+    struct mare__code *code = mare__code_of(L, first);
+    if (!code || !is_plain_body(L, first))
+        return write_all(L, first, 0, count, message, what, first - 1, code);
+    if (!mare__message_append_handle(message, &code->object))
+        return write_all(L, first, 0, count, message, what, first - 1, NULL); // which says what is wrong
+    message->count++;
+    int written = write_plain(L, first + 1, count - 1, message);
+    if (written == count - 1)
+        return MARE_OK;
+    return write_all(L, first, written + 1, count, message, what, first - 1, NULL);
 }

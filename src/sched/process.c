@@ -23,7 +23,7 @@ static void destroy(struct mare__object *object)
         mare_chan_unref(process->ended);
     mare__free(process->kill_reason);
     mare__free(process->name);
-    mare__free(process);
+    mare__spare_give(MARE__SPARE_PROCESS, process);
 }
 
 static void wake(struct mare__wait *wait)
@@ -33,7 +33,7 @@ static void wake(struct mare__wait *wait)
 
 mare_process *mare__process_new(mare_runtime *runtime)
 {
-    mare_process *process = mare__alloc_zero(sizeof *process);
+    mare_process *process = mare__spare_take(MARE__SPARE_PROCESS, sizeof *process);
     if (!process)
         return NULL;
     mare__object_init(&process->object, MARE__KIND_PROCESS, destroy);
@@ -79,28 +79,69 @@ static int prepare_main(lua_State *L)
     return count + 1;
 }
 
+// Gets the message and, if it was loaded, the function.
 static int unpack_start(lua_State *L)
 {
     int count = mare__unmarshal(L, lua_touserdata(L, 1));
     return mare__self(L)->is_main ? prepare_main(L) : count;
 }
 
+static int load_code(lua_State *L)
+{
+    struct mare__code *code = lua_touserdata(L, 1);
+    if (luaL_loadbufferx(L, code->bytes, code->length, "=?", "b") != LUA_OK)
+        return lua_error(L);
+    return 1;
+}
+
+// The code object with which the message begins, or NULL.
+static struct mare__code *code_in(const mare_message *message)
+{
+    const uint8_t *at = mare__message_data(message), *end = at + message->length;
+    struct mare__token token;
+    if (!message->handles || !mare__unpack(&at, end, &token) || token.kind != MARE__TOKEN_EXT ||
+        token.ext != MARE__EXT_HANDLE)
+        return NULL;
+    struct mare__object *object = mare__handle_object(at);
+    return object->kind == MARE__KIND_CODE ? (struct mare__code *)object : NULL;
+}
+
+// Leaves the function and its arguments on the stack of the new state. Returns a status of Lua.
+static int push_start(mare_process *process, struct mare__code *code)
+{
+    lua_State *L = process->state;
+    mare_message *message = &process->wait.message;
+    if (code && !process->loaded) {
+        lua_pushcfunction(L, load_code);
+        lua_pushlightuserdata(L, code);
+        int status = lua_pcall(L, 1, 1, 0);
+        if (status != LUA_OK)
+            return status;
+        mare__state_loaded(process, code);
+    }
+    if (code && message->count == 1)
+        return LUA_OK;
+    lua_pushcfunction(L, unpack_start);
+    lua_pushlightuserdata(L, message);
+    if (code)
+        lua_rotate(L, 1, -1); // the function becomes the second argument, in the place of the first value
+    return lua_pcall(L, code ? 2 : 1, LUA_MULTRET, 0);
+}
+
 bool mare__process_start(mare_process *process, int *arguments)
 {
-    if (!mare__state_open(process)) {
+    struct mare__code *code = code_in(&process->wait.message);
+    if (!mare__state_open(process, code)) {
         mare__process_finish(process, LUA_ERRMEM, 0);
         return false;
     }
-    lua_State *L = process->state;
-    lua_pushcfunction(L, unpack_start);
-    lua_pushlightuserdata(L, &process->wait.message);
-    int status = lua_pcall(L, 1, LUA_MULTRET, 0);
+    int status = push_start(process, code);
     mare__message_clear(&process->wait.message);
     if (status != LUA_OK) {
         mare__process_finish(process, status, 0);
         return false;
     }
-    *arguments = lua_gettop(L) - 1;
+    *arguments = lua_gettop(process->state) - 1;
     return true;
 }
 
@@ -178,9 +219,8 @@ static void settle(mare_process *process, int status, int results)
     bool failed = status != LUA_OK;
     process->how = failed ? MARE_DIED : MARE_OK;
     if (!failed) {
-        if (lua_gettop(L) > results)
-            lua_rotate(L, 1, results), lua_settop(L, results);
-        keep(L, keep_results, results);
+        if (results > 0)
+            keep(L, keep_results, results);
         return;
     }
     lua_checkstack(L, 4);
@@ -366,9 +406,24 @@ void mare__process_finish(mare_process *process, int status, int results)
 
 // ---- What others can do with it ------------------------------------------------------------------------------------------------
 
+static void ended_destroy(struct mare__object *object)
+{
+    mare_channel *ended = (mare_channel *)object;
+    mare__chan_fini(ended);
+    mare__spare_give(MARE__SPARE_CHANNEL, ended);
+}
+
+static mare_channel *ended_new(mare_runtime *runtime)
+{
+    mare_channel *ended = mare__spare_take(MARE__SPARE_CHANNEL, sizeof *ended);
+    if (ended)
+        mare__chan_init(ended, runtime, 0, ended_destroy);
+    return ended;
+}
+
 mare_err mare__process_watch(mare_process *process, bool observe, mare_channel **ended)
 {
-    mare_channel *made = mare__chan_new(process->runtime, 0);
+    mare_channel *made = ended_new(process->runtime);
     mare__lock_acquire(&process->lock);
     if (!process->ended && !process->finished) {
         process->ended = made;

@@ -58,6 +58,7 @@ struct mare_process {
     bool needs_close;            // something in the state has a finalizer
     bool has_c_modules;          // so the state cannot be recycled
     bool warnings_on, warning;   // what warn("@on") set; a warning's first piece was printed
+    bool loaded;                 // the state came with its function on the stack
     bool is_main;                // has everything from the start, as the stock interpreter
     bool luaproc;                // the global `luaproc` exists in it
     uint64_t libraries;          // bits of the globals that were supplied: see lazy.c
@@ -116,6 +117,9 @@ struct mare__ref_link {
     uint32_t leaving_case; // of a select
 };
 
+// What a worker keeps for reuse.
+enum mare__spares { MARE__SPARE_PROCESS, MARE__SPARE_CHANNEL, MARE__SPARES };
+
 // ---- Workers -----------------------------------------------------------------------------------------------------------
 struct mare__worker {
     mare_runtime *runtime;
@@ -138,6 +142,12 @@ struct mare__worker {
     bool alive;   // the thread has not decided to leave
     bool started; // there is a thread to join; under the runtime's worker_lock
     atomic_bool quit;
+
+    // Blocks of ended processes and of the channels that told of their end, for the next ones.
+    struct mare__spare {
+        struct mare__spare *next;
+    } *spares[MARE__SPARES];
+    unsigned spare_count[MARE__SPARES];
 
     struct mare__list idle; // in the runtime's list, under idle_lock
     bool is_idle;
@@ -238,6 +248,10 @@ static inline void mare__count(atomic_ulong *counter)
 }
 
 // ---- worker.c --------------------------------------------------------------------------------------------------------------
+// A block of zeros of a kind's size, or NULL; and its return. Any thread; workers keep some.
+void *mare__spare_take(enum mare__spares kind, size_t size);
+void mare__spare_give(enum mare__spares kind, void *block);
+
 // Makes a process ready; it will run. Any thread.
 void mare__ready(mare_process *process);
 
@@ -298,9 +312,25 @@ bool mare__process_monitor(mare_process *process, mare_channel *channel);
 // Somebody has taken note of how it ended, so that its error need not be printed.
 void mare__process_observed(mare_process *process);
 
+// ---- code.c ----------------------------------------------------------------------------------
+// The bytecode of a function, dumped once while the same function is spawned again.
+struct mare__code {
+    struct mare__object object;
+    size_t length;
+    char bytes[];
+};
+
+// The code of the Lua function at a stack index, if it was spawned before; else NULL. The state
+// keeps it as long as the function lives.
+struct mare__code *mare__code_of(lua_State *L, int index);
+
 // ---- state.c ---------------------------------------------------------------------------------------------------------------
-// Gives the process a new or a recycled Lua state. False when there is no memory.
-bool mare__state_open(mare_process *process);
+// Gives the process a new or a recycled Lua state. False when there is no memory. If the state has
+// `code` (may be NULL) loaded, process->loaded is set and the function is on its stack.
+bool mare__state_open(mare_process *process, const struct mare__code *code);
+
+// The function of that code, and nothing else, is on the stack of a new state: worth remembering.
+void mare__state_loaded(mare_process *process, struct mare__code *code);
 
 // Runs the finalizers and gives the state back.
 void mare__state_close(mare_process *process);
@@ -423,18 +453,6 @@ void mare__block_clean(mare_process *process);
 
 // Frees the cases of a select, with what they hold.
 void mare__block_drop_cases(mare_process *process);
-
-// ---- code.c ----------------------------------------------------------------------------------
-// The bytecode of a function, dumped once while the same function is spawned again.
-struct mare__code {
-    struct mare__object object;
-    size_t length;
-    char bytes[];
-};
-
-// The code of the Lua function at a stack index, if it was spawned before; else NULL. The state
-// keeps it as long as the function lives.
-struct mare__code *mare__code_of(lua_State *L, int index);
 
 // ---- marshal.c, unmarshal.c --------------------------------------------------------------------------------------------------
 // Appends `count` values from stack index `first` on to a message. On failure pushes an error message that says which

@@ -147,8 +147,14 @@ static void push_member(struct reader *r)
     lua_remove(r->L, -2);
 }
 
-static void push_handle(lua_State *L, struct mare__object *object)
+static void push_handle(struct reader *r, struct mare__object *object)
 {
+    lua_State *L = r->L;
+    if (object->kind == MARE__KIND_CODE) { // only at a process's start, which has the function ready
+        lua_pushvalue(L, 2);
+        number(r);
+        return;
+    }
     mare__ref(object);
     if (object->kind == MARE__KIND_BUFFER)
         mare__handle_push_owned(L, object);
@@ -204,7 +210,7 @@ static bool read_ext(struct reader *r, const struct mare__token *token)
     }
     case MARE__EXT_HANDLE:
         r->cursor += token->size;
-        push_handle(r->L, mare__handle_object(payload));
+        push_handle(r, mare__handle_object(payload));
         return true;
     default:
         return malformed(r);

@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "sched/sched.h"
@@ -213,6 +214,45 @@ static mare_process *steal(struct mare__worker *thief)
         }
     }
     return NULL;
+}
+
+// ---- Spare blocks ------------------------------------------------------------------------------
+// The C library's own caches are per thread too, but hold seven blocks of a size, and processes end
+// in crowds: when a collection finds that their references are garbage.
+
+enum { SPARES_MAX = 256 };
+
+void *mare__spare_take(enum mare__spares kind, size_t size)
+{
+    struct mare__worker *worker = mare__this_worker();
+    struct mare__spare *spare = worker ? worker->spares[kind] : NULL;
+    if (!spare || mare__alloc_must_fail())
+        return mare__alloc_zero(size);
+    worker->spares[kind] = spare->next;
+    worker->spare_count[kind]--;
+    return memset(spare, 0, size);
+}
+
+void mare__spare_give(enum mare__spares kind, void *block)
+{
+    struct mare__worker *worker = mare__this_worker();
+    if (!worker || worker->spare_count[kind] == SPARES_MAX || MARE__ARENA_PLAIN) {
+        mare__free(block);
+        return;
+    }
+    struct mare__spare *spare = block;
+    spare->next = worker->spares[kind];
+    worker->spares[kind] = spare;
+    worker->spare_count[kind]++;
+}
+
+static void free_spares(struct mare__worker *worker)
+{
+    for (int kind = 0; kind < MARE__SPARES; kind++)
+        for (struct mare__spare *spare; (spare = worker->spares[kind]) != NULL;) {
+            worker->spares[kind] = spare->next;
+            mare__free(spare);
+        }
 }
 
 // ---- The tick ------------------------------------------------------------------------------------------------------------
@@ -501,6 +541,8 @@ void mare__workers_stop(mare_runtime *runtime)
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
         if (runtime->workers[i]->started)
             pthread_join(runtime->workers[i]->thread, NULL);
-    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
-        mare__free(runtime->workers[i]); // only now: they look at each other
+    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
+        free_spares(runtime->workers[i]); // only now: they look at each other
+        mare__free(runtime->workers[i]);
+    }
 }
