@@ -52,9 +52,11 @@ MARE_COORD_EXPORT const char *mare_coord_status_name(mare_coord_status status);
 
 /* What can happen to a machine. Fields not named are ignored. */
 typedef enum mare_coord_event_kind {
-    /* Life begins: first event of every machine. A second START says that the process crashed and
-     * came back with the machine's memory intact (timers are gone, messages may be, and others may
-     * have been told that it was down). After START the host reports members known to be down. */
+    /* Life begins: first event of every machine, except that JOIN and LEAVE may come before it to
+     * say what the group is. A second START says that the process crashed and came back with the
+     * machine's memory intact (timers are gone, messages may be, and others may have been told that
+     * it was down); it comes before anything else of the new life. What the machine had been told
+     * of its peers is forgotten: after START the host reports all that are down. */
     MARE_COORD_START,
     MARE_COORD_MESSAGE, /* `data` arrived from `peer` */
     MARE_COORD_TIMER,   /* the timer `number` that a SET_TIMER asked for has run out */

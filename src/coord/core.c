@@ -234,6 +234,7 @@ static mare_coord_status dispatch(mare_coord *m, const mare_coord_event *event,
     mare_coord_status status;
     switch (event->kind) {
     case MARE_COORD_START:
+        mare__set_clear(m->down, m->setup.capacity); /* who was down before may be back */
         if (m->setup.algorithm->start)
             m->setup.algorithm->start(m, fx);
         m->started = 1;
