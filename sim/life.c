@@ -115,6 +115,8 @@ static void make_machine(mare_sim *sim, uint32_t who)
     if (!p->machine)
         p->machine = mare_sim_realloc(NULL, size);
     mare_coord_init(p->machine, size, &setup);
+    for (uint32_t i = 0; p->vector && i < sim->capacity; i++)
+        p->vector[i] = i == who ? p->vector[i] : 0; /* what it knew went with its memory */
 }
 
 /* A new machine learns who is in the group before it starts; one that has its memory is first told
@@ -296,13 +298,10 @@ void mare__sim_populate(mare_sim *sim)
     for (uint32_t i = 0; i < sim->capacity; i++) {
         process *p = &sim->process[i];
         p->told_down = mare_sim_realloc(NULL, sim->capacity);
+        p->vector = options->no_vectors ? NULL : calloc(sim->capacity, sizeof *p->vector);
         if (drift)
             p->drift_ppm = (int32_t)mare_sim_below(&sim->life_random, 2 * (uint64_t)drift + 1) -
                            (int32_t)drift;
-        if (!options->no_vectors) {
-            p->vector = mare_sim_realloc(NULL, sim->capacity * sizeof *p->vector);
-            memset(p->vector, 0, sim->capacity * sizeof *p->vector);
-        }
         if (i < options->setup.members) {
             make_machine(sim, i);
             p->presence = UP;
