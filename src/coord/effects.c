@@ -151,10 +151,10 @@ uint32_t mare__set_count(mare__set set, uint32_t capacity)
     return count;
 }
 
-int mare__set_within(mare__set a, mare__set b, uint32_t capacity)
+int mare__set_covered(mare__set set, mare__set a, mare__set b, uint32_t capacity)
 {
     for (uint32_t i = 0; i < (capacity + 63) / 64; i++) {
-        if (a.word[i] & ~b.word[i])
+        if (set.word[i] & ~(a.word[i] | b.word[i]))
             return 0;
     }
     return 1;

@@ -47,8 +47,8 @@ static inline void mare__set_remove(mare__set set, uint32_t member)
 void mare__set_clear(mare__set set, uint32_t capacity);
 uint32_t mare__set_count(mare__set set, uint32_t capacity);
 
-/* Nonzero when `a` without `b` is empty. */
-int mare__set_within(mare__set a, mare__set b, uint32_t capacity);
+/* Nonzero when every member of `set` is in `a` or in `b`. */
+int mare__set_covered(mare__set set, mare__set a, mare__set b, uint32_t capacity);
 
 /* The first member of the set at `from` or after it, or NOBODY. Walk a set with
  * for (i = mare__set_next(s, 0, n); i != MARE_COORD_NOBODY; i = mare__set_next(s, i + 1, n)) */

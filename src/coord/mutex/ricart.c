@@ -80,20 +80,16 @@ static void arm(mare_coord *m, mare_coord_effects *fx, int again)
 static void try_enter(mare_coord *m, mare_coord_effects *fx)
 {
     ricart *r = m->state;
-    if (!m->waiting || !r->asked)
-        return;
-    for (uint32_t i = mare__set_next(m->members, 0, m->setup.capacity); i != MARE_COORD_NOBODY;
-         i = mare__set_next(m->members, i + 1, m->setup.capacity)) {
-        if (i != m->setup.self && mare__alive(m, i) && !mare__set_has(r->granted, i))
-            return;
-    }
-    mare__grant(m, fx, r->stamp * m->setup.capacity + m->setup.self);
+    if (m->waiting && r->asked &&
+        mare__set_covered(m->members, r->granted, m->down, m->setup.capacity))
+        mare__grant(m, fx, r->stamp * m->setup.capacity + m->setup.self);
 }
 
 static void ask(mare_coord *m, mare_coord_effects *fx)
 {
     ricart *r = m->state;
     mare__set_clear(r->granted, m->setup.capacity);
+    mare__set_add(r->granted, m->setup.self);
     r->asked = 1;
     r->stamp = r->clock + 1; /* the time at which say() sends it */
     say(m, fx, MARE_COORD_NOBODY, REQUEST, r->ticket, r->stamp);
@@ -117,13 +113,9 @@ static void try_ready(mare_coord *m, mare_coord_effects *fx)
 {
     ricart *r = m->state;
     int alone = mare__set_count(m->members, m->setup.capacity) == 1;
-    if (r->ready || (!r->taught && !alone))
+    if (r->ready || (!r->taught && !alone) ||
+        !mare__set_covered(m->members, r->welcomed, m->down, m->setup.capacity))
         return;
-    for (uint32_t i = mare__set_next(m->members, 0, m->setup.capacity); i != MARE_COORD_NOBODY;
-         i = mare__set_next(m->members, i + 1, m->setup.capacity)) {
-        if (i != m->setup.self && mare__alive(m, i) && !mare__set_has(r->welcomed, i))
-            return;
-    }
     r->ready = 1;
     mare__mark(m, fx, "welcomed");
     if (m->waiting)
@@ -260,6 +252,7 @@ static void start(mare_coord *m, mare_coord_effects *fx)
         mare__revoke(m, fx, "restarted");
     answer_deferred(m, fx);
     mare__set_clear(r->welcomed, m->setup.capacity);
+    mare__set_add(r->welcomed, m->setup.self);
     r->ready = r->taught = 0;
     say(m, fx, MARE_COORD_NOBODY, HELLO, r->life, 0);
     try_ready(m, fx);
