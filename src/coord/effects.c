@@ -146,8 +146,10 @@ void mare__set_clear(mare__set set, uint32_t capacity)
 uint32_t mare__set_count(mare__set set, uint32_t capacity)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < (capacity + 63) / 64; i++)
-        count += (uint32_t)__builtin_popcountll(set.word[i]);
+    for (uint32_t i = 0; i < (capacity + 63) / 64; i++) {
+        for (uint64_t word = set.word[i]; word; word &= word - 1)
+            count++; /* the builtin would call into the compiler's library */
+    }
     return count;
 }
 
