@@ -4,8 +4,8 @@
  *
  * Happened-before is made of two kinds of steps: from one event of a process to its next, and from
  * the sending of a message to its arrival. A relation that every such step respects is respected by
- * every chain of them, so it is enough to check each step once: a clock never falls in the life of a
- * process; a message says a time that its sender's clock went through in the step that sent it;
+ * every chain of them, so it is enough to check each step once: a clock never falls in the life of
+ * a process; a message says a time that its sender's clock went through in the step that sent it;
  * after the arrival the receiver's clock is past that time.
  *
  * Algorithms that keep a Lamport clock show it in their view and call the field of their messages

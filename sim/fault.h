@@ -47,7 +47,8 @@ void mare_sim_faults_draw(mare_sim_fault_list *list, mare_sim_random *random, un
  * bytes with the final zero; returns the length without cutting. */
 size_t mare_sim_faults_write(const mare_sim_fault_list *list, char *out, size_t room);
 
-/* Reads the same. Returns 0, or the place (from 1) of the first character it does not understand. */
+/* Reads the same. Returns 0, or the place (from 1) of the first character it does not
+ * understand. */
 size_t mare_sim_faults_read(mare_sim_fault_list *list, const char *text);
 
 /* Whether a message from `from` to `to` is stopped by this fault while it lasts. */

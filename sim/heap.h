@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-/* The queue of what is to happen, by virtual time; what is due at the same time happens in the order
- * in which it was planned. */
+/* The queue of what is to happen, by virtual time; what is due at the same time happens in the
+ * order in which it was planned. */
 
 #include <stddef.h>
 #include <stdint.h>

@@ -10,7 +10,8 @@
  * The detector is a look: some time after anything changed about q, each p looks at q and is told
  * if what it sees differs from what it was told last. The accurate one sees whether q is down; the
  * eager one takes a partition between them for a death as well. Changes of membership reach all
- * living members at once (a paused one when it resumes), which is the contract of JOIN and LEAVE. */
+ * living members at once (a paused one when it resumes), which is the contract of JOIN and
+ * LEAVE. */
 
 #include "sim/world.h"
 

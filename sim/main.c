@@ -31,8 +31,8 @@ typedef struct arguments {
 static int usage(void)
 {
     fprintf(stderr,
-            "usage: mare-sim ALGORITHM [--n N] [--seed S] [--seeds N] [--faults LIST] [--loss PPM]\n"
-            "                [--duplicate PPM] [--set NAME=VALUE] [--trace] [--counts] [--speed]\n"
+            "usage: mare-sim ALGORITHM [--n N] [--seed S] [--seeds N] [--faults LIST]\n"
+            "                [--loss PPM] [--duplicate PPM] [--set NAME=VALUE] [--trace] [--counts] [--speed]\n"
             "       mare-sim list\n");
     return 2;
 }

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIFO_BY_PAIR_MAX 512u /* larger groups keep order by sender, which is stricter and smaller */
+#define FIFO_BY_PAIR_MAX 512u /* larger groups keep order by sender: stricter, and smaller */
 
 static uint32_t take_slot(mare_sim *sim)
 {

@@ -31,7 +31,7 @@ typedef struct mare_sim_observation {
     uint32_t process; /* MARE_COORD_NOBODY: the whole group */
     uint32_t peer;
     uint64_t time_us;
-    uint64_t message; /* numbers from 1; joins SENT with STEPPED or LOST; a duplicate has the same */
+    uint64_t message; /* from 1; joins SENT with STEPPED or LOST; a duplicate has the same */
     uint64_t number;
     const mare_coord_event *event;   /* STEPPED */
     const mare_coord_effect *effect; /* EFFECT */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Keeping what was seen, and writing it as text. Records are flat and refer to one block of bytes by
- * offset, so that both can grow by realloc. */
+/* Keeping what was seen, and writing it as text. Records are flat and refer to one block of bytes
+ * by offset, so that both can grow by realloc. */
 
 #include "sim/record.h"
 

@@ -12,9 +12,9 @@
  *     mare_sim_run(&options, NULL, &outcome);        // outcome.violation says what was broken
  *     mare_sim_options_fini(&options);
  *
- * A run has two phases. In the first, until `duration_us`, faults strike and the checkers watch that
- * nothing forbidden happens. Then everything that can be mended is mended, and the workload must make
- * progress within `settle_us`.
+ * A run has two phases. In the first, until `duration_us`, faults strike and the checkers watch
+ * that nothing forbidden happens. Then everything that can be mended is mended, and the workload
+ * must make progress within `settle_us`.
  *
  * What can be added without touching the engine, each in its own file:
  *   a checker   sim/check.h      a row in check.c      watches observations, reports violations
@@ -66,7 +66,7 @@ typedef struct mare_sim_options {
     uint32_t rounds;       /* requests of each; 0: no limit */
     uint64_t think_us, hold_us;
     uint32_t abandon_ppm;  /* requests with a short deadline */
-    int no_vectors;        /* do not keep happened-before (saves n² memory); checkers that need it rest */
+    int no_vectors;        /* no happened-before: saves n² memory; checkers that need it rest */
 } mare_sim_options;
 
 void mare_sim_options_init(mare_sim_options *options, const mare_coord_algorithm *algorithm,
@@ -91,8 +91,8 @@ typedef struct mare_sim_outcome {
 int mare_sim_run(const mare_sim_options *options, mare_sim_observer *const *observers,
                  mare_sim_outcome *outcome);
 
-/* Takes faults away from options->faults as long as the same thing is violated, then tries a quieter
- * network. `budget` bounds the number of runs. Returns how many runs it took. */
+/* Takes faults away from options->faults as long as the same thing is violated, then tries a
+ * quieter network. `budget` bounds the number of runs. Returns how many runs it took. */
 unsigned mare_sim_shrink(mare_sim_options *options, const char *violation, unsigned budget);
 
 /* For observers, checkers and workloads, while a simulation runs ------------------------------ */

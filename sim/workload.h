@@ -5,8 +5,8 @@
  * file is a workload too).
  *
  * To add one: a file workload_NAME.c with a mare_sim_workload, a declaration and a row in
- * workload.c. It lives from wake to wake: `see` looks on and may plan wakes by mare_sim_wake(); only
- * `wake` may call mare_sim_request(). */
+ * workload.c. It lives from wake to wake: `see` looks on and may plan wakes by mare_sim_wake();
+ * only `wake` may call mare_sim_request(). */
 
 #include "sim/sim.h"
 

@@ -7,8 +7,9 @@
  *                            │                │
  *                            └── observations ┴──▶ checkers, workload, outcome, observers
  *
- * One seed decides everything: time is virtual, ties in the heap are broken by the order of planning,
- * random numbers are integers from streams of the seed, and nothing depends on addresses. */
+ * One seed decides everything: time is virtual, ties in the heap are broken by the order of
+ * planning, random numbers are integers from streams of the seed, and nothing depends on
+ * addresses. */
 
 #include "sim/world.h"
 
@@ -143,8 +144,8 @@ static void carry_out(mare_sim *sim, uint32_t who, const mare_coord_effect *effe
     }
 }
 
-/* Happened-before: what the message knew becomes known, and this is an event of one's own. A message
- * that the machine refused has not been received. */
+/* Happened-before: what the message knew becomes known, and this is an event of one's own. A
+ * message that the machine refused has not been received. */
 static void note_causality(mare_sim *sim, process *p, uint32_t who, const message *arrived)
 {
     if (!p->vector)

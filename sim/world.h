@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-/* The inside of a simulation, shared by world.c (events, steps, effects), network.c (what becomes of
- * a message) and life.c (crashes, membership, the failure detector). Nobody else includes this. */
+/* The inside of a simulation, shared by world.c (events, steps, effects), network.c (what becomes
+ * of a message) and life.c (crashes, membership, the failure detector). Nobody else includes
+ * this. */
 
 #include "sim/check.h"
 #include "sim/heap.h"

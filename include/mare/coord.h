@@ -4,8 +4,9 @@
 /* libmare-coord: coordination algorithms as state machines that do no input or output.
  *
  * There is one shape for all of them. A *machine* is one member of one group running one algorithm
- * (one machine for each resource that is locked: independent resources cannot interfere because they
- * share nothing). The host steps it with an *event*, and carries out the *effects* that come back:
+ * (one machine for each resource that is locked: independent resources cannot interfere because
+ * they share nothing). The host steps it with an *event*, and carries out the *effects* that come
+ * back:
  *
  *     mare_coord_setup setup;
  *     mare_coord_setup_init(&setup, mare_coord_find("ricart"), 3);       // three members, 0 to 2
@@ -110,7 +111,7 @@ typedef enum mare_coord_effect_kind {
     MARE_COORD_VIEW,    /* the group was agreed to be `data` (u32 each); `number` is the view's */
 
     /* News for the host. */
-    MARE_COORD_SUSPECT, /* `peer` keeps silent; `number` attempts. PEER_DOWN is for the host to say */
+    MARE_COORD_SUSPECT, /* `peer` was silent for `number` attempts; whether it is down, the host says */
     MARE_COORD_MARK,    /* `text`: a word for drawings and logs; only with setup.marks */
     MARE_COORD_EFFECT_KINDS
 } mare_coord_effect_kind;
@@ -279,7 +280,7 @@ typedef struct mare_coord_param {
 } mare_coord_param;
 
 /* An algorithm: a row of the table. The functions are for the core to call; see src/coord/machine.h
- * for what they may do and docs/hacking.md for adding one. Any of the handlers may be NULL. */
+ * for what they may do and docs/reference/coord.md for adding one. Any of the handlers may be NULL. */
 struct mare_coord_algorithm {
     const char *name;                    /* on command lines: "ricart" */
     const char *title, *source, *assumes; /* one line each */

@@ -149,7 +149,8 @@ static void sweeps_are_clean(void **state)
     }
 }
 
-/* Runs seeds until one is caught breaking `promise`; shrinks it; returns the faults that are left. */
+/* Runs seeds until one is caught breaking `promise`; shrinks it; returns the faults that are
+ * left. */
 static uint32_t catch_and_shrink(const mare_coord_algorithm *algorithm, const char *promise)
 {
     for (uint64_t seed = 1; seed <= 500; seed++) {

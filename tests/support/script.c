@@ -181,6 +181,12 @@ static int take_between(script *s, uint32_t from, uint32_t to, fate how)
     return 1;
 }
 
+static void restart(script *s, uint32_t who)
+{
+    s->crashed[who] = 0;
+    step(s, who, (mare_coord_event){.kind = MARE_COORD_START});
+}
+
 static void look(script *s, uint32_t who)
 {
     mare_coord_view view;
@@ -245,13 +251,14 @@ static int run_command(script *s, char *line)
     if (strcmp(word[0], "look") == 0)
         return look(s, first), 0;
     if (strcmp(word[0], "restart") == 0)
-        return s->crashed[first] = 0, step(s, first, (mare_coord_event){.kind = MARE_COORD_START}), 0;
+        return restart(s, first), 0;
     return run_event(s, word, first, second);
 }
 
 /* Blocks ------------------------------------------------------------------------------------- */
 
-/* Copies a block's commands to `copy` while running them. Returns nonzero at the end of the file. */
+/* Copies a block's commands to `copy` while running them. Returns nonzero at the end of the
+ * file. */
 static int run_block(script *s, FILE *file, FILE *copy)
 {
     char line[400], command[400];

@@ -25,13 +25,14 @@
  *     present epoch, so that epochs, and with them fencing numbers, never go back.
  *
  * Invariants: a coordinator that serves has one holder or none; a GRANT is accepted only in the
- * epoch of the receiver and for the ticket it waits with; a fencing number is (epoch, grants in it).
+ * epoch of the receiver and for the ticket it waits with; a fencing number is (epoch, grants in
+ * it).
  *
  * Assumes, for EM1: PEER_DOWN is only said of members that are down (a wrong one lets a second
  * coordinator rebuild without the holder; with `majority` = 1 at least the side that is smaller
  * stays without one, and fencing numbers still tell old from new). Any delay, order, loss, repeated
- * delivery. Of those that are up at any moment, one at least was never down. Does not promise EM3: requests are
- * granted in the order in which they reach the coordinator. */
+ * delivery. Of those that are up at any moment, one at least was never down. Does not promise EM3:
+ * requests are granted in the order in which they reach the coordinator. */
 
 #include "coord/machine.h"
 #include "coord/table.h"

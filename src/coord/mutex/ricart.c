@@ -20,12 +20,13 @@
  *     reported as SUSPECT; to conclude that the silent one is dead is left to the host.
  *   - Members that are down are not waited for.
  *   - One that comes back, or joins, sends HELLO and asks for nothing until all others that are up
- *     have told it their clocks by WELCOME. So its requests are later than every request it may have
- *     forgotten, or never have heard of; without this two could be inside.
+ *     have told it their clocks by WELCOME. So its requests are later than every request it may
+ *     have forgotten, or never have heard of; without this two could be inside.
  *
- * Invariants: grants follow the total order of stamps, therefore happened-before (EM3); a permission
- * counts only for the ticket (life and count) that it was asked for. The fencing number is the stamp
- * itself: time × capacity + process; whoever lives has granted it, so its clock is past it.
+ * Invariants: grants follow the total order of stamps, therefore happened-before (EM3); a
+ * permission counts only for the ticket (life and count) that it was asked for. The fencing number
+ * is the stamp itself: time × capacity + process; whoever lives has granted it, so its clock is
+ * past it.
  *
  * Assumes, for EM1: PEER_DOWN is only said of members that are down; of those that are up at any
  * moment, one at least was never down. Any delay, order, loss, repeated delivery. */

@@ -78,7 +78,8 @@ static void vector_comparison(void **state)
     assert_int_equal(mare_coord_vector_compare(a, c, 3), MARE_COORD_CONCURRENT);
 }
 
-/* Figure 6.13: m from 0 at (1,0,0); 1 receives it and sends m* at (1,1,0), which reaches 2 first. */
+/* Figure 6.13: m from 0 at (1,0,0); 1 receives it and sends m* at (1,1,0), which reaches 2
+ * first. */
 static void causal_delivery_of_the_figure(void **state)
 {
     (void)state;
