@@ -18,6 +18,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bits of told_down. */
+static int was_told(const process *p, uint32_t peer)
+{
+    return (int)(p->told_down[peer / 64] >> (peer % 64) & 1);
+}
+
+static void set_told(process *p, uint32_t peer, int down)
+{
+    uint64_t bit = UINT64_C(1) << (peer % 64);
+    p->told_down[peer / 64] = down ? p->told_down[peer / 64] | bit : p->told_down[peer / 64] & ~bit;
+}
+
 /* The detector ------------------------------------------------------------------------------- */
 
 static void plan_look(mare_sim *sim, uint32_t watcher, uint32_t watched)
@@ -58,11 +70,11 @@ static int seems_down(const mare_sim *sim, uint32_t watcher, uint32_t watched)
 void mare__sim_look(mare_sim *sim, uint32_t watcher, uint32_t watched)
 {
     process *p = &sim->process[watcher];
-    uint8_t down = (uint8_t)seems_down(sim, watcher, watched);
-    if (sim->process[watched].presence == AWAY || p->told_down[watched] == down ||
+    int down = seems_down(sim, watcher, watched);
+    if (sim->process[watched].presence == AWAY || was_told(p, watched) == down ||
         !mare_coord_has_member(p->machine, watched))
         return;
-    p->told_down[watched] = down;
+    set_told(p, watched, down);
     mare_coord_event event = {.kind = down ? MARE_COORD_PEER_DOWN : MARE_COORD_PEER_UP,
                               .peer = watched};
     mare__sim_step(sim, watcher, event, NULL);
@@ -70,16 +82,32 @@ void mare__sim_look(mare_sim *sim, uint32_t watcher, uint32_t watched)
 
 /* Membership --------------------------------------------------------------------------------- */
 
+static int are_linked(const mare_sim *sim, uint32_t a, uint32_t b)
+{
+    const mare_sim_hooks *hooks = &sim->options->hooks;
+    return a == b || !hooks->linked || hooks->linked(hooks->context, a, b);
+}
+
 /* Tells a machine of the changes that it missed. */
 static void catch_up(mare_sim *sim, uint32_t who)
 {
     for (uint32_t i = 0; i < sim->capacity; i++) {
-        int is = i == who || sim->process[i].presence != AWAY;
+        int is = i == who || (sim->process[i].presence != AWAY && are_linked(sim, who, i));
         if (is == mare_coord_has_member(sim->process[who].machine, i))
             continue;
         mare_coord_event event = {.kind = is ? MARE_COORD_JOIN : MARE_COORD_LEAVE, .peer = i};
-        sim->process[who].told_down[i] = 0;
+        set_told(&sim->process[who], i, 0);
         mare__sim_step(sim, who, event, NULL);
+        if (sim->process[i].presence == DOWN)
+            plan_look(sim, who, i);
+    }
+}
+
+void mare_sim_relink(mare_sim *sim)
+{
+    for (uint32_t i = 0; i < sim->capacity; i++) {
+        if (sim->process[i].presence == UP)
+            catch_up(sim, i);
     }
 }
 
@@ -87,9 +115,9 @@ static void tell_all(mare_sim *sim, mare_coord_event_kind kind, uint32_t about)
 {
     for (uint32_t i = 0; i < sim->capacity; i++) {
         process *p = &sim->process[i];
-        if (i == about || p->presence < UP)
+        if (i == about || p->presence < UP || !are_linked(sim, i, about))
             continue;
-        p->told_down[about] = 0;
+        set_told(p, about, 0);
         mare_coord_event event = {.kind = kind, .peer = about};
         mare_sim_due due = {.time_us = sim->now_us, .kind = DUE_NEWS, .process = i,
                             .index = about, .serial = (uint32_t)kind};
@@ -110,8 +138,8 @@ static void make_machine(mare_sim *sim, uint32_t who)
     setup.self = who;
     setup.incarnation = p->incarnation;
     setup.seed = mare_sim_draw(&seeds) + p->incarnation;
-    if (sim->options->adjust)
-        sim->options->adjust(&setup, sim->options->adjust_context);
+    if (sim->options->hooks.adjust)
+        sim->options->hooks.adjust(sim->options->hooks.context, &setup);
     size_t size = mare_coord_size(&setup);
     if (!p->machine)
         p->machine = mare_sim_realloc(NULL, size);
@@ -126,7 +154,7 @@ static void start(mare_sim *sim, uint32_t who, int with_memory)
 {
     process *p = &sim->process[who];
     p->presence = UP;
-    memset(p->told_down, 0, sim->capacity);
+    memset(p->told_down, 0, (sim->capacity + 63) / 64 * sizeof *p->told_down);
     if (!with_memory)
         catch_up(sim, who);
     mare__sim_step(sim, who, (mare_coord_event){.kind = MARE_COORD_START}, NULL);
@@ -298,7 +326,7 @@ void mare__sim_populate(mare_sim *sim)
     uint32_t drift = options->drift_ppm;
     for (uint32_t i = 0; i < sim->capacity; i++) {
         process *p = &sim->process[i];
-        p->told_down = mare_sim_realloc(NULL, sim->capacity);
+        p->told_down = calloc((sim->capacity + 63) / 64, sizeof *p->told_down);
         p->vector = options->no_vectors ? NULL : calloc(sim->capacity, sizeof *p->vector);
         if (drift)
             p->drift_ppm = (int32_t)mare_sim_below(&sim->life_random, 2 * (uint64_t)drift + 1) -

@@ -32,7 +32,8 @@ static int usage(void)
 {
     fprintf(stderr,
             "usage: mare-sim ALGORITHM [--n N] [--seed S] [--seeds N] [--faults LIST]\n"
-            "                [--loss PPM] [--duplicate PPM] [--set NAME=VALUE] [--trace] [--counts] [--speed]\n"
+            "                [--loss PPM] [--duplicate PPM] [--set NAME=VALUE]\n"
+            "                [--trace] [--counts] [--speed]\n"
             "       mare-sim list\n");
     return 2;
 }

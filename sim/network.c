@@ -56,9 +56,8 @@ static uint64_t draw_delay(mare_sim *sim)
     }
 }
 
-static uint64_t arrival_time(mare_sim *sim, uint32_t from, uint32_t to)
+static uint64_t arrival_time(mare_sim *sim, uint32_t from, uint32_t to, uint64_t delay_us)
 {
-    uint64_t delay_us = draw_delay(sim);
     if (sim->options->network.bus) {
         uint64_t start_us = sim->bus_free_us > sim->now_us ? sim->bus_free_us : sim->now_us;
         return sim->bus_free_us = start_us + delay_us;
@@ -91,8 +90,13 @@ static int is_cut(const mare_sim *sim, uint32_t from, uint32_t to)
 }
 
 /* How the message is lost, or NULL. */
-static const char *fate(mare_sim *sim, uint32_t from, uint32_t to)
+static const char *fate(mare_sim *sim, uint32_t from, uint32_t to, const uint8_t *data,
+                        uint32_t length, uint64_t *delay_us)
 {
+    const mare_sim_hooks *hooks = &sim->options->hooks;
+    if (hooks->route &&
+        !hooks->route(hooks->context, sim->now_us, from, to, data, length, delay_us))
+        return "no way";
     if (is_cut(sim, from, to))
         return "cut";
     if (sim->settling)
@@ -135,10 +139,10 @@ static uint32_t make_copy(mare_sim *sim, uint32_t from, uint32_t to, const uint8
     return slot;
 }
 
-static void post(mare_sim *sim, uint32_t slot)
+static void post(mare_sim *sim, uint32_t slot, uint64_t delay_us)
 {
     mare_sim_due due = {.kind = DUE_MESSAGE, .process = sim->message[slot].to, .index = slot};
-    due.time_us = arrival_time(sim, sim->message[slot].from, sim->message[slot].to);
+    due.time_us = arrival_time(sim, sim->message[slot].from, sim->message[slot].to, delay_us);
     mare_sim_heap_push(&sim->heap, due);
 }
 
@@ -158,17 +162,18 @@ void mare__sim_send(mare_sim *sim, uint32_t from, uint32_t to, const uint8_t *da
                                  .machine = sim->process[from].machine,
                                  .vector = sim->process[from].vector};
     mare__sim_see(sim, &seen);
-    const char *how = fate(sim, from, to);
+    uint64_t delay_us = draw_delay(sim);
+    const char *how = fate(sim, from, to, data, length, &delay_us);
     uint32_t slot = make_copy(sim, from, to, data, length);
     if (how) {
         mare__sim_lose(sim, &sim->message[slot], how);
         mare__sim_message_free(sim, slot);
         return;
     }
-    post(sim, slot);
+    post(sim, slot, delay_us);
     if (!sim->settling &&
         mare_sim_chance(&sim->network_random, sim->options->network.duplicate_ppm)) {
         sim->outcome->duplicated++;
-        post(sim, make_copy(sim, from, to, data, length));
+        post(sim, make_copy(sim, from, to, data, length), draw_delay(sim));
     }
 }

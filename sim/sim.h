@@ -26,6 +26,9 @@
 #include "sim/fault.h"
 #include "sim/observe.h"
 
+typedef struct mare_sim mare_sim;
+typedef struct mare_sim_workload mare_sim_workload; /* sim/workload.h */
+
 typedef enum mare_sim_delay {
     MARE_SIM_FIXED,       /* always delay_us */
     MARE_SIM_UNIFORM,     /* between 0 and 2 × delay_us */
@@ -48,11 +51,23 @@ typedef enum mare_sim_detector {
     MARE_SIM_EAGER,    /* takes a partition for a death */
 } mare_sim_detector;
 
+/* What a scenario decides by hand. Any of them may be NULL. All must be functions of their arguments
+ * and of virtual time, or the run cannot be repeated. */
+typedef struct mare_sim_hooks {
+    void *context;
+    /* Parameters that differ from member to member: changes `setup` for setup->self. */
+    void (*adjust)(void *context, mare_coord_setup *setup);
+    /* Which pairs are neighbours (wireless, rings): the members that `a` knows are those present and
+     * linked to it. When the answer changes, a workload says so by mare_sim_relink(). */
+    int (*linked)(void *context, uint32_t a, uint32_t b);
+    /* The fate of one message: returns 0 to lose it; may set its delay. Asked once a message. */
+    int (*route)(void *context, uint64_t time_us, uint32_t from, uint32_t to, const uint8_t *data,
+                 uint32_t length, uint64_t *delay_us);
+} mare_sim_hooks;
+
 typedef struct mare_sim_options {
     mare_coord_setup setup; /* algorithm, founders, capacity, parameters; self and seed are set */
-    /* Parameters that differ from member to member (NULL: none): by process, by parameter. */
-    void (*adjust)(mare_coord_setup *setup, void *context);
-    void *adjust_context;
+    mare_sim_hooks hooks;
     uint64_t seed;
     mare_sim_network network;
     mare_sim_detector detector;
@@ -61,7 +76,8 @@ typedef struct mare_sim_options {
     uint32_t drift_ppm;    /* clocks run wrong by up to this much, either way */
     uint64_t duration_us;  /* of the phase with faults */
     uint64_t settle_us;    /* bound for progress after it; 0: no such phase */
-    const char *workload;  /* a name from workload.c; NULL: the family's own; "none": no requests */
+    const mare_sim_workload *workload; /* NULL: the family's own, by mare_sim_workload_find() */
+    void *workload_context;            /* for a workload that brings its own script */
     uint32_t entrants;     /* mutex: processes 0 … entrants − 1 make requests; 0: all */
     uint32_t rounds;       /* requests of each; 0: no limit */
     uint64_t think_us, hold_us;
@@ -97,8 +113,6 @@ unsigned mare_sim_shrink(mare_sim_options *options, const char *violation, unsig
 
 /* For observers, checkers and workloads, while a simulation runs ------------------------------ */
 
-typedef struct mare_sim mare_sim;
-
 const mare_sim_options *mare_sim_options_of(const mare_sim *sim);
 uint64_t mare_sim_now(const mare_sim *sim);
 const mare_coord *mare_sim_machine(const mare_sim *sim, uint32_t process);
@@ -120,5 +134,8 @@ void mare_sim_wake(mare_sim *sim, uint32_t process, uint64_t after_us, uint32_t 
 /* For workloads, from `wake` only: a local request at this moment. */
 mare_coord_status mare_sim_request(mare_sim *sim, uint32_t process, mare_coord_event_kind kind,
                                    uint64_t number, const uint8_t *data, uint32_t length);
+
+/* For workloads, from `wake` only: hooks.linked answers differently now; tells the members. */
+void mare_sim_relink(mare_sim *sim);
 
 mare_sim_random *mare_sim_workload_random(mare_sim *sim);

@@ -10,20 +10,21 @@
 
 #include "sim/sim.h"
 
-typedef struct mare_sim_workload {
+struct mare_sim_workload {
     const char *name;
     mare_coord_family family; /* the family whose usual workload it is, or MARE_COORD_FAMILIES */
     size_t (*size)(const mare_sim_options *options); /* of its state, which starts as zeros */
-    void (*begin)(void *state, mare_sim *sim);
+    void (*begin)(void *state, mare_sim *sim);       /* options->workload_context has its script */
     void (*see)(void *state, mare_sim *sim, const mare_sim_observation *seen);
     void (*wake)(void *state, mare_sim *sim, uint32_t process, uint32_t number);
     /* The second phase begins: plan what must still succeed. */
     void (*settle)(void *state, mare_sim *sim);
-    /* In the second phase: nonzero when all that must succeed has. Cheap, or called seldom. */
+    /* Nonzero when all that must succeed has. Asked in the second phase after each wake: plan one
+     * whenever there is reason to ask. */
     int (*settled)(void *state, mare_sim *sim);
     /* The bound has passed: report what is missing by mare_sim_violate(). */
     void (*overdue)(void *state, mare_sim *sim);
-} mare_sim_workload;
+};
 
 /* By name, or the family's own when the name is NULL; NULL when there is none. */
 const mare_sim_workload *mare_sim_workload_find(const char *name, mare_coord_family family);

@@ -303,7 +303,9 @@ static void begin(mare_sim *sim)
         if (checker->begin)
             checker->begin(sim->checker_state[sim->checkers - 1], sim);
     }
-    sim->workload = mare_sim_workload_find(sim->options->workload, setup->algorithm->family);
+    sim->workload = sim->options->workload;
+    if (!sim->workload)
+        sim->workload = mare_sim_workload_find(NULL, setup->algorithm->family);
     if (sim->workload)
         sim->workload_state = calloc(1, sim->workload->size(sim->options) + 1);
     for (uint32_t i = 0; i < sim->options->faults.count; i++) {

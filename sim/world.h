@@ -34,7 +34,7 @@ typedef struct process {
     uint64_t resume_us;
     uint32_t timer_serial[MARE_COORD_TIMERS];
     uint32_t *vector;
-    uint8_t *told_down; /* by peer: what the detector last said */
+    uint64_t *told_down; /* one bit a peer: what the detector last said */
 } process;
 
 typedef struct message {

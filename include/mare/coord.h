@@ -155,6 +155,7 @@ typedef struct mare_coord_setup {
      * that joins. A counter on disk does, and so do seconds since 1970. Below 2^31. */
     uint64_t incarnation;
     uint64_t seed; /* of the machine's pseudo-random numbers */
+    void *context; /* for an algorithm of the host's own (one written in Lua, say); not used here */
     int64_t param[MARE_COORD_PARAMS];
 } mare_coord_setup;
 

@@ -228,6 +228,46 @@ static void a_wrong_detector_lets_two_in(void **state)
     mare_sim_options_fini(&options);
 }
 
+/* Figure 6.15 in the simulator, by hooks: clocks at 7, 0 and 11, messages of 0 slower than others. */
+static void set_clocks(void *context, mare_coord_setup *setup)
+{
+    (void)context;
+    mare_coord_setup_set(setup, "clock", setup->self == 0 ? 7 : setup->self == 2 ? 11 : 0);
+}
+
+static int slow_zero(void *context, uint64_t time_us, uint32_t from, uint32_t to,
+                     const uint8_t *data, uint32_t length, uint64_t *delay_us)
+{
+    (void)time_us, (void)data, (void)length;
+    *delay_us = from == 0 ? 300 : 100;
+    ++*(int *)context;
+    return from != to;
+}
+
+static int line(void *context, uint32_t a, uint32_t b)
+{
+    (void)context;
+    return a + 1 == b || b + 1 == a;
+}
+
+static void hooks_decide(void **state)
+{
+    (void)state;
+    int asked = 0;
+    mare_sim_options options;
+    mare_sim_outcome out;
+    calm(&options, mare_coord_find("ricart"), 3);
+    options.hooks = (mare_sim_hooks){.context = &asked, .adjust = set_clocks, .route = slow_zero};
+    options.entrants = options.rounds = 1;
+    assert_true(mare_sim_run(&options, NULL, &out));
+    assert_int_equal(out.sent, 4);
+    assert_int_equal(asked, 4);
+    assert_int_equal(out.wait_us, 400);
+    options.hooks = (mare_sim_hooks){.linked = line}; /* 0 knows 1 only, and asks nobody else */
+    assert_true(mare_sim_run(&options, NULL, &out));
+    assert_int_equal(out.sent, 2);
+}
+
 static void a_thousand_members(void **state)
 {
     (void)state;
@@ -252,6 +292,7 @@ int main(void)
         cmocka_unit_test(taking_over_blindly_is_caught),
         cmocka_unit_test(a_crash_stops_what_is_not_repaired),
         cmocka_unit_test(a_wrong_detector_lets_two_in),
+        cmocka_unit_test(hooks_decide),
         cmocka_unit_test(a_thousand_members),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
