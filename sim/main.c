@@ -24,7 +24,7 @@ typedef struct arguments {
     uint32_t n;             /* 0: by the seed */
     uint64_t seed, seeds;
     const char *faults;
-    int64_t loss_ppm, duplicate_ppm; /* −1: not given */
+    int64_t loss_ppm, duplicate_ppm, abandon_ppm, drift_ppm; /* −1: not given */
     int seed_given, counts, trace, speed;
 } arguments;
 
@@ -32,8 +32,8 @@ static int usage(void)
 {
     fprintf(stderr,
             "usage: mare-sim ALGORITHM [--n N] [--seed S] [--seeds N] [--faults LIST]\n"
-            "                [--loss PPM] [--duplicate PPM] [--set NAME=VALUE]\n"
-            "                [--trace] [--counts] [--speed]\n"
+            "                [--loss PPM] [--duplicate PPM] [--abandon PPM] [--drift PPM]\n"
+            "                [--set NAME=VALUE] [--trace] [--counts] [--speed]\n"
             "       mare-sim list\n");
     return 2;
 }
@@ -66,6 +66,10 @@ static void prepare(mare_sim_options *options, const arguments *args, uint64_t s
         options->network.loss_ppm = (uint32_t)args->loss_ppm;
     if (args->duplicate_ppm >= 0)
         options->network.duplicate_ppm = (uint32_t)args->duplicate_ppm;
+    if (args->abandon_ppm >= 0)
+        options->abandon_ppm = (uint32_t)args->abandon_ppm;
+    if (args->drift_ppm >= 0)
+        options->drift_ppm = (uint32_t)args->drift_ppm;
 }
 
 static void print_replay(const mare_sim_options *options)
@@ -75,9 +79,9 @@ static void print_replay(const mare_sim_options *options)
     mare_sim_faults_write(&options->faults, faults, length + 1);
     const mare_coord_algorithm *algorithm = options->setup.algorithm;
     printf("replay: mare-sim %s --n %" PRIu32 " --seed %" PRIu64 " --loss %" PRIu32
-           " --duplicate %" PRIu32 " --faults '%s'",
+           " --duplicate %" PRIu32 " --abandon %" PRIu32 " --drift %" PRIu32 " --faults '%s'",
            algorithm->name, options->setup.members, options->seed, options->network.loss_ppm,
-           options->network.duplicate_ppm, faults);
+           options->network.duplicate_ppm, options->abandon_ppm, options->drift_ppm, faults);
     for (int i = 0; i < MARE_COORD_PARAMS && algorithm->params[i].name; i++) {
         if (options->setup.param[i] != algorithm->params[i].initial)
             printf(" --set %s=%" PRId64, algorithm->params[i].name, options->setup.param[i]);
@@ -212,6 +216,10 @@ static int read_option(arguments *args, const char *word, const char *value)
         args->loss_ppm = strtoll(value, NULL, 10);
     else if (strcmp(word, "--duplicate") == 0)
         args->duplicate_ppm = strtoll(value, NULL, 10);
+    else if (strcmp(word, "--abandon") == 0)
+        args->abandon_ppm = strtoll(value, NULL, 10);
+    else if (strcmp(word, "--drift") == 0)
+        args->drift_ppm = strtoll(value, NULL, 10);
     else if (strcmp(word, "--set") != 0 || set_parameter(args, value))
         return 0;
     return 2;
@@ -219,7 +227,8 @@ static int read_option(arguments *args, const char *word, const char *value)
 
 int main(int argc, char **argv)
 {
-    arguments args = {.seed = 1, .loss_ppm = -1, .duplicate_ppm = -1};
+    arguments args = {.seed = 1, .loss_ppm = -1, .duplicate_ppm = -1, .abandon_ppm = -1,
+                      .drift_ppm = -1};
     if (argc == 2 && strcmp(argv[1], "list") == 0)
         return list_algorithms(), 0;
     args.algorithm = argc > 1 ? mare_coord_find(argv[1]) : NULL;

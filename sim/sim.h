@@ -51,14 +51,14 @@ typedef enum mare_sim_detector {
     MARE_SIM_EAGER,    /* takes a partition for a death */
 } mare_sim_detector;
 
-/* What a scenario decides by hand. Any of them may be NULL. All must be functions of their arguments
- * and of virtual time, or the run cannot be repeated. */
+/* What a scenario decides by hand. Any of them may be NULL. All must be functions of their
+ * arguments and of virtual time, or the run cannot be repeated. */
 typedef struct mare_sim_hooks {
     void *context;
     /* Parameters that differ from member to member: changes `setup` for setup->self. */
     void (*adjust)(void *context, mare_coord_setup *setup);
-    /* Which pairs are neighbours (wireless, rings): the members that `a` knows are those present and
-     * linked to it. When the answer changes, a workload says so by mare_sim_relink(). */
+    /* Which pairs are neighbours (wireless, rings): the members that `a` knows are those present
+     * and linked to it. When the answer changes, a workload says so by mare_sim_relink(). */
     int (*linked)(void *context, uint32_t a, uint32_t b);
     /* The fate of one message: returns 0 to lose it; may set its delay. Asked once a message. */
     int (*route)(void *context, uint64_t time_us, uint32_t from, uint32_t to, const uint8_t *data,

@@ -111,7 +111,7 @@ typedef enum mare_coord_effect_kind {
     MARE_COORD_VIEW,    /* the group was agreed to be `data` (u32 each); `number` is the view's */
 
     /* News for the host. */
-    MARE_COORD_SUSPECT, /* `peer` was silent for `number` attempts; whether it is down, the host says */
+    MARE_COORD_SUSPECT, /* `peer` was silent for `number` attempts; the host may say DOWN */
     MARE_COORD_MARK,    /* `text`: a word for drawings and logs; only with setup.marks */
     MARE_COORD_EFFECT_KINDS
 } mare_coord_effect_kind;
@@ -281,7 +281,8 @@ typedef struct mare_coord_param {
 } mare_coord_param;
 
 /* An algorithm: a row of the table. The functions are for the core to call; see src/coord/machine.h
- * for what they may do and docs/reference/coord.md for adding one. Any of the handlers may be NULL. */
+ * for what they may do and docs/reference/coord.md for adding one. Handlers that do nothing may be
+ * NULL, but for size, room, init, receive and request. */
 struct mare_coord_algorithm {
     const char *name;                    /* on command lines: "ricart" */
     const char *title, *source, *assumes; /* one line each */

@@ -228,7 +228,7 @@ static void a_wrong_detector_lets_two_in(void **state)
     mare_sim_options_fini(&options);
 }
 
-/* Figure 6.15 in the simulator, by hooks: clocks at 7, 0 and 11, messages of 0 slower than others. */
+/* Figure 6.15 in the simulator, by hooks: clocks at 7, 0 and 11, messages of 0 slower. */
 static void set_clocks(void *context, mare_coord_setup *setup)
 {
     (void)context;
