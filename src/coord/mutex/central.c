@@ -21,8 +21,10 @@
  *     REPORT (idle, waiting or inside, with ticket) from every member that is not down, rebuilds
  *     the queue from them, and serves. The epoch names the coordinator, epoch mod capacity, so one
  *     epoch has one coordinator. Members obey the largest epoch that they have seen and tell it to
- *     whoever uses a smaller one. A member that was down takes over only after somebody told it the
- *     present epoch, so that epochs, and with them fencing numbers, never go back.
+ *     whoever uses a smaller one.
+ *   - Returning members. One that was down asks all others that are up for their epoch, and obeys
+ *     and takes over only after they have told it; an old message alone must not teach it, for it
+ *     could open again an epoch of its own earlier life. So fencing numbers never go back.
  *
  * Invariants: a coordinator that serves has one holder or none; a GRANT is accepted only in the
  * epoch of the receiver and for the ticket it waits with; a fencing number is (epoch, grants in
@@ -41,7 +43,7 @@ enum { REPAIR, RETRY_US, MAJORITY }; /* parameters */
 enum { RETRY };                      /* timers */
 enum { REQUEST, GRANT, RELEASE, TAKEOVER, REPORT, ASK, TOLD };
 enum { EPOCH, TICKET, FENCE }; /* fields; a REPORT has one more */
-enum { PHASE = 3 };
+enum { PHASE = 3, LIFE = 1, KNOWS = 2 };
 enum { IDLE, WAITING, INSIDE };
 
 #define EPOCH_LIMIT (UINT64_C(1) << 31)
@@ -53,7 +55,9 @@ typedef struct central {
     uint64_t epoch;
     uint64_t ticket; /* of my last request: incarnation and count */
     uint64_t fence;  /* of my present stay */
+    uint64_t life;   /* incarnation and starts */
     uint32_t knows;  /* whether `epoch` is worth anything */
+    uint32_t taught; /* somebody who knows has told this life */
     uint32_t armed;  /* the retry timer runs */
 
     /* As coordinator. */
@@ -64,7 +68,7 @@ typedef struct central {
     uint32_t queued;
     uint64_t *wanted;   /* by member: the ticket that waits or is inside */
     uint64_t *finished; /* by member: no ticket up to this one is of interest any more */
-    mare__set reported;
+    mare__set answered; /* who has reported to the new coordinator, or told a returning member */
 } central;
 
 static uint32_t coordinator_of(const mare_coord *m, const central *c)
@@ -199,7 +203,7 @@ static void finish_takeover(mare_coord *m, mare_coord_effects *fx)
     for (uint32_t i = 0; i < m->setup.capacity; i++) {
         if (i == m->setup.self || !mare__set_has(m->members, i))
             continue;
-        int reported = mare__set_has(c->reported, i);
+        int reported = mare__set_has(c->answered, i);
         reports += (uint32_t)reported;
         if (!reported && mare__alive(m, i))
             return;
@@ -227,7 +231,7 @@ static void take_over(mare_coord *m, mare_coord_effects *fx)
     forget_duty(c);
     c->epoch = epoch > c->epoch ? epoch : epoch + capacity;
     c->duty = COLLECTING;
-    mare__set_clear(c->reported, m->setup.capacity);
+    mare__set_clear(c->answered, m->setup.capacity);
     mare_coord_message msg = {.kind = TAKEOVER, .field = {c->epoch}};
     mare__broadcast(m, fx, &msg);
     mare__mark(m, fx, "takes over");
@@ -271,9 +275,9 @@ static void on_report(mare_coord *m, uint32_t from, const mare_coord_message *ms
 {
     central *c = m->state;
     uint64_t ticket = msg->field[TICKET], phase = msg->field[PHASE];
-    if (c->duty != COLLECTING || mare__set_has(c->reported, from))
+    if (c->duty != COLLECTING || mare__set_has(c->answered, from))
         return;
-    mare__set_add(c->reported, from);
+    mare__set_add(c->answered, from);
     if (phase != IDLE && ticket > c->finished[from]) {
         c->wanted[from] = ticket;
         if (phase == WAITING)
@@ -290,6 +294,40 @@ static void report(mare_coord *m, uint32_t to, mare_coord_effects *fx)
     uint64_t phase = m->inside ? INSIDE : m->waiting ? WAITING : IDLE;
     mare_coord_message msg = {.kind = REPORT, .field = {c->epoch, c->ticket, c->fence, phase}};
     mare__send(m, fx, to, &msg);
+}
+
+/* Returning ---------------------------------------------------------------------------------- */
+
+/* Knows the epoch once everybody that is up has told theirs. */
+static void try_learn(mare_coord *m, mare_coord_effects *fx)
+{
+    central *c = m->state;
+    int alone = mare__set_count(m->members, m->setup.capacity) == 1;
+    if (c->knows || (!c->taught && !alone) ||
+        !mare__set_covered(m->members, c->answered, m->down, m->setup.capacity))
+        return;
+    c->knows = 1;
+    uint32_t coordinator = coordinator_of(m, c);
+    if (coordinator != m->setup.self) {
+        mare__elected(fx, coordinator, c->epoch);
+        if (m->waiting)
+            tell(m, fx, coordinator, REQUEST, c->ticket, 0);
+    }
+    check_coordinator(m, fx);
+}
+
+static void on_told(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                    mare_coord_effects *fx)
+{
+    central *c = m->state;
+    if (msg->field[LIFE] != c->life)
+        return;
+    mare__set_add(c->answered, from);
+    if (msg->field[KNOWS]) {
+        c->taught = 1;
+        c->epoch = c->epoch < msg->field[EPOCH] ? msg->field[EPOCH] : c->epoch;
+    }
+    try_learn(m, fx);
 }
 
 /* The handlers ------------------------------------------------------------------------------- */
@@ -317,11 +355,16 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
     if (epoch >= EPOCH_LIMIT || (msg->kind == REPORT && msg->field[PHASE] > INSIDE))
         return MARE_COORD_MALFORMED;
     if (msg->kind == ASK || (c->knows && epoch < c->epoch)) {
-        if (c->knows)
-            tell(m, fx, from, TOLD, 0, 0);
+        tell(m, fx, from, TOLD, msg->kind == ASK ? msg->field[LIFE] : 0, c->knows);
         return MARE_COORD_OK;
     }
-    int news = !c->knows || epoch > c->epoch;
+    if (!c->knows || (msg->kind == TOLD && !msg->field[KNOWS])) {
+        if (msg->kind == TOLD && !c->knows)
+            on_told(m, from, msg, fx);
+        arm(m, fx, 0);
+        return MARE_COORD_OK;
+    }
+    int news = epoch > c->epoch;
     if (news)
         adopt(m, epoch, fx);
     if (msg->kind == REQUEST)
@@ -367,19 +410,27 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
     return MARE_COORD_OK;
 }
 
+/* Nobody to turn to: the epoch is unknown, or its coordinator is gone and it is for a higher member
+ * to take over, which may have happened unheard. */
+static int is_lost(const mare_coord *m, const central *c)
+{
+    uint32_t coordinator = coordinator_of(m, c);
+    return !c->knows || (coordinator != m->setup.self && !mare__alive(m, coordinator));
+}
+
 static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
 {
     central *c = m->state;
-    mare_coord_message msg = {.kind = c->knows ? TAKEOVER : ASK, .field = {c->epoch}};
+    mare_coord_message msg = {.kind = is_lost(m, c) ? ASK : TAKEOVER, .field = {c->epoch, c->life}};
     (void)which;
     c->armed = 0;
     if (!mare__param(m, REPAIR) || !mare__set_has(m->members, m->setup.self))
         return;
-    if (!c->knows) {
+    if (is_lost(m, c)) {
         mare__broadcast(m, fx, &msg);
     } else if (c->duty == COLLECTING) {
         for (uint32_t i = 0; i < m->setup.capacity; i++) {
-            if (i != m->setup.self && mare__alive(m, i) && !mare__set_has(c->reported, i))
+            if (i != m->setup.self && mare__alive(m, i) && !mare__set_has(c->answered, i))
                 mare__send(m, fx, i, &msg);
         }
     } else if (c->duty == SERVING) {
@@ -401,6 +452,7 @@ static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effect
         on_release(m, event->peer, c->wanted[event->peer], fx);
         finish_takeover(m, fx);
     }
+    try_learn(m, fx);
     check_coordinator(m, fx);
     arm(m, fx, 0);
 }
@@ -409,6 +461,7 @@ static void start(mare_coord *m, mare_coord_effects *fx)
 {
     central *c = m->state;
     c->armed = 0;
+    c->life++;
     forget_duty(c);
     if (!m->started && m->setup.incarnation == 0) {
         c->epoch = m->setup.members - 1;
@@ -419,13 +472,12 @@ static void start(mare_coord *m, mare_coord_effects *fx)
     }
     if (m->waiting || m->inside)
         mare__revoke(m, fx, "restarted");
-    int alone = mare__set_count(m->members, m->setup.capacity) == 1;
-    c->knows = c->knows && alone; /* others may have gone on without me */
-    if (!c->knows) {
-        mare_coord_message ask = {.kind = ASK};
-        mare__broadcast(m, fx, &ask);
-    }
-    check_coordinator(m, fx);
+    c->knows = c->taught = 0; /* others may have gone on without me */
+    mare__set_clear(c->answered, m->setup.capacity);
+    mare__set_add(c->answered, m->setup.self);
+    mare_coord_message ask = {.kind = ASK, .field = {c->epoch, c->life}};
+    mare__broadcast(m, fx, &ask);
+    try_learn(m, fx);
     arm(m, fx, 0);
 }
 
@@ -437,12 +489,12 @@ static central *lay_out(mare__block *block, const mare_coord_setup *setup)
     uint32_t *queue = mare__carve(block, setup->capacity * sizeof *queue);
     uint64_t *wanted = mare__carve(block, setup->capacity * sizeof *wanted);
     uint64_t *finished = mare__carve(block, setup->capacity * sizeof *finished);
-    uint64_t *reported = mare__carve(block, mare__set_bytes(setup->capacity));
+    uint64_t *answered = mare__carve(block, mare__set_bytes(setup->capacity));
     if (c) {
         c->queue = queue;
         c->wanted = wanted;
         c->finished = finished;
-        c->reported.word = reported;
+        c->answered.word = answered;
     }
     return c;
 }
@@ -458,7 +510,7 @@ static void init(mare_coord *m)
 {
     mare__block block = {.base = m->state};
     central *c = lay_out(&block, &m->setup);
-    c->ticket = m->setup.incarnation << 32;
+    c->ticket = c->life = m->setup.incarnation << 32;
     c->holder = MARE_COORD_NOBODY;
 }
 
@@ -511,8 +563,8 @@ static const mare_coord_form forms[] = {
     {"RELEASE", {"epoch", "ticket"}, 0},
     {"TAKEOVER", {"epoch"}, 0},
     {"REPORT", {"epoch", "ticket", "fence", "phase"}, 0},
-    {"ASK", {"epoch"}, 0},
-    {"TOLD", {"epoch"}, 0},
+    {"ASK", {"epoch", "life"}, 0},
+    {"TOLD", {"epoch", "life", "knows"}, 0},
     {0},
 };
 
