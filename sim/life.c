@@ -120,11 +120,13 @@ static void tell_all(mare_sim *sim, mare_coord_event_kind kind, uint32_t about)
         set_told(p, about, 0);
         mare_coord_event event = {.kind = kind, .peer = about};
         mare_sim_due due = {.time_us = sim->now_us, .kind = DUE_NEWS, .process = i,
-                            .index = about, .serial = (uint32_t)kind};
-        if (p->presence == UP)
+                            .index = about, .serial = p->life << 8 | (uint32_t)kind};
+        if (p->presence == UP && p->news == 0) {
             mare__sim_step(sim, i, event, NULL);
-        else
+        } else {
+            p->news++;
             mare_sim_heap_push(&sim->heap, due);
+        }
     }
 }
 
@@ -169,6 +171,7 @@ static void end_life(process *p, presence then)
 {
     p->presence = then;
     p->life++;
+    p->news = 0;
     for (uint32_t i = 0; i < MARE_COORD_TIMERS; i++)
         p->timer_serial[i]++;
 }

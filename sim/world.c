@@ -243,8 +243,9 @@ static void happen(mare_sim *sim, const mare_sim_due *due)
         sim->workload->wake(sim->workload_state, sim, due->process, due->index);
     } else if (due->kind == DUE_LOOK) {
         mare__sim_look(sim, due->process, due->index);
-    } else if (due->kind == DUE_NEWS) {
-        event.kind = (mare_coord_event_kind)due->serial;
+    } else if (due->kind == DUE_NEWS && due->serial >> 8 == p->life) {
+        p->news--;
+        event.kind = (mare_coord_event_kind)(due->serial & 0xff);
         mare__sim_step(sim, due->process, event, NULL);
     }
 }

@@ -18,7 +18,7 @@ enum {
     DUE_TIMER,   /* index: the timer; serial: of its setting */
     DUE_WAKE,    /* of the workload; index: its number; serial: life of the process */
     DUE_LOOK,    /* the detector at `process` looks at peer `index` */
-    DUE_NEWS,    /* membership, for one that was paused: index: peer; serial: the event kind */
+    DUE_NEWS,    /* membership, for one that was paused: index: peer; serial: life, event kind */
     DUE_FAULT,   /* index: begins */
     DUE_MEND,    /* index: ends */
 };
@@ -32,6 +32,7 @@ typedef struct process {
     uint32_t life;        /* counts ends; wakes of an earlier one are void */
     int32_t drift_ppm;
     uint64_t resume_us;
+    uint32_t news; /* changes of membership that wait for it, in order */
     uint32_t timer_serial[MARE_COORD_TIMERS];
     uint32_t *vector;
     uint64_t *told_down; /* one bit a peer: what the detector last said */

@@ -161,6 +161,7 @@ static void what_failed_once(void **state)
     run_seed(mare_coord_find("central"), 240521); /* an old epoch learnt from an old message */
     run_seed(mare_coord_find("ricart"), 15044);   /* two that each had the other for dead */
     run_seed(mare_coord_find("ricart"), 15646);
+    run_seed(mare_coord_find("ricart"), 1150915); /* news of the group told out of order */
 }
 
 /* Runs seeds until one is caught breaking `promise`; shrinks it; returns the faults that are
