@@ -88,18 +88,22 @@ static int are_linked(const mare_sim *sim, uint32_t a, uint32_t b)
     return a == b || !hooks->linked || hooks->linked(hooks->context, a, b);
 }
 
+/* A change of membership reaches one machine, which then knows nothing of that member's health. */
+void mare__sim_tell_news(mare_sim *sim, uint32_t who, mare_coord_event_kind kind, uint32_t about)
+{
+    set_told(&sim->process[who], about, 0);
+    mare__sim_step(sim, who, (mare_coord_event){.kind = kind, .peer = about}, NULL);
+    if (sim->process[about].presence == DOWN)
+        plan_look(sim, who, about);
+}
+
 /* Tells a machine of the changes that it missed. */
 static void catch_up(mare_sim *sim, uint32_t who)
 {
     for (uint32_t i = 0; i < sim->capacity; i++) {
         int is = i == who || (sim->process[i].presence != AWAY && are_linked(sim, who, i));
-        if (is == mare_coord_has_member(sim->process[who].machine, i))
-            continue;
-        mare_coord_event event = {.kind = is ? MARE_COORD_JOIN : MARE_COORD_LEAVE, .peer = i};
-        set_told(&sim->process[who], i, 0);
-        mare__sim_step(sim, who, event, NULL);
-        if (sim->process[i].presence == DOWN)
-            plan_look(sim, who, i);
+        if (is != mare_coord_has_member(sim->process[who].machine, i))
+            mare__sim_tell_news(sim, who, is ? MARE_COORD_JOIN : MARE_COORD_LEAVE, i);
     }
 }
 
@@ -117,12 +121,10 @@ static void tell_all(mare_sim *sim, mare_coord_event_kind kind, uint32_t about)
         process *p = &sim->process[i];
         if (i == about || p->presence < UP || !are_linked(sim, i, about))
             continue;
-        set_told(p, about, 0);
-        mare_coord_event event = {.kind = kind, .peer = about};
         mare_sim_due due = {.time_us = sim->now_us, .kind = DUE_NEWS, .process = i,
                             .index = about, .serial = p->life << 8 | (uint32_t)kind};
         if (p->presence == UP && p->news == 0) {
-            mare__sim_step(sim, i, event, NULL);
+            mare__sim_tell_news(sim, i, kind, about);
         } else {
             p->news++;
             mare_sim_heap_push(&sim->heap, due);

@@ -245,8 +245,8 @@ static void happen(mare_sim *sim, const mare_sim_due *due)
         mare__sim_look(sim, due->process, due->index);
     } else if (due->kind == DUE_NEWS && due->serial >> 8 == p->life) {
         p->news--;
-        event.kind = (mare_coord_event_kind)(due->serial & 0xff);
-        mare__sim_step(sim, due->process, event, NULL);
+        mare__sim_tell_news(sim, due->process, (mare_coord_event_kind)(due->serial & 0xff),
+                            due->index);
     }
 }
 

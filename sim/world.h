@@ -92,4 +92,5 @@ void mare__sim_depopulate(mare_sim *sim);
 void mare__sim_begin_fault(mare_sim *sim, uint32_t index);
 void mare__sim_end_fault(mare_sim *sim, uint32_t index);
 void mare__sim_look(mare_sim *sim, uint32_t watcher, uint32_t watched);
+void mare__sim_tell_news(mare_sim *sim, uint32_t who, mare_coord_event_kind kind, uint32_t about);
 void mare__sim_mend_all(mare_sim *sim);
