@@ -133,13 +133,16 @@ int mare__lua_spawn(lua_State *L)
 
 int mare__lua_push_end(lua_State *L, mare_process *process)
 {
+    int top;
     switch (process->how) {
     case MARE_OK:
         lua_pushboolean(L, 1);
         return 1 + mare__unmarshal(L, &process->wait.message);
     case MARE_DIED:
         lua_pushnil(L);
-        lua_settop(L, lua_gettop(L) - mare__unmarshal(L, &process->wait.message) + 2); // and no more
+        top = lua_gettop(L);
+        mare__unmarshal(L, &process->wait.message);
+        lua_settop(L, top + 2); // the error and the traceback; what is printed comes after them
         lua_pushstring(L, mare__err_word(MARE_DIED));
         lua_insert(L, -2);
         return 4;

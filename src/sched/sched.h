@@ -178,6 +178,7 @@ struct mare_runtime {
     mare__lock worker_lock; // one change of the number of workers at a time
     struct mare__worker *_Atomic workers[MARE__WORKERS_MAX];
     atomic_uint worker_count; // wanted; those with a higher index are leaving
+    atomic_uint worker_alive; // threads that have not left yet
 
     mare__lock inbox_lock; // ready processes that come from no worker
     mare_process *inbox_head, *inbox_tail;

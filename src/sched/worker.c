@@ -403,7 +403,7 @@ static void go_idle(struct mare__worker *worker)
     mare__lock_release(&runtime->idle_lock);
     atomic_thread_fence(memory_order_seq_cst); // announced, then looks: pairs with the fence in mare__ready
     if (!work_anywhere(runtime) && !atomic_load(&worker->quit)) {
-        if (idle >= atomic_load(&runtime->worker_count) && atomic_load(&runtime->waiters) > 0)
+        if (idle >= atomic_load(&runtime->worker_alive) && atomic_load(&runtime->waiters) > 0)
             mare__runtime_changed(runtime);
         mare__park(&worker->parker, atomic_load(&runtime->next_deadline));
     }
@@ -413,7 +413,7 @@ static void go_idle(struct mare__worker *worker)
 
 bool mare__workers_stuck(mare_runtime *runtime)
 {
-    return atomic_load(&runtime->idle_count) >= atomic_load(&runtime->worker_count) && !work_anywhere(runtime) &&
+    return atomic_load(&runtime->idle_count) >= atomic_load(&runtime->worker_alive) && !work_anywhere(runtime) &&
            atomic_load(&runtime->timer_count) == 0;
 }
 
@@ -477,6 +477,7 @@ static void *worker_main(void *argument)
     mare_process *left;
     while ((left = take_slot(worker)) != NULL || (left = queue_pop(worker)) != NULL)
         mare__ready(left);
+    atomic_fetch_sub(&worker->runtime->worker_alive, 1);
     wake_one(worker->runtime); // it may have started a timer that no other worker has looked at
     return NULL;
 }
@@ -506,9 +507,12 @@ static mare_err worker_start(mare_runtime *runtime, unsigned index)
         pthread_join(worker->thread, NULL);
     char name[16];
     snprintf(name, sizeof name, "mare-%u", index);
+    atomic_fetch_add(&runtime->worker_alive, 1);
     worker->started = mare__thread_start(&worker->thread, name, worker_main, worker) == 0;
-    if (!worker->started)
+    if (!worker->started) {
         worker->alive = false;
+        atomic_fetch_sub(&runtime->worker_alive, 1);
+    }
     return worker->started ? MARE_OK : MARE_NOMEM;
 }
 
