@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- A thousand processes, all alive at once. Each waits for a number, squares it and answers.
 -- A waiting process holds no thread, only a few kilobytes.
 local mare = require "mare"

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- A pipeline: numbers go through two stages, each a process, joined by channels.
 -- Closing a channel ends the loop of whoever reads it, so that the end travels down the line.
 local mare = require "mare"

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- A pool of workers behind a channel with a name. Whoever knows the name can give them work;
 -- each job carries the channel that its answer goes to.
 local mare = require "mare"

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- Request and reply with a deadline. Every call that can wait takes one, and what happened is
 -- told by a short word: "timeout" is not "closed" is not "died".
 local mare = require "mare"

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- select: wait for whatever comes first. Here: readings from two sensors, the end of a process,
 -- and time running out.
 local mare = require "mare"

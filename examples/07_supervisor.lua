@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- A supervisor: starts a child, is told when it dies, and starts another.
 -- A monitor tells; a link ties fates: what the child itself started dies with it.
 local mare = require "mare"

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- Blocking calls work inside the program's own coroutines: what waits is the process, and
 -- the program's yield and resume keep their meaning.
 local mare = require "mare"

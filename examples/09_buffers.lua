@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- Big blocks of bytes. A string is copied when it is sent. A buffer changes hands instead: the
 -- receiver gets the very bytes, and the sender's buffer is empty from then on.
 local mare = require "mare"

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- A process is a sandbox: it has its own globals, and it can be given a memory limit. Neither what
 -- it changes nor what it eats touches the others.
 local mare = require "mare"

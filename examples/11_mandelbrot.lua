@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- All cores: the rows of a picture are jobs; one process per core computes them.
 local mare = require "mare"
 

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- A program written for luaproc runs as it is: `require "luaproc"` gives the published interface.
 -- In a process the global `luaproc` is there without require, as luaproc has it.
 local luaproc = require "luaproc"

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- The tour that `make run` plays. Each step is a function in this file: its source is shown, then
 -- it runs. It ends by itself; without a terminal, or with MARE_TOUR_FAST set, it does not pause.
 local mare = require "mare"
