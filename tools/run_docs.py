@@ -10,7 +10,7 @@ A block of Lua is a whole program, and the block after it is what it prints:
     print(1 + 1)
     ```
     ```text                 standard output and standard error, exactly; a line `...` stands for any
-    2                       lines. `text exit 3` wants that exit code; without it, 0.
+    2                       lines, `...` in a line for any text. `text exit 3` wants that exit code.
     ```
 
 or it is marked as a piece of one, ```lua fragment, and is left alone. Prints `file:line: what is
@@ -60,7 +60,8 @@ def programs(text):
 
 
 def matches(expected, got):
-    pattern = ''.join('(?:.*\n)*' if line == '...' else re.escape(line) + '\n'
+    pattern = ''.join('(?:.*\n)*' if line == '...' else
+                      '.*'.join(map(re.escape, line.split('...'))) + '\n'
                       for line in expected.splitlines())
     return re.fullmatch(pattern, got if got.endswith('\n') or not got else got + '\n') is not None
 

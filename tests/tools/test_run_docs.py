@@ -38,6 +38,8 @@ class Docs(unittest.TestCase):
         self.assertEqual(self.wrong(page(three, '1\n...\n3')), [None])
         self.assertEqual(self.wrong(page(three, '1\n2\n3\n...')), [None])
         self.assertNotEqual(self.wrong(page(three, '...\n2')), [None])
+        self.assertEqual(self.wrong(page('print("process 7 died")', 'process ... died')), [None])
+        self.assertNotEqual(self.wrong(page('print("process 7")', 'process ... died')), [None])
 
     @unittest.skipUnless(MARE, 'there is no binary yet')
     def test_exit_code(self):
