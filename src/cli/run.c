@@ -16,6 +16,7 @@
 // A handler may do little: it notes the signal and wakes a thread that does the rest.
 static struct {
     volatile sig_atomic_t number;
+    mare_process *repl; // an interrupt ends what it evaluates, not the program
     struct mare__parker parker;
     mare_runtime *runtime;
     pthread_t thread;
@@ -24,7 +25,7 @@ static struct {
 
 static void on_signal(int number)
 {
-    if (interrupt.number)
+    if (interrupt.number && !interrupt.repl)
         _exit(EXIT_SIGNAL + number); // for the second time
     interrupt.number = number;
     mare__unpark(&interrupt.parker);
@@ -35,7 +36,10 @@ static void *watch(void *unused)
     (void)unused;
     while (!atomic_load(&interrupt.over)) {
         mare__park(&interrupt.parker, MARE_FOREVER);
-        if (interrupt.number && !atomic_load(&interrupt.over)) {
+        if (interrupt.number == SIGINT && interrupt.repl) {
+            interrupt.number = 0;
+            mare__process_interrupt(interrupt.repl);
+        } else if (interrupt.number && !atomic_load(&interrupt.over)) {
             int nobody = -1;
             atomic_compare_exchange_strong(&interrupt.runtime->exit_code, &nobody, EXIT_SIGNAL + interrupt.number);
             mare__runtime_changed(interrupt.runtime);
@@ -56,6 +60,11 @@ static void take_signals(mare_runtime *runtime)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
+}
+
+void mare__cli_interrupts_go_to(mare_process *repl)
+{
+    interrupt.repl = repl;
 }
 
 static void leave_signals(void)
@@ -96,9 +105,11 @@ int mare__cli_finish(mare_runtime *runtime)
 {
     mare_process *main = runtime->main;
     mare_err err = mare__runtime_await(runtime, true, MARE_FOREVER);
+    if (err == MARE_DEADLOCK && mare__wait_end(&main->wait, MARE_DEADLOCK)) // an error where it waits
+        err = mare__runtime_await(runtime, true, MARE_FOREVER);
     int code = atomic_load(&runtime->exit_code);
     if (err == MARE_DEADLOCK && mare_process_alive(main)) {
-        fputs("mare: deadlock: every process waits, the main one too, and nothing can wake any\n", stderr);
+        fprintf(stderr, "mare: %s\n", mare_strerror(MARE_DEADLOCK)); // it caught that, and waits again
         code = EXIT_DIED;
     } else if (err == MARE_DEADLOCK) {
         fprintf(stderr, "mare: %lu %s for what can no longer come: ended\n", atomic_load(&runtime->live),
@@ -130,13 +141,11 @@ struct program {
     mare_process *process;
 };
 
-// In a state that is thrown away: the starter, the program and its arguments, marshalled.
+// In a state that is thrown away: the program and the table of its arguments, marshalled.
 static int prepare(lua_State *L)
 {
-    static const char starter[] = "local main, args = ...; arg = args; return main(table.unpack(args))";
     struct program *program = lua_touserdata(L, 1);
     lua_settop(L, 0);
-    luaL_loadbuffer(L, starter, sizeof starter - 1, "=mare");
     const char *name = program->argv[0];
     int status = program->source == SOURCE_CODE ? luaL_loadbuffer(L, name, strlen(name), "=(command line)")
                                                 : luaL_loadfile(L, program->source == SOURCE_FILE ? name : NULL);
@@ -147,7 +156,7 @@ static int prepare(lua_State *L)
         lua_pushstring(L, i == 0 && program->source != SOURCE_FILE ? "-" : program->argv[i]);
         lua_rawseti(L, -2, i);
     }
-    if (mare__marshal(L, 1, 3, &program->process->wait.message, "program") != MARE_OK)
+    if (mare__marshal(L, 1, 2, &program->process->wait.message, "program") != MARE_OK)
         return lua_error(L);
     return 0;
 }

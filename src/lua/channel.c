@@ -35,7 +35,7 @@ static int send(lua_State *L, mare_channel *channel, int first, bool wait, uint6
     mare_message *message = &process->wait.message;
     mare__message_clear(message);
     if (mare__marshal_quickly(L, first, lua_gettop(L) - first + 1, message, "arg") != MARE_OK)
-        return lua_error(L);
+        return mare__lua_refuse(L);
     mare_err err = mare__can(channel, MARE__CAN_SEND) ? mare__chan_send(channel, message, NULL) : MARE_FULL;
     if (err == MARE_OK) {
         if (process->leaving)
@@ -61,7 +61,6 @@ static int channel_send(lua_State *L)
 static int channel_sendwithin(lua_State *L)
 {
     mare_channel *channel = mare__lua_channel(L, 1);
-    luaL_checkany(L, 2);
     return send(L, channel, 3, true, mare__lua_deadline(L, 2));
 }
 
@@ -118,7 +117,7 @@ static int messages_done(lua_State *L, int status, lua_KContext context)
     if (process->wait.result == MARE_OK)
         return receive_done(L, status, context);
     mare__block_clean(process);
-    return 0;
+    return process->wait.result == MARE_CLOSED ? 0 : mare__lua_fail(L, process->wait.result);
 }
 
 static int messages_next(lua_State *L)

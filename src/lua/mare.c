@@ -64,14 +64,16 @@ static int mare_now(lua_State *L)
 static int sleep_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare__block_clean(mare__self(L));
-    return 0;
+    mare_process *self = mare__self(L);
+    mare__block_clean(self);
+    return self->wait.result == MARE_TIMEOUT ? 0 : mare__lua_fail(L, self->wait.result);
 }
 
 static int mare_sleep(lua_State *L)
 {
     mare_process *process = mare__self(L);
-    luaL_checkany(L, 1);
+    if (lua_isnoneornil(L, 1))
+        return luaL_typeerror(L, 1, "number of seconds or deadline");
     uint64_t deadline = mare__lua_deadline(L, 1);
     mare__block_check(L, process);
     return mare__block(L, process, MARE__WAITS_FOR_TIME, NULL, deadline, sleep_done, 0);

@@ -110,7 +110,7 @@ int mare__lua_spawn(lua_State *L)
     int top = lua_gettop(L);
     mare__handle_push_new(L, process); // so that an error cannot lose it
     if (mare__marshal_body(L, body, top - body + 1, &process->wait.message, "arg") != MARE_OK)
-        return lua_error(L);
+        return mare__lua_refuse(L);
     process->memory_limit = options.memory;
     process->luaproc = self->luaproc;
     mare_err err = prepare(L, process, &options);
@@ -139,8 +139,7 @@ int mare__lua_push_end(lua_State *L, mare_process *process)
         return 1 + mare__unmarshal(L, &process->wait.message);
     case MARE_DIED:
         lua_pushnil(L);
-        if (mare__unmarshal(L, &process->wait.message) < 2) // no memory for the traceback
-            lua_pushnil(L);
+        lua_settop(L, lua_gettop(L) - mare__unmarshal(L, &process->wait.message) + 2); // and no more
         lua_pushstring(L, mare__err_word(MARE_DIED));
         lua_insert(L, -2);
         return 4;

@@ -90,6 +90,7 @@ struct mare_process {
 
     atomic_uchar status; // enum mare__status; for those who ask
     atomic_ulong slices;
+    atomic_bool interrupted; // it shall get an error where it is
 
     mare__lock lock; // guards all below
     bool finished;
@@ -190,7 +191,7 @@ struct mare_runtime {
     mare__lock process_lock;
     struct mare__list processes; // live ones
     atomic_ulong live, spawned;
-    atomic_ullong next_id;
+    atomic_ullong next_id, next_channel;
 
     // Those who wait for the end: of all processes, or for nothing being able to move.
     pthread_mutex_t end_mutex;
@@ -283,6 +284,9 @@ mare_err mare__process_watch(mare_process *process, bool observe, mare_channel *
 
 // Ends it with a reason (copied; may be NULL). False if it had finished.
 bool mare__process_kill(mare_process *process, const char *reason);
+
+// Raises an error in it, wherever it is: in a computation, or in a wait.
+void mare__process_interrupt(mare_process *process);
 
 // Ties two processes; if one has ended badly already, the other is killed. False when there is no memory.
 bool mare__process_link(mare_process *a, mare_process *b);

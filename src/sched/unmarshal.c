@@ -161,7 +161,7 @@ static bool read_ext(struct reader *r, const struct mare__token *token)
 {
     const uint8_t *payload = r->cursor;
     uint32_t end = (uint32_t)(payload - r->data) + token->size;
-    if (r->message->foreign && token->ext != MARE__EXT_MIXED)
+    if (r->message->foreign)
         malformed(r);
     switch (token->ext) {
     case MARE__EXT_REPEAT:

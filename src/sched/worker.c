@@ -226,6 +226,8 @@ static bool others_wait(const struct mare__worker *worker)
 void mare__give_way(lua_State *L)
 {
     mare_process *process = mare__self(L);
+    if (atomic_exchange(&process->interrupted, false))
+        luaL_error(L, "interrupted!");
     if (L != process->current || process->unyieldable || !lua_isyieldable(L))
         return; // left to finish; the next tick tries again
     mare__count(&process->worker->counters.preemptions);
@@ -272,7 +274,7 @@ static void on_tick(void *argument)
     if (!process)
         return;
     bool over = wanted && worker->age >= MARE__SLICE_TICKS;
-    if (over || mare__killed(process))
+    if (over || mare__killed(process) || atomic_load(&process->interrupted))
         mare__hook_arm(process);
 }
 
@@ -496,9 +498,9 @@ void mare__workers_stop(mare_runtime *runtime)
 {
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
         worker_dismiss(runtime->workers[i]);
-    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
+    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
         if (runtime->workers[i]->started)
             pthread_join(runtime->workers[i]->thread, NULL);
-        mare__free(runtime->workers[i]);
-    }
+    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
+        mare__free(runtime->workers[i]); // only now: they look at each other
 }
