@@ -103,7 +103,7 @@ and why.]], function()
     print("and here life goes on")
 end)
 
-local width, height, depth = 64, 20, 24000
+local width, height, depth = 64, 20, 60000
 
 -- One row of the picture in the step below.
 local function row(y)
