@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Layout: the first chunk holds this header, then the blocks of the state's birth, then the first blocks of its life.
+// Layout: the first chunk holds this header, then the blocks of the state's birth, then the first
+// blocks of its life.
 //
 //     base                                                  base + MARE__ARENA_BASE
 //     | header | lua_State, string table, names, stack ... | bump -> free ........ |
 //
-// Blocks of up to SMALL bytes are rounded up to a multiple of 16 and belong to the free list of their size from then on.
-// Larger ones come from malloc and stand in a list, except at birth, when they are carved too: a state's own structures
-// then lie together in one piece, which is what mare__arena_remember copies. Lua says the size of each block it returns,
-// so that blocks need no headers.
+// Blocks of up to SMALL bytes are rounded up to a multiple of 16 and belong to the free list of
+// their size from then on. Larger ones come from malloc and stand in a list, except at birth, when
+// they are carved too: a state's own structures then lie together in one piece, which is what
+// mare__arena_remember copies. Lua says the size of each block it returns, so that blocks need no
+// headers.
 #include "sched/arena.h"
 
 #include <stdatomic.h>
@@ -127,7 +129,8 @@ static void *take(struct mare__arena *arena, size_t size)
         return carve(arena, class * GRAIN);
     }
     size_t rounded = (size + GRAIN - 1) / GRAIN * GRAIN;
-    if (!arena->born && !arena->chunks && !MARE__ARENA_PLAIN && (size_t)(arena->end - arena->bump) >= rounded)
+    if (!arena->born && !arena->chunks && !MARE__ARENA_PLAIN &&
+        (size_t)(arena->end - arena->bump) >= rounded)
         return carve(arena, rounded);
     struct large *large = mare__alloc(sizeof *large + size);
     if (!large)
@@ -170,7 +173,8 @@ static void *resize_large(struct mare__arena *arena, void *block, size_t size)
 static void *resize(struct mare__arena *arena, void *block, size_t old_size, size_t new_size)
 {
     bool small = is_small(old_size);
-    if (small && is_small(new_size) && (old_size + GRAIN - 1) / GRAIN == (new_size + GRAIN - 1) / GRAIN)
+    if (small && is_small(new_size) &&
+        (old_size + GRAIN - 1) / GRAIN == (new_size + GRAIN - 1) / GRAIN)
         return block;
     if (!small && !is_small(new_size) && !is_inborn(arena, block)) {
         void *moved = resize_large(arena, block, new_size);
@@ -185,7 +189,8 @@ static void *resize(struct mare__arena *arena, void *block, size_t old_size, siz
     return moved;
 }
 
-// Relaxed, and no read-modify-write: there is one writer at a time, and a reader only wants a recent figure.
+// Relaxed, and no read-modify-write: there is one writer at a time, and a reader only wants a
+// recent figure.
 static size_t used(const struct mare__arena *arena)
 {
     return atomic_load_explicit(&arena->used, memory_order_relaxed);
