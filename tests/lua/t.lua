@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- What a test says: t.eq(got, expected), t.ok(value), t.raises(pattern, f, ...),
--- t.fails(code, f(...)), t.skip(reason). Each raises an error that tells what was found instead.
+-- t.fails(code, f(...)), t.reaches(condition), t.skip(reason). Each raises an error that tells what
+-- was found instead.
 local t = {}
 
 local function show(value, seen)
@@ -96,6 +97,18 @@ function t.fails(code, ...)
     end
 end
 
+--- Gives way to other processes until the condition holds: for what sends no message, as a status.
+function t.reaches(condition, message)
+    local mare = require "mare"
+    local deadline = mare.deadline(t.patience)
+    while not condition() do
+        if deadline:left() == 0 then
+            fail(message, "not reached in time", 2)
+        end
+        mare.yield()
+    end
+end
+
 --- Ends the case here, neither passed nor failed.
 function t.skip(reason)
     error({skip = reason or "no reason given"}, 0)
@@ -103,6 +116,9 @@ end
 
 --- How many times slower than usual this run is: for the deadlines of a test, never for an assert.
 t.slow = tonumber(os.getenv "MARE_TEST_SLOW" or "1")
+
+--- A deadline for what must happen, in seconds: only a failing test waits that long.
+t.patience = 20 * t.slow
 
 --- A seed for a randomised case, new each time, or MARE_SEED. Prints the line that replays it.
 function t.seed()
