@@ -109,6 +109,32 @@ function t.reaches(condition, message)
     end
 end
 
+-- How many threads of this program are workers, by their names.
+local function worker_threads()
+    local pipe = assert(io.popen "cat /proc/$PPID/task/*/comm")
+    local count = 0
+    for name in pipe:lines() do
+        count = count + (name:find "^mare%-%d+$" and 1 or 0)
+    end
+    pipe:close()
+    return count
+end
+
+--- Calls f while there are exactly n workers: none that was dismissed is left. Then as before.
+function t.with_workers(n, f)
+    local mare = require "mare"
+    local before = mare.workers()
+    mare.workers(n)
+    t.reaches(function() return worker_threads() == n end, "the number of worker threads")
+    mare.yield() -- a new slice
+    local results = table.pack(pcall(f))
+    mare.workers(before)
+    if not results[1] then
+        error(results[2], 0)
+    end
+    return table.unpack(results, 2, results.n)
+end
+
 --- Ends the case here, neither passed nor failed.
 function t.skip(reason)
     error({skip = reason or "no reason given"}, 0)

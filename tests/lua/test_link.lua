@@ -113,7 +113,8 @@ return {
     a_killed_link_runs_its_close_handlers = function()
         local said = mare.channel(1)
         mare.spawn(function()
-            local _guard <close> = setmetatable({}, {__close = function() said:trysend "closed" end})
+            local function close() said:trysend "closed" end
+            local _guard <close> = setmetatable({}, {__close = close})
             mare.spawn({link = true}, error, "child")
             mare.channel():receive()
         end)
