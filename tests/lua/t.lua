@@ -111,7 +111,7 @@ end
 
 -- How many threads of this program are workers, by their names.
 local function worker_threads()
-    local pipe = assert(io.popen "cat /proc/$PPID/task/*/comm")
+    local pipe = assert(io.popen "cat /proc/$PPID/task/*/comm 2>/dev/null")
     local count = 0
     for name in pipe:lines() do
         count = count + (name:find "^mare%-%d+$" and 1 or 0)
