@@ -82,21 +82,14 @@ mare_runtime *mare__cli_start(void)
     return runtime;
 }
 
-// Prints how the main process died, as the stock interpreter does.
-static void print_end(mare_process *process)
+// After a signal nobody waits for a process that is inside a C function and does not come back.
+static void end_within_a_second(mare_runtime *runtime, int code)
 {
-    mare_message *result;
-    mare_value error, trace;
-    if (mare_process_join_until(process, MARE_FOREVER, &result) != MARE_DIED || !result)
-        return;
-    bool text = mare_message_get(result, 0, &error) == MARE_OK && error.type == MARE_STRING;
-    if (text)
-        fprintf(stderr, "mare: %.*s\n", (int)error.as.string.length, error.as.string.bytes);
-    else
-        fputs("mare: (the error is a value that is not a string)\n", stderr);
-    if (mare_message_get(result, 1, &trace) == MARE_OK && trace.type == MARE_STRING)
-        fprintf(stderr, "%.*s\n", (int)trace.as.string.length, trace.as.string.bytes);
-    mare_message_destroy(result);
+    mare__runtime_kill_all(runtime, "interrupted");
+    if (mare__runtime_await(runtime, false, mare__now(runtime) + 1000000000u) == MARE_TIMEOUT) {
+        fflush(stdout);
+        _exit(code);
+    }
 }
 
 int mare__cli_finish(mare_runtime *runtime)
@@ -112,11 +105,15 @@ int mare__cli_finish(mare_runtime *runtime)
                 atomic_load(&runtime->live) == 1 ? "process waits" : "processes wait");
     }
     if (code < 0) {
+        bool killed = !mare_process_alive(main) && main->how == MARE_KILLED;
         bool died = !mare_process_alive(main) && main->how == MARE_DIED;
-        if (died)
-            print_end(main);
-        code = died || (!mare_process_alive(main) && main->how == MARE_KILLED) ? EXIT_DIED : EXIT_SUCCESS;
+        if (killed)
+            fprintf(stderr, "mare: the main process was killed%s%s\n", main->kill_reason ? ": " : "",
+                    main->kill_reason ? main->kill_reason : "");
+        code = died || killed ? EXIT_DIED : EXIT_SUCCESS;
     }
+    if (interrupt.number)
+        end_within_a_second(runtime, code);
     mare_process_unref(main);
     mare_stop(runtime);
     leave_signals();

@@ -63,7 +63,7 @@ static int mare_now(lua_State *L)
 
 static int sleep_done(lua_State *L, int status, lua_KContext context)
 {
-    (void)L, (void)status, (void)context;
+    (void)status, (void)context;
     mare__block_clean(mare__self(L));
     return 0;
 }
@@ -74,8 +74,7 @@ static int mare_sleep(lua_State *L)
     luaL_checkany(L, 1);
     uint64_t deadline = mare__lua_deadline(L, 1);
     mare__block_check(L, process);
-    mare__block_begin(process);
-    return mare__block(L, process, deadline, 0, sleep_done);
+    return mare__block(L, process, MARE__WAITS_FOR_TIME, NULL, deadline, sleep_done, 0);
 }
 
 static int mare_yield(lua_State *L)
@@ -151,11 +150,7 @@ static int wait_for_others(lua_State *L, uint64_t deadline)
         mare_err err = mare__process_watch(process, false, &ended);
         if (err == MARE_OK) {
             mare__message_clear(&self->wait.message);
-            err = mare__chan_receive(ended, &self->wait.message, &self->node);
-        }
-        if (err == MARE_EMPTY) {
-            self->waits_for = ended;
-            return mare__block(L, self, deadline, (lua_KContext)deadline, wait_done);
+            return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ended, deadline, wait_done, (lua_KContext)deadline);
         }
         if (err != MARE_CLOSED)
             return mare__lua_fail(L, err);
@@ -173,9 +168,7 @@ int mare__lua_wait(lua_State *L)
 
 static int mare_exit(lua_State *L)
 {
-    int code = lua_isboolean(L, 1) ? (lua_toboolean(L, 1) ? EXIT_SUCCESS : EXIT_FAILURE)
-                                    : (int)luaL_optinteger(L, 1, EXIT_SUCCESS);
-    return mare__exit(L, code);
+    return mare__exit(L);
 }
 
 // ---- What can be watched -----------------------------------------------------------------------------------------------------
@@ -244,13 +237,15 @@ static int mare_processes(lua_State *L)
 static int mare_stats(lua_State *L)
 {
     mare_runtime *runtime = mare__self(L)->runtime;
-    unsigned long switches = 0, preemptions = 0, steals = 0, recycled = 0;
+    unsigned long switches = 0, preemptions = 0, steals = 0, recycled = 0, sent = 0, received = 0;
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
         struct mare__counters *c = &runtime->workers[i]->counters;
         switches += atomic_load(&c->switches);
         preemptions += atomic_load(&c->preemptions);
         steals += atomic_load(&c->steals);
         recycled += atomic_load(&c->recycled);
+        sent += atomic_load(&c->sent);
+        received += atomic_load(&c->received);
     }
     const struct {
         const char *name;
@@ -258,9 +253,10 @@ static int mare_stats(lua_State *L)
     } counters[] = {{"spawned", atomic_load(&runtime->spawned)}, {"live", atomic_load(&runtime->live)},
                     {"switches", switches},                      {"preemptions", preemptions},
                     {"steals", steals},                          {"recycled", recycled},
+                    {"sent", sent},                              {"received", received},
                     {"timers", atomic_load(&runtime->timer_count)},
                     {"workers", atomic_load(&runtime->worker_count)}};
-    lua_createtable(L, 0, 8);
+    lua_createtable(L, 0, 10);
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
         lua_pushinteger(L, (lua_Integer)counters[i].value);
         lua_setfield(L, -2, counters[i].name);
@@ -306,15 +302,18 @@ static lua_CFunction module_of(const char *name)
     return NULL;
 }
 
+static const luaL_Reg nothing[] = {{NULL, NULL}};
+
 static const struct mare__class classes[] = {
     [MARE__KIND_CHANNEL] = {"channel", mare__channel_methods, mare__channel_metamethods},
     [MARE__KIND_PROCESS] = {"process", mare__process_methods, mare__process_metamethods},
     [MARE__KIND_BUFFER] = {"buffer", mare__buffer_methods, mare__buffer_metamethods},
+    [MARE__KIND_CODE] = {"code", nothing, nothing},
 };
 
 int mare__lua_open(lua_State *L)
 {
-    mare__lazy_table(L, functions);
+    mare__lazy_table(L, functions, true);
     lua_pushliteral(L, VERSION);
     lua_setfield(L, -2, "version");
     return 1;

@@ -35,7 +35,7 @@ static void read_option(lua_State *L, const char *key, struct options *options)
             mare_err err = mare__chan_create(mare__self(L)->runtime, 1, NULL, &options->monitor);
             if (err)
                 luaL_error(L, "%s", mare_strerror(err));
-            mare__handle_push(L, options->monitor);
+            mare__handle_push_new(L, options->monitor);
             lua_setfield(L, 1, "monitor"); // where it is found again
         }
     } else {
@@ -108,8 +108,8 @@ int mare__lua_spawn(lua_State *L)
     if (!process)
         return mare__lua_fail(L, MARE_NOMEM);
     int top = lua_gettop(L);
-    mare__handle_push(L, process); // so that an error cannot lose it
-    if (mare__marshal(L, body, top - body + 1, &process->wait.message, body == 2 ? "spawn: value" : "arg") != MARE_OK)
+    mare__handle_push_new(L, process); // so that an error cannot lose it
+    if (mare__marshal_body(L, body, top - body + 1, &process->wait.message, "arg") != MARE_OK)
         return lua_error(L);
     process->memory_limit = options.memory;
     process->luaproc = self->luaproc;
@@ -176,11 +176,7 @@ static int process_join(lua_State *L)
     mare_err err = mare__process_watch(process, true, &ended);
     if (err == MARE_OK) {
         mare__message_clear(&self->wait.message);
-        err = mare__chan_receive(ended, &self->wait.message, &self->node);
-    }
-    if (err == MARE_EMPTY) {
-        self->waits_for = ended;
-        return mare__block(L, self, deadline, 0, join_done);
+        return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ended, deadline, join_done, 0);
     }
     return err == MARE_CLOSED ? mare__lua_push_end(L, process) : mare__lua_fail(L, err);
 }
@@ -247,7 +243,7 @@ static int process_monitor(lua_State *L)
         mare_err err = mare__chan_create(process->runtime, 1, NULL, &channel);
         if (err)
             return mare__lua_fail(L, err);
-        mare__handle_push(L, channel);
+        mare__handle_push_new(L, channel);
     } else {
         channel = mare__lua_channel(L, 2);
         lua_settop(L, 2);

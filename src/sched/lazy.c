@@ -109,6 +109,8 @@ static void patch(lua_State *L, lua_CFunction open)
         mare__coroutine_patch(L);
     else if (open == luaopen_os)
         luaL_setfuncs(L, mare__os_overrides, 0);
+    else if (open == luaopen_debug)
+        mare__debug_patch(L);
     else if (open == luaopen_package)
         mare__package_patch(L);
     if (open == luaopen_io || open == luaopen_debug || open == luaopen_package)
@@ -327,7 +329,7 @@ static int table_pairs(lua_State *L)
     return 3;
 }
 
-void mare__lazy_table(lua_State *L, const luaL_Reg *members)
+void mare__lazy_table(lua_State *L, const luaL_Reg *members, bool listable)
 {
     lua_newtable(L);
     if (mare__self(L)->host) { // a host's state is not ours to make small
@@ -337,13 +339,15 @@ void mare__lazy_table(lua_State *L, const luaL_Reg *members)
         }
         return;
     }
-    lua_createtable(L, 0, 2);
+    lua_createtable(L, 0, listable ? 2 : 1);
     lua_pushlightuserdata(L, (void *)members);
     lua_pushcclosure(L, table_index, 1);
     lua_setfield(L, -2, "__index");
-    lua_pushlightuserdata(L, (void *)members);
-    lua_pushcclosure(L, table_pairs, 1);
-    lua_setfield(L, -2, "__pairs");
+    if (listable) {
+        lua_pushlightuserdata(L, (void *)members);
+        lua_pushcclosure(L, table_pairs, 1);
+        lua_setfield(L, -2, "__pairs");
+    }
     lua_setmetatable(L, -2);
 }
 

@@ -87,12 +87,19 @@ static void open_table(struct reader *r, enum frame_kind kind, uint32_t count, b
 
 static void open_function(struct reader *r, uint32_t end)
 {
-    struct mare__token code = next_token(r);
-    if (code.kind != MARE__TOKEN_STRING)
+    struct mare__token token = next_token(r);
+    const char *bytes = (const char *)r->cursor;
+    size_t length = token.size;
+    r->cursor += token.size;
+    if (token.kind == MARE__TOKEN_EXT && token.ext == MARE__EXT_HANDLE) {
+        struct mare__code *code = (struct mare__code *)mare__handle_object((const uint8_t *)bytes);
+        bytes = code->bytes;
+        length = code->length;
+    } else if (token.kind != MARE__TOKEN_STRING) {
         malformed(r);
-    if (luaL_loadbufferx(r->L, (const char *)r->cursor, code.size, "=?", "b") != LUA_OK)
+    }
+    if (luaL_loadbufferx(r->L, bytes, length, "=?", "b") != LUA_OK)
         lua_error(r->L);
-    r->cursor += code.size;
     number(r);
     push_frame(r, FUNCTION, 0)->end = end;
 }
@@ -138,6 +145,15 @@ static void push_member(struct reader *r)
     r->cursor += member.size;
     lua_gettable(r->L, -2);
     lua_remove(r->L, -2);
+}
+
+static void push_handle(lua_State *L, struct mare__object *object)
+{
+    mare__ref(object);
+    if (object->kind == MARE__KIND_BUFFER)
+        mare__handle_push_owned(L, object);
+    else
+        mare__handle_push(L, object);
 }
 
 // Reads an ext. True when a value was pushed, false when a container was opened.
@@ -188,7 +204,7 @@ static bool read_ext(struct reader *r, const struct mare__token *token)
     }
     case MARE__EXT_HANDLE:
         r->cursor += token->size;
-        mare__handle_push(r->L, mare__ref(mare__handle_object(payload)));
+        push_handle(r->L, mare__handle_object(payload));
         return true;
     default:
         return malformed(r);
