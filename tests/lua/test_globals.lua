@@ -11,8 +11,8 @@ end
 -- What the stock interpreter has, by library.
 local STOCK = {
     _G = "_G _VERSION assert collectgarbage coroutine debug dofile error getmetatable io ipairs "
-        .. "load loadfile math next os package pairs pcall print rawequal rawget rawlen rawset require "
-        .. "select setmetatable string table tonumber tostring type utf8 warn xpcall",
+        .. "load loadfile math next os package pairs pcall print rawequal rawget rawlen rawset "
+        .. "require select setmetatable string table tonumber tostring type utf8 warn xpcall",
     coroutine = "close create isyieldable resume running status wrap yield",
     table = "concat insert move pack remove sort unpack",
     string = "byte char dump find format gmatch gsub len lower match pack packsize rep reverse sub "

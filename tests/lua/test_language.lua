@@ -78,8 +78,8 @@ return {
         t.eq(fresh "return -'2'", -2)
         t.eq({fresh "return '7' // '2', '7' % '4', '2' ^ '3'"}, {3, 3, 8.0})
         t.eq(fresh "return '7' / '2'", 3.5)
-        t.ok(dies "return 'x' + 1":find "attempt to perform arithmetic on a string value")
-        t.ok(dies "return {} + '1'":find "attempt to perform arithmetic on a table value")
+        t.ok(dies "return 'x' + 1":find "%]:1: attempt to add a 'string' with a 'number'")
+        t.ok(dies "return {} + '1'":find "%]:1: attempt to add a 'table' with a 'string'")
     end,
 
     methods_of_strings_before_the_library_was_named = function()
