@@ -49,7 +49,8 @@ void mare__message_shift_handles(mare_message *message, uint32_t start, uint32_t
 {
     uint8_t *data = (uint8_t *)mare__message_data(message);
     uint32_t offset;
-    // From the last handle back to the first one that moved. Each begins with the offset (plus 1) of the one before.
+    // From the last handle back to the first one that moved. Each begins with the offset (plus 1)
+    // of the one before.
     for (uint8_t *link = (uint8_t *)&message->handles;; link = data + offset - 1) {
         memcpy(&offset, link, sizeof offset);
         if (offset <= start)
@@ -99,7 +100,8 @@ bool mare__message_join(mare_message *to, const mare_message *from)
     uint32_t last = to->handles, at = from->handles ? from->handles + base : 0, next;
     if (at)
         to->handles = at;
-    for (; at; at = next) { // the chain moves along, and its end is tied to the chain that was there
+    for (; at;
+         at = next) { // the chain moves along, and its end is tied to the chain that was there
         struct mare__handle handle;
         memcpy(&handle, data + at - 1, sizeof handle);
         next = handle.previous ? handle.previous + base : 0;
@@ -216,8 +218,8 @@ const void *mare_message_bytes(const mare_message *message, size_t *length)
     return mare__message_data(message);
 }
 
-static void read_value(const mare_message *message, const uint8_t *at, const struct mare__token *token,
-                       mare_value *out)
+static void read_value(const mare_message *message, const uint8_t *at,
+                       const struct mare__token *token, mare_value *out)
 {
     out->type = MARE_OTHER;
     switch (token->kind) {
@@ -264,7 +266,7 @@ mare_err mare_message_get(const mare_message *message, size_t index, mare_value 
         return MARE_INVALID;
     const uint8_t *at = mare__message_data(message), *end = at + message->length;
     for (size_t i = 0; i < index; i++)
-        if (!mare__unpack_skip(&at, end))
+        if (!mare__unpack_skip(&at, end, true))
             return MARE_BADMSG;
     struct mare__token token;
     if (!mare__unpack(&at, end, &token))
@@ -278,7 +280,7 @@ mare_err mare_message_parse(const void *bytes, size_t length, mare_message **out
     uint32_t count = 0;
     const uint8_t *at = bytes, *end = at + length;
     for (; at < end; count++)
-        if (!mare__unpack_skip(&at, end))
+        if (!mare__unpack_skip(&at, end, false))
             return MARE_BADMSG;
     if (length > MARE__MESSAGE_MAX)
         return MARE_TOOBIG;

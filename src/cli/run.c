@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Runs a program: its main script is the first process; when that has ended the others are waited for. An interrupt
-// kills every process in order (their closing handlers run); a second one ends the program at once.
-#include <pthread.h>
-#include <signal.h>
+// Runs a program: its main script is the first process; when that has ended the others are waited
+// for. An interrupt kills every process in order (their closing handlers run); a second one ends
+// the program at once.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +10,12 @@
 #include "cli/cli.h"
 #include "sched/sched.h"
 
-// ---- Signals -------------------------------------------------------------------------------------------------------------------
+// ---- Signals ------------------------------------------------------------------------------------
 
 // A handler may do little: it notes the signal and wakes a thread that does the rest.
 static struct {
     volatile sig_atomic_t number;
+    mare_process *repl; // an interrupt ends what it evaluates, not the program
     struct mare__parker parker;
     mare_runtime *runtime;
     pthread_t thread;
@@ -24,7 +24,7 @@ static struct {
 
 static void on_signal(int number)
 {
-    if (interrupt.number)
+    if (interrupt.number && !interrupt.repl)
         _exit(EXIT_SIGNAL + number); // for the second time
     interrupt.number = number;
     mare__unpark(&interrupt.parker);
@@ -35,9 +35,13 @@ static void *watch(void *unused)
     (void)unused;
     while (!atomic_load(&interrupt.over)) {
         mare__park(&interrupt.parker, MARE_FOREVER);
-        if (interrupt.number && !atomic_load(&interrupt.over)) {
+        if (interrupt.number == SIGINT && interrupt.repl) {
+            interrupt.number = 0;
+            mare__process_interrupt(interrupt.repl);
+        } else if (interrupt.number && !atomic_load(&interrupt.over)) {
             int nobody = -1;
-            atomic_compare_exchange_strong(&interrupt.runtime->exit_code, &nobody, EXIT_SIGNAL + interrupt.number);
+            atomic_compare_exchange_strong(&interrupt.runtime->exit_code, &nobody,
+                                           EXIT_SIGNAL + interrupt.number);
             mare__runtime_changed(interrupt.runtime);
         }
     }
@@ -46,16 +50,17 @@ static void *watch(void *unused)
 
 static void take_signals(mare_runtime *runtime)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
     interrupt.runtime = runtime;
     if (mare__thread_start(&interrupt.thread, "mare-signals", watch, NULL) != 0) {
         interrupt.runtime = NULL;
         return;
     }
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    mare__signals_take(on_signal);
+}
+
+void mare__cli_interrupts_go_to(mare_process *repl)
+{
+    interrupt.repl = repl;
 }
 
 static void leave_signals(void)
@@ -67,7 +72,7 @@ static void leave_signals(void)
     pthread_join(interrupt.thread, NULL);
 }
 
-// ---- Start and end -------------------------------------------------------------------------------------------------------------
+// ---- Start and end ------------------------------------------------------------------------------
 
 mare_runtime *mare__cli_start(void)
 {
@@ -96,20 +101,25 @@ int mare__cli_finish(mare_runtime *runtime)
 {
     mare_process *main = runtime->main;
     mare_err err = mare__runtime_await(runtime, true, MARE_FOREVER);
+    if (err == MARE_DEADLOCK &&
+        mare__wait_end(&main->wait, MARE_DEADLOCK)) // an error where it waits
+        err = mare__runtime_await(runtime, true, MARE_FOREVER);
     int code = atomic_load(&runtime->exit_code);
     if (err == MARE_DEADLOCK && mare_process_alive(main)) {
-        fputs("mare: deadlock: every process waits, the main one too, and nothing can wake any\n", stderr);
+        fprintf(stderr, "mare: %s\n",
+                mare_strerror(MARE_DEADLOCK)); // it caught that, and waits again
         code = EXIT_DIED;
     } else if (err == MARE_DEADLOCK) {
-        fprintf(stderr, "mare: %lu %s for what can no longer come: ended\n", atomic_load(&runtime->live),
+        fprintf(stderr, "mare: %lu %s for what can no longer come: ended\n",
+                atomic_load(&runtime->live),
                 atomic_load(&runtime->live) == 1 ? "process waits" : "processes wait");
     }
     if (code < 0) {
         bool killed = !mare_process_alive(main) && main->how == MARE_KILLED;
         bool died = !mare_process_alive(main) && main->how == MARE_DIED;
         if (killed)
-            fprintf(stderr, "mare: the main process was killed%s%s\n", main->kill_reason ? ": " : "",
-                    main->kill_reason ? main->kill_reason : "");
+            fprintf(stderr, "mare: the main process was killed%s%s\n",
+                    main->kill_reason ? ": " : "", main->kill_reason ? main->kill_reason : "");
         code = died || killed ? EXIT_DIED : EXIT_SUCCESS;
     }
     if (interrupt.number)
@@ -121,7 +131,7 @@ int mare__cli_finish(mare_runtime *runtime)
     return code;
 }
 
-// ---- The main process ----------------------------------------------------------------------------------------------------------
+// ---- The main process ---------------------------------------------------------------------------
 
 struct program {
     enum source source;
@@ -130,16 +140,15 @@ struct program {
     mare_process *process;
 };
 
-// In a state that is thrown away: the starter, the program and its arguments, marshalled.
+// In a state that is thrown away: the program and the table of its arguments, marshalled.
 static int prepare(lua_State *L)
 {
-    static const char starter[] = "local main, args = ...; arg = args; return main(table.unpack(args))";
     struct program *program = lua_touserdata(L, 1);
     lua_settop(L, 0);
-    luaL_loadbuffer(L, starter, sizeof starter - 1, "=mare");
     const char *name = program->argv[0];
-    int status = program->source == SOURCE_CODE ? luaL_loadbuffer(L, name, strlen(name), "=(command line)")
-                                                : luaL_loadfile(L, program->source == SOURCE_FILE ? name : NULL);
+    int status = program->source == SOURCE_CODE
+                     ? luaL_loadbuffer(L, name, strlen(name), "=(command line)")
+                     : luaL_loadfile(L, program->source == SOURCE_FILE ? name : NULL);
     if (status != LUA_OK)
         return lua_error(L);
     lua_createtable(L, program->argc, 1);
@@ -147,7 +156,7 @@ static int prepare(lua_State *L)
         lua_pushstring(L, i == 0 && program->source != SOURCE_FILE ? "-" : program->argv[i]);
         lua_rawseti(L, -2, i);
     }
-    if (mare__marshal(L, 1, 3, &program->process->wait.message, "program") != MARE_OK)
+    if (mare__marshal(L, 1, 2, &program->process->wait.message, "program") != MARE_OK)
         return lua_error(L);
     return 0;
 }

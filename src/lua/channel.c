@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Channels in Lua. The hot path of every message: a send marshals into the process's own message, offers it to the
-// channel, and yields only if it must wait; a receive is its mirror.
+// Channels in Lua. The hot path of every message: a send marshals into the process's own message,
+// offers it to the channel, and yields only if it must wait; a receive is its mirror.
 #include "lua/binding.h"
 
 // A statistic: a host's messages are not counted.
@@ -35,8 +35,9 @@ static int send(lua_State *L, mare_channel *channel, int first, bool wait, uint6
     mare_message *message = &process->wait.message;
     mare__message_clear(message);
     if (mare__marshal_quickly(L, first, lua_gettop(L) - first + 1, message, "arg") != MARE_OK)
-        return lua_error(L);
-    mare_err err = mare__can(channel, MARE__CAN_SEND) ? mare__chan_send(channel, message, NULL) : MARE_FULL;
+        return mare__lua_refuse(L);
+    mare_err err =
+        mare__can(channel, MARE__CAN_SEND) ? mare__chan_send(channel, message, NULL) : MARE_FULL;
     if (err == MARE_OK) {
         if (process->leaving)
             mare__handles_left(L, 0, true);
@@ -61,7 +62,6 @@ static int channel_send(lua_State *L)
 static int channel_sendwithin(lua_State *L)
 {
     mare_channel *channel = mare__lua_channel(L, 1);
-    luaL_checkany(L, 2);
     return send(L, channel, 3, true, mare__lua_deadline(L, 2));
 }
 
@@ -81,7 +81,8 @@ static int receive_done(lua_State *L, int status, lua_KContext context)
     (void)status, (void)context;
     mare_process *process = mare__self(L);
     mare__block_clean(process);
-    return process->wait.result ? mare__lua_fail(L, process->wait.result) : push_received(L, process);
+    return process->wait.result ? mare__lua_fail(L, process->wait.result)
+                                : push_received(L, process);
 }
 
 static int receive(lua_State *L, mare_channel *channel, bool wait, uint64_t deadline)
@@ -118,7 +119,7 @@ static int messages_done(lua_State *L, int status, lua_KContext context)
     if (process->wait.result == MARE_OK)
         return receive_done(L, status, context);
     mare__block_clean(process);
-    return 0;
+    return process->wait.result == MARE_CLOSED ? 0 : mare__lua_fail(L, process->wait.result);
 }
 
 static int messages_next(lua_State *L)
@@ -192,14 +193,22 @@ static int channel_tostring(lua_State *L)
     return 1;
 }
 
-const luaL_Reg mare__channel_methods[] = {
-    {"send", channel_send},         {"sendwithin", channel_sendwithin}, {"trysend", channel_trysend},
-    {"receive", channel_receive},   {"tryreceive", channel_tryreceive}, {"messages", channel_messages},
-    {"close", channel_close},       {"closed", channel_closed},         {"capacity", channel_capacity},
-    {"name", channel_name},         {NULL, NULL}};
+const luaL_Reg mare__channel_methods[] = {{"send", channel_send},
+                                          {"sendwithin", channel_sendwithin},
+                                          {"trysend", channel_trysend},
+                                          {"receive", channel_receive},
+                                          {"tryreceive", channel_tryreceive},
+                                          {"messages", channel_messages},
+                                          {"close", channel_close},
+                                          {"closed", channel_closed},
+                                          {"capacity", channel_capacity},
+                                          {"name", channel_name},
+                                          {NULL, NULL}};
 
-const luaL_Reg mare__channel_metamethods[] = {
-    {"__len", channel_len}, {"__tostring", channel_tostring}, {"__close", channel_close}, {NULL, NULL}};
+const luaL_Reg mare__channel_metamethods[] = {{"__len", channel_len},
+                                              {"__tostring", channel_tostring},
+                                              {"__close", channel_close},
+                                              {NULL, NULL}};
 
 int mare__lua_channel_new(lua_State *L)
 {

@@ -2,7 +2,6 @@
 // A runtime from start to stop, and the threads that wait for it from outside.
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "sched/sched.h"
@@ -29,9 +28,10 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
         return MARE_NOMEM;
     mare__barrier_init();
     runtime->platform = mare__platform_live;
+    runtime->seed = runtime->platform.random(runtime->platform.context);
     runtime->module = module;
     runtime->classes = classes;
-    runtime->owner = getpid();
+    runtime->owner = mare__os_process();
     mare__list_init(&runtime->idle);
     mare__list_init(&runtime->processes);
     atomic_init(&runtime->next_deadline, MARE_FOREVER);
@@ -60,7 +60,7 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
 
 bool mare__runtime_valid(const mare_runtime *runtime)
 {
-    return runtime->owner == getpid();
+    return runtime->owner == mare__os_process();
 }
 
 void mare__runtime_changed(mare_runtime *runtime)
@@ -83,7 +83,8 @@ mare_err mare__runtime_await(mare_runtime *runtime, bool or_stuck, uint64_t dead
             err = MARE_DEADLOCK;
         else if (deadline == MARE_FOREVER)
             pthread_cond_wait(&runtime->end_signal, &runtime->end_mutex);
-        else if (pthread_cond_timedwait(&runtime->end_signal, &runtime->end_mutex, &at) == ETIMEDOUT)
+        else if (pthread_cond_timedwait(&runtime->end_signal, &runtime->end_mutex, &at) ==
+                 ETIMEDOUT)
             err = MARE_TIMEOUT;
     }
     pthread_mutex_unlock(&runtime->end_mutex);
@@ -105,7 +106,8 @@ void mare__runtime_kill_all(mare_runtime *runtime, const char *reason)
     for (;;) {
         mare_process *next = NULL;
         mare__lock_acquire(&runtime->process_lock);
-        for (struct mare__list *l = runtime->processes.next; l != &runtime->processes; l = l->next) {
+        for (struct mare__list *l = runtime->processes.next; l != &runtime->processes;
+             l = l->next) {
             mare_process *process = MARE__ENTRY(l, mare_process, in_all);
             if (process->id > last) {
                 next = mare__ref(&process->object);
@@ -144,16 +146,19 @@ uint64_t mare_now_ns(const mare_runtime *runtime)
 uint64_t mare_deadline_ms(const mare_runtime *runtime, uint64_t timeout_ms)
 {
     uint64_t now = mare__now(runtime);
-    return timeout_ms > (MARE_FOREVER - 1 - now) / 1000000u ? MARE_FOREVER : now + timeout_ms * 1000000u;
+    return timeout_ms > (MARE_FOREVER - 1 - now) / 1000000u ? MARE_FOREVER
+                                                            : now + timeout_ms * 1000000u;
 }
 
 mare_err mare_set_workers(mare_runtime *runtime, unsigned workers)
 {
-    return mare__workers_set(runtime, workers);
+    return mare__runtime_valid(runtime) ? mare__workers_set(runtime, workers) : MARE_STOPPED;
 }
 
 void mare_set_recycle(mare_runtime *runtime, unsigned states)
 {
+    if (!mare__runtime_valid(runtime))
+        return;
     atomic_store(&runtime->recycle_limit, states);
     mare__state_trim(runtime, states);
 }
