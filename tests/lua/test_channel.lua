@@ -193,7 +193,7 @@ return {
         local ch = mare.channel()
         t.raises("#1 to 'receive'", function() ch:receive "soon" end)
         t.raises("#1 to 'sendwithin'", function() ch:sendwithin({}, 1) end)
-        t.raises("#1 to 'sendwithin'", function() ch:sendwithin() end)
+        t.raises("#1 to 'sendwithin'", function() mare.channel(1):sendwithin() end)
         t.raises("NaN", function() ch:receive(0 / 0) end)
     end,
 

@@ -186,7 +186,7 @@ return {
     a_deadlock_of_main_is_told = function()
         local got = shell.lua "require 'mare'.channel():receive()"
         t.eq({got.out, got.code}, {"", 1})
-        t.ok(got.err:find "^mare: deadlock:", got.err)
+        t.ok(got.err:find "^mare: .*deadlock: every process waits", got.err)
     end,
 
     processes_that_wait_for_ever_are_ended_and_counted = function()

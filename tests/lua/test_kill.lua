@@ -61,7 +61,7 @@ return {
     while_it_selects_on_nothing = function()
         killed("blocked", function(log)
             log:send "here"
-            mare.select({})
+            mare.select({}, 3600)
         end)
     end,
 

@@ -150,7 +150,7 @@ return {
 
     join_refuses_a_bad_timeout = function()
         local p, stay = parked()
-        t.raises("#1 to 'join'.*number expected", function() p:join "soon" end)
+        t.raises("#1 to 'join'.*expected, got string", function() p:join "soon" end)
         t.raises("NaN", function() p:join(0 / 0) end)
         t.raises("#1 to 'join'", function() p:join {} end)
         stay:send()

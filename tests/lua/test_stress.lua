@@ -90,7 +90,7 @@ local function member(seed, depth, steps, channels, peers)
 end
 
 -- One round: a crowd, and its end.
-local function round(seed)
+local function round(seed, patience)
     math.randomseed(seed)
     local random = math.random
     local channels = {}
@@ -104,10 +104,10 @@ local function round(seed)
     if random(2) == 1 then mare.workers(random(1, 4)) end
     if random(2) == 1 then mare.recycle(random(0, 8)) end
     for _ = 1, #crowd do
-        local p, how = ends:receive(t.patience)
-        t.ok(p, "somebody of the crowd does not end")
-        t.ok(how == "normal" or how == "died" or how == "killed", how)
-        t.eq({p:alive(), p:status()}, {false, "finished"})
+        local p, how = ends:receive(patience)
+        assert(p, "somebody of the crowd does not end")
+        assert(how == "normal" or how == "died" or how == "killed", how)
+        assert(not p:alive() and p:status() == "finished", p:status())
     end
     stay:kill()
     for _, ch in ipairs(channels) do ch:close() end
@@ -120,7 +120,7 @@ return {
         local deadline = mare.deadline(SECONDS)
         repeat
             -- In a process of its own, so that a link that somebody made to it kills it and not us.
-            local p = mare.spawn(round, seed)
+            local p = mare.spawn(round, seed, t.patience)
             local ok, err, code = p:join(3 * t.patience)
             if not ok and code ~= "killed" then error(("round %d: %s"):format(seed, err), 0) end
             seed = seed + 1
