@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum mare__kind { MARE__KIND_CHANNEL = 1, MARE__KIND_PROCESS, MARE__KIND_BUFFER };
+enum mare__kind { MARE__KIND_CHANNEL = 1, MARE__KIND_PROCESS, MARE__KIND_BUFFER, MARE__KIND_CODE };
 
 struct mare__object {
     atomic_uint references;

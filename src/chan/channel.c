@@ -19,10 +19,9 @@ static void destroy(struct mare__object *object)
 {
     mare_channel *channel = (mare_channel *)object;
     mare_chan_close(channel); // posted messages may still stand in line
-    while (channel->count > 0) {
+    for (; channel->count > 0; channel->count--) {
         mare__message_clear(&channel->ring[channel->head]);
         channel->head = (channel->head + 1) % channel->room;
-        channel->count--;
     }
     mare__free(channel->ring);
     mare__free(channel->name);
@@ -37,6 +36,7 @@ mare_channel *mare__chan_new(struct mare_runtime *runtime, size_t capacity)
     mare__object_init(&channel->object, MARE__KIND_CHANNEL, destroy);
     mare__list_init(&channel->receivers);
     mare__list_init(&channel->senders);
+    atomic_init(&channel->can, capacity > 0 ? MARE__CAN_SEND : 0);
     channel->capacity = capacity;
     channel->runtime = runtime;
     return channel;
@@ -53,17 +53,29 @@ void mare_chan_unref(mare_channel *channel)
 }
 
 // Takes the first in line whose wait can be claimed.
-static struct mare__node *claim_first(struct mare__list *line, enum mare__claim *claim)
+static inline struct mare__node *claim_first(struct mare__list *line)
 {
     struct mare__list *link;
     while ((link = mare__list_first(line)) != NULL) {
         struct mare__node *node = MARE__ENTRY(link, struct mare__node, link);
         mare__list_remove(link);
-        *claim = mare__wait_claim(node->wait);
-        if (*claim != MARE__CLAIM_NO)
+        if (mare__wait_claim(node->wait))
             return node;
     }
     return NULL;
+}
+
+// Tells those who look without the lock what may be possible now; called before it is released.
+static inline void unlock(mare_channel *channel)
+{
+    unsigned char can = 0;
+    if (channel->closed || channel->count < channel->capacity || !mare__list_empty(&channel->receivers))
+        can |= MARE__CAN_SEND;
+    if (channel->closed || channel->count > 0 || !mare__list_empty(&channel->senders))
+        can |= MARE__CAN_RECEIVE;
+    // Relaxed: a hint; who acts on it takes the lock.
+    atomic_store_explicit(&channel->can, can, memory_order_relaxed);
+    mare__lock_release(&channel->lock);
 }
 
 static bool ring_grow(mare_channel *channel)
@@ -101,32 +113,26 @@ static void ring_pop(mare_channel *channel, mare_message *message)
     channel->count--;
 }
 
-// A claimed peer still to be served once the lock is free.
-struct peer {
-    struct mare__node *node;
-    enum mare__claim claim;
-};
-
-static void serve(struct peer peer)
+// A claimed peer is served once the lock is free.
+static void serve(struct mare__node *peer)
 {
-    struct mare__wait *wait = peer.node->wait;
-    wait->fired = peer.node->index;
-    mare__wait_finish(wait, peer.claim);
+    peer->wait->fired = peer->index;
+    peer->wait->wake(peer->wait);
 }
 
-static void give(struct peer receiver, mare_message *message)
+static void give(struct mare__node *receiver, mare_message *message)
 {
-    mare__message_move(&receiver.node->wait->message, message);
+    mare__message_move(&receiver->wait->message, message);
     serve(receiver);
 }
 
 // The three outcomes under the lock: done (perhaps with a peer to serve), failed, or nothing possible now.
-static mare_err try_send(mare_channel *channel, mare_message *message, struct peer *receiver)
+static inline mare_err try_send(mare_channel *channel, mare_message *message, struct mare__node **receiver)
 {
     if (channel->closed)
         return MARE_CLOSED;
-    receiver->node = claim_first(&channel->receivers, &receiver->claim);
-    if (!receiver->node) {
+    *receiver = claim_first(&channel->receivers);
+    if (!*receiver) {
         if (channel->count == channel->capacity)
             return MARE_FULL;
         if (!ring_push(channel, message))
@@ -136,54 +142,60 @@ static mare_err try_send(mare_channel *channel, mare_message *message, struct pe
     return MARE_OK;
 }
 
-static mare_err try_receive(mare_channel *channel, mare_message *message, struct peer *sender)
+static inline mare_err try_receive(mare_channel *channel, mare_message *message, struct mare__node **sender)
 {
-    sender->node = NULL;
     if (channel->count > 0) {
         ring_pop(channel, message);
-        sender->node = claim_first(&channel->senders, &sender->claim);
-        if (sender->node) { // there is room for its message now
-            ring_push(channel, sender->node->message);
+        *sender = claim_first(&channel->senders);
+        if (*sender) { // there is room for its message now
+            ring_push(channel, (*sender)->message);
             channel->sent++;
         }
         return MARE_OK;
     }
-    sender->node = claim_first(&channel->senders, &sender->claim);
-    if (sender->node) {
-        mare__message_move(message, sender->node->message);
+    *sender = claim_first(&channel->senders);
+    if (*sender) {
+        mare__message_move(message, (*sender)->message);
         channel->sent++;
         return MARE_OK;
     }
     return channel->closed ? MARE_CLOSED : MARE_EMPTY;
 }
 
+// Puts a node into a line and publishes its wait; MARE_KILLED if that was cancelled.
+static mare_err stand_in_line(struct mare__list *line, struct mare__node *node, mare_err meanwhile)
+{
+    mare__list_append(line, &node->link);
+    if (mare__wait_publish(node->wait))
+        return meanwhile;
+    mare__list_remove(&node->link);
+    return MARE_KILLED;
+}
+
 mare_err mare__chan_send(mare_channel *channel, mare_message *message, struct mare__node *node)
 {
-    struct peer receiver = {0};
+    struct mare__node *receiver = NULL;
     mare__lock_acquire(&channel->lock);
     mare_err err = try_send(channel, message, &receiver);
     if (err == MARE_FULL && node) {
         node->message = message;
-        mare__wait_begin(node->wait);
-        mare__list_append(&channel->senders, &node->link);
+        err = stand_in_line(&channel->senders, node, MARE_FULL);
     }
-    mare__lock_release(&channel->lock);
-    if (receiver.node)
+    unlock(channel);
+    if (receiver)
         give(receiver, message);
     return err;
 }
 
 mare_err mare__chan_receive(mare_channel *channel, mare_message *message, struct mare__node *node)
 {
-    struct peer sender = {0};
+    struct mare__node *sender = NULL;
     mare__lock_acquire(&channel->lock);
     mare_err err = try_receive(channel, message, &sender);
-    if (err == MARE_EMPTY && node) {
-        mare__wait_begin(node->wait);
-        mare__list_append(&channel->receivers, &node->link);
-    }
-    mare__lock_release(&channel->lock);
-    if (sender.node)
+    if (err == MARE_EMPTY && node)
+        err = stand_in_line(&channel->receivers, node, MARE_EMPTY);
+    unlock(channel);
+    if (sender)
         serve(sender);
     return err;
 }
@@ -192,32 +204,25 @@ void mare__chan_forget(mare_channel *channel, struct mare__node *node)
 {
     mare__lock_acquire(&channel->lock);
     mare__list_remove(&node->link);
-    mare__lock_release(&channel->lock);
+    unlock(channel);
 }
 
 bool mare_chan_close(mare_channel *channel)
 {
-    struct mare__list closing;
+    struct mare__list closing, *link;
+    struct mare__node *node;
     mare__list_init(&closing);
     mare__lock_acquire(&channel->lock);
     bool first = !channel->closed;
     channel->closed = true;
-    // Those who wait are claimed here, under the lock, and told after it. An early claim is remembered in `index`'s
-    // place: a closed wait has no use for it.
-    struct peer peer;
-    while ((peer.node = claim_first(&channel->receivers, &peer.claim)) != NULL ||
-           (peer.node = claim_first(&channel->senders, &peer.claim)) != NULL) {
-        peer.node->wait->result = MARE_CLOSED;
-        peer.node->wait->fired = peer.node->index;
-        peer.node->index = peer.claim;
-        mare__list_append(&closing, &peer.node->link);
-    }
-    mare__lock_release(&channel->lock);
-    struct mare__list *link;
+    while ((node = claim_first(&channel->receivers)) || (node = claim_first(&channel->senders)))
+        mare__list_append(&closing, &node->link);
+    unlock(channel);
     while ((link = mare__list_first(&closing)) != NULL) {
-        struct mare__node *node = MARE__ENTRY(link, struct mare__node, link);
-        mare__list_remove(link); // before the wake: the owner may reuse the node at once
-        mare__wait_finish(node->wait, (enum mare__claim)node->index);
+        node = MARE__ENTRY(link, struct mare__node, link);
+        mare__list_remove(link); // before the wake: the owner may use the node again at once
+        node->wait->result = MARE_CLOSED;
+        serve(node);
     }
     if (first && channel->name)
         mare__names_remove(channel->names, channel->name, &channel->object);
@@ -253,7 +258,7 @@ bool mare__chan_post(mare_channel *channel, mare_message *message)
     orphan->node.wait = &orphan->wait;
     mare__message_move(&orphan->wait.message, message);
     err = mare__chan_send(channel, &orphan->wait.message, &orphan->node);
-    if (err != MARE_FULL || !mare__wait_parked(&orphan->wait))
+    if (err != MARE_FULL)
         orphan_wake(&orphan->wait);
     return err == MARE_OK || err == MARE_FULL;
 }
@@ -281,38 +286,42 @@ static uint32_t lock_all(struct mare__case *cases, uint32_t count, mare_channel 
     return distinct;
 }
 
-static void stand_in_lines(struct mare__case *cases, uint32_t count, struct mare__wait *wait)
+// False when the wait was cancelled, so that it stands nowhere.
+static bool stand_in_lines(struct mare__case *cases, uint32_t count, struct mare__wait *wait)
 {
-    mare__wait_begin(wait);
     for (uint32_t i = 0; i < count; i++) {
         struct mare__case *c = &cases[i];
         c->node = (struct mare__node){.wait = wait, .message = &c->message, .index = i};
         mare__list_append(c->send ? &c->channel->senders : &c->channel->receivers, &c->node.link);
     }
+    if (mare__wait_publish(wait))
+        return true;
+    for (uint32_t i = 0; i < count; i++)
+        mare__list_remove(&cases[i].node.link);
+    return false;
 }
 
 mare_err mare__chan_select(struct mare__case *cases, uint32_t count, uint32_t start, struct mare__wait *wait,
                            mare_message *message, uint32_t *fired, mare_channel **order)
 {
-    struct peer peer = {0};
+    struct mare__node *peer = NULL;
+    struct mare__case *c = NULL;
     mare_err err = MARE_EMPTY;
     uint32_t distinct = lock_all(cases, count, order);
-    struct mare__case *c = NULL;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count && err == MARE_EMPTY; i++) {
         *fired = (start + i) % count;
         c = &cases[*fired];
         err = c->send ? try_send(c->channel, &c->message, &peer) : try_receive(c->channel, message, &peer);
-        if (err != MARE_EMPTY && err != MARE_FULL)
-            break;
-        err = MARE_EMPTY;
+        if (err == MARE_FULL)
+            err = MARE_EMPTY;
     }
-    if (err == MARE_EMPTY && wait)
-        stand_in_lines(cases, count, wait);
+    if (err == MARE_EMPTY && wait && !stand_in_lines(cases, count, wait))
+        err = MARE_KILLED;
     for (uint32_t i = 0; i < distinct; i++)
-        mare__lock_release(&order[i]->lock);
-    if (peer.node && c->send)
+        unlock(order[i]);
+    if (peer && c->send)
         give(peer, &c->message);
-    else if (peer.node)
+    else if (peer)
         serve(peer);
     return err;
 }

@@ -10,9 +10,13 @@
 
 struct mare__names;
 
+// What may be possible without waiting, for those who look without the lock.
+enum { MARE__CAN_SEND = 1, MARE__CAN_RECEIVE = 2 };
+
 struct mare_channel {
     struct mare__object object;
-    mare__lock lock; // guards all below
+    atomic_uchar can; // the above; a hint
+    mare__lock lock;  // guards all below
     bool closed;
     uint64_t id;
     struct mare__list receivers, senders; // of struct mare__node; at most one of the two is not empty
@@ -24,14 +28,22 @@ struct mare_channel {
     char *name;                   // or NULL; both constant after creation
 };
 
+// Whether something may be possible now. A hint: false when it is not or has just become so.
+static inline bool mare__can(const mare_channel *channel, unsigned char what)
+{
+    return atomic_load_explicit(&channel->can, memory_order_relaxed) & what;
+}
+
 // A new channel with one reference, or NULL.
 mare_channel *mare__chan_new(struct mare_runtime *runtime, size_t capacity);
 
-// Sends, or stands in line. MARE_OK: the message has left and is empty. MARE_FULL: `node` (if not NULL) was queued, and
-// its wait has begun: it will be ended by a receiver, by close, or by who cancels it. MARE_CLOSED, MARE_NOMEM.
+// Sends, or stands in line. MARE_OK: the message has left and is empty. MARE_FULL: `node` (if not
+// NULL) stands in line, its wait is published, and its owner may be running already. MARE_CLOSED,
+// MARE_NOMEM; MARE_KILLED: it was cancelled.
 mare_err mare__chan_send(mare_channel *channel, mare_message *message, struct mare__node *node);
 
-// Receives into `message` (empty), or stands in line. MARE_OK, MARE_EMPTY: queued as above, MARE_CLOSED.
+// Receives into `message` (empty), or stands in line. MARE_OK, MARE_EMPTY: as MARE_FULL above,
+// MARE_CLOSED, MARE_KILLED.
 mare_err mare__chan_receive(mare_channel *channel, mare_message *message, struct mare__node *node);
 
 // Takes a node out of line if it still stands there. The owner calls it when its wait ended another way.
@@ -50,7 +62,7 @@ struct mare__case {
 };
 
 // Performs the first case, looking from `start` on, that can go at once; its index is `*fired`. When none can, stands
-// in line in every one (if `wait` is not NULL) and returns MARE_EMPTY. Otherwise returns what the
-// operation returned; `message` has what was received. `order` is scratch for `count` pointers.
+// in line in every one (if `wait` is not NULL) and returns MARE_EMPTY, or MARE_KILLED when that was
+// cancelled. Otherwise returns what the operation returned; `message` has what was received. `order` is scratch for `count` pointers.
 mare_err mare__chan_select(struct mare__case *cases, uint32_t count, uint32_t start, struct mare__wait *wait,
                            mare_message *message, uint32_t *fired, mare_channel **order);

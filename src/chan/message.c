@@ -109,6 +109,7 @@ bool mare__message_join(mare_message *to, const mare_message *from)
     }
     to->count += from->count;
     to->rich |= from->rich;
+    to->repeats |= from->repeats;
     return true;
 }
 

@@ -65,9 +65,8 @@ static inline bool mare__message_empty(const mare_message *message)
 // Moves the contents; `from` is left empty, whatever `to` had is forgotten (it must be empty).
 static inline void mare__message_move(mare_message *to, mare_message *from)
 {
-    size_t head = offsetof(mare_message, as);
-    memcpy(to, from, from->capacity ? sizeof *from : head + from->length);
-    memset(from, 0, head);
+    memcpy(to, from, sizeof *from); // a known size: four or eight moves, and no call
+    mare__message_init(from);
 }
 
 // Room for `size` more bytes at the end, or NULL (MARE_NOMEM, MARE_TOOBIG). The caller adds to `length` what it used.
@@ -101,7 +100,8 @@ static inline struct mare__object *mare__handle_object(const uint8_t *payload)
 // Copies a message; `to` must be empty. False when there is no memory.
 bool mare__message_copy(mare_message *to, const mare_message *from);
 
-// Appends the values of a message made from plain values and references. False when there is no memory.
+// Appends the values of another message of our own making to one that holds plain values and
+// references only, so that tables keep their numbers. False when there is no memory.
 bool mare__message_join(mare_message *to, const mare_message *from);
 
 // Gives back what the message holds and leaves it empty.

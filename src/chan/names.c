@@ -70,10 +70,11 @@ struct mare__names *mare__names_create(void)
 void mare__names_destroy(struct mare__names *names)
 {
     for (uint32_t i = 0; i < names->size; i++)
-        for (struct entry *entry = names->buckets[i], *next; entry; entry = next) {
-            next = entry->next;
-            mare__unref(entry->object);
+        for (struct entry *entry; (entry = names->buckets[i]) != NULL;) {
+            struct mare__object *object = entry->object;
+            names->buckets[i] = entry->next; // first: a channel that ends looks for its name
             mare__free(entry);
+            mare__unref(object);
         }
     mare__free(names->buckets);
     mare__free(names);

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: MIT
 // Waiting: how a routine (or a foreign thread) sleeps until exactly one of several things happens to it.
 //
-// A wait has one word. Whoever wants to end the wait (a channel's other end, a close, a timer, a kill) must first claim
-// it, and only one can; the claimant then writes the outcome and finishes. The owner goes to sleep in two steps, for it
-// puts itself into queues while it still runs:
+// A wait has one word. Its owner stands in the lines of channels and publishes the wait; whoever
+// wants to end it (a channel's other end, a close, a timer, a kill) must first claim it, and only
+// one can. The claimant writes the outcome and wakes the owner.
 //
-//          owner: begin            owner: parked
-//     IDLE ------------> PARKING ------------------> PARKED
-//                           |                           | claim (then finish: wake the owner)
-//                     claim |                           v
-//                           v      finish             READY
-//                        CLAIMED --------------------> READY   the owner sees it and does not sleep
-//                           | owner: parked
-//                           v
-//                         HELD -- finish: wake the owner --> READY
+//          owner: publish          anyone: claim           owner: begins again
+//     IDLE ---------------> WAITING -------------> ENDED ---------------------> IDLE
 //
-// Nodes stand in the queues of channels, under the channel's lock. A node found in a queue belongs to the current wait
-// of its owner, for an owner takes its nodes out of every queue before it waits again.
+// A process publishes only after it has yielded to its worker, so a claimed wait always belongs to
+// someone who is at rest and can be made ready at once.
+//
+// Nodes stand in the lines of channels, under the channel's lock. A node found in a line belongs
+// to the current wait of its owner, for an owner leaves every line before it waits again. And as
+// long as somebody holds the lock of a line in which a node stands, the node's owner cannot get
+// past leaving that line, whoever ended its wait: its memory stays.
 #pragma once
 
 #include <stdatomic.h>
@@ -26,18 +24,20 @@
 #include "base/heap.h"
 #include "base/list.h"
 #include "chan/message.h"
+#include "platform/platform.h"
 
-enum { MARE__WAIT_IDLE, MARE__WAIT_PARKING, MARE__WAIT_PARKED, MARE__WAIT_CLAIMED, MARE__WAIT_HELD, MARE__WAIT_READY };
+enum { MARE__WAIT_IDLE, MARE__WAIT_WAITING, MARE__WAIT_ENDED };
 
 enum { MARE__FIRED_NONE = UINT32_MAX }; // ended by a timer or a kill, not by a channel
 
 struct mare__wait {
     atomic_uint word;
-    uint32_t fired;      // index of the node that won
-    mare_err result;     // what happened
-    mare_message message; // what a receiver received; what a lone sender sends
+    atomic_bool cancelled; // the owner shall not wait any more
+    uint32_t fired;        // index of the node that won
+    mare_err result;       // what happened
+    mare_message message;  // what a receiver received; what a lone sender sends
     void (*wake)(struct mare__wait *wait);
-    struct mare__heap_node timer; // owned by the scheduler
+    struct mare__heap_node timer; // the scheduler's
 };
 
 struct mare__node {
@@ -47,71 +47,52 @@ struct mare__node {
     uint32_t index;
 };
 
-enum mare__claim { MARE__CLAIM_NO, MARE__CLAIM_PARKED, MARE__CLAIM_EARLY };
-
 static inline void mare__wait_begin(struct mare__wait *wait)
 {
     wait->fired = MARE__FIRED_NONE;
     wait->result = MARE_OK;
-    // Sequentially consistent, and an exchange for that: the owner reads whether it was killed after this, and a killer
-    // tries to end the wait after it has set that flag.
-    atomic_exchange(&wait->word, MARE__WAIT_PARKING);
+    // Relaxed: nobody else looks until it is published.
+    atomic_store_explicit(&wait->word, MARE__WAIT_IDLE, memory_order_relaxed);
 }
 
 // Tries to become the one who ends the wait.
-static inline enum mare__claim mare__wait_claim(struct mare__wait *wait)
+static inline bool mare__wait_claim(struct mare__wait *wait)
 {
-    unsigned word = MARE__WAIT_PARKED;
-    // Acquire, on success: pairs with the release in mare__wait_parked: the owner's last words are seen.
-    if (atomic_compare_exchange_strong_explicit(&wait->word, &word, MARE__WAIT_READY,
-                                                memory_order_acquire, memory_order_relaxed))
-        return MARE__CLAIM_PARKED;
-    while (word == MARE__WAIT_PARKING || word == MARE__WAIT_PARKED) {
-        bool early = word == MARE__WAIT_PARKING;
-        if (atomic_compare_exchange_weak_explicit(
-                &wait->word, &word, early ? MARE__WAIT_CLAIMED : MARE__WAIT_READY,
-                memory_order_acquire, memory_order_relaxed))
-            return early ? MARE__CLAIM_EARLY : MARE__CLAIM_PARKED;
-    }
-    return MARE__CLAIM_NO;
+    unsigned word = MARE__WAIT_WAITING;
+    // Acquire: pairs with the release in mare__wait_publish: what the owner wrote before is seen.
+    return atomic_compare_exchange_strong_explicit(&wait->word, &word, MARE__WAIT_ENDED,
+                                                   memory_order_acquire, memory_order_relaxed);
 }
 
-// After the outcome was written: lets the owner go on.
-static inline void mare__wait_finish(struct mare__wait *wait, enum mare__claim claim)
+// From here on the wait can be ended. Called with a lock held that the owner needs before it can
+// go on (a channel's, the timers'), for it may be woken at once. False: it was cancelled before
+// and does not wait; the caller takes it out of the lines again.
+static inline bool mare__wait_publish(struct mare__wait *wait)
 {
-    if (claim == MARE__CLAIM_EARLY) {
-        unsigned word = MARE__WAIT_CLAIMED;
-        // Release: pairs with the acquire in mare__wait_parked: the owner sees the outcome.
-        if (atomic_compare_exchange_strong_explicit(&wait->word, &word, MARE__WAIT_READY,
-                                                    memory_order_acq_rel, memory_order_acquire))
-            return;
-        // Relaxed: the queue through which the owner is woken publishes it.
-        atomic_store_explicit(&wait->word, MARE__WAIT_READY, memory_order_relaxed);
-    }
-    wait->wake(wait);
+    // Release: pairs with the acquire in mare__wait_claim.
+    atomic_store_explicit(&wait->word, MARE__WAIT_WAITING, memory_order_release);
+    // Published, then looks; mare__wait_cancel notes, then claims. One of the two sees the other.
+    mare__barrier_here();
+    if (!atomic_load_explicit(&wait->cancelled, memory_order_relaxed) || !mare__wait_claim(wait))
+        return true; // if somebody else has claimed it, that is as good as waiting
+    wait->result = MARE_KILLED;
+    return false;
 }
 
-// The owner has put itself to rest. True: it stays there, and must not be touched any more, for another thread may have
-// it already. False: the wait has ended, go on at once.
-static inline bool mare__wait_parked(struct mare__wait *wait)
+// Ends the wait from outside with `result`, if it has not ended.
+static inline bool mare__wait_end(struct mare__wait *wait, mare_err result)
 {
-    unsigned word = MARE__WAIT_PARKING;
-    // Release: pairs with the acquire in mare__wait_claim. Acquire: with the release in mare__wait_finish.
-    if (atomic_compare_exchange_strong_explicit(&wait->word, &word, MARE__WAIT_PARKED,
-                                                memory_order_release, memory_order_acquire))
-        return true;
-    return word == MARE__WAIT_CLAIMED &&
-           atomic_compare_exchange_strong_explicit(&wait->word, &word, MARE__WAIT_HELD,
-                                                   memory_order_acq_rel, memory_order_acquire);
-}
-
-// Ends the wait from outside with `result`, if nobody else has. False if somebody has.
-static inline bool mare__wait_cancel(struct mare__wait *wait, mare_err result)
-{
-    enum mare__claim claim = mare__wait_claim(wait);
-    if (claim == MARE__CLAIM_NO)
+    if (!mare__wait_claim(wait))
         return false;
     wait->result = result;
-    mare__wait_finish(wait, claim);
+    wait->wake(wait);
     return true;
+}
+
+// Ends the wait, and every later one before it begins.
+static inline void mare__wait_cancel(struct mare__wait *wait)
+{
+    atomic_store(&wait->cancelled, true);
+    mare__barrier_everywhere();
+    mare__wait_end(wait, MARE_KILLED);
 }

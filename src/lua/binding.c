@@ -18,14 +18,6 @@ int mare__lua_fail(lua_State *L, mare_err err)
     return mare__lua_fail_with(L, err);
 }
 
-mare_channel *mare__lua_channel(lua_State *L, int index)
-{
-    struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_CHANNEL);
-    if (!ref)
-        luaL_typeerror(L, index, "channel");
-    return (mare_channel *)ref->object;
-}
-
 mare_process *mare__lua_process(lua_State *L, int index)
 {
     struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_PROCESS);

@@ -12,7 +12,13 @@ int mare__lua_fail(lua_State *L, mare_err err);
 int mare__lua_fail_with(lua_State *L, mare_err err);
 
 // The reference at a stack index, or an error that names the argument.
-mare_channel *mare__lua_channel(lua_State *L, int index);
+static inline mare_channel *mare__lua_channel(lua_State *L, int index)
+{
+    struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_CHANNEL);
+    if (__builtin_expect(!ref, 0))
+        luaL_typeerror(L, index, "channel");
+    return (mare_channel *)ref->object;
+}
 mare_process *mare__lua_process(lua_State *L, int index);
 
 // The point in time of an optional timeout: seconds from now, or a deadline.

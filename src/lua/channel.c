@@ -25,10 +25,9 @@ static int send(lua_State *L, mare_channel *channel, int first, bool wait, uint6
     mare_process *process = mare__self(L);
     mare_message *message = &process->wait.message;
     mare__message_clear(message);
-    if (mare__marshal(L, first, lua_gettop(L) - first + 1, message, "arg") != MARE_OK)
+    if (mare__marshal_quickly(L, first, lua_gettop(L) - first + 1, message, "arg") != MARE_OK)
         return lua_error(L);
-    bool possible = wait && mare__block_possible(L, process);
-    mare_err err = mare__chan_send(channel, message, possible ? &process->node : NULL);
+    mare_err err = mare__can(channel, MARE__CAN_SEND) ? mare__chan_send(channel, message, NULL) : MARE_FULL;
     if (err == MARE_OK) {
         if (process->leaving)
             mare__handles_left(L, 0, true);
@@ -37,8 +36,7 @@ static int send(lua_State *L, mare_channel *channel, int first, bool wait, uint6
     }
     if (err == MARE_FULL && wait) {
         mare__block_check(L, process);
-        process->waits_for = channel;
-        return mare__block(L, process, deadline, 0, send_done);
+        return mare__block(L, process, MARE__WAITS_TO_SEND, channel, deadline, send_done, 0);
     }
     mare__message_clear(message);
     mare__handles_left(L, 0, false);
@@ -64,9 +62,7 @@ static int channel_trysend(lua_State *L)
 
 static int push_received(lua_State *L, mare_process *process)
 {
-    int count = mare__unmarshal(L, &process->wait.message);
-    mare__message_clear(&process->wait.message);
-    return count;
+    return mare__unmarshal_quickly(L, &process->wait.message);
 }
 
 static int receive_done(lua_State *L, int status, lua_KContext context)
@@ -80,15 +76,15 @@ static int receive_done(lua_State *L, int status, lua_KContext context)
 static int receive(lua_State *L, mare_channel *channel, bool wait, uint64_t deadline)
 {
     mare_process *process = mare__self(L);
-    bool possible = wait && mare__block_possible(L, process);
     mare__message_clear(&process->wait.message);
-    mare_err err = mare__chan_receive(channel, &process->wait.message, possible ? &process->node : NULL);
+    mare_err err = MARE_EMPTY;
+    if (mare__can(channel, MARE__CAN_RECEIVE))
+        err = mare__chan_receive(channel, &process->wait.message, NULL);
     if (err == MARE_OK)
         return push_received(L, process);
     if (err == MARE_EMPTY && wait) {
         mare__block_check(L, process);
-        process->waits_for = channel;
-        return mare__block(L, process, deadline, 0, receive_done);
+        return mare__block(L, process, MARE__WAITS_TO_RECEIVE, channel, deadline, receive_done, 0);
     }
     return mare__lua_fail(L, err);
 }
@@ -96,7 +92,7 @@ static int receive(lua_State *L, mare_channel *channel, bool wait, uint64_t dead
 static int channel_receive(lua_State *L)
 {
     mare_channel *channel = mare__lua_channel(L, 1);
-    return receive(L, channel, true, mare__lua_deadline(L, 2));
+    return receive(L, channel, true, lua_gettop(L) > 1 ? mare__lua_deadline(L, 2) : MARE_FOREVER);
 }
 
 static int channel_tryreceive(lua_State *L)
@@ -119,15 +115,13 @@ static int messages_next(lua_State *L)
     mare_channel *channel = mare__lua_channel(L, 1);
     mare_process *process = mare__self(L);
     mare__message_clear(&process->wait.message);
-    struct mare__node *node = mare__block_possible(L, process) ? &process->node : NULL;
-    mare_err err = mare__chan_receive(channel, &process->wait.message, node);
+    mare_err err = mare__chan_receive(channel, &process->wait.message, NULL);
     if (err == MARE_OK)
         return push_received(L, process);
     if (err != MARE_EMPTY)
         return 0;
     mare__block_check(L, process);
-    process->waits_for = channel;
-    return mare__block(L, process, MARE_FOREVER, 0, messages_done);
+    return mare__block(L, process, MARE__WAITS_TO_RECEIVE, channel, MARE_FOREVER, messages_done, 0);
 }
 
 static int channel_messages(lua_State *L)

@@ -43,7 +43,7 @@ static int newproc(lua_State *L)
     if (!process)
         return refuse(L, "%s", mare_strerror(MARE_NOMEM));
     mare__handle_push(L, process);
-    if (mare__marshal(L, 1, 1, &process->wait.message, "arg") != MARE_OK)
+    if (mare__marshal_body(L, 1, 1, &process->wait.message, "arg") != MARE_OK)
         return refuse(L, "failed to copy upvalue of unsupported type: %s", lua_tostring(L, -1));
     process->luaproc = true;
     mare__process_launch(process);
@@ -88,11 +88,9 @@ static int send(lua_State *L)
     if (mare__marshal(L, 2, count, &self->wait.message, "value") != MARE_OK)
         return refuse(L, "failed to send value of unsupported type: %s", lua_tostring(L, -1));
     mare__block_check(L, self);
-    mare_err err = mare__chan_send(channel, &self->wait.message, &self->node);
-    if (err == MARE_FULL) {
-        self->waits_for = channel;
-        return mare__block(L, self, MARE_FOREVER, 0, send_done);
-    }
+    mare_err err = mare__chan_send(channel, &self->wait.message, NULL);
+    if (err == MARE_FULL)
+        return mare__block(L, self, MARE__WAITS_TO_SEND, channel, MARE_FOREVER, send_done, 0);
     if (err == MARE_CLOSED)
         return refuse(L, "channel '%s' does not exist", name);
     if (err)
@@ -128,15 +126,14 @@ static int receive(lua_State *L)
         return 2;
     if (!async)
         mare__block_check(L, self);
-    mare_err err = mare__chan_receive(channel, &self->wait.message, async ? NULL : &self->node);
+    mare_err err = mare__chan_receive(channel, &self->wait.message, NULL);
     if (err == MARE_OK)
         return push_received(L, self);
     if (err == MARE_EMPTY && async)
         return refuse(L, "no senders waiting on channel '%s'", name);
     if (err != MARE_EMPTY)
         return refuse(L, "channel '%s' does not exist", name);
-    self->waits_for = channel;
-    return mare__block(L, self, MARE_FOREVER, 0, receive_done);
+    return mare__block(L, self, MARE__WAITS_TO_RECEIVE, channel, MARE_FOREVER, receive_done, 0);
 }
 
 // luaproc.newchannel(name)
@@ -207,6 +204,6 @@ static const luaL_Reg functions[] = {
 
 int mare__lua_open_luaproc(lua_State *L)
 {
-    mare__lazy_table(L, functions);
+    mare__lazy_table(L, functions, true);
     return 1;
 }

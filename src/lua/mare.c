@@ -63,7 +63,7 @@ static int mare_now(lua_State *L)
 
 static int sleep_done(lua_State *L, int status, lua_KContext context)
 {
-    (void)L, (void)status, (void)context;
+    (void)status, (void)context;
     mare__block_clean(mare__self(L));
     return 0;
 }
@@ -74,8 +74,7 @@ static int mare_sleep(lua_State *L)
     luaL_checkany(L, 1);
     uint64_t deadline = mare__lua_deadline(L, 1);
     mare__block_check(L, process);
-    mare__block_begin(process);
-    return mare__block(L, process, deadline, 0, sleep_done);
+    return mare__block(L, process, MARE__WAITS_FOR_TIME, NULL, deadline, sleep_done, 0);
 }
 
 static int mare_yield(lua_State *L)
@@ -151,11 +150,7 @@ static int wait_for_others(lua_State *L, uint64_t deadline)
         mare_err err = mare__process_watch(process, false, &ended);
         if (err == MARE_OK) {
             mare__message_clear(&self->wait.message);
-            err = mare__chan_receive(ended, &self->wait.message, &self->node);
-        }
-        if (err == MARE_EMPTY) {
-            self->waits_for = ended;
-            return mare__block(L, self, deadline, (lua_KContext)deadline, wait_done);
+            return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ended, deadline, wait_done, (lua_KContext)deadline);
         }
         if (err != MARE_CLOSED)
             return mare__lua_fail(L, err);
@@ -306,15 +301,18 @@ static lua_CFunction module_of(const char *name)
     return NULL;
 }
 
+static const luaL_Reg nothing[] = {{NULL, NULL}};
+
 static const struct mare__class classes[] = {
     [MARE__KIND_CHANNEL] = {"channel", mare__channel_methods, mare__channel_metamethods},
     [MARE__KIND_PROCESS] = {"process", mare__process_methods, mare__process_metamethods},
     [MARE__KIND_BUFFER] = {"buffer", mare__buffer_methods, mare__buffer_metamethods},
+    [MARE__KIND_CODE] = {"code", nothing, nothing},
 };
 
 int mare__lua_open(lua_State *L)
 {
-    mare__lazy_table(L, functions);
+    mare__lazy_table(L, functions, true);
     lua_pushliteral(L, VERSION);
     lua_setfield(L, -2, "version");
     return 1;

@@ -109,7 +109,7 @@ int mare__lua_spawn(lua_State *L)
         return mare__lua_fail(L, MARE_NOMEM);
     int top = lua_gettop(L);
     mare__handle_push(L, process); // so that an error cannot lose it
-    if (mare__marshal(L, body, top - body + 1, &process->wait.message, body == 2 ? "spawn: value" : "arg") != MARE_OK)
+    if (mare__marshal_body(L, body, top - body + 1, &process->wait.message, "arg") != MARE_OK)
         return lua_error(L);
     process->memory_limit = options.memory;
     process->luaproc = self->luaproc;
@@ -176,11 +176,7 @@ static int process_join(lua_State *L)
     mare_err err = mare__process_watch(process, true, &ended);
     if (err == MARE_OK) {
         mare__message_clear(&self->wait.message);
-        err = mare__chan_receive(ended, &self->wait.message, &self->node);
-    }
-    if (err == MARE_EMPTY) {
-        self->waits_for = ended;
-        return mare__block(L, self, deadline, 0, join_done);
+        return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ended, deadline, join_done, 0);
     }
     return err == MARE_CLOSED ? mare__lua_push_end(L, process) : mare__lua_fail(L, err);
 }

@@ -98,7 +98,6 @@ int mare__lua_select(lua_State *L)
     self->cases = mare__alloc((size_t)(count + 1) * (sizeof *self->cases + sizeof(mare_channel *)));
     if (!self->cases)
         return mare__lua_fail(L, MARE_NOMEM);
-    mare_channel **order = (mare_channel **)(self->cases + count + 1);
     for (lua_Integer i = 1; i <= count; i++) {
         lua_rawgeti(L, 1, i);
         if (add_case(L, self, i) != 0) { // a process that has ended: nothing to wait for
@@ -110,22 +109,19 @@ int mare__lua_select(lua_State *L)
             return 1 + mare__lua_push_end(L, process);
         }
     }
+    if (count == 0 && deadline != 0)
+        return mare__block(L, self, MARE__WAITS_FOR_TIME, NULL, deadline, select_done, 0);
+    self->turn = count ? (self->turn + 1) % (uint32_t)count : 0; // so that no case has precedence
+    if (deadline != 0)
+        return mare__block(L, self, MARE__WAITS_IN_SELECT, NULL, deadline, select_done, 0);
     uint32_t fired = 0;
     mare_err err = MARE_EMPTY;
-    uint32_t start = count ? self->turn++ % (uint32_t)count : 0; // so that no case has precedence
     if (count > 0)
-        err = mare__chan_select(self->cases, (uint32_t)count, start, deadline ? &self->wait : NULL,
-                                &self->wait.message, &fired, order);
+        err = mare__chan_select(self->cases, (uint32_t)count, self->turn, NULL, &self->wait.message, &fired,
+                                (mare_channel **)(self->cases + count));
     if (err != MARE_EMPTY)
         return push_outcome(L, self, fired, err);
-    if (deadline == 0) {
-        mare__block_drop_cases(self);
-        mare__handles_left(L, 0, false);
-        return mare__lua_fail(L, MARE_TIMEOUT);
-    }
-    if (count > 0)
-        self->in_lines = true;
-    else
-        mare__block_begin(self);
-    return mare__block(L, self, deadline, 0, select_done);
+    mare__block_drop_cases(self);
+    mare__handles_left(L, 0, false);
+    return mare__lua_fail(L, MARE_TIMEOUT);
 }

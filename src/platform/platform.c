@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -44,6 +45,22 @@ void mare__lock_contended(mare__lock *lock)
         }
         sched_yield(); // the holder may have lost its processor
     }
+}
+
+bool mare__barrier_is_asymmetric;
+
+void mare__barrier_init(void)
+{
+    mare__barrier_is_asymmetric =
+        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+void mare__barrier_everywhere(void)
+{
+    if (mare__barrier_is_asymmetric)
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    else
+        atomic_thread_fence(memory_order_seq_cst);
 }
 
 bool mare__park(struct mare__parker *parker, uint64_t deadline)

@@ -31,6 +31,25 @@ static inline void mare__pause(void)
 #endif
 }
 
+// ---- A barrier that only one side pays for ---------------------------------------------------------
+// Two threads that each write one thing and then read the other's: one side, which runs often, calls
+// mare__barrier_here between the two, at no cost; the other, which runs rarely, calls
+// mare__barrier_everywhere, which makes every running thread of the process pass a barrier. Where the
+// system has no such call both are ordinary fences.
+extern bool mare__barrier_is_asymmetric;
+
+// Called once before the others.
+void mare__barrier_init(void);
+void mare__barrier_everywhere(void);
+
+static inline void mare__barrier_here(void)
+{
+    if (mare__barrier_is_asymmetric)
+        atomic_signal_fence(memory_order_seq_cst);
+    else
+        atomic_thread_fence(memory_order_seq_cst);
+}
+
 // ---- A place for one thread to sleep -------------------------------------------------------------------------------
 // A wake that comes before the sleep is kept: the sleep then returns at once. Any thread may wake; one thread sleeps.
 struct mare__parker {

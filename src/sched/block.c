@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
-// How a routine sleeps. In one of our processes it yields, through every coroutine that the program has put between (see
-// coroutine.c), and the worker parks it. In the state of a host program (the stock interpreter) the thread itself sleeps.
+// How a routine sleeps. It notes what it wants to wait for and yields, through every coroutine that
+// the program has put between (see coroutine.c). The worker, when the state is at rest, puts it into
+// the lines of the channels concerned (commits the wait); or finds that what it wants has become
+// possible meanwhile, and lets it go on. In the state of a host program (the stock interpreter) there
+// is no worker: the thread commits and sleeps itself.
 #include "base/alloc.h"
 #include "sched/sched.h"
 
@@ -10,30 +13,69 @@ void mare__block_check(lua_State *L, mare_process *process)
         return;
     if (L != process->current)
         luaL_error(L, "cannot wait inside a coroutine that a C library resumed");
-    luaL_error(L, "cannot wait here: inside a callback of a C function (table.sort, string.gsub, load, "
-                  "a finalizer or a closing handler)");
+    luaL_error(L, "cannot wait here: inside a callback of a C function (table.sort, string.gsub, "
+                  "load, a finalizer or a closing handler)");
 }
 
-void mare__block_begin(mare_process *process)
+// Does what the routine waits for, or stands in line for it. MARE_EMPTY, MARE_FULL: it waits.
+static mare_err attempt(mare_process *process, uint32_t *fired)
 {
-    process->waits_for = NULL;
-    mare__wait_begin(&process->wait);
+    struct mare__wait *wait = &process->wait;
+    switch (process->waits) {
+    case MARE__WAITS_TO_SEND:
+        return mare__chan_send(process->waits_for, &wait->message, &process->node);
+    case MARE__WAITS_TO_RECEIVE:
+        return mare__chan_receive(process->waits_for, &wait->message, &process->node);
+    case MARE__WAITS_IN_SELECT:
+        return mare__chan_select(process->cases, process->case_count, process->turn, wait, &wait->message,
+                                 fired, (mare_channel **)(process->cases + process->case_count));
+    default: // for time only
+        return mare__wait_publish(wait) ? MARE_EMPTY : MARE_KILLED;
+    }
+}
+
+bool mare__block_commit(mare_process *process)
+{
+    mare_runtime *runtime = process->runtime;
+    struct mare__wait *wait = &process->wait;
+    uint64_t deadline = process->deadline;
+    bool timed = process->timed; // once the wait is published the process may be gone
+    mare__wait_begin(wait);
+    // The owner, when it wakes, stops its timer before all else, and needs this lock for it. So the
+    // timer can be started after the wait was published, and cannot end it before.
+    if (timed)
+        mare__lock_acquire(&runtime->timer_lock);
+    uint32_t fired = 0;
+    mare_err err = attempt(process, &fired);
+    bool waits = err == MARE_EMPTY || err == MARE_FULL;
+    if (timed) {
+        if (waits)
+            mare__timer_start(runtime, wait, deadline);
+        mare__lock_release(&runtime->timer_lock);
+    }
+    if (waits)
+        return true;
+    wait->fired = fired;
+    wait->result = err;
+    process->timed = false;
+    process->waits = MARE__WAITS_NOT;
+    return false;
 }
 
 void mare__block_clean(mare_process *process)
 {
     struct mare__wait *wait = &process->wait;
-    if (mare__heap_holds(&wait->timer) || wait->fired == MARE__FIRED_NONE)
+    if (process->timed)
         mare__timer_stop(process->runtime, wait);
-    if (process->waits_for && wait->fired == MARE__FIRED_NONE)
-        mare__chan_forget(process->waits_for, &process->node);
-    process->waits_for = NULL;
-    if (process->in_lines)
+    process->timed = false;
+    if (process->waits == MARE__WAITS_IN_SELECT) {
         for (uint32_t i = 0; i < process->case_count; i++)
             if (i != wait->fired)
                 mare__chan_forget(process->cases[i].channel, &process->cases[i].node);
-    process->in_lines = false;
-    atomic_store_explicit(&wait->word, MARE__WAIT_IDLE, memory_order_relaxed); // only the owner looks now
+    } else if (process->waits != MARE__WAITS_NOT && process->waits_for && wait->fired == MARE__FIRED_NONE) {
+        mare__chan_forget(process->waits_for, &process->node);
+    }
+    process->waits = MARE__WAITS_NOT;
 }
 
 void mare__block_drop_cases(mare_process *process)
@@ -48,26 +90,28 @@ void mare__block_drop_cases(mare_process *process)
 }
 
 // A host's thread sleeps until its wait has ended.
-static void host_sleep(mare_process *process, uint64_t deadline)
+static void host_sleep(mare_process *process)
 {
-    struct mare__wait *wait = &process->wait;
-    mare_runtime *runtime = process->runtime;
-    if (mare__wait_parked(wait)) {
-        atomic_fetch_add(&runtime->waiters, 1);
-        while (!mare__park(process->host, deadline))
-            mare__wait_cancel(wait, MARE_TIMEOUT); // if it comes too late, the wake is on its way
-        atomic_fetch_sub(&runtime->waiters, 1);
-    }
+    if (!mare__block_commit(process))
+        return;
+    atomic_fetch_add(&process->runtime->waiters, 1);
+    while (!mare__park(process->host, process->host_deadline))
+        mare__wait_end(&process->wait, MARE_TIMEOUT); // if too late, the wake is on its way
+    atomic_fetch_sub(&process->runtime->waiters, 1);
 }
 
-int mare__block(lua_State *L, mare_process *process, uint64_t deadline, lua_KContext context, lua_KFunction then)
+int mare__block(lua_State *L, mare_process *process, enum mare__waits waits, mare_channel *channel,
+                uint64_t deadline, lua_KFunction then, lua_KContext context)
 {
+    process->waits = (uint8_t)waits;
+    process->waits_for = channel;
     if (process->host) {
-        host_sleep(process, deadline);
+        process->host_deadline = deadline;
+        host_sleep(process);
         return then(L, LUA_OK, context);
     }
-    if (deadline != MARE_FOREVER)
-        mare__timer_start(process->runtime, &process->wait, deadline);
+    process->timed = deadline != MARE_FOREVER;
+    process->deadline = deadline;
     process->yield = MARE__YIELD_WAIT;
     return lua_yieldk(L, 0, context, then);
 }

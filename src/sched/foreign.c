@@ -24,14 +24,14 @@ static void sleeper_init(struct sleeper *sleeper)
     sleeper->wait.wake = wake;
     sleeper->node.wait = &sleeper->wait;
     mare__list_init(&sleeper->node.link);
+    mare__wait_begin(&sleeper->wait);
 }
 
 // Sleeps until the wait has ended; takes itself out of line if that was not the channel's doing.
 static mare_err sleep_until(struct sleeper *sleeper, mare_channel *channel, uint64_t deadline)
 {
-    if (mare__wait_parked(&sleeper->wait))
-        while (!mare__park(&sleeper->parker, deadline))
-            mare__wait_cancel(&sleeper->wait, MARE_TIMEOUT); // if it comes too late, the wake is on its way
+    while (!mare__park(&sleeper->parker, deadline))
+        mare__wait_end(&sleeper->wait, MARE_TIMEOUT); // if too late, the wake is on its way
     if (sleeper->wait.fired == MARE__FIRED_NONE)
         mare__chan_forget(channel, &sleeper->node);
     return sleeper->wait.result;
@@ -188,17 +188,20 @@ void mare__host_wake(struct mare__wait *wait)
 struct request {
     const char *code, *name;
     size_t length;
+    const mare_message *arguments;
     mare_process *process;
 };
 
-// Compiles the code and marshals the function; in a state that is thrown away.
+// Compiles the code and marshals the function and its arguments; in a state that is thrown away.
 static int compile(lua_State *L)
 {
     struct request *request = lua_touserdata(L, 1);
     lua_settop(L, 0);
     if (luaL_loadbuffer(L, request->code, request->length, request->name) != LUA_OK)
         return lua_error(L);
-    if (mare__marshal(L, 1, 1, &request->process->wait.message, "code") != MARE_OK)
+    // Through Lua values, so that arguments from outside are checked and tables get their numbers.
+    int count = request->arguments ? mare__unmarshal(L, request->arguments) : 0;
+    if (mare__marshal(L, 1, 1 + count, &request->process->wait.message, "value") != MARE_OK)
         return lua_error(L);
     return 0;
 }
@@ -236,10 +239,8 @@ mare_err mare_spawn(mare_runtime *runtime, const char *code, size_t length, cons
     mare_process *process = mare__process_new(runtime);
     if (!process)
         return MARE_NOMEM;
-    struct request request = {code, name ? name : "=(mare_spawn)", length, process};
+    struct request request = {code, name ? name : "=(mare_spawn)", length, arguments, process};
     mare_err err = mare__compile(process, compile, &request, error);
-    if (!err && arguments && !mare__message_join(&process->wait.message, arguments))
-        err = MARE_NOMEM;
     if (err) {
         mare_process_unref(process);
         return err;

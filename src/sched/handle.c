@@ -5,7 +5,7 @@
 #include "sched/sched.h"
 
 // Their addresses are keys of the registry: of the table of userdata, and of the metatables by kind.
-static const char registered, class_keys[4];
+static const char registered, class_keys[5];
 
 static int handle_gc(lua_State *L)
 {
@@ -65,9 +65,8 @@ static void push_metatable(lua_State *L, mare_process *process, int kind)
     lua_setfield(L, -2, "__gc");
     lua_pushstring(L, class->name);
     lua_setfield(L, -2, "__name");
-    mare__lazy_table(L, class->methods);
+    mare__lazy_table(L, class->methods, false);
     lua_setfield(L, -2, "__index");
-    process->classes[kind] = lua_topointer(L, -1);
     lua_pushvalue(L, -1);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &class_keys[kind]);
 }
@@ -109,7 +108,7 @@ void mare__handle_push(lua_State *L, void *object)
     }
     // First of all, so that an error cannot lose the reference: a userdata that holds it.
     struct mare__ref_link *ref = lua_newuserdatauv(L, sizeof *ref, 0);
-    *ref = (struct mare__ref_link){.object = o};
+    *ref = (struct mare__ref_link){.magic = MARE__REF_MAGIC + o->kind, .object = o};
     mare__list_append(&process->handles, &ref->link);
     push_metatable(L, process, o->kind);
     lua_setmetatable(L, -2);
@@ -146,13 +145,8 @@ void mare__handles_left(lua_State *L, uint32_t which, bool sent)
 
 struct mare__ref_link *mare__handle_test(lua_State *L, int index)
 {
-    mare_process *process = mare__self(L);
-    if (lua_type(L, index) != LUA_TUSERDATA || !lua_getmetatable(L, index))
-        return NULL;
-    const void *metatable = lua_topointer(L, -1);
-    lua_pop(L, 1);
-    for (int kind = 1; kind < 4; kind++)
-        if (metatable == process->classes[kind])
-            return lua_touserdata(L, index);
-    return NULL;
+    struct mare__ref_link *ref = NULL;
+    for (int kind = MARE__KIND_CHANNEL; kind <= MARE__KIND_BUFFER && !ref; kind++)
+        ref = mare__handle_of(L, index, (enum mare__kind)kind);
+    return ref;
 }

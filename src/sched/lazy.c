@@ -327,7 +327,7 @@ static int table_pairs(lua_State *L)
     return 3;
 }
 
-void mare__lazy_table(lua_State *L, const luaL_Reg *members)
+void mare__lazy_table(lua_State *L, const luaL_Reg *members, bool listable)
 {
     lua_newtable(L);
     if (mare__self(L)->host) { // a host's state is not ours to make small
@@ -337,13 +337,15 @@ void mare__lazy_table(lua_State *L, const luaL_Reg *members)
         }
         return;
     }
-    lua_createtable(L, 0, 2);
+    lua_createtable(L, 0, listable ? 2 : 1);
     lua_pushlightuserdata(L, (void *)members);
     lua_pushcclosure(L, table_index, 1);
     lua_setfield(L, -2, "__index");
-    lua_pushlightuserdata(L, (void *)members);
-    lua_pushcclosure(L, table_pairs, 1);
-    lua_setfield(L, -2, "__pairs");
+    if (listable) {
+        lua_pushlightuserdata(L, (void *)members);
+        lua_pushcclosure(L, table_pairs, 1);
+        lua_setfield(L, -2, "__pairs");
+    }
     lua_setmetatable(L, -2);
 }
 

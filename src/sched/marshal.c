@@ -40,6 +40,7 @@ struct writer {
     uint32_t seen_count, seen_room; // room is a power of two once it is a hash table
     uint32_t numbered;
     const void *globals;
+    struct mare__code *code; // of the first value, or NULL
     mare_err err;
     const char *refusal; // a kind of value
     int scratch;         // stack index of what `frames` and `seen` point to once there are many
@@ -225,6 +226,10 @@ static bool begin_function(struct writer *w)
     remember(w, pointer, w->numbered++, 0);
     if (!push_frame(w, FUNCTION, MARE__PACK_EXT))
         return false;
+    if (w->code && w->depth == 1) { // the body of a spawn
+        bool done = mare__message_append_handle(w->message, &w->code->object);
+        return done || out_of_room(w);
+    }
     uint32_t code = w->message->length;
     uint8_t header[5] = {0xc6}; // bin with four bytes of length
     if (!append(w, header, sizeof header))
@@ -533,7 +538,8 @@ static int write_plain(lua_State *L, int first, int count, mare_message *message
     return count;
 }
 
-static mare_err write_all(lua_State *L, int first, int written, int count, mare_message *message, const char *what)
+static mare_err write_all(lua_State *L, int first, int written, int count, mare_message *message, const char *what,
+                          struct mare__code *code)
 {
     struct writer w;
     int top = lua_gettop(L);
@@ -546,6 +552,7 @@ static mare_err write_all(lua_State *L, int first, int written, int count, mare_
     w.depth = w.seen_count = w.seen_room = w.numbered = 0;
     w.err = MARE_OK;
     w.scratch = top + 1;
+    w.code = code;
     lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
     w.globals = lua_topointer(L, -1);
     lua_pushnil(L); // the two places of `scratch`
@@ -557,6 +564,7 @@ static mare_err write_all(lua_State *L, int first, int written, int count, mare_
         while (done && w.depth > 0)
             done = step(&w);
         message->count += done;
+        w.code = NULL;
     }
     if (!done) {
         lua_checkstack(L, 8);
@@ -571,5 +579,10 @@ static mare_err write_all(lua_State *L, int first, int written, int count, mare_
 mare_err mare__marshal(lua_State *L, int first, int count, mare_message *message, const char *what)
 {
     int written = write_plain(L, first, count, message);
-    return written == count ? MARE_OK : write_all(L, first, written, count, message, what);
+    return written == count ? MARE_OK : write_all(L, first, written, count, message, what, NULL);
+}
+
+mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *message, const char *what)
+{
+    return write_all(L, first, 0, count, message, what, mare__code_of(L, first));
 }

@@ -149,7 +149,7 @@ static int push_traceback(lua_State *L)
 static void settle(mare_process *process, int status, int results)
 {
     lua_State *L = process->state;
-    if (atomic_load(&process->killed)) {
+    if (mare__killed(process)) {
         process->how = MARE_KILLED;
         mare__state_unwind(process);
         return;
@@ -190,18 +190,14 @@ static void tell(mare_process *process, mare_channel *channel)
     if (process->how == MARE_KILLED && process->kill_reason)
         add_string(&message, process->kill_reason);
     else if (process->how != MARE_OK && process->how != MARE_KILLED) {
-        const mare_message *error = &process->wait.message;
-        if (error->handles == 0 && mare__message_append(&message, mare__message_data(error), error->length)) {
-            message.count += error->count;
-            message.rich = error->rich;
-            message.repeats = error->repeats;
-        }
+        mare__message_join(&message, &process->wait.message);
     }
     mare__chan_post(channel, &message);
 }
 
 static void print_error(mare_process *process)
 {
+    static const char not_text[] = "(an error value that is not a string)";
     mare_value error, traceback;
     const mare_message *message = &process->wait.message;
     bool text = mare_message_get(message, 0, &error) == MARE_OK && error.type == MARE_STRING;
@@ -209,8 +205,8 @@ static void print_error(mare_process *process)
     flockfile(stderr);
     fprintf(stderr, "mare: process %llu%s%s died: %.*s\n", (unsigned long long)process->id,
             process->name ? " " : "", process->name ? process->name : "",
-            text ? (int)error.as.string.length : 35,
-            text ? error.as.string.bytes : "(an error value that is not a string)");
+            text ? (int)error.as.string.length : (int)sizeof not_text - 1,
+            text ? error.as.string.bytes : not_text);
     if (trace)
         fprintf(stderr, "%.*s\n", (int)traceback.as.string.length, traceback.as.string.bytes);
     funlockfile(stderr);
@@ -235,7 +231,7 @@ void mare__process_observed(mare_process *process)
     mare__lock_release(&process->lock);
     if (reporting) {
         mare__timer_stop(runtime, &process->wait);
-        mare__wait_cancel(&process->wait, MARE_OK);
+        mare__wait_end(&process->wait, MARE_OK);
     }
 }
 
@@ -253,6 +249,8 @@ static void take_list(struct mare__list *to, struct mare__list *from)
 static void tell_linked(mare_process *process, struct mare__list *links)
 {
     char reason[64];
+    if (mare__list_empty(links))
+        return;
     snprintf(reason, sizeof reason, "linked process %llu %s", (unsigned long long)process->id,
              how_word(process->how));
     struct mare__list *at;
@@ -301,8 +299,11 @@ static void announce(mare_process *process)
     if (process->reporting) {
         mare__ref(&process->object);
         process->wait.wake = report;
-        atomic_store(&process->wait.word, MARE__WAIT_PARKED);
+        mare__wait_begin(&process->wait);
+        atomic_store(&process->wait.word, MARE__WAIT_WAITING);
+        mare__lock_acquire(&runtime->timer_lock);
         mare__timer_start(runtime, &process->wait, mare__now(runtime) + MARE__REPORT_NS);
+        mare__lock_release(&runtime->timer_lock);
     }
     process->finished = true;
     mare__lock_release(&process->lock);
@@ -325,7 +326,7 @@ void mare__process_finish(mare_process *process, int status, int results)
     if (process->state) {
         settle(process, status, results);
         mare__state_close(process);
-    } else if (atomic_load(&process->killed)) {
+    } else if (mare__killed(process)) {
         process->how = MARE_KILLED;
     } else {
         process->how = MARE_DIED;
@@ -359,16 +360,16 @@ bool mare__process_kill(mare_process *process, const char *reason)
 {
     mare__lock_acquire(&process->lock);
     bool alive = !process->finished;
-    if (alive && !atomic_load(&process->killed)) {
-        process->kill_reason = reason ? mare__alloc(strlen(reason) + 1) : NULL;
+    if (alive && reason && !mare__killed(process)) {
+        process->kill_reason = mare__alloc(strlen(reason) + 1);
         if (process->kill_reason)
             strcpy(process->kill_reason, reason);
-        atomic_store(&process->killed, true);
     }
+    bool host = process->host != NULL; // a host cannot be killed
     mare__lock_release(&process->lock);
-    if (alive)
-        mare__wait_cancel(&process->wait, MARE_KILLED);
-    return alive;
+    if (alive && !host)
+        mare__wait_cancel(&process->wait);
+    return alive && !host;
 }
 
 bool mare_process_kill(mare_process *process)

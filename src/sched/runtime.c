@@ -27,6 +27,7 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     mare_runtime *runtime = mare__alloc_zero(sizeof *runtime);
     if (!runtime)
         return MARE_NOMEM;
+    mare__barrier_init();
     runtime->platform = mare__platform_live;
     runtime->module = module;
     runtime->classes = classes;

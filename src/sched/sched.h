@@ -28,6 +28,9 @@ enum mare__status { MARE__IDLE, MARE__READY, MARE__RUNNING, MARE__BLOCKED, MARE_
 // Why a process gave up its worker. BY_PROGRAM: the program's own coroutine.yield at its top level.
 enum mare__yield { MARE__YIELD_BY_PROGRAM, MARE__YIELD_TURN, MARE__YIELD_WAIT };
 
+// What a process that gave up its worker waits for, beside time.
+enum mare__waits { MARE__WAITS_NOT, MARE__WAITS_TO_SEND, MARE__WAITS_TO_RECEIVE, MARE__WAITS_IN_SELECT, MARE__WAITS_FOR_TIME };
+
 // A tie between two processes. Each side has one, in the other's name.
 struct mare__link {
     struct mare__list link;
@@ -59,10 +62,10 @@ struct mare_process {
     bool luaproc;                // the global `luaproc` exists in it
     uint64_t libraries;          // bits of the globals that were supplied: see lazy.c
     const void *globals;         // address of its globals table while that is lazy
-    const void *classes[4];      // addresses of the metatables of references, by kind
     struct mare__list handles;   // of struct mare__ref_link: references held by its userdata
     lua_State **nest;            // coroutines resumed inside each other
     uint32_t nested, nest_room;
+    const void *last_body;       // what it spawned last: see code.c
     size_t memory_limit;         // for the state to come
 
     // What it waits for: one channel, or the cases of a select. The wait's message serves a whole life: before the first
@@ -70,17 +73,19 @@ struct mare_process {
     struct mare__wait wait;
     struct mare__node node;
     mare_channel *waits_for;
+    uint8_t waits; // enum mare__waits
+    bool timed;    // until `deadline`
+    uint64_t deadline;
+    struct mare__case *cases; // of a select: allocated, followed by room for as many pointers
+    uint32_t case_count;
+    uint32_t turn;                  // where the next select begins to look
     struct mare__ref_link *leaving; // buffers in the message to be sent: they change hands if it is
     uint32_t leaving_case;
-    uint32_t turn;            // where the next select begins to look
-    struct mare__case *cases; // allocated; NULL when there is no select
-    uint32_t case_count;
-    bool in_lines; // the cases stand in line
 
     struct mare__parker *host; // not NULL: not a process of ours but a thread of the host, which sleeps here
+    uint64_t host_deadline;
 
     atomic_uchar status; // enum mare__status; for those who ask
-    atomic_bool killed;
     atomic_ulong slices;
 
     mare__lock lock; // guards all below
@@ -95,8 +100,11 @@ struct mare_process {
     struct mare__list in_all; // the runtime's list of live processes, under its lock
 };
 
+#define MARE__REF_MAGIC UINT64_C(0x6d61726520526566)
+
 // A reference that a userdata holds, found again without running finalizers when the state goes.
 struct mare__ref_link {
+    uint64_t magic; // MARE__REF_MAGIC + kind: tells a reference from other userdata
     struct mare__list link;
     struct mare__object *object; // NULL: given away
     struct mare__ref_link *next_leaving;
@@ -117,7 +125,8 @@ struct mare__worker {
     volatile sig_atomic_t ticked; // a tick came: look at the timers
 
     _Atomic(mare_process *) slot; // the oldest ready process, while the queue is empty
-    atomic_bool slot_aged;        // it has waited for a tick: others may take it
+    atomic_bool slot_shared;      // it has waited for a tick: others may take it
+    volatile sig_atomic_t taking; // the owner is about to take it: the tick must not share it now
     mare__lock lock;              // guards the queue, and `alive`
     mare_process *head, *tail;
     atomic_uint length;
@@ -204,6 +213,11 @@ static inline uint64_t mare__now(const mare_runtime *runtime)
     return runtime->platform.now_ns(runtime->platform.context);
 }
 
+static inline bool mare__killed(const mare_process *process)
+{
+    return atomic_load_explicit(&process->wait.cancelled, memory_order_relaxed); // see mare__wait_publish
+}
+
 // The worker that the calling thread is, or NULL.
 static inline struct mare__worker *mare__this_worker(void)
 {
@@ -232,10 +246,11 @@ void mare__workers_stop(mare_runtime *runtime);
 bool mare__workers_stuck(mare_runtime *runtime);
 
 // ---- timer.c ---------------------------------------------------------------------------------------------------------------
-// Ends the wait with MARE_TIMEOUT at the deadline, if it has not ended by then.
+// Ends the wait with MARE_TIMEOUT at the deadline, if it has not ended by then. The caller holds the
+// runtime's timer_lock.
 void mare__timer_start(mare_runtime *runtime, struct mare__wait *wait, uint64_t deadline);
 
-// Forgets it. Must be called before the wait is used again.
+// Forgets it; takes the lock. Must be called before the wait is used again.
 void mare__timer_stop(mare_runtime *runtime, struct mare__wait *wait);
 
 // Ends the waits whose time has come. `now` of MARE_FOREVER ends them all, with MARE_STOPPED.
@@ -295,8 +310,9 @@ void mare__lazy_install(lua_State *L);
 // Opens all that has not been opened and makes the globals an ordinary table.
 void mare__lazy_finish(lua_State *L);
 
-// Pushes a table that takes its members from a list when they are named. The list must be static.
-void mare__lazy_table(lua_State *L, const luaL_Reg *members);
+// Pushes a table that takes its members from a list (static) when they are named, and, if
+// `listable`, has them all when it is iterated over.
+void mare__lazy_table(lua_State *L, const luaL_Reg *members, bool listable);
 
 // Pushes what require(name) returns for a standard library or one of the runtime's own modules, and returns true; or
 // pushes nothing.
@@ -353,35 +369,48 @@ struct mare__ref_link *mare__handle_test(lua_State *L, int index);
 // The same for one kind.
 static inline struct mare__ref_link *mare__handle_of(lua_State *L, int index, enum mare__kind kind)
 {
-    if (lua_type(L, index) != LUA_TUSERDATA || !lua_getmetatable(L, index))
-        return NULL;
-    const void *metatable = lua_topointer(L, -1);
-    lua_pop(L, 1);
-    return metatable == mare__self(L)->classes[kind] ? lua_touserdata(L, index) : NULL;
+    struct mare__ref_link *ref = lua_touserdata(L, index);
+    bool is = ref && lua_rawlen(L, index) == sizeof *ref && ref->magic == MARE__REF_MAGIC + kind;
+    return is ? ref : NULL;
 }
 
-// ---- block.c ---------------------------------------------------------------------------------------------------------------
-// Raises an error if the calling routine cannot wait here.
-void mare__block_check(lua_State *L, mare_process *process);
-
-// Puts the calling routine to sleep until its wait, which has begun, ends, or until the deadline. Then `then` runs, with
-// the outcome in process->wait. To be used as `return mare__block(...)`.
-int mare__block(lua_State *L, mare_process *process, uint64_t deadline, lua_KContext context, lua_KFunction then);
-
-// Takes the process's nodes out of every line and stops its timer.
-void mare__block_clean(mare_process *process);
-
-// Frees the cases of a select, with what they hold.
-void mare__block_drop_cases(mare_process *process);
-
+// ---- block.c ----------------------------------------------------------------------------------
 // Whether the calling routine can wait here.
 static inline bool mare__block_possible(lua_State *L, const mare_process *process)
 {
     return process->host || (L == process->current && !process->unyieldable && lua_isyieldable(L));
 }
 
-// Lets the process wait for nothing but time.
-void mare__block_begin(mare_process *process);
+// Raises an error if it cannot.
+void mare__block_check(lua_State *L, mare_process *process);
+
+// Puts the calling routine to sleep until it has sent or received what is in process->wait, its
+// select has fired, or the deadline has passed. Then `then` runs, which first calls
+// mare__block_clean and finds the outcome in process->wait. To be used as `return mare__block(...)`.
+int mare__block(lua_State *L, mare_process *process, enum mare__waits waits, mare_channel *channel,
+                uint64_t deadline, lua_KFunction then, lua_KContext context);
+
+// The state is at rest: begins the wait. True: it waits, and must not be touched any more, for
+// another thread may have it already. False: it need not wait.
+bool mare__block_commit(mare_process *process);
+
+// Leaves every line and stops the timer.
+void mare__block_clean(mare_process *process);
+
+// Frees the cases of a select, with what they hold.
+void mare__block_drop_cases(mare_process *process);
+
+// ---- code.c ----------------------------------------------------------------------------------
+// The bytecode of a function, dumped once while the same function is spawned again.
+struct mare__code {
+    struct mare__object object;
+    size_t length;
+    char bytes[];
+};
+
+// The code of the Lua function at a stack index, if it was spawned before; else NULL. The state
+// keeps it as long as the function lives.
+struct mare__code *mare__code_of(lua_State *L, int index);
 
 // ---- marshal.c, unmarshal.c --------------------------------------------------------------------------------------------------
 // Appends `count` values from stack index `first` on to a message. On failure pushes an error message that says which
@@ -389,9 +418,38 @@ void mare__block_begin(mare_process *process);
 // "arg", "result".
 mare_err mare__marshal(lua_State *L, int first, int count, mare_message *message, const char *what);
 
+// The same for what a new process starts with: the first value is a function.
+mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *message, const char *what);
+
+// The same; most messages are one integer.
+static inline mare_err mare__marshal_quickly(lua_State *L, int first, int count, mare_message *message,
+                                             const char *what)
+{
+    if (count != 1 || !lua_isinteger(L, first) || MARE__MESSAGE_SMALL < MARE__PACK_MAX)
+        return mare__marshal(L, first, count, message, what);
+    message->length = (uint32_t)mare__pack_integer(message->as.small, lua_tointegerx(L, first, NULL));
+    message->count = 1;
+    return MARE_OK;
+}
+
 // Pushes the values of a message; raises an error when it is malformed or memory runs out. Returns their number. The
 // message stays the caller's.
 int mare__unmarshal(lua_State *L, const mare_message *message);
+
+// The same, and leaves the message empty.
+static inline int mare__unmarshal_quickly(lua_State *L, mare_message *message)
+{
+    int64_t value;
+    if (message->count == 1 && message->capacity == 0 &&
+        mare__unpack_integer(message->as.small, message->length, &value)) {
+        mare__message_init(message);
+        lua_pushinteger(L, value);
+        return 1;
+    }
+    int count = mare__unmarshal(L, message);
+    mare__message_clear(message);
+    return count;
+}
 
 // ---- foreign.c -------------------------------------------------------------------------------------------------------------
 // A new channel, registered if it has a name.

@@ -199,7 +199,7 @@ int mare__exit(lua_State *L, int code)
     mare__runtime_changed(runtime);
     if (process->host)
         return 0;
-    atomic_store(&process->killed, true);
+    atomic_store(&process->wait.cancelled, true); // it runs, so it waits for nothing now
     if (process->unyieldable || !lua_isyieldable(L))
         return luaL_error(L, "the program is exiting");
     process->yield = MARE__YIELD_TURN;

@@ -13,11 +13,9 @@ static void publish_next(mare_runtime *runtime)
 
 void mare__timer_start(mare_runtime *runtime, struct mare__wait *wait, uint64_t deadline)
 {
-    mare__lock_acquire(&runtime->timer_lock);
     mare__heap_insert(&runtime->timers, &wait->timer, deadline);
     atomic_fetch_add(&runtime->timer_count, 1);
     publish_next(runtime);
-    mare__lock_release(&runtime->timer_lock);
 }
 
 void mare__timer_stop(mare_runtime *runtime, struct mare__wait *wait)
@@ -48,11 +46,11 @@ void mare__timer_expire(mare_runtime *runtime, uint64_t now)
         atomic_fetch_sub(&runtime->timer_count, 1);
         publish_next(runtime);
         // Claimed under the lock, so that its owner, who stops the timer first, cannot have begun another wait.
-        enum mare__claim claim = mare__wait_claim(wait);
+        bool claimed = mare__wait_claim(wait);
         mare__lock_release(&runtime->timer_lock);
-        if (claim != MARE__CLAIM_NO) {
+        if (claimed) {
             wait->result = result;
-            mare__wait_finish(wait, claim);
+            wait->wake(wait);
         }
     }
 }

@@ -87,12 +87,19 @@ static void open_table(struct reader *r, enum frame_kind kind, uint32_t count, b
 
 static void open_function(struct reader *r, uint32_t end)
 {
-    struct mare__token code = next_token(r);
-    if (code.kind != MARE__TOKEN_STRING)
+    struct mare__token token = next_token(r);
+    const char *bytes = (const char *)r->cursor;
+    size_t length = token.size;
+    r->cursor += token.size;
+    if (token.kind == MARE__TOKEN_EXT && token.ext == MARE__EXT_HANDLE) {
+        struct mare__code *code = (struct mare__code *)mare__handle_object((const uint8_t *)bytes);
+        bytes = code->bytes;
+        length = code->length;
+    } else if (token.kind != MARE__TOKEN_STRING) {
         malformed(r);
-    if (luaL_loadbufferx(r->L, (const char *)r->cursor, code.size, "=?", "b") != LUA_OK)
+    }
+    if (luaL_loadbufferx(r->L, bytes, length, "=?", "b") != LUA_OK)
         lua_error(r->L);
-    r->cursor += code.size;
     number(r);
     push_frame(r, FUNCTION, 0)->end = end;
 }

@@ -101,13 +101,42 @@ void mare__ready(mare_process *process)
     wake_one(runtime);
 }
 
+// By a thief, or by the owner when thieves may be about: under the lock, where alone a shared slot
+// stops being shared.
+static mare_process *take_shared_slot(struct mare__worker *worker)
+{
+    mare_process *process = NULL;
+    mare__lock_acquire(&worker->lock);
+    if (atomic_load_explicit(&worker->slot_shared, memory_order_relaxed)) {
+        // Acquire: pairs with the release in mare__ready.
+        process = atomic_load_explicit(&worker->slot, memory_order_acquire);
+        atomic_store_explicit(&worker->slot, NULL, memory_order_relaxed);
+        // Release: pairs with the acquire in take_slot: an owner who sees this sees the slot empty.
+        atomic_store_explicit(&worker->slot_shared, false, memory_order_release);
+    }
+    mare__lock_release(&worker->lock);
+    return process;
+}
+
+// By the owner, without a lock. Only the tick, on this same thread, lets others touch the slot, and
+// it does not while `taking` is set; so as long as it has not, the slot is the owner's alone.
 static mare_process *take_slot(struct mare__worker *worker)
 {
     if (!atomic_load_explicit(&worker->slot, memory_order_relaxed))
         return NULL;
-    atomic_store_explicit(&worker->slot_aged, false, memory_order_relaxed); // a hint for thieves
-    // Acquire: pairs with the release in mare__ready.
-    return atomic_exchange_explicit(&worker->slot, NULL, memory_order_acquire);
+    worker->taking = 1;
+    atomic_signal_fence(memory_order_seq_cst);
+    mare_process *process;
+    // Acquire: pairs with the release above.
+    if (atomic_load_explicit(&worker->slot_shared, memory_order_acquire)) {
+        process = take_shared_slot(worker);
+    } else {
+        process = atomic_load_explicit(&worker->slot, memory_order_relaxed);
+        atomic_store_explicit(&worker->slot, NULL, memory_order_relaxed);
+    }
+    atomic_signal_fence(memory_order_seq_cst);
+    worker->taking = 0;
+    return process;
 }
 
 static mare_process *queue_pop(struct mare__worker *worker)
@@ -156,8 +185,8 @@ static mare_process *steal_from(struct mare__worker *thief, struct mare__worker 
         }
         mare__lock_release(&victim->lock);
     }
-    if (!first && atomic_load_explicit(&victim->slot_aged, memory_order_relaxed))
-        return take_slot(victim);
+    if (!first && atomic_load(&victim->slot_shared))
+        return take_shared_slot(victim);
     if (!first || taken == 1)
         return first;
     mare__lock_acquire(&thief->lock); // empty until here: nobody but its owner fills it
@@ -231,13 +260,14 @@ static void on_tick(void *argument)
     uint64_t next = atomic_load_explicit(&runtime->next_deadline, memory_order_relaxed);
     bool wanted = others_wait(worker) || (next != MARE_FOREVER && next <= mare__now(runtime));
     if (wanted && atomic_load(&runtime->idle_count) > 0) {
-        atomic_store(&worker->slot_aged, true);
+        if (!worker->taking && atomic_load_explicit(&worker->slot, memory_order_relaxed))
+            atomic_store(&worker->slot_shared, true);
         wake_one_from_handler(runtime);
     }
     if (!process)
         return;
     bool over = wanted && worker->age >= MARE__SLICE_TICKS;
-    if ((over || atomic_load(&process->killed)) && !lua_gethook(process->current))
+    if ((over || mare__killed(process)) && !lua_gethook(process->current))
         lua_sethook(process->current, on_count, LUA_MASKCOUNT, 1);
 }
 
@@ -252,7 +282,7 @@ static void run(struct mare__worker *worker, mare_process *process)
     mare__count(&worker->counters.switches);
     atomic_store_explicit(&process->status, MARE__RUNNING, memory_order_relaxed); // for those who ask
     for (;;) {
-        if (atomic_load(&process->killed)) {
+        if (mare__killed(process)) {
             mare__process_finish(process, LUA_YIELD, 0);
             return;
         }
@@ -267,18 +297,15 @@ static void run(struct mare__worker *worker, mare_process *process)
             mare__process_finish(process, status, results);
             return;
         }
-        lua_pop(process->state, results);
+        if (results > 0)
+            lua_pop(process->state, results);
         arguments = 0;
         if (process->yield != MARE__YIELD_WAIT) {
             mare__ready(process);
             return;
         }
         atomic_store_explicit(&process->status, MARE__BLOCKED, memory_order_relaxed); // for those who ask
-        // A killer sets the flag, then tries to end the wait; here the wait has begun, then the flag is read. One of the
-        // two sees the other.
-        if (atomic_load(&process->killed))
-            mare__wait_cancel(&process->wait, MARE_KILLED);
-        if (mare__wait_parked(&process->wait))
+        if (mare__block_commit(process))
             return;
     }
 }
@@ -299,7 +326,7 @@ static bool work_anywhere(mare_runtime *runtime)
         return true;
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
         struct mare__worker *worker = runtime->workers[i];
-        if (length_of(&worker->length) > 0 || (atomic_load(&worker->slot_aged) && atomic_load(&worker->slot)))
+        if (length_of(&worker->length) > 0 || (atomic_load(&worker->slot_shared) && atomic_load(&worker->slot)))
             return true;
     }
     return false;
