@@ -27,7 +27,7 @@ static void *allocate(void *ud, void *block, size_t old_size, size_t new_size)
 
 static double resident_bytes(void)
 {
-    long total, resident;
+    long total, resident = 0;
     FILE *statm = fopen("/proc/self/statm", "r");
     if (statm == NULL || fscanf(statm, "%ld %ld", &total, &resident) != 2) {
         floor_fail("cannot read /proc/self/statm");

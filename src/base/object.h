@@ -3,13 +3,19 @@
 #pragma once
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum mare__kind { MARE__KIND_CHANNEL = 1, MARE__KIND_PROCESS, MARE__KIND_BUFFER, MARE__KIND_CODE };
 
 struct mare__object {
     atomic_uint references;
-    uint8_t kind; // enum mare__kind
+    uint8_t kind;      // enum mare__kind
+    atomic_bool taken; // what has one owner at a time has one, and is not in a message
+    // The process that made it, and where that one finds its userdata (see sched/handle.c). Written
+    // once, before anybody else can see the object.
+    int home_index;
+    uint64_t home;
     void (*destroy)(struct mare__object *object);
 };
 
@@ -18,6 +24,9 @@ static inline void mare__object_init(struct mare__object *object, enum mare__kin
 {
     atomic_init(&object->references, 1);
     object->kind = (uint8_t)kind;
+    atomic_init(&object->taken, true);
+    object->home_index = 0;
+    object->home = 0;
     object->destroy = destroy;
 }
 

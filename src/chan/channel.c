@@ -15,9 +15,17 @@
 #include "base/alloc.h"
 #include "chan/names.h"
 
+// After a fork, locks may be held for ever by threads that do not exist here.
+static bool is_usable(const mare_channel *channel)
+{
+    return channel->owner == 0 || channel->owner == mare__os_process();
+}
+
 static void destroy(struct mare__object *object)
 {
     mare_channel *channel = (mare_channel *)object;
+    if (!is_usable(channel))
+        return;
     mare_chan_close(channel); // posted messages may still stand in line
     for (; channel->count > 0; channel->count--) {
         mare__message_clear(&channel->ring[channel->head]);
@@ -211,6 +219,8 @@ bool mare_chan_close(mare_channel *channel)
 {
     struct mare__list closing, *link;
     struct mare__node *node;
+    if (!is_usable(channel))
+        return false;
     mare__list_init(&closing);
     mare__lock_acquire(&channel->lock);
     bool first = !channel->closed;

@@ -24,6 +24,7 @@ struct mare_channel {
     size_t capacity, room, head, count;
     uint64_t sent;
     struct mare_runtime *runtime; // for foreign threads that wait; NULL in unit tests
+    long owner;                   // the operating-system process it belongs to; 0: any
     struct mare__names *names;    // where `name` is registered
     char *name;                   // or NULL; both constant after creation
 };

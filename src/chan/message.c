@@ -264,7 +264,7 @@ mare_err mare_message_get(const mare_message *message, size_t index, mare_value 
         return MARE_INVALID;
     const uint8_t *at = mare__message_data(message), *end = at + message->length;
     for (size_t i = 0; i < index; i++)
-        if (!mare__unpack_skip(&at, end))
+        if (!mare__unpack_skip(&at, end, true))
             return MARE_BADMSG;
     struct mare__token token;
     if (!mare__unpack(&at, end, &token))
@@ -278,7 +278,7 @@ mare_err mare_message_parse(const void *bytes, size_t length, mare_message **out
     uint32_t count = 0;
     const uint8_t *at = bytes, *end = at + length;
     for (; at < end; count++)
-        if (!mare__unpack_skip(&at, end))
+        if (!mare__unpack_skip(&at, end, false))
             return MARE_BADMSG;
     if (length > MARE__MESSAGE_MAX)
         return MARE_TOOBIG;

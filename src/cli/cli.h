@@ -21,5 +21,8 @@ int mare__cli_repl(void);
 // A runtime for the command line: it takes signals, and it ends in order. NULL after saying why not.
 struct mare_runtime *mare__cli_start(void);
 
+// From now on an interrupt raises an error in this process; NULL: it ends the program again.
+void mare__cli_interrupts_go_to(mare_process *repl);
+
 // Waits for the end of the main process and of all others, stops the runtime and returns the exit code.
 int mare__cli_finish(struct mare_runtime *runtime);

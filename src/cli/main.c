@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // `mare`: which command, and help.
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -83,6 +84,10 @@ static int help(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    // The memory of processes that end is wanted again at once: keep it rather than give it back.
+    mallopt(M_TRIM_THRESHOLD, 256 << 20);
+    mallopt(M_TOP_PAD, 1 << 20);
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
     if (argc < 2)
         return isatty(STDIN_FILENO) ? mare__cli_repl() : mare__cli_run(SOURCE_STDIN, argc, argv);
     const struct command *command = find(argv[1]);

@@ -33,10 +33,11 @@ static mare_process *start(mare_runtime *runtime, mare_channel *input, mare_chan
 }
 
 // Sends the text to be evaluated. Returns whether more is needed; *alive turns false when the process has ended.
-static bool evaluate(mare_channel *input, mare_channel *output, const char *text, bool *alive)
+static bool evaluate(mare_process *repl, mare_channel *input, mare_channel *output, const char *text, bool *alive)
 {
     mare_message *message;
     bool more = false;
+    mare__cli_interrupts_go_to(repl);
     *alive = mare_message_create(&message) == MARE_OK && mare_message_add_string(message, text) == MARE_OK &&
              mare_chan_send(input, message) == MARE_OK;
     mare_message_destroy(message);
@@ -48,10 +49,11 @@ static bool evaluate(mare_channel *input, mare_channel *output, const char *text
     } else {
         *alive = false;
     }
+    mare__cli_interrupts_go_to(NULL);
     return more;
 }
 
-static void converse(mare_channel *input, mare_channel *output)
+static void converse(mare_process *repl, mare_channel *input, mare_channel *output)
 {
     char *text = NULL, *line;
     bool alive = true;
@@ -64,7 +66,7 @@ static void converse(mare_channel *input, mare_channel *output)
         if (*line)
             add_history(line);
         free(line);
-        if (!evaluate(input, output, text, &alive)) {
+        if (!evaluate(repl, input, output, text, &alive)) {
             free(text);
             text = NULL;
         }
@@ -90,7 +92,7 @@ int mare__cli_repl(void)
     stifle_history(1000);
     if (path)
         read_history(path);
-    converse(input, output);
+    converse(runtime->main, input, output);
     if (path)
         write_history(path);
     free(path);

@@ -16,6 +16,7 @@
 // A handler may do little: it notes the signal and wakes a thread that does the rest.
 static struct {
     volatile sig_atomic_t number;
+    mare_process *repl; // an interrupt ends what it evaluates, not the program
     struct mare__parker parker;
     mare_runtime *runtime;
     pthread_t thread;
@@ -24,7 +25,7 @@ static struct {
 
 static void on_signal(int number)
 {
-    if (interrupt.number)
+    if (interrupt.number && !interrupt.repl)
         _exit(EXIT_SIGNAL + number); // for the second time
     interrupt.number = number;
     mare__unpark(&interrupt.parker);
@@ -35,7 +36,10 @@ static void *watch(void *unused)
     (void)unused;
     while (!atomic_load(&interrupt.over)) {
         mare__park(&interrupt.parker, MARE_FOREVER);
-        if (interrupt.number && !atomic_load(&interrupt.over)) {
+        if (interrupt.number == SIGINT && interrupt.repl) {
+            interrupt.number = 0;
+            mare__process_interrupt(interrupt.repl);
+        } else if (interrupt.number && !atomic_load(&interrupt.over)) {
             int nobody = -1;
             atomic_compare_exchange_strong(&interrupt.runtime->exit_code, &nobody, EXIT_SIGNAL + interrupt.number);
             mare__runtime_changed(interrupt.runtime);
@@ -56,6 +60,11 @@ static void take_signals(mare_runtime *runtime)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
+}
+
+void mare__cli_interrupts_go_to(mare_process *repl)
+{
+    interrupt.repl = repl;
 }
 
 static void leave_signals(void)
@@ -82,41 +91,40 @@ mare_runtime *mare__cli_start(void)
     return runtime;
 }
 
-// Prints how the main process died, as the stock interpreter does.
-static void print_end(mare_process *process)
+// After a signal nobody waits for a process that is inside a C function and does not come back.
+static void end_within_a_second(mare_runtime *runtime, int code)
 {
-    mare_message *result;
-    mare_value error, trace;
-    if (mare_process_join_until(process, MARE_FOREVER, &result) != MARE_DIED || !result)
-        return;
-    bool text = mare_message_get(result, 0, &error) == MARE_OK && error.type == MARE_STRING;
-    if (text)
-        fprintf(stderr, "mare: %.*s\n", (int)error.as.string.length, error.as.string.bytes);
-    else
-        fputs("mare: (the error is a value that is not a string)\n", stderr);
-    if (mare_message_get(result, 1, &trace) == MARE_OK && trace.type == MARE_STRING)
-        fprintf(stderr, "%.*s\n", (int)trace.as.string.length, trace.as.string.bytes);
-    mare_message_destroy(result);
+    mare__runtime_kill_all(runtime, "interrupted");
+    if (mare__runtime_await(runtime, false, mare__now(runtime) + 1000000000u) == MARE_TIMEOUT) {
+        fflush(stdout);
+        _exit(code);
+    }
 }
 
 int mare__cli_finish(mare_runtime *runtime)
 {
     mare_process *main = runtime->main;
     mare_err err = mare__runtime_await(runtime, true, MARE_FOREVER);
+    if (err == MARE_DEADLOCK && mare__wait_end(&main->wait, MARE_DEADLOCK)) // an error where it waits
+        err = mare__runtime_await(runtime, true, MARE_FOREVER);
     int code = atomic_load(&runtime->exit_code);
     if (err == MARE_DEADLOCK && mare_process_alive(main)) {
-        fputs("mare: deadlock: every process waits, the main one too, and nothing can wake any\n", stderr);
+        fprintf(stderr, "mare: %s\n", mare_strerror(MARE_DEADLOCK)); // it caught that, and waits again
         code = EXIT_DIED;
     } else if (err == MARE_DEADLOCK) {
         fprintf(stderr, "mare: %lu %s for what can no longer come: ended\n", atomic_load(&runtime->live),
                 atomic_load(&runtime->live) == 1 ? "process waits" : "processes wait");
     }
     if (code < 0) {
+        bool killed = !mare_process_alive(main) && main->how == MARE_KILLED;
         bool died = !mare_process_alive(main) && main->how == MARE_DIED;
-        if (died)
-            print_end(main);
-        code = died || (!mare_process_alive(main) && main->how == MARE_KILLED) ? EXIT_DIED : EXIT_SUCCESS;
+        if (killed)
+            fprintf(stderr, "mare: the main process was killed%s%s\n", main->kill_reason ? ": " : "",
+                    main->kill_reason ? main->kill_reason : "");
+        code = died || killed ? EXIT_DIED : EXIT_SUCCESS;
     }
+    if (interrupt.number)
+        end_within_a_second(runtime, code);
     mare_process_unref(main);
     mare_stop(runtime);
     leave_signals();
@@ -133,13 +141,11 @@ struct program {
     mare_process *process;
 };
 
-// In a state that is thrown away: the starter, the program and its arguments, marshalled.
+// In a state that is thrown away: the program and the table of its arguments, marshalled.
 static int prepare(lua_State *L)
 {
-    static const char starter[] = "local main, args = ...; arg = args; return main(table.unpack(args))";
     struct program *program = lua_touserdata(L, 1);
     lua_settop(L, 0);
-    luaL_loadbuffer(L, starter, sizeof starter - 1, "=mare");
     const char *name = program->argv[0];
     int status = program->source == SOURCE_CODE ? luaL_loadbuffer(L, name, strlen(name), "=(command line)")
                                                 : luaL_loadfile(L, program->source == SOURCE_FILE ? name : NULL);
@@ -150,7 +156,7 @@ static int prepare(lua_State *L)
         lua_pushstring(L, i == 0 && program->source != SOURCE_FILE ? "-" : program->argv[i]);
         lua_rawseti(L, -2, i);
     }
-    if (mare__marshal(L, 1, 3, &program->process->wait.message, "program") != MARE_OK)
+    if (mare__marshal(L, 1, 2, &program->process->wait.message, "program") != MARE_OK)
         return lua_error(L);
     return 0;
 }

@@ -4,6 +4,14 @@
 
 #include <math.h>
 
+int mare__lua_refuse(lua_State *L)
+{
+    luaL_where(L, 1);
+    lua_insert(L, -2);
+    lua_concat(L, 2);
+    return lua_error(L);
+}
+
 int mare__lua_fail_with(lua_State *L, mare_err err)
 {
     lua_pushnil(L);
@@ -14,6 +22,11 @@ int mare__lua_fail_with(lua_State *L, mare_err err)
 
 int mare__lua_fail(lua_State *L, mare_err err)
 {
+    // Nobody expects these, and a program that ignored them would go wrong: they are errors.
+    if (err == MARE_DEADLOCK)
+        return luaL_error(L, "deadlock: %s", mare_strerror(err));
+    if (err == MARE_CANCELLED)
+        return luaL_error(L, "interrupted!");
     lua_pushstring(L, mare_strerror(err));
     return mare__lua_fail_with(L, err);
 }
@@ -33,7 +46,9 @@ uint64_t mare__lua_deadline(lua_State *L, int index)
     uint64_t *deadline = luaL_testudata(L, index, "mare.deadline");
     if (deadline)
         return *deadline;
-    double seconds = luaL_checknumber(L, index);
+    if (lua_type(L, index) != LUA_TNUMBER)
+        luaL_typeerror(L, index, "number of seconds or deadline");
+    double seconds = lua_tonumber(L, index);
     luaL_argcheck(L, !isnan(seconds), index, "a timeout cannot be NaN");
     if (seconds <= 0)
         return 0;

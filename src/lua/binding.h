@@ -11,6 +11,9 @@ int mare__lua_fail(lua_State *L, mare_err err);
 // The same with a message of its own, already pushed.
 int mare__lua_fail_with(lua_State *L, mare_err err);
 
+// Raises the message on top of the stack, with the place in the program before it.
+int mare__lua_refuse(lua_State *L);
+
 // The reference at a stack index, or an error that names the argument.
 static inline mare_channel *mare__lua_channel(lua_State *L, int index)
 {

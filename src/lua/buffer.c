@@ -46,7 +46,7 @@ int mare__lua_buffer_new(lua_State *L)
         memcpy(buffer->bytes, bytes, length);
     else
         memset(buffer->bytes, 0, length);
-    mare__handle_push(L, buffer);
+    mare__handle_push_new(L, buffer);
     return 1;
 }
 

@@ -3,6 +3,14 @@
 // channel, and yields only if it must wait; a receive is its mirror.
 #include "lua/binding.h"
 
+// A statistic: a host's messages are not counted.
+static void count_message(mare_process *process, bool sent)
+{
+    struct mare__worker *worker = process->worker;
+    if (worker)
+        mare__count(sent ? &worker->counters.sent : &worker->counters.received);
+}
+
 static int send_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
@@ -15,6 +23,7 @@ static int send_done(lua_State *L, int status, lua_KContext context)
         mare__message_clear(&process->wait.message);
         return mare__lua_fail(L, err);
     }
+    count_message(process, true);
     lua_pushboolean(L, 1);
     return 1;
 }
@@ -26,11 +35,12 @@ static int send(lua_State *L, mare_channel *channel, int first, bool wait, uint6
     mare_message *message = &process->wait.message;
     mare__message_clear(message);
     if (mare__marshal_quickly(L, first, lua_gettop(L) - first + 1, message, "arg") != MARE_OK)
-        return lua_error(L);
+        return mare__lua_refuse(L);
     mare_err err = mare__can(channel, MARE__CAN_SEND) ? mare__chan_send(channel, message, NULL) : MARE_FULL;
     if (err == MARE_OK) {
         if (process->leaving)
             mare__handles_left(L, 0, true);
+        count_message(process, true);
         lua_pushboolean(L, 1);
         return 1;
     }
@@ -51,7 +61,6 @@ static int channel_send(lua_State *L)
 static int channel_sendwithin(lua_State *L)
 {
     mare_channel *channel = mare__lua_channel(L, 1);
-    luaL_checkany(L, 2);
     return send(L, channel, 3, true, mare__lua_deadline(L, 2));
 }
 
@@ -62,6 +71,7 @@ static int channel_trysend(lua_State *L)
 
 static int push_received(lua_State *L, mare_process *process)
 {
+    count_message(process, false);
     return mare__unmarshal_quickly(L, &process->wait.message);
 }
 
@@ -107,7 +117,7 @@ static int messages_done(lua_State *L, int status, lua_KContext context)
     if (process->wait.result == MARE_OK)
         return receive_done(L, status, context);
     mare__block_clean(process);
-    return 0;
+    return process->wait.result == MARE_CLOSED ? 0 : mare__lua_fail(L, process->wait.result);
 }
 
 static int messages_next(lua_State *L)
@@ -203,6 +213,9 @@ int mare__lua_channel_new(lua_State *L)
     }
     if (err)
         return mare__lua_fail(L, err);
-    mare__handle_push(L, channel);
+    if (name)
+        mare__handle_push(L, channel); // somebody may have found it already
+    else
+        mare__handle_push_new(L, channel);
     return 1;
 }

@@ -34,16 +34,11 @@ static int host_close(lua_State *L)
     mare__handles_drop(process);
     if (last) {
         mare_err err = mare__runtime_await(runtime, true, MARE_FOREVER);
-        int code = atomic_load(&runtime->exit_code);
         if (err == MARE_DEADLOCK)
             fprintf(stderr, "mare: %lu processes wait for messages that nobody can send: ended\n",
                     atomic_load(&runtime->live));
         mare_process_unref(process);
         mare_stop(runtime);
-        if (code >= 0) {
-            fflush(NULL);
-            _Exit(code);
-        }
     } else {
         mare_process_unref(process);
     }
@@ -54,11 +49,8 @@ static mare_runtime *join_shared(lua_State *L)
 {
     mare_err err = MARE_OK;
     mare__lock_acquire(&shared_lock);
-    if (!shared) {
+    if (!shared)
         err = mare_start(NULL, &shared);
-        if (!err)
-            shared->exits_in_order = true;
-    }
     users += !err;
     mare_runtime *runtime = shared;
     mare__lock_release(&shared_lock);

@@ -42,7 +42,7 @@ static int newproc(lua_State *L)
     mare_process *process = mare__process_new(self->runtime);
     if (!process)
         return refuse(L, "%s", mare_strerror(MARE_NOMEM));
-    mare__handle_push(L, process);
+    mare__handle_push_new(L, process);
     if (mare__marshal_body(L, 1, 1, &process->wait.message, "arg") != MARE_OK)
         return refuse(L, "failed to copy upvalue of unsupported type: %s", lua_tostring(L, -1));
     process->luaproc = true;

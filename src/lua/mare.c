@@ -64,14 +64,16 @@ static int mare_now(lua_State *L)
 static int sleep_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare__block_clean(mare__self(L));
-    return 0;
+    mare_process *self = mare__self(L);
+    mare__block_clean(self);
+    return self->wait.result == MARE_TIMEOUT ? 0 : mare__lua_fail(L, self->wait.result);
 }
 
 static int mare_sleep(lua_State *L)
 {
     mare_process *process = mare__self(L);
-    luaL_checkany(L, 1);
+    if (lua_isnoneornil(L, 1))
+        return luaL_typeerror(L, 1, "number of seconds or deadline");
     uint64_t deadline = mare__lua_deadline(L, 1);
     mare__block_check(L, process);
     return mare__block(L, process, MARE__WAITS_FOR_TIME, NULL, deadline, sleep_done, 0);
@@ -168,9 +170,7 @@ int mare__lua_wait(lua_State *L)
 
 static int mare_exit(lua_State *L)
 {
-    int code = lua_isboolean(L, 1) ? (lua_toboolean(L, 1) ? EXIT_SUCCESS : EXIT_FAILURE)
-                                    : (int)luaL_optinteger(L, 1, EXIT_SUCCESS);
-    return mare__exit(L, code);
+    return mare__exit(L);
 }
 
 // ---- What can be watched -----------------------------------------------------------------------------------------------------
@@ -239,13 +239,15 @@ static int mare_processes(lua_State *L)
 static int mare_stats(lua_State *L)
 {
     mare_runtime *runtime = mare__self(L)->runtime;
-    unsigned long switches = 0, preemptions = 0, steals = 0, recycled = 0;
+    unsigned long switches = 0, preemptions = 0, steals = 0, recycled = 0, sent = 0, received = 0;
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
         struct mare__counters *c = &runtime->workers[i]->counters;
         switches += atomic_load(&c->switches);
         preemptions += atomic_load(&c->preemptions);
         steals += atomic_load(&c->steals);
         recycled += atomic_load(&c->recycled);
+        sent += atomic_load(&c->sent);
+        received += atomic_load(&c->received);
     }
     const struct {
         const char *name;
@@ -253,9 +255,10 @@ static int mare_stats(lua_State *L)
     } counters[] = {{"spawned", atomic_load(&runtime->spawned)}, {"live", atomic_load(&runtime->live)},
                     {"switches", switches},                      {"preemptions", preemptions},
                     {"steals", steals},                          {"recycled", recycled},
+                    {"sent", sent},                              {"received", received},
                     {"timers", atomic_load(&runtime->timer_count)},
                     {"workers", atomic_load(&runtime->worker_count)}};
-    lua_createtable(L, 0, 8);
+    lua_createtable(L, 0, 10);
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
         lua_pushinteger(L, (lua_Integer)counters[i].value);
         lua_setfield(L, -2, counters[i].name);

@@ -35,7 +35,7 @@ static void read_option(lua_State *L, const char *key, struct options *options)
             mare_err err = mare__chan_create(mare__self(L)->runtime, 1, NULL, &options->monitor);
             if (err)
                 luaL_error(L, "%s", mare_strerror(err));
-            mare__handle_push(L, options->monitor);
+            mare__handle_push_new(L, options->monitor);
             lua_setfield(L, 1, "monitor"); // where it is found again
         }
     } else {
@@ -108,9 +108,9 @@ int mare__lua_spawn(lua_State *L)
     if (!process)
         return mare__lua_fail(L, MARE_NOMEM);
     int top = lua_gettop(L);
-    mare__handle_push(L, process); // so that an error cannot lose it
+    mare__handle_push_new(L, process); // so that an error cannot lose it
     if (mare__marshal_body(L, body, top - body + 1, &process->wait.message, "arg") != MARE_OK)
-        return lua_error(L);
+        return mare__lua_refuse(L);
     process->memory_limit = options.memory;
     process->luaproc = self->luaproc;
     mare_err err = prepare(L, process, &options);
@@ -139,8 +139,7 @@ int mare__lua_push_end(lua_State *L, mare_process *process)
         return 1 + mare__unmarshal(L, &process->wait.message);
     case MARE_DIED:
         lua_pushnil(L);
-        if (mare__unmarshal(L, &process->wait.message) < 2) // no memory for the traceback
-            lua_pushnil(L);
+        lua_settop(L, lua_gettop(L) - mare__unmarshal(L, &process->wait.message) + 2); // and no more
         lua_pushstring(L, mare__err_word(MARE_DIED));
         lua_insert(L, -2);
         return 4;
@@ -243,7 +242,7 @@ static int process_monitor(lua_State *L)
         mare_err err = mare__chan_create(process->runtime, 1, NULL, &channel);
         if (err)
             return mare__lua_fail(L, err);
-        mare__handle_push(L, channel);
+        mare__handle_push_new(L, channel);
     } else {
         channel = mare__lua_channel(L, 2);
         lua_settop(L, 2);

@@ -90,6 +90,7 @@ int mare__lua_select(lua_State *L)
     uint64_t deadline = mare__lua_deadline(L, 2);
     lua_Integer count = luaL_len(L, 1);
     luaL_argcheck(L, count <= 1 << 20, 1, "too many cases");
+    luaL_argcheck(L, count > 0 || deadline != MARE_FOREVER, 1, "no cases and no timeout: it would wait for ever");
     if (deadline != 0)
         mare__block_check(L, self);
     mare__block_drop_cases(self);

@@ -25,6 +25,11 @@ static uint64_t live_now_ns(void *context)
 
 const struct mare__platform mare__platform_live = {live_now_ns, NULL};
 
+long mare__os_process(void)
+{
+    return getpid();
+}
+
 unsigned mare__cpu_count(void)
 {
     cpu_set_t set;

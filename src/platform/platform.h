@@ -18,6 +18,9 @@ struct mare__platform {
 
 extern const struct mare__platform mare__platform_live;
 
+// Which operating-system process this is: a fork is another one, without our threads.
+long mare__os_process(void);
+
 // The number of processors this program may use, at least 1.
 unsigned mare__cpu_count(void);
 

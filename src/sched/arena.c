@@ -124,7 +124,7 @@ static void *take(struct mare__arena *arena, size_t size)
         return carve(arena, class * GRAIN);
     }
     size_t rounded = (size + GRAIN - 1) / GRAIN * GRAIN;
-    if (!arena->born && !MARE__ARENA_PLAIN && (size_t)(arena->end - arena->bump) >= rounded)
+    if (!arena->born && !arena->chunks && !MARE__ARENA_PLAIN && (size_t)(arena->end - arena->bump) >= rounded)
         return carve(arena, rounded);
     struct large *large = mare__alloc(sizeof *large + size);
     if (!large)
@@ -143,7 +143,7 @@ static void give_back(struct mare__arena *arena, void *block, size_t size)
     } else if (is_inborn(arena, block)) {
         // The old stack, when it has grown: carve from it if that is more than what is left.
         size_t rounded = (size + GRAIN - 1) / GRAIN * GRAIN;
-        if (rounded > (size_t)(arena->end - arena->bump)) {
+        if (arena->born && rounded > (size_t)(arena->end - arena->bump)) {
             arena->bump = block;
             arena->end = arena->bump + rounded;
         }

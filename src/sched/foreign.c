@@ -39,7 +39,7 @@ static mare_err sleep_until(struct sleeper *sleeper, mare_channel *channel, uint
 
 static bool usable(const mare_channel *channel)
 {
-    return !channel->runtime || mare__runtime_valid(channel->runtime);
+    return mare__runtime_valid(channel->runtime);
 }
 
 mare_err mare_chan_send_until(mare_channel *channel, mare_message *message, uint64_t deadline)
@@ -105,7 +105,8 @@ mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *n
     mare_channel *channel = mare__chan_new(runtime, capacity);
     if (!channel)
         return MARE_NOMEM;
-    channel->id = atomic_fetch_add(&runtime->next_id, 1) + 1;
+    channel->id = atomic_fetch_add(&runtime->next_channel, 1) + 1;
+    channel->owner = runtime->owner;
     mare_err err = MARE_OK;
     if (name) {
         channel->names = runtime->names;
@@ -130,6 +131,9 @@ mare_err mare_chan_create(mare_runtime *runtime, size_t capacity, const char *na
 
 mare_err mare_chan_find(mare_runtime *runtime, const char *name, mare_channel **out)
 {
+    *out = NULL;
+    if (!mare__runtime_valid(runtime))
+        return MARE_STOPPED;
     struct mare__object *object = mare__names_find(runtime->names, name);
     if (object && object->kind != MARE__KIND_CHANNEL) {
         mare__unref(object);
@@ -158,7 +162,9 @@ mare_err mare_process_join_until(mare_process *process, uint64_t deadline, mare_
         return err;
     if (result && !mare__message_empty(&process->wait.message)) {
         err = mare_message_create(result);
-        if (!err && !mare__message_copy(*result, &process->wait.message)) {
+        if (err)
+            return err;
+        if (!mare__message_copy(*result, &process->wait.message)) {
             mare_message_destroy(*result);
             *result = NULL;
             return MARE_NOMEM;
@@ -190,6 +196,7 @@ struct request {
     size_t length;
     const mare_message *arguments;
     mare_process *process;
+    mare_err err; // why, when it is not the code's fault
 };
 
 // Compiles the code and marshals the function and its arguments; in a state that is thrown away.
@@ -201,9 +208,8 @@ static int compile(lua_State *L)
         return lua_error(L);
     // Through Lua values, so that arguments from outside are checked and tables get their numbers.
     int count = request->arguments ? mare__unmarshal(L, request->arguments) : 0;
-    if (mare__marshal(L, 1, 1 + count, &request->process->wait.message, "value") != MARE_OK)
-        return lua_error(L);
-    return 0;
+    request->err = mare__marshal(L, 1, 1 + count, &request->process->wait.message, "value");
+    return request->err ? lua_error(L) : 0;
 }
 
 mare_err mare__compile(mare_process *process, lua_CFunction function, void *argument, char **error)
@@ -219,7 +225,7 @@ mare_err mare__compile(mare_process *process, lua_CFunction function, void *argu
         int status = lua_pcall(L, 1, 0, 0);
         if (status != LUA_OK) {
             err = status == LUA_ERRMEM ? MARE_NOMEM : MARE_SYNTAX;
-            if (error)
+            if (error && err == MARE_SYNTAX)
                 *error = strdup(luaL_tolstring(L, -1, NULL));
         }
         lua_close(L);
@@ -239,8 +245,15 @@ mare_err mare_spawn(mare_runtime *runtime, const char *code, size_t length, cons
     mare_process *process = mare__process_new(runtime);
     if (!process)
         return MARE_NOMEM;
-    struct request request = {code, name ? name : "=(mare_spawn)", length, arguments, process};
+    struct request request = {code, name ? name : "=(mare_spawn)", length, arguments, process, MARE_OK};
     mare_err err = mare__compile(process, compile, &request, error);
+    if (request.err) {
+        err = request.err;
+        if (error) {
+            free(*error);
+            *error = NULL;
+        }
+    }
     if (err) {
         mare_process_unref(process);
         return err;

@@ -1,16 +1,36 @@
 // SPDX-License-Identifier: MIT
-// References to channels, processes and buffers as Lua userdata. In one state there is one userdata for one object (a
-// table with weak values finds it), so that references can be compared and used as keys. They stand in a list of their
+// References to channels, processes and buffers as Lua userdata. In one state there is one userdata for one object
+// (tables with weak values find it), so that references can be compared and used as keys. They stand in a list of their
 // process, so that a state can be dropped without running finalizers.
 #include "sched/sched.h"
 
-// Their addresses are keys of the registry: of the table of userdata, and of the metatables by kind.
-static const char registered, class_keys[5];
+// Their addresses are keys of the registry: of the tables of userdata, by number for objects that
+// this state made, by address for those that came in messages; and of the metatables by kind.
+static const char made_here, came_here, class_keys[5];
+
+// Pushes one of the tables of userdata, making it on first use.
+static void push_table(lua_State *L, const char *key)
+{
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, key) == LUA_TTABLE)
+        return;
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_createtable(L, 0, 1);
+    lua_pushliteral(L, "v");
+    lua_setfield(L, -2, "__mode");
+    lua_setmetatable(L, -2);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, key);
+}
 
 static int handle_gc(lua_State *L)
 {
     struct mare__ref_link *ref = lua_touserdata(L, 1);
     mare__list_remove(&ref->link);
+    if (ref->index) {
+        push_table(L, &made_here);
+        luaL_unref(L, -1, ref->index);
+    }
     if (ref->object)
         mare__unref(ref->object);
     ref->object = NULL;
@@ -71,26 +91,15 @@ static void push_metatable(lua_State *L, mare_process *process, int kind)
     lua_rawsetp(L, LUA_REGISTRYINDEX, &class_keys[kind]);
 }
 
-static void push_registered(lua_State *L)
-{
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &registered) == LUA_TTABLE)
-        return;
-    lua_pop(L, 1);
-    lua_newtable(L);
-    lua_createtable(L, 0, 1);
-    lua_pushliteral(L, "v");
-    lua_setfield(L, -2, "__mode");
-    lua_setmetatable(L, -2);
-    lua_pushvalue(L, -1);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &registered);
-}
-
 // Pushes the userdata that stands for an object already, if there is one.
-static bool push_existing(lua_State *L, const struct mare__object *object)
+static bool push_existing(lua_State *L, const mare_process *process, const struct mare__object *object)
 {
+    bool here = object->home == process->id;
     bool found = false;
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &registered) == LUA_TTABLE) {
-        found = lua_rawgetp(L, -1, object) == LUA_TUSERDATA;
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, here ? &made_here : &came_here) == LUA_TTABLE) {
+        int type = here ? lua_rawgeti(L, -1, object->home_index) : lua_rawgetp(L, -1, object);
+        // The place may be another's by now, if the first userdata was collected.
+        found = type == LUA_TUSERDATA && ((struct mare__ref_link *)lua_touserdata(L, -1))->object == object;
         lua_remove(L, -2);
     }
     if (!found)
@@ -98,24 +107,55 @@ static bool push_existing(lua_State *L, const struct mare__object *object)
     return found;
 }
 
+// Pushes a new userdata that holds the reference, so that an error cannot lose it.
+static struct mare__ref_link *push_userdata(lua_State *L, mare_process *process, struct mare__object *object)
+{
+    struct mare__ref_link *ref = lua_newuserdatauv(L, sizeof *ref, 0);
+    *ref = (struct mare__ref_link){.magic = MARE__REF_MAGIC + object->kind, .object = object};
+    mare__list_append(&process->handles, &ref->link);
+    push_metatable(L, process, object->kind);
+    lua_setmetatable(L, -2);
+    return ref;
+}
+
 void mare__handle_push(lua_State *L, void *object)
 {
     mare_process *process = mare__self(L);
-    struct mare__object *o = object;
-    if (push_existing(L, o)) {
-        mare__unref(o);
+    if (push_existing(L, process, object)) {
+        mare__unref(object);
         return;
     }
-    // First of all, so that an error cannot lose the reference: a userdata that holds it.
-    struct mare__ref_link *ref = lua_newuserdatauv(L, sizeof *ref, 0);
-    *ref = (struct mare__ref_link){.magic = MARE__REF_MAGIC + o->kind, .object = o};
-    mare__list_append(&process->handles, &ref->link);
-    push_metatable(L, process, o->kind);
-    lua_setmetatable(L, -2);
-    push_registered(L);
+    push_userdata(L, process, object);
+    push_table(L, &came_here);
     lua_pushvalue(L, -2);
-    lua_rawsetp(L, -2, o);
+    lua_rawsetp(L, -2, object);
     lua_pop(L, 1);
+}
+
+void mare__handle_push_new(lua_State *L, void *made)
+{
+    mare_process *process = mare__self(L);
+    struct mare__object *object = made;
+    struct mare__ref_link *ref = push_userdata(L, process, object);
+    push_table(L, &made_here);
+    lua_pushvalue(L, -2);
+    ref->index = luaL_ref(L, -2);
+    lua_pop(L, 1);
+    object->home = process->id;
+    object->home_index = ref->index;
+}
+
+void mare__handle_push_owned(lua_State *L, void *object)
+{
+    struct mare__object *buffer = object;
+    if (!atomic_exchange(&buffer->taken, true)) {
+        mare__handle_push(L, object);
+        return;
+    }
+    // Somebody who got the same message had it first: what is pushed is as one that was sent away.
+    struct mare__ref_link *ref = push_userdata(L, mare__self(L), buffer);
+    ref->object = NULL;
+    mare__unref(buffer);
 }
 
 void mare__handle_leaves(lua_State *L, struct mare__ref_link *ref)
@@ -132,10 +172,12 @@ void mare__handles_left(lua_State *L, uint32_t which, bool sent)
     for (struct mare__ref_link *ref = process->leaving; ref; ref = ref->next_leaving) {
         if (!sent || ref->leaving_case != which || !ref->object)
             continue;
-        push_registered(L);
-        lua_pushnil(L);
-        lua_rawsetp(L, -2, ref->object);
-        lua_pop(L, 1);
+        if (!ref->index) { // another object may get its address
+            push_table(L, &came_here);
+            lua_pushnil(L);
+            lua_rawsetp(L, -2, ref->object);
+            lua_pop(L, 1);
+        }
         mare__unref(ref->object);
         ref->object = NULL;
     }

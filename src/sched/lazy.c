@@ -109,6 +109,8 @@ static void patch(lua_State *L, lua_CFunction open)
         mare__coroutine_patch(L);
     else if (open == luaopen_os)
         luaL_setfuncs(L, mare__os_overrides, 0);
+    else if (open == luaopen_debug)
+        mare__debug_patch(L);
     else if (open == luaopen_package)
         mare__package_patch(L);
     if (open == luaopen_io || open == luaopen_debug || open == luaopen_package)

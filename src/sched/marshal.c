@@ -45,6 +45,7 @@ struct writer {
     const char *refusal; // a kind of value
     int scratch;         // stack index of what `frames` and `seen` point to once there are many
     int current;         // the value being written, from 1
+    int before;          // how many arguments of the call come before the first value
 };
 
 static bool fail(struct writer *w, mare_err err, const char *refusal)
@@ -304,8 +305,10 @@ static bool begin_userdata(struct writer *w)
             return fail(w, MARE_BADMSG, "a buffer that was sent before");
         if (!mare__message_append_handle(w->message, ref->object))
             return out_of_room(w);
-        if (ref->object->kind == MARE__KIND_BUFFER)
+        if (ref->object->kind == MARE__KIND_BUFFER) {
+            atomic_store(&ref->object->taken, false);
             mare__handle_leaves(L, ref);
+        }
         lua_pop(L, 1);
         return true;
     }
@@ -467,7 +470,7 @@ static bool step(struct writer *w)
 static void push_path(struct writer *w, const char *what)
 {
     lua_State *L = w->L;
-    lua_pushfstring(L, "%s %d", what, w->current);
+    lua_pushfstring(L, "%s %d", what, w->current + w->before);
     for (uint32_t i = 0; i < w->depth; i++) {
         struct frame *frame = &w->frames[i];
         int key = frame->index + 1;
@@ -539,7 +542,7 @@ static int write_plain(lua_State *L, int first, int count, mare_message *message
 }
 
 static mare_err write_all(lua_State *L, int first, int written, int count, mare_message *message, const char *what,
-                          struct mare__code *code)
+                          int before, struct mare__code *code)
 {
     struct writer w;
     int top = lua_gettop(L);
@@ -553,6 +556,7 @@ static mare_err write_all(lua_State *L, int first, int written, int count, mare_
     w.err = MARE_OK;
     w.scratch = top + 1;
     w.code = code;
+    w.before = before;
     lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
     w.globals = lua_topointer(L, -1);
     lua_pushnil(L); // the two places of `scratch`
@@ -579,10 +583,10 @@ static mare_err write_all(lua_State *L, int first, int written, int count, mare_
 mare_err mare__marshal(lua_State *L, int first, int count, mare_message *message, const char *what)
 {
     int written = write_plain(L, first, count, message);
-    return written == count ? MARE_OK : write_all(L, first, written, count, message, what, NULL);
+    return written == count ? MARE_OK : write_all(L, first, written, count, message, what, 0, NULL);
 }
 
 mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *message, const char *what)
 {
-    return write_all(L, first, 0, count, message, what, mare__code_of(L, first));
+    return write_all(L, first, 0, count, message, what, first - 1, mare__code_of(L, first));
 }

@@ -62,14 +62,27 @@ void mare__process_launch(mare_process *process)
 
 // ---- Start -----------------------------------------------------------------------------------------------------------------
 
+// As in the stock interpreter: all libraries, the generational collector, the table `arg`. On the
+// stack are the program and that table; the program and its arguments replace them.
+static int prepare_main(lua_State *L)
+{
+    mare__lazy_finish(L);
+    if (!mare__self(L)->runtime->gc_stress)
+        lua_gc(L, LUA_GCGEN, 0, 0);
+    lua_pushvalue(L, -1);
+    lua_setglobal(L, "arg");
+    int table = lua_gettop(L), count = (int)lua_rawlen(L, table);
+    luaL_checkstack(L, count + 1, "too many arguments");
+    lua_pushvalue(L, table - 1);
+    for (int i = 1; i <= count; i++)
+        lua_rawgeti(L, table, i);
+    return count + 1;
+}
+
 static int unpack_start(lua_State *L)
 {
-    if (mare__self(L)->is_main) { // as in the stock interpreter: all libraries, generational collector
-        mare__lazy_finish(L);
-        if (!mare__self(L)->runtime->gc_stress)
-            lua_gc(L, LUA_GCGEN, 0, 0);
-    }
-    return mare__unmarshal(L, lua_touserdata(L, 1));
+    int count = mare__unmarshal(L, lua_touserdata(L, 1));
+    return mare__self(L)->is_main ? prepare_main(L) : count;
 }
 
 bool mare__process_start(mare_process *process, int *arguments)
@@ -121,6 +134,13 @@ static int keep_error(lua_State *L)
         add_string(message, lua_tostring(L, -1));
     }
     add_string(message, traceback ? traceback : "");
+    if (lua_type(L, 1) == LUA_TSTRING)
+        return 0;
+    // What to print, as the stock interpreter would.
+    if (luaL_callmeta(L, 1, "__tostring") && lua_type(L, -1) == LUA_TSTRING)
+        add_string(message, lua_tostring(L, -1));
+    else
+        add_string(message, lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1)));
     return 0;
 }
 
@@ -197,16 +217,17 @@ static void tell(mare_process *process, mare_channel *channel)
 
 static void print_error(mare_process *process)
 {
-    static const char not_text[] = "(an error value that is not a string)";
     mare_value error, traceback;
     const mare_message *message = &process->wait.message;
-    bool text = mare_message_get(message, 0, &error) == MARE_OK && error.type == MARE_STRING;
+    bool text = mare_message_get(message, message->count > 2 ? 2 : 0, &error) == MARE_OK && error.type == MARE_STRING;
     bool trace = mare_message_get(message, 1, &traceback) == MARE_OK && traceback.type == MARE_STRING;
     flockfile(stderr);
-    fprintf(stderr, "mare: process %llu%s%s died: %.*s\n", (unsigned long long)process->id,
-            process->name ? " " : "", process->name ? process->name : "",
-            text ? (int)error.as.string.length : (int)sizeof not_text - 1,
-            text ? error.as.string.bytes : not_text);
+    if (process == process->runtime->main)
+        fputs("mare: ", stderr); // as the stock interpreter does
+    else
+        fprintf(stderr, "mare: process %llu%s%s died: ", (unsigned long long)process->id,
+                process->name ? " " : "", process->name ? process->name : "");
+    fprintf(stderr, "%.*s\n", text ? (int)error.as.string.length : 1, text ? error.as.string.bytes : "?");
     if (trace)
         fprintf(stderr, "%.*s\n", (int)traceback.as.string.length, traceback.as.string.bytes);
     funlockfile(stderr);
@@ -248,11 +269,16 @@ static void take_list(struct mare__list *to, struct mare__list *from)
 
 static void tell_linked(mare_process *process, struct mare__list *links)
 {
-    char reason[64];
+    char reason[512];
+    mare_value error = {.type = MARE_NIL};
     if (mare__list_empty(links))
         return;
-    snprintf(reason, sizeof reason, "linked process %llu %s", (unsigned long long)process->id,
-             how_word(process->how));
+    if (process->how == MARE_DIED)
+        mare_message_get(&process->wait.message, process->wait.message.count > 2 ? 2 : 0, &error);
+    bool text = error.type == MARE_STRING;
+    snprintf(reason, sizeof reason, "linked process %llu %s%s%.*s", (unsigned long long)process->id,
+             process->how == MARE_KILLED ? "was killed" : how_word(process->how), text ? ": " : "",
+             text ? (int)error.as.string.length : 0, text ? error.as.string.bytes : "");
     struct mare__list *at;
     while ((at = mare__list_first(links)) != NULL) {
         struct mare__link *link = MARE__ENTRY(at, struct mare__link, link);
@@ -295,7 +321,10 @@ static void announce(mare_process *process)
     take_list(&monitors, &process->monitors);
     bool observed = process->observed || !mare__list_empty(&links) || !mare__list_empty(&monitors);
     process->observed = observed;
-    process->reporting = process->how == MARE_DIED && !observed;
+    bool is_main = process == runtime->main; // whose error is the program's, and is printed at once
+    process->reporting = process->how == MARE_DIED && !observed && !is_main;
+    if (process->how == MARE_DIED && is_main)
+        print_error(process);
     if (process->reporting) {
         mare__ref(&process->object);
         process->wait.wake = report;
@@ -370,6 +399,13 @@ bool mare__process_kill(mare_process *process, const char *reason)
     if (alive && !host)
         mare__wait_cancel(&process->wait);
     return alive && !host;
+}
+
+void mare__process_interrupt(mare_process *process)
+{
+    atomic_store(&process->interrupted, true); // for the tick
+    if (mare__wait_end(&process->wait, MARE_CANCELLED))
+        atomic_store(&process->interrupted, false);
 }
 
 bool mare_process_kill(mare_process *process)

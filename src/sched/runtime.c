@@ -2,7 +2,6 @@
 // A runtime from start to stop, and the threads that wait for it from outside.
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "sched/sched.h"
@@ -31,7 +30,7 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     runtime->platform = mare__platform_live;
     runtime->module = module;
     runtime->classes = classes;
-    runtime->owner = getpid();
+    runtime->owner = mare__os_process();
     mare__list_init(&runtime->idle);
     mare__list_init(&runtime->processes);
     atomic_init(&runtime->next_deadline, MARE_FOREVER);
@@ -60,7 +59,7 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
 
 bool mare__runtime_valid(const mare_runtime *runtime)
 {
-    return runtime->owner == getpid();
+    return runtime->owner == mare__os_process();
 }
 
 void mare__runtime_changed(mare_runtime *runtime)
@@ -149,11 +148,13 @@ uint64_t mare_deadline_ms(const mare_runtime *runtime, uint64_t timeout_ms)
 
 mare_err mare_set_workers(mare_runtime *runtime, unsigned workers)
 {
-    return mare__workers_set(runtime, workers);
+    return mare__runtime_valid(runtime) ? mare__workers_set(runtime, workers) : MARE_STOPPED;
 }
 
 void mare_set_recycle(mare_runtime *runtime, unsigned states)
 {
+    if (!mare__runtime_valid(runtime))
+        return;
     atomic_store(&runtime->recycle_limit, states);
     mare__state_trim(runtime, states);
 }

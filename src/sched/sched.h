@@ -65,6 +65,9 @@ struct mare_process {
     struct mare__list handles;   // of struct mare__ref_link: references held by its userdata
     lua_State **nest;            // coroutines resumed inside each other
     uint32_t nested, nest_room;
+    lua_Hook hook;               // the program's own, called by ours; and how it was set
+    int hook_mask, hook_count;
+    bool hook_armed;             // a count event was asked for on top
     const void *last_body;       // what it spawned last: see code.c
     size_t memory_limit;         // for the state to come
 
@@ -87,6 +90,7 @@ struct mare_process {
 
     atomic_uchar status; // enum mare__status; for those who ask
     atomic_ulong slices;
+    atomic_bool interrupted; // it shall get an error where it is
 
     mare__lock lock; // guards all below
     bool finished;
@@ -107,6 +111,7 @@ struct mare__ref_link {
     uint64_t magic; // MARE__REF_MAGIC + kind: tells a reference from other userdata
     struct mare__list link;
     struct mare__object *object; // NULL: given away
+    int index;                   // in the table of objects made here, or 0
     struct mare__ref_link *next_leaving;
     uint32_t leaving_case; // of a select
 };
@@ -186,7 +191,7 @@ struct mare_runtime {
     mare__lock process_lock;
     struct mare__list processes; // live ones
     atomic_ulong live, spawned;
-    atomic_ullong next_id;
+    atomic_ullong next_id, next_channel;
 
     // Those who wait for the end: of all processes, or for nothing being able to move.
     pthread_mutex_t end_mutex;
@@ -245,6 +250,10 @@ void mare__workers_stop(mare_runtime *runtime);
 // Whether every worker sleeps, no timer is pending and nothing is ready.
 bool mare__workers_stuck(mare_runtime *runtime);
 
+// In a count hook: yields, if that is possible here.
+void mare__give_way(lua_State *L);
+void mare__give_way_hook(lua_State *L, lua_Debug *event);
+
 // ---- timer.c ---------------------------------------------------------------------------------------------------------------
 // Ends the wait with MARE_TIMEOUT at the deadline, if it has not ended by then. The caller holds the
 // runtime's timer_lock.
@@ -275,6 +284,9 @@ mare_err mare__process_watch(mare_process *process, bool observe, mare_channel *
 
 // Ends it with a reason (copied; may be NULL). False if it had finished.
 bool mare__process_kill(mare_process *process, const char *reason);
+
+// Raises an error in it, wherever it is: in a computation, or in a wait.
+void mare__process_interrupt(mare_process *process);
 
 // Ties two processes; if one has ended badly already, the other is killed. False when there is no memory.
 bool mare__process_link(mare_process *a, mare_process *b);
@@ -337,11 +349,16 @@ int mare__require(lua_State *L);
 // The host's own require, for a state that is not ours.
 int mare__host_require(lua_State *L);
 
-// Changes the package library on top of the stack.
+// Change the library on top of the stack.
 void mare__package_patch(lua_State *L);
+void mare__debug_patch(lua_State *L);
 
-// Ends the program with this code, in order. Does not return in the process that asks.
-int mare__exit(lua_State *L, int code);
+// Sees to it that the process gives way at its next instruction. From a signal handler.
+void mare__hook_arm(mare_process *process);
+
+// os.exit([code]): ends the program, in order if somebody awaits its end; in a program that is not
+// ours (a host, a C program), as exit does.
+int mare__exit(lua_State *L);
 
 // ---- coroutine.c -----------------------------------------------------------------------------------------------------------
 // Replaces resume and wrap in the coroutine library on top of the stack.
@@ -356,6 +373,13 @@ void mare__handles_drop(mare_process *process);
 
 // Pushes a reference to an object (a channel, a process, a buffer), taking over the caller's.
 void mare__handle_push(lua_State *L, void *object);
+
+// The same for one that has one owner at a time and came in a message: if somebody has taken it from
+// there already, what is pushed is empty.
+void mare__handle_push_owned(lua_State *L, void *object);
+
+// The same for one that was made just now and that nobody else has seen.
+void mare__handle_push_new(lua_State *L, void *object);
 
 // A buffer is in the message to be sent.
 void mare__handle_leaves(lua_State *L, struct mare__ref_link *ref);

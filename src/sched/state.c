@@ -79,10 +79,11 @@ static lua_State *state_new(mare_runtime *runtime, struct mare__arena **arena)
     return L;
 }
 
-static struct mare__recycled *take_recycled(mare_runtime *runtime)
+// Takes one if there are more than `leave`.
+static struct mare__recycled *take_recycled(mare_runtime *runtime, unsigned leave)
 {
     mare__lock_acquire(&runtime->recycle_lock);
-    struct mare__recycled *recycled = runtime->recycled;
+    struct mare__recycled *recycled = runtime->recycled_count > leave ? runtime->recycled : NULL;
     if (recycled) {
         runtime->recycled = recycled->next;
         runtime->recycled_count--;
@@ -94,7 +95,7 @@ static struct mare__recycled *take_recycled(mare_runtime *runtime)
 bool mare__state_open(mare_process *process)
 {
     mare_runtime *runtime = process->runtime;
-    struct mare__recycled *recycled = take_recycled(runtime);
+    struct mare__recycled *recycled = take_recycled(runtime, 0);
     lua_State *L;
     if (recycled) {
         process->arena = recycled->arena;
@@ -177,10 +178,7 @@ void mare__state_close(mare_process *process)
 
 void mare__state_trim(mare_runtime *runtime, unsigned limit)
 {
-    while (runtime->recycled_count > limit) {
-        struct mare__recycled *recycled = take_recycled(runtime);
-        if (!recycled)
-            return;
+    struct mare__recycled *recycled;
+    while ((recycled = take_recycled(runtime, limit)) != NULL)
         discard(runtime, recycled->arena);
-    }
 }

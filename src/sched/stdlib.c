@@ -94,6 +94,14 @@ const luaL_Reg mare__base_overrides[] = {
     {"getmetatable", base_getmetatable}, {"setmetatable", base_setmetatable}, {"next", mare__next},
     {"rawget", base_rawget},             {"print", base_print},               {NULL, NULL}};
 
+// Puts a function with the original as its upvalue in the original's place.
+static void wrap_member(lua_State *L, const char *name, lua_CFunction function)
+{
+    lua_getfield(L, -1, name);
+    lua_pushcclosure(L, function, 1);
+    lua_setfield(L, -2, name);
+}
+
 // ---- require and package ---------------------------------------------------------------------------------------------------
 
 enum { NAME = 1, LOADED, PACKAGE, SEARCHERS, REASONS };
@@ -181,24 +189,100 @@ static int package_loadlib(lua_State *L)
 
 void mare__package_patch(lua_State *L)
 {
-    lua_getfield(L, -1, "loadlib");
-    lua_pushcclosure(L, package_loadlib, 1);
-    lua_setfield(L, -2, "loadlib");
+    wrap_member(L, "loadlib", package_loadlib);
+}
+
+// ---- debug -----------------------------------------------------------------------------------
+// A hook that the program sets is called by ours, which also serves preemption: the tick then asks
+// for a count event (see mare__hook_arm) and our hook gives way at it.
+
+static void shared_hook(lua_State *L, lua_Debug *event)
+{
+    mare_process *process = mare__self(L);
+    if (event->event == LUA_HOOKCOUNT && process->hook_armed) {
+        process->hook_armed = false;
+        lua_sethook(L, shared_hook, process->hook_mask, process->hook_count);
+        mare__give_way(L);
+    } else {
+        process->hook(L, event);
+    }
+}
+
+void mare__hook_arm(mare_process *process)
+{
+    lua_State *L = process->current;
+    lua_Hook hook = lua_gethook(L);
+    if (!hook) {
+        lua_sethook(L, mare__give_way_hook, LUA_MASKCOUNT, 1);
+    } else if (hook == shared_hook && !process->hook_armed) {
+        process->hook_armed = true;
+        lua_sethook(L, shared_hook, process->hook_mask | LUA_MASKCOUNT, 1);
+    }
+}
+
+// The thread that a function of the debug library is about: its first argument, or the caller.
+static lua_State *thread_meant(lua_State *L)
+{
+    return lua_isthread(L, 1) ? lua_tothread(L, 1) : L;
+}
+
+// debug.sethook([thread,] hook, mask [, count]); the original is an upvalue.
+static int debug_sethook(lua_State *L)
+{
+    lua_State *about = thread_meant(L);
+    mare_process *process = mare__self(L);
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, lua_gettop(L) - 1, 0);
+    process->hook_armed = false;
+    if (lua_gethook(about)) {
+        process->hook = lua_gethook(about);
+        process->hook_mask = lua_gethookmask(about);
+        process->hook_count = lua_gethookcount(about);
+        lua_sethook(about, shared_hook, process->hook_mask, process->hook_count);
+    }
+    return 0;
+}
+
+// debug.gethook([thread]): the original, which must find its own hook.
+static int debug_gethook(lua_State *L)
+{
+    lua_State *about = thread_meant(L);
+    mare_process *process = mare__self(L);
+    bool shared = lua_gethook(about) == shared_hook;
+    if (shared)
+        lua_sethook(about, process->hook, process->hook_mask, process->hook_count);
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+    if (shared)
+        lua_sethook(about, shared_hook, process->hook_mask, process->hook_count);
+    return lua_gettop(L);
+}
+
+void mare__debug_patch(lua_State *L)
+{
+    wrap_member(L, "sethook", debug_sethook);
+    wrap_member(L, "gethook", debug_gethook);
 }
 
 // ---- os --------------------------------------------------------------------------------------------------------------------
 
-int mare__exit(lua_State *L, int code)
+int mare__exit(lua_State *L)
 {
     mare_process *process = mare__self(L);
     mare_runtime *runtime = process->runtime;
+    int code = lua_isboolean(L, 1) ? (lua_toboolean(L, 1) ? EXIT_SUCCESS : EXIT_FAILURE)
+                                    : (int)luaL_optinteger(L, 1, EXIT_SUCCESS);
     int nobody = -1;
+    if (process->host) {
+        mare__runtime_kill_all(runtime, "the program exits");
+        mare__runtime_await(runtime, false, mare__now(runtime) + 1000000000u);
+    }
     if (!runtime->exits_in_order)
         exit(code);
     atomic_compare_exchange_strong(&runtime->exit_code, &nobody, code & 0xff);
     mare__runtime_changed(runtime);
-    if (process->host)
-        return 0;
     atomic_store(&process->wait.cancelled, true); // it runs, so it waits for nothing now
     if (process->unyieldable || !lua_isyieldable(L))
         return luaL_error(L, "the program is exiting");
@@ -206,11 +290,4 @@ int mare__exit(lua_State *L, int code)
     return lua_yield(L, 0);
 }
 
-static int os_exit(lua_State *L)
-{
-    int code = lua_isboolean(L, 1) ? (lua_toboolean(L, 1) ? EXIT_SUCCESS : EXIT_FAILURE)
-                                    : (int)luaL_optinteger(L, 1, EXIT_SUCCESS);
-    return mare__exit(L, code);
-}
-
-const luaL_Reg mare__os_overrides[] = {{"exit", os_exit}, {NULL, NULL}};
+const luaL_Reg mare__os_overrides[] = {{"exit", mare__exit}, {NULL, NULL}};

@@ -147,12 +147,21 @@ static void push_member(struct reader *r)
     lua_remove(r->L, -2);
 }
 
+static void push_handle(lua_State *L, struct mare__object *object)
+{
+    mare__ref(object);
+    if (object->kind == MARE__KIND_BUFFER)
+        mare__handle_push_owned(L, object);
+    else
+        mare__handle_push(L, object);
+}
+
 // Reads an ext. True when a value was pushed, false when a container was opened.
 static bool read_ext(struct reader *r, const struct mare__token *token)
 {
     const uint8_t *payload = r->cursor;
     uint32_t end = (uint32_t)(payload - r->data) + token->size;
-    if (r->message->foreign && token->ext != MARE__EXT_MIXED)
+    if (r->message->foreign)
         malformed(r);
     switch (token->ext) {
     case MARE__EXT_REPEAT:
@@ -195,7 +204,7 @@ static bool read_ext(struct reader *r, const struct mare__token *token)
     }
     case MARE__EXT_HANDLE:
         r->cursor += token->size;
-        mare__handle_push(r->L, mare__ref(mare__handle_object(payload)));
+        push_handle(r->L, mare__handle_object(payload));
         return true;
     default:
         return malformed(r);

@@ -223,17 +223,24 @@ static bool others_wait(const struct mare__worker *worker)
            atomic_load_explicit(&worker->slot, memory_order_relaxed) != NULL;
 }
 
-// Runs at the next instruction after the tick has armed it.
-static void on_count(lua_State *L, lua_Debug *unused)
+void mare__give_way(lua_State *L)
 {
-    (void)unused;
     mare_process *process = mare__self(L);
-    lua_sethook(L, NULL, 0, 0);
+    if (atomic_exchange(&process->interrupted, false))
+        luaL_error(L, "interrupted!");
     if (L != process->current || process->unyieldable || !lua_isyieldable(L))
         return; // left to finish; the next tick tries again
     mare__count(&process->worker->counters.preemptions);
     process->yield = MARE__YIELD_TURN;
     lua_yield(L, 0);
+}
+
+// Runs at the next instruction after the tick has armed it.
+void mare__give_way_hook(lua_State *L, lua_Debug *event)
+{
+    (void)event;
+    lua_sethook(L, NULL, 0, 0);
+    mare__give_way(L);
 }
 
 // An idle worker is woken from a signal handler: no lock but by trying; next tick if it is held, perhaps by the code
@@ -267,8 +274,8 @@ static void on_tick(void *argument)
     if (!process)
         return;
     bool over = wanted && worker->age >= MARE__SLICE_TICKS;
-    if ((over || mare__killed(process)) && !lua_gethook(process->current))
-        lua_sethook(process->current, on_count, LUA_MASKCOUNT, 1);
+    if (over || mare__killed(process) || atomic_load(&process->interrupted))
+        mare__hook_arm(process);
 }
 
 // ---- Running -------------------------------------------------------------------------------------------------------------
@@ -491,9 +498,9 @@ void mare__workers_stop(mare_runtime *runtime)
 {
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
         worker_dismiss(runtime->workers[i]);
-    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
+    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
         if (runtime->workers[i]->started)
             pthread_join(runtime->workers[i]->thread, NULL);
-        mare__free(runtime->workers[i]);
-    }
+    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
+        mare__free(runtime->workers[i]); // only now: they look at each other
 }

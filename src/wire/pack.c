@@ -208,11 +208,11 @@ bool mare__unpack(const uint8_t **cursor, const uint8_t *end, struct mare__token
     return need <= left;
 }
 
-bool mare__unpack_skip(const uint8_t **cursor, const uint8_t *end)
+bool mare__unpack_skip(const uint8_t **cursor, const uint8_t *end, bool ext)
 {
     for (uint64_t objects = 1; objects > 0; objects--) {
         struct mare__token token;
-        if (!mare__unpack(cursor, end, &token))
+        if (!mare__unpack(cursor, end, &token) || (token.kind == MARE__TOKEN_EXT && !ext))
             return false;
         if (token.kind == MARE__TOKEN_ARRAY)
             objects += token.size;

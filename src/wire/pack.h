@@ -38,8 +38,9 @@ struct mare__token {
 // to be there. Returns false when the bytes end too soon or are not MessagePack.
 bool mare__unpack(const uint8_t **cursor, const uint8_t *end, struct mare__token *token);
 
-// Moves the cursor past one whole object, however deep, without recursion. False when it is malformed.
-bool mare__unpack_skip(const uint8_t **cursor, const uint8_t *end);
+// Moves the cursor past one whole object, however deep, without recursion. False when it is
+// malformed, or has an ext in it and `ext` is false.
+bool mare__unpack_skip(const uint8_t **cursor, const uint8_t *end, bool ext);
 
 size_t mare__pack_integer(uint8_t *out, int64_t value);
 size_t mare__pack_float(uint8_t *out, double value);
