@@ -467,6 +467,12 @@ static void random_objects_are_skipped_as_the_oracle_does(void **state)
             size_t at = unit_random(&random) % theirs.size, offset = 0;
             char was = theirs.data[at];
             theirs.data[at] = (char)unit_random(&random);
+            // The oracle believes four bytes of count at once, and asks for all that memory.
+            if (memchr(theirs.data, 0xdd, theirs.size) || memchr(theirs.data, 0xdf, theirs.size)) {
+                skip_exact(theirs.data, theirs.size, &used);
+                theirs.data[at] = was;
+                continue;
+            }
             msgpack_unpacked oracle;
             msgpack_unpacked_init(&oracle);
             int result = msgpack_unpack_next(&oracle, theirs.data, theirs.size, &offset);
