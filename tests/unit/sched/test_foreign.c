@@ -290,36 +290,39 @@ static void plain_messagepack_arrives(void **state)
     mare_stop(runtime);
 }
 
+// What is MessagePack but no message: refused by C already, or an error in Lua that can be caught.
+static void refused(mare_runtime *runtime, const void *bytes, size_t size)
+{
+    mare_message *message = NULL;
+    mare_err err = mare_message_parse(bytes, size, &message);
+    if (err) {
+        assert_int_equal(err, MARE_BADMSG);
+        return;
+    }
+    mare_message_destroy(message);
+    send_bytes(runtime, bytes, size,
+               "local ok, err = pcall((...).receive, (...))\n"
+               "assert(not ok and tostring(err):find('malformed'), tostring(err)) return true");
+}
+
+#define REFUSED(...) refused(runtime, (const uint8_t[]){__VA_ARGS__}, sizeof(const uint8_t[]){__VA_ARGS__})
+
 static void what_only_we_may_write_is_malformed(void **state)
 {
     (void)state;
     mare_runtime *runtime = run_start(1);
-    static const char check[] = "local ok, err = pcall((...).receive, (...))\n"
-                                "assert(not ok and tostring(err):find('malformed'), tostring(err)) return true";
-    for (int kind = -128; kind < 128; kind++) {
-        if (kind == 5)
-            continue; // a table with both parts
-        uint8_t bytes[] = {0xc7, 12, (uint8_t)kind, 0, 0, 0, 1, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41};
-        send_bytes(runtime, bytes, sizeof bytes, check);
-    }
-    static const uint8_t nil_key[] = {0x81, 0xc0, 0x01}, nan_key[] = {0x81, 0xcb, 0x7f, 0xf8, 0, 0, 0, 0, 0, 0, 1};
-    send_bytes(runtime, nil_key, sizeof nil_key, check);
-    send_bytes(runtime, nan_key, sizeof nan_key, check);
-    static const uint8_t empty_mixed[] = {0xc7, 0, 5}, no_array[] = {0xd4, 5, 0x01}, no_map[] = {0xd5, 5, 0x90, 0x01},
-                         truncated[] = {0xd5, 5, 0x93, 0x01};
-    send_bytes(runtime, empty_mixed, sizeof empty_mixed, check);
-    send_bytes(runtime, no_array, sizeof no_array, check);
-    send_bytes(runtime, no_map, sizeof no_map, check);
-    send_bytes(runtime, truncated, sizeof truncated, check);
-    // The table claims more than its ext holds, and would eat the next value.
-    static const uint8_t beyond[] = {0xd5, 5, 0x92, 0x01, 0x02, 0x80};
-    send_bytes(runtime, beyond, sizeof beyond, check);
-    // It ends before its ext does, and what is left over would pass for the next value.
-    static const uint8_t short_of[] = {0xc7, 3, 5, 0x90, 0x80, 0x07, 0x08};
-    send_bytes(runtime, short_of, sizeof short_of, check);
+    for (int kind = -128; kind < 128; kind++)
+        REFUSED(0xc7, 12, (uint8_t)kind, 0, 0, 0, 1, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41);
+    REFUSED(0x81, 0xc0, 0x01);                                    // a nil key
+    REFUSED(0x81, 0xcb, 0x7f, 0xf8, 0, 0, 0, 0, 0, 0, 1);         // a NaN as key
+    REFUSED(0xc7, 0, 5);                                          // tables with both parts that are not
+    REFUSED(0xd4, 5, 0x01);
+    REFUSED(0xd5, 5, 0x90, 0x01);
+    REFUSED(0xd5, 5, 0x93, 0x01);
+    REFUSED(0xd5, 5, 0x92, 0x01, 0x02, 0x80);                     // it claims more than its ext holds
+    REFUSED(0xc7, 3, 5, 0x90, 0x80, 0x07, 0x08);                  // it ends before its ext does
     // After all that the receiver still works.
-    static const uint8_t mixed[] = {0xc7, 6, 5, 0x91, 0x07, 0x81, 0xa1, 'k', 0x08};
-    send_bytes(runtime, mixed, sizeof mixed, "local t = (...):receive() return t[1] == 7 and t.k == 8");
+    send_bytes(runtime, "\x91\x07", 2, "return (...):receive()[1] == 7");
     mare_stop(runtime);
 }
 
@@ -347,7 +350,7 @@ static void deep_nesting_is_bounded_by_memory(void **state)
 static void claims_do_not_cost_memory(void **state)
 {
     (void)state;
-    enum { SIZE = 20000, HEADER = 6 };
+    enum { SIZE = 20000 };
     mare_runtime *runtime = run_start(1);
     uint8_t *bytes = malloc(SIZE);
     memset(bytes, 0xc0, SIZE);
@@ -356,8 +359,12 @@ static void claims_do_not_cost_memory(void **state)
         uint32_t claim = (uint32_t)(SIZE - at - 5);
         memcpy(bytes + at, (uint8_t[]){0xdd, 0, 0, (uint8_t)(claim >> 8), (uint8_t)claim}, 5);
     }
+    mare_message *message = NULL;
+    mare_err err = mare_message_parse(bytes, SIZE, &message);
+    mare_message_destroy(err ? NULL : message);
     // 64 bytes for each byte of the message is generous; what the claims add up to is 600 MB.
-    send_bytes(runtime, bytes, SIZE,
+    if (!err)
+        send_bytes(runtime, bytes, SIZE,
                "local m, c = require 'mare', ...\n"
                "local p = m.spawn({memory = 64 * 20000 + 100000}, function()\n"
                "  local ok, err = pcall(c.receive, c) return ok or err end)\n"

@@ -33,7 +33,7 @@ static bool skip_exact(const void *bytes, size_t size, size_t *used)
 {
     uint8_t *copy = copy_of(bytes, size);
     const uint8_t *cursor = copy;
-    bool done = mare__unpack_skip(&cursor, copy + size);
+    bool done = mare__unpack_skip(&cursor, copy + size, true);
     *used = (size_t)(cursor - copy);
     free(copy);
     assert_true(*used <= size);
@@ -385,6 +385,21 @@ static void promises_that_the_bytes_cannot_keep_are_refused(void **state)
     assert_false(skip_exact(nested, sizeof nested, &used));
 }
 
+static void an_ext_is_refused_where_none_is_allowed(void **state)
+{
+    (void)state;
+    static const uint8_t alone[] = {0xd4, 1, 0}, inside[] = {0x92, 0x01, 0x81, 0xa1, 'k', 0xc7, 0, 5}, none[] = {0x91, 0x01};
+    const uint8_t *cursor = alone;
+    assert_false(mare__unpack_skip(&cursor, alone + sizeof alone, false));
+    cursor = inside;
+    assert_false(mare__unpack_skip(&cursor, inside + sizeof inside, false));
+    cursor = inside;
+    assert_true(mare__unpack_skip(&cursor, inside + sizeof inside, true));
+    cursor = none;
+    assert_true(mare__unpack_skip(&cursor, none + sizeof none, false));
+    assert_ptr_equal(cursor, none + sizeof none);
+}
+
 static void a_deep_object_is_skipped_without_recursion(void **state)
 {
     (void)state;
@@ -508,6 +523,7 @@ UNIT_TESTS(cmocka_unit_test(integers_at_every_boundary), cmocka_unit_test(intege
            cmocka_unit_test(our_headers_are_read_by_the_oracle), cmocka_unit_test(ext_of_every_size_is_read),
            cmocka_unit_test(what_ends_too_soon_is_refused), cmocka_unit_test(the_unused_code_is_refused),
            cmocka_unit_test(promises_that_the_bytes_cannot_keep_are_refused),
+           cmocka_unit_test(an_ext_is_refused_where_none_is_allowed),
            cmocka_unit_test(a_deep_object_is_skipped_without_recursion),
            cmocka_unit_test(random_objects_are_skipped_as_the_oracle_does),
            cmocka_unit_test(numbers_have_the_order_of_the_network))
