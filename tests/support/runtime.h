@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// For unit tests that run Lua processes through the public interface: shorthands that fail the case when something
-// unexpected happens, and deadlines so generous that to miss one is to hang.
+// For unit tests that run Lua processes through the public interface: shorthands that fail the case
+// when something unexpected happens, and deadlines so generous that to miss one is to hang.
 #pragma once
 
 #include <mare.h>
@@ -24,7 +24,8 @@ static inline uint64_t run_soon(const mare_runtime *runtime)
     return mare_deadline_ms(runtime, 30000u * unit_slow());
 }
 
-static inline mare_process *run_spawn(mare_runtime *runtime, const char *code, const mare_message *arguments)
+static inline mare_process *run_spawn(mare_runtime *runtime, const char *code,
+                                      const mare_message *arguments)
 {
     mare_process *process = NULL;
     char *error = NULL;

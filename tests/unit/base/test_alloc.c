@@ -82,7 +82,8 @@ static void *count_down(void *argument)
     return NULL;
 }
 
-// Several threads share the countdown; none gets an allocation beyond it, not even when two reach its end at once.
+// Several threads share the countdown; none gets an allocation beyond it, not even when two reach
+// its end at once.
 static void threads_count_down_together(void **state)
 {
     (void)state;

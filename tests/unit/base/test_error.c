@@ -46,7 +46,8 @@ static void no_two_codes_share_one(void **state)
         }
 }
 
-// Programs compare the word: one, in lower case. The sentence goes into messages: no capital, no full stop.
+// Programs compare the word: one, in lower case. The sentence goes into messages: no capital, no
+// full stop.
 static void words_and_sentences_have_their_form(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The pairing heap against the simplest model there is: an array in which the smallest is sought one by one.
+// The pairing heap against the simplest model there is: an array in which the smallest is sought
+// one by one.
 #include "base/heap.h"
 
 #include <stdlib.h>
@@ -37,7 +38,8 @@ static void gives_them_in_order(void **state)
     assert_null(mare__heap_min(&heap));
 }
 
-// A node's position is found again through the pointer that leads to it: whoever moves nodes must keep these right.
+// A node's position is found again through the pointer that leads to it: whoever moves nodes must
+// keep these right.
 static void check_links(struct mare__heap_node **link, uint64_t least, size_t *count)
 {
     for (; *link; link = &(*link)->next) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Channels and waits on one thread: the parties are fakes whose waking is counted, so that every order of events can be
-// played.
+// Channels and waits on one thread: the parties are fakes whose waking is counted, so that every
+// order of events can be played.
 #include "chan/channel.h"
 
 #include <stdio.h>
@@ -482,8 +482,8 @@ static void several_init(struct several *s, size_t capacity)
 static mare_err several_select(struct several *s, uint32_t start, bool wait)
 {
     mare__message_init(&s->message);
-    mare_err err = mare__chan_select(s->cases, MANY, start, wait ? &s->self.wait : NULL, &s->message, &s->fired,
-                                     s->order);
+    mare_err err = mare__chan_select(s->cases, MANY, start, wait ? &s->self.wait : NULL,
+                                     &s->message, &s->fired, s->order);
     for (int i = 0; i < MANY; i++)
         assert_int_equal(atomic_load(&s->channels[i]->lock.held), 0); // every lock was given back
     return err;
@@ -563,32 +563,34 @@ static void select_waits_in_every_line_and_is_served_once(void **state)
 {
     (void)state;
     for (uint32_t winner = 0; winner < MANY; winner++) {
-            struct several s;
-            several_init(&s, 0);
-            for (int i = 0; i < MANY; i++) {
-                s.cases[i].send = i == 4;
-                if (i == 4)
-                    put(&s.cases[i].message, 44);
-            }
-            assert_int_equal(several_select(&s, 0, true), MARE_EMPTY);
-            for (int i = 0; i < MANY; i++)
-                assert_false(mare__list_empty(i == 4 ? &s.channels[i]->senders : &s.channels[i]->receivers));
-            int64_t number = 0;
-            for (uint32_t k = 0; k < MANY; k++) { // all try; the first has it
-                uint32_t i = (winner + k) % MANY;
-                mare_err err = i == 4 ? try_receive(s.channels[i], &number) : try_send(s.channels[i], i);
-                assert_int_equal(err, k == 0 ? MARE_OK : i == 4 ? MARE_EMPTY : MARE_FULL);
-            }
-            assert_int_equal(s.self.wait.fired, winner);
-            assert_int_equal(s.self.wait.result, MARE_OK);
-            assert_int_equal(s.self.woken, 1);
-            if (winner == 4)
-                assert_int_equal(number, 44);
-            else
-                assert_int_equal(take(&s.self.wait.message), winner);
-            assert_int_equal(mare__message_empty(&s.cases[4].message), winner == 4);
-            several_end(&s);
+        struct several s;
+        several_init(&s, 0);
+        for (int i = 0; i < MANY; i++) {
+            s.cases[i].send = i == 4;
+            if (i == 4)
+                put(&s.cases[i].message, 44);
         }
+        assert_int_equal(several_select(&s, 0, true), MARE_EMPTY);
+        for (int i = 0; i < MANY; i++)
+            assert_false(
+                mare__list_empty(i == 4 ? &s.channels[i]->senders : &s.channels[i]->receivers));
+        int64_t number = 0;
+        for (uint32_t k = 0; k < MANY; k++) { // all try; the first has it
+            uint32_t i = (winner + k) % MANY;
+            mare_err err =
+                i == 4 ? try_receive(s.channels[i], &number) : try_send(s.channels[i], i);
+            assert_int_equal(err, k == 0 ? MARE_OK : i == 4 ? MARE_EMPTY : MARE_FULL);
+        }
+        assert_int_equal(s.self.wait.fired, winner);
+        assert_int_equal(s.self.wait.result, MARE_OK);
+        assert_int_equal(s.self.woken, 1);
+        if (winner == 4)
+            assert_int_equal(number, 44);
+        else
+            assert_int_equal(take(&s.self.wait.message), winner);
+        assert_int_equal(mare__message_empty(&s.cases[4].message), winner == 4);
+        several_end(&s);
+    }
 }
 
 static void select_is_told_of_a_close(void **state)
@@ -606,12 +608,14 @@ static void select_is_told_of_a_close(void **state)
     assert_int_equal(s.self.wait.fired, 3);
     for (uint32_t i = 0; i < MANY; i++)
         mare__chan_forget(s.channels[i], &s.cases[i].node);
-    assert_int_equal(several_select(&s, 2, true), MARE_CLOSED); // and at once when it was closed before
+    assert_int_equal(several_select(&s, 2, true),
+                     MARE_CLOSED); // and at once when it was closed before
     assert_int_equal(s.fired, 3);
     several_end(&s);
 }
 
-// The same channel in several cases, also for both directions: it is locked once, and one case is served.
+// The same channel in several cases, also for both directions: it is locked once, and one case is
+// served.
 static void select_may_name_a_channel_twice(void **state)
 {
     (void)state;
@@ -678,7 +682,7 @@ struct model {
     bool closed;
     struct fake fakes[FAKES];
     enum { FREE, SENDS, RECEIVES } role[FAKES];
-    int64_t number[FAKES];    // what it sends
+    int64_t number[FAKES];                                              // what it sends
     int senders[FAKES], sender_count, receivers[FAKES], receiver_count; // who waits, in order
     int64_t buffer[64];
     size_t buffered;
@@ -687,7 +691,7 @@ struct model {
 
 static void drop_first(int *line, int *count)
 {
-    memmove(line, line + 1, (size_t)--*count * sizeof *line);
+    memmove(line, line + 1, (size_t)-- * count * sizeof *line);
 }
 
 static void model_send(struct model *m, int who, bool wait)
@@ -816,7 +820,8 @@ static void random_operations_agree_with_a_model(void **state)
 #define CASE(name) cmocka_unit_test_teardown(name, end_countdown)
 
 UNIT_TESTS(CASE(a_published_wait_is_claimed_once), CASE(a_cancelled_owner_waits_no_more),
-           CASE(a_waiting_receiver_is_given_the_message), CASE(a_waiting_sender_is_relieved_of_its_message),
+           CASE(a_waiting_receiver_is_given_the_message),
+           CASE(a_waiting_sender_is_relieved_of_its_message),
            CASE(those_who_do_not_wait_leave_no_trace), CASE(the_first_in_line_is_served_first),
            CASE(who_has_given_up_is_passed_over), CASE(a_buffer_holds_its_capacity),
            CASE(waiting_senders_move_up), CASE(a_ring_that_cannot_grow_refuses),
@@ -825,5 +830,5 @@ UNIT_TESTS(CASE(a_published_wait_is_claimed_once), CASE(a_cancelled_owner_waits_
            CASE(posting_without_memory_says_so), CASE(select_looks_from_its_start),
            CASE(select_sends_to_who_waits), CASE(select_takes_from_who_waits),
            CASE(select_waits_in_every_line_and_is_served_once), CASE(select_is_told_of_a_close),
-           CASE(select_may_name_a_channel_twice), CASE(select_without_memory_says_so), CASE(the_cancelled_do_not_stand_in_line),
-           CASE(random_operations_agree_with_a_model))
+           CASE(select_may_name_a_channel_twice), CASE(select_without_memory_says_so),
+           CASE(the_cancelled_do_not_stand_in_line), CASE(random_operations_agree_with_a_model))

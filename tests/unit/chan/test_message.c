@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Messages: small and large, their references and the chain that finds them, copying, joining, parsing.
+// Messages: small and large, their references and the chain that finds them, copying, joining,
+// parsing.
 #include "chan/message.h"
 
 #include <stdio.h>
@@ -57,7 +58,8 @@ static void assert_chain(const mare_message *message, const int *expected)
         struct mare__handle handle;
         memcpy(&handle, mare__message_data(message) + at - 1, sizeof handle);
         assert_ptr_equal(handle.object, &objects[*expected]);
-        assert_ptr_equal(mare__handle_object(mare__message_data(message) + at - 1), &objects[*expected]);
+        assert_ptr_equal(mare__handle_object(mare__message_data(message) + at - 1),
+                         &objects[*expected]);
         assert_int_equal(mare__message_data(message)[at - 1 - MARE__PACK_EXT], 0xc9);
         at = handle.previous;
     }
@@ -201,7 +203,8 @@ static void a_reference_that_finds_no_memory_is_not_taken(void **state)
     assert_int_equal(references(0), 1);
 }
 
-// Bytes are moved up to make room for a header in front of them: marshal.c does that for tables with both parts.
+// Bytes are moved up to make room for a header in front of them: marshal.c does that for tables
+// with both parts.
 static void shifting_moves_only_what_lies_behind(void **state)
 {
     (void)state;
@@ -379,8 +382,9 @@ static void adding_without_memory_changes_nothing(void **state)
 static void bytes_are_parsed_and_given_back(void **state)
 {
     (void)state;
-    static const uint8_t bytes[] = {0x01, 0xa2, 'h', 'i', 0x92, 0x01, 0x02, 0xcf, 0xff, 0xff, 0xff,
-                                    0xff, 0xff, 0xff, 0xff, 0xff, 0x81, 0xa1, 'k', 0xc3, 0xc4, 1, 0};
+    static const uint8_t bytes[] = {0x01, 0xa2, 'h',  'i',  0x92, 0x01, 0x02, 0xcf,
+                                    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+                                    0x81, 0xa1, 'k',  0xc3, 0xc4, 1,    0};
     mare_message *message;
     mare_value value;
     size_t length;
@@ -415,9 +419,18 @@ static void malformed_bytes_are_refused(void **state)
     static const struct {
         size_t size;
         uint8_t bytes[8];
-    } cases[] = {{1, {0xc1}},       {1, {0x91}},      {2, {0x01, 0xa1}},          {2, {0x81, 0x01}},
-                 {1, {0xcb}},       {2, {0xd9, 1}},   {3, {0xc7, 1, 9}},          {2, {0x01, 0xc1}},
-                 {2, {0xd4, 9}},    {3, {0x92, 1, 0xc1}}, {5, {0xdd, 0, 0, 0, 1}}, {5, {0xdd, 255, 255, 255, 255}}};
+    } cases[] = {{1, {0xc1}},
+                 {1, {0x91}},
+                 {2, {0x01, 0xa1}},
+                 {2, {0x81, 0x01}},
+                 {1, {0xcb}},
+                 {2, {0xd9, 1}},
+                 {3, {0xc7, 1, 9}},
+                 {2, {0x01, 0xc1}},
+                 {2, {0xd4, 9}},
+                 {3, {0x92, 1, 0xc1}},
+                 {5, {0xdd, 0, 0, 0, 1}},
+                 {5, {0xdd, 255, 255, 255, 255}}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mare_message *message = NULL;
         uint8_t *exact = malloc(cases[i].size);
@@ -427,12 +440,14 @@ static void malformed_bytes_are_refused(void **state)
     }
 }
 
-// A stranger may write an ext that looks like our references, code or tables. It must never be taken for one.
+// A stranger may write an ext that looks like our references, code or tables. It must never be
+// taken for one.
 static void an_ext_from_outside_is_refused(void **state)
 {
     (void)state;
     for (int kind = -128; kind < 128; kind++) {
-        uint8_t bytes[MARE__PACK_EXT + sizeof(struct mare__handle)], inside[2 + sizeof bytes] = {0x92, 0x01};
+        uint8_t bytes[MARE__PACK_EXT + sizeof(struct mare__handle)],
+            inside[2 + sizeof bytes] = {0x92, 0x01};
         mare__pack_ext_header(bytes, (int8_t)kind, sizeof(struct mare__handle));
         memset(bytes + MARE__PACK_EXT, 0x41, sizeof(struct mare__handle));
         memcpy(inside + 2, bytes, sizeof bytes);
@@ -459,9 +474,10 @@ static void parsing_without_memory_leaves_nothing(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_objects, end_countdown)
 
-UNIT_TESTS(CASE(a_new_message_is_empty), CASE(small_ones_need_no_memory), CASE(growing_keeps_every_byte),
-           CASE(there_is_a_largest_message), CASE(moving_leaves_nothing),
-           CASE(a_message_holds_what_it_refers_to), CASE(a_reference_that_finds_no_memory_is_not_taken),
+UNIT_TESTS(CASE(a_new_message_is_empty), CASE(small_ones_need_no_memory),
+           CASE(growing_keeps_every_byte), CASE(there_is_a_largest_message),
+           CASE(moving_leaves_nothing), CASE(a_message_holds_what_it_refers_to),
+           CASE(a_reference_that_finds_no_memory_is_not_taken),
            CASE(shifting_moves_only_what_lies_behind), CASE(a_copy_has_references_of_its_own),
            CASE(a_copy_that_finds_no_memory_takes_nothing), CASE(joining_ties_both_chains),
            CASE(every_type_comes_back), CASE(adding_without_memory_changes_nothing),

@@ -68,7 +68,8 @@ static void random_operations_agree_with_an_array(void **state)
         snprintf(name, sizeof name, "n%zu", which);
         switch (unit_random(&random) % 3) {
         case 0:
-            assert_int_equal(mare__names_add(names, name, object), model[which] ? MARE_EXISTS : MARE_OK);
+            assert_int_equal(mare__names_add(names, name, object),
+                             model[which] ? MARE_EXISTS : MARE_OK);
             model[which] = model[which] ? model[which] : object;
             break;
         case 1:
@@ -124,7 +125,8 @@ static void allocation_fails_at_every_point(void **state)
     }
 }
 
-// A channel that nobody else refers to ends when the table does, and on its way out wants to remove its own name.
+// A channel that nobody else refers to ends when the table does, and on its way out wants to remove
+// its own name.
 static void named_channels_end_with_the_table(void **state)
 {
     (void)state;

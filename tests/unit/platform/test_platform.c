@@ -84,7 +84,8 @@ static void *play_second(void *argument)
     return play(argument, 1);
 }
 
-// Two threads wake each other in turns: no wake is lost, and what one wrote before it the other sees.
+// Two threads wake each other in turns: no wake is lost, and what one wrote before it the other
+// sees.
 static void wakes_are_not_lost(void **state)
 {
     (void)state;
@@ -114,7 +115,8 @@ static void *wake_often(void *argument)
     return NULL;
 }
 
-// Deadlines that pass while a wake arrives: whatever the order, a sleep never returns true more often than it was woken.
+// Deadlines that pass while a wake arrives: whatever the order, a sleep never returns true more
+// often than it was woken.
 static void a_deadline_and_a_wake_at_once(void **state)
 {
     (void)state;
@@ -220,7 +222,8 @@ static void ticks_come_to_the_thread_that_asked(void **state)
     (void)state;
     struct ticker tickers[2] = {0};
     for (int i = 0; i < 2; i++)
-        assert_int_equal(mare__thread_start(&tickers[i].thread, "tick", tick_for_a_while, &tickers[i]), 0);
+        assert_int_equal(
+            mare__thread_start(&tickers[i].thread, "tick", tick_for_a_while, &tickers[i]), 0);
     for (int i = 0; i < 2; i++) {
         assert_true(mare__park(&tickers[i].ready, generous()));
         assert_true(atomic_load(&tickers[i].ticks) >= 20);
@@ -267,7 +270,8 @@ static void a_tick_does_not_end_a_sleep(void **state)
     assert_true(ticker.kept_errno);
 }
 
-UNIT_TESTS(cmocka_unit_test(the_clock_does_not_go_back), cmocka_unit_test(a_wake_that_comes_first_is_kept),
+UNIT_TESTS(cmocka_unit_test(the_clock_does_not_go_back),
+           cmocka_unit_test(a_wake_that_comes_first_is_kept),
            cmocka_unit_test(a_deadline_ends_the_sleep), cmocka_unit_test(wakes_are_not_lost),
            cmocka_unit_test(a_deadline_and_a_wake_at_once), cmocka_unit_test(a_lock_has_one_holder),
            cmocka_unit_test(ticks_come_to_the_thread_that_asked),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The memory of a Lua state: random use against a shadow, limits, failure, and being put back to its first day.
+// The memory of a Lua state: random use against a shadow, limits, failure, and being put back to
+// its first day.
 #include "sched/arena.h"
 
 #include <stdlib.h>
@@ -189,7 +190,8 @@ static void reverting_gives_the_same_bytes(void **state)
     }
 }
 
-// Every life after a revert gets the same addresses in the first piece, so that nothing of the last one can be seen.
+// Every life after a revert gets the same addresses in the first piece, so that nothing of the last
+// one can be seen.
 static void lives_are_alike(void **state)
 {
     (void)state;
@@ -229,7 +231,8 @@ static void what_lies_outside_cannot_be_remembered(void **state)
     mare__arena_destroy(arena);
 }
 
-// A birth in which a big block was given back: blocks behind it are part of the memory all the same.
+// A birth in which a big block was given back: blocks behind it are part of the memory all the
+// same.
 static void a_birth_with_a_hole_is_remembered_whole(void **state)
 {
     (void)state;
@@ -263,6 +266,7 @@ static void a_birth_with_a_hole_is_remembered_whole(void **state)
 
 #define CASE(name) cmocka_unit_test_teardown(name, end_countdown)
 
-UNIT_TESTS(CASE(random_use_agrees_with_a_shadow), CASE(a_limit_is_kept), CASE(allocation_fails_at_every_point),
-           CASE(reverting_gives_the_same_bytes), CASE(lives_are_alike), CASE(what_lies_outside_cannot_be_remembered),
+UNIT_TESTS(CASE(random_use_agrees_with_a_shadow), CASE(a_limit_is_kept),
+           CASE(allocation_fails_at_every_point), CASE(reverting_gives_the_same_bytes),
+           CASE(lives_are_alike), CASE(what_lies_outside_cannot_be_remembered),
            CASE(a_birth_with_a_hole_is_remembered_whole))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Threads that are no workers: sending and receiving with deadlines, many at once, and messages from outside that reach Lua.
+// Threads that are no workers: sending and receiving with deadlines, many at once, and messages
+// from outside that reach Lua.
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -63,9 +64,11 @@ static void lua_answers_a_thread(void **state)
     mare_message *arguments = run_message();
     run_add_channel(arguments, ask);
     run_add_channel(arguments, answer);
-    mare_process *process = run_spawn(runtime, "local ask, answer = ...\n"
-                                               "for n in ask:messages() do answer:send(n * 2) end return 'done'",
-                                      arguments);
+    mare_process *process =
+        run_spawn(runtime,
+                  "local ask, answer = ...\n"
+                  "for n in ask:messages() do answer:send(n * 2) end return 'done'",
+                  arguments);
     for (int i = 0; i < 2000; i++) {
         run_send_integer(runtime, ask, i);
         assert_int_equal(run_receive_integer(runtime, answer), 2 * i);
@@ -124,15 +127,15 @@ static void a_thread_may_pass_on_what_it_cannot_read(void **state)
     mare_message *arguments = run_message(), *message = NULL;
     run_add_channel(arguments, in);
     run_add_channel(arguments, out);
-    mare_process *process =
-        run_spawn(runtime,
-                  "local into, out = ...\n"
-                  "local t = {1, 2, x = {y = 'z'}} t.t = t\n"
-                  "into:send(t, t, function(a) return t, a end, into, string.rep('s', 1000), print)\n"
-                  "local a, b, f, c, s, p = out:receive(30)\n"
-                  "assert(a == b and a.t == a and a.x.y == 'z' and c == into and #s == 1000 and p == print)\n"
-                  "assert(select(2, f(9)) == 9 and f() == a) return true",
-                  arguments);
+    mare_process *process = run_spawn(
+        runtime,
+        "local into, out = ...\n"
+        "local t = {1, 2, x = {y = 'z'}} t.t = t\n"
+        "into:send(t, t, function(a) return t, a end, into, string.rep('s', 1000), print)\n"
+        "local a, b, f, c, s, p = out:receive(30)\n"
+        "assert(a == b and a.t == a and a.x.y == 'z' and c == into and #s == 1000 and p == print)\n"
+        "assert(select(2, f(9)) == 9 and f() == a) return true",
+        arguments);
     assert_int_equal(mare_chan_receive_until(in, &message, run_soon(runtime)), MARE_OK);
     assert_int_equal(mare_message_count(message), 6);
     assert_int_equal(mare_chan_send_until(out, message, run_soon(runtime)), MARE_OK);
@@ -163,7 +166,8 @@ static void *send_many(void *argument)
         atomic_fetch_add(&crowd->failures, 1);
     for (int i = 1; i <= MESSAGES; i++) {
         mare_message_add_integer(message, i);
-        while (mare_chan_send_until(crowd->to_lua, message, mare_deadline_ms(crowd->runtime, i % 3)) == MARE_TIMEOUT)
+        while (mare_chan_send_until(crowd->to_lua, message,
+                                    mare_deadline_ms(crowd->runtime, i % 3)) == MARE_TIMEOUT)
             ; // again: the message is as it was
     }
     mare_message_destroy(message);
@@ -176,7 +180,8 @@ static void *receive_many(void *argument)
     mare_message *message;
     mare_value value;
     mare_err err;
-    while ((err = mare_chan_receive_until(crowd->from_lua, &message, mare_deadline_ms(crowd->runtime, 2))) != MARE_CLOSED) {
+    while ((err = mare_chan_receive_until(crowd->from_lua, &message,
+                                          mare_deadline_ms(crowd->runtime, 2))) != MARE_CLOSED) {
         if (err == MARE_TIMEOUT)
             continue;
         if (err || mare_message_get(message, 0, &value) || value.type != MARE_INTEGER)
@@ -189,7 +194,8 @@ static void *receive_many(void *argument)
     return NULL;
 }
 
-// Numbers from several threads through several processes to several threads: none is lost, none comes twice.
+// Numbers from several threads through several processes to several threads: none is lost, none
+// comes twice.
 static void many_threads_talk_to_many_processes(void **state)
 {
     (void)state;
@@ -201,7 +207,9 @@ static void many_threads_talk_to_many_processes(void **state)
         run_add_channel(arguments, crowd.to_lua);
         run_add_channel(arguments, crowd.from_lua);
         for (int i = 0; i < 3; i++)
-            mare_process_unref(run_spawn(crowd.runtime, "local a, b = ... for n in a:messages() do b:send(n) end", arguments));
+            mare_process_unref(run_spawn(crowd.runtime,
+                                         "local a, b = ... for n in a:messages() do b:send(n) end",
+                                         arguments));
         mare_message_destroy(arguments);
         pthread_t senders[THREADS], receivers[THREADS];
         for (int i = 0; i < THREADS; i++) {
@@ -279,13 +287,15 @@ static void send_bytes(mare_runtime *runtime, const void *bytes, size_t size, co
 static void plain_messagepack_arrives(void **state)
 {
     (void)state;
-    static const uint8_t bytes[] = {0x01, 0xa2, 'h',  'i',  0x93, 0x01, 0xc0, 0x03, 0x81, 0xa1, 'k', 0xc3, 0xca, 0x3f,
-                                    0xc0, 0,    0,    0xcf, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xc4, 1, 7};
+    static const uint8_t bytes[] = {0x01, 0xa2, 'h',  'i',  0x93, 0x01, 0xc0, 0x03, 0x81, 0xa1,
+                                    'k',  0xc3, 0xca, 0x3f, 0xc0, 0,    0,    0xcf, 0xff, 0xff,
+                                    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xc4, 1,    7};
     mare_runtime *runtime = run_start(1);
-    send_bytes(runtime, bytes, sizeof bytes,
-               "local a, s, t, m, f, u, b = (...):receive()\n"
-               "assert(a == 1 and s == 'hi' and t[1] == 1 and t[2] == nil and t[3] == 3 and m.k == true)\n"
-               "assert(f == 1.5 and u == 2^64 and math.type(u) == 'float' and b == '\\7') return true");
+    send_bytes(
+        runtime, bytes, sizeof bytes,
+        "local a, s, t, m, f, u, b = (...):receive()\n"
+        "assert(a == 1 and s == 'hi' and t[1] == 1 and t[2] == nil and t[3] == 3 and m.k == true)\n"
+        "assert(f == 1.5 and u == 2^64 and math.type(u) == 'float' and b == '\\7') return true");
     send_bytes(runtime, "", 0, "return select('#', (...):receive()) == 0");
     mare_stop(runtime);
 }
@@ -305,22 +315,24 @@ static void refused(mare_runtime *runtime, const void *bytes, size_t size)
                "assert(not ok and tostring(err):find('malformed'), tostring(err)) return true");
 }
 
-#define REFUSED(...) refused(runtime, (const uint8_t[]){__VA_ARGS__}, sizeof(const uint8_t[]){__VA_ARGS__})
+#define REFUSED(...)                                                                               \
+    refused(runtime, (const uint8_t[]){__VA_ARGS__}, sizeof(const uint8_t[]){__VA_ARGS__})
 
 static void what_only_we_may_write_is_malformed(void **state)
 {
     (void)state;
     mare_runtime *runtime = run_start(1);
     for (int kind = -128; kind < 128; kind++)
-        REFUSED(0xc7, 12, (uint8_t)kind, 0, 0, 0, 1, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41);
-    REFUSED(0x81, 0xc0, 0x01);                                    // a nil key
-    REFUSED(0x81, 0xcb, 0x7f, 0xf8, 0, 0, 0, 0, 0, 0, 1);         // a NaN as key
-    REFUSED(0xc7, 0, 5);                                          // tables with both parts that are not
+        REFUSED(0xc7, 12, (uint8_t)kind, 0, 0, 0, 1, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41,
+                0x41);
+    REFUSED(0x81, 0xc0, 0x01);                            // a nil key
+    REFUSED(0x81, 0xcb, 0x7f, 0xf8, 0, 0, 0, 0, 0, 0, 1); // a NaN as key
+    REFUSED(0xc7, 0, 5);                                  // tables with both parts that are not
     REFUSED(0xd4, 5, 0x01);
     REFUSED(0xd5, 5, 0x90, 0x01);
     REFUSED(0xd5, 5, 0x93, 0x01);
-    REFUSED(0xd5, 5, 0x92, 0x01, 0x02, 0x80);                     // it claims more than its ext holds
-    REFUSED(0xc7, 3, 5, 0x90, 0x80, 0x07, 0x08);                  // it ends before its ext does
+    REFUSED(0xd5, 5, 0x92, 0x01, 0x02, 0x80);    // it claims more than its ext holds
+    REFUSED(0xc7, 3, 5, 0x90, 0x80, 0x07, 0x08); // it ends before its ext does
     // After all that the receiver still works.
     send_bytes(runtime, "\x91\x07", 2, "return (...):receive()[1] == 7");
     mare_stop(runtime);
@@ -334,19 +346,22 @@ static void deep_nesting_is_bounded_by_memory(void **state)
     uint8_t *bytes = malloc(200 * DEPTH + 1);
     memset(bytes, 0x91, 200 * DEPTH);
     bytes[DEPTH] = 0x07;
-    send_bytes(runtime, bytes, DEPTH + 1,
-               "local t = (...):receive() local n = 0 while type(t) == 'table' do t, n = t[1], n + 1 end\n"
-               "return n == 10000 and t == 7");
+    send_bytes(
+        runtime, bytes, DEPTH + 1,
+        "local t = (...):receive() local n = 0 while type(t) == 'table' do t, n = t[1], n + 1 end\n"
+        "return n == 10000 and t == 7");
     // Beyond Lua's own stack: an error, not a crash.
     bytes[DEPTH] = 0x91;
     bytes[200 * DEPTH] = 0x07;
-    send_bytes(runtime, bytes, 200 * DEPTH + 1,
-               "local ok, err = pcall((...).receive, (...)) return not ok and type(err) == 'string'");
+    send_bytes(
+        runtime, bytes, 200 * DEPTH + 1,
+        "local ok, err = pcall((...).receive, (...)) return not ok and type(err) == 'string'");
     free(bytes);
     mare_stop(runtime);
 }
 
-// Lengths are promises: memory is set aside for what is there, not for what is claimed, also inside an ext.
+// Lengths are promises: memory is set aside for what is there, not for what is claimed, also inside
+// an ext.
 static void claims_do_not_cost_memory(void **state)
 {
     (void)state;
@@ -365,11 +380,11 @@ static void claims_do_not_cost_memory(void **state)
     // 64 bytes for each byte of the message is generous; what the claims add up to is 600 MB.
     if (!err)
         send_bytes(runtime, bytes, SIZE,
-               "local m, c = require 'mare', ...\n"
-               "local p = m.spawn({memory = 64 * 20000 + 100000}, function()\n"
-               "  local ok, err = pcall(c.receive, c) return ok or err end)\n"
-               "local ok, err = p:join(30)\n"
-               "assert(ok and tostring(err):find('malformed'), tostring(err)) return true");
+                   "local m, c = require 'mare', ...\n"
+                   "local p = m.spawn({memory = 64 * 20000 + 100000}, function()\n"
+                   "  local ok, err = pcall(c.receive, c) return ok or err end)\n"
+                   "local ok, err = p:join(30)\n"
+                   "assert(ok and tostring(err):find('malformed'), tostring(err)) return true");
     free(bytes);
     mare_stop(runtime);
 }
@@ -377,6 +392,9 @@ static void claims_do_not_cost_memory(void **state)
 UNIT_TESTS(cmocka_unit_test(try_never_waits), cmocka_unit_test(deadlines_are_kept),
            cmocka_unit_test(lua_answers_a_thread), cmocka_unit_test(references_travel),
            cmocka_unit_test(a_thread_may_pass_on_what_it_cannot_read),
-           cmocka_unit_test(many_threads_talk_to_many_processes), cmocka_unit_test(many_threads_join_one_process),
-           cmocka_unit_test(plain_messagepack_arrives), cmocka_unit_test(what_only_we_may_write_is_malformed),
-           cmocka_unit_test(deep_nesting_is_bounded_by_memory), cmocka_unit_test(claims_do_not_cost_memory))
+           cmocka_unit_test(many_threads_talk_to_many_processes),
+           cmocka_unit_test(many_threads_join_one_process),
+           cmocka_unit_test(plain_messagepack_arrives),
+           cmocka_unit_test(what_only_we_may_write_is_malformed),
+           cmocka_unit_test(deep_nesting_is_bounded_by_memory),
+           cmocka_unit_test(claims_do_not_cost_memory))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The child of a fork has the runtime's memory but none of its threads. Whatever it calls, it gets an answer at once, and
-// it can end; a lock that some thread held at the moment of the fork is held for ever in the child.
+// The child of a fork has the runtime's memory but none of its threads. Whatever it calls, it gets
+// an answer at once, and it can end; a lock that some thread held at the moment of the fork is held
+// for ever in the child.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,7 +54,8 @@ static void in_child(child_call *call)
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     if (WIFSIGNALED(status))
-        fail_msg("the child died of signal %d%s", WTERMSIG(status), WTERMSIG(status) == SIGALRM ? ": it hung" : "");
+        fail_msg("the child died of signal %d%s", WTERMSIG(status),
+                 WTERMSIG(status) == SIGALRM ? ": it hung" : "");
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
@@ -149,24 +151,28 @@ static int call_start(void)
     return 0;
 }
 
-static child_call *const calls[] = {call_send,  call_receive, call_spawn, call_process,  call_create, call_find,
-                                    call_close, call_unref,   call_wait,  call_settings, call_stop};
+static child_call *const calls[] = {call_send,   call_receive,  call_spawn, call_process,
+                                    call_create, call_find,     call_close, call_unref,
+                                    call_wait,   call_settings, call_stop};
 
-#define SINGLE(name)                                                                                                   \
-    static void child_##name(void **state)                                                                             \
-    {                                                                                                                  \
-        (void)state;                                                                                                   \
-        in_child(call_##name);                                                                                         \
+#define SINGLE(name)                                                                               \
+    static void child_##name(void **state)                                                         \
+    {                                                                                              \
+        (void)state;                                                                               \
+        in_child(call_##name);                                                                     \
     }
 
-SINGLE(send) SINGLE(receive) SINGLE(spawn) SINGLE(process) SINGLE(create) SINGLE(find) SINGLE(close)
-SINGLE(unref) SINGLE(settings) SINGLE(wait) SINGLE(stop) SINGLE(exit) SINGLE(start)
+SINGLE(send)
+SINGLE(receive) SINGLE(spawn) SINGLE(process) SINGLE(create) SINGLE(find) SINGLE(close)
+    SINGLE(unref) SINGLE(settings) SINGLE(wait) SINGLE(stop) SINGLE(exit) SINGLE(start)
 
-// The same with every lock held, as if threads of the runtime had been interrupted in the middle of something.
-static void locks_held_at_the_fork_do_not_matter(void **state)
+    // The same with every lock held, as if threads of the runtime had been interrupted in the
+    // middle of something.
+    static void locks_held_at_the_fork_do_not_matter(void **state)
 {
     (void)state;
-    mare__lock *locks[] = {&all.channel->lock, &all.named->lock, &all.process->lock, &all.runtime->inbox_lock,
+    mare__lock *locks[] = {&all.channel->lock,         &all.named->lock,
+                           &all.process->lock,         &all.runtime->inbox_lock,
                            &all.runtime->recycle_lock, &all.runtime->worker_lock};
     enum { LOCKS = sizeof locks / sizeof *locks };
     int statuses[sizeof calls / sizeof *calls];
@@ -203,7 +209,7 @@ static void the_parent_goes_on(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_runtime, end_runtime)
 
-UNIT_TESTS(CASE(child_send), CASE(child_receive), CASE(child_spawn), CASE(child_process), CASE(child_create),
-           CASE(child_find), CASE(child_close), CASE(child_unref), CASE(child_settings), CASE(child_wait),
-           CASE(child_stop), CASE(child_exit), CASE(child_start), CASE(locks_held_at_the_fork_do_not_matter),
-           CASE(the_parent_goes_on))
+UNIT_TESTS(CASE(child_send), CASE(child_receive), CASE(child_spawn), CASE(child_process),
+           CASE(child_create), CASE(child_find), CASE(child_close), CASE(child_unref),
+           CASE(child_settings), CASE(child_wait), CASE(child_stop), CASE(child_exit),
+           CASE(child_start), CASE(locks_held_at_the_fork_do_not_matter), CASE(the_parent_goes_on))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Allocation fails at every point: the n-th and all later ones, for n = 1, 2, 3 and so on until a whole scenario runs
-// without reaching the end of the countdown. Each time nothing hangs, nothing crashes, the error is the right one, and
-// (under AddressSanitizer) nothing leaks.
+// Allocation fails at every point: the n-th and all later ones, for n = 1, 2, 3 and so on until a
+// whole scenario runs without reaching the end of the countdown. Each time nothing hangs, nothing
+// crashes, the error is the right one, and (under AddressSanitizer) nothing leaks.
 #include <stdio.h>
 #include <unistd.h>
 
@@ -21,8 +21,8 @@ static int end_countdown(void **state)
 
 static void at_every_point(scenario *play)
 {
-    // Threads share the countdown, so that the same scenario may need one allocation more or less: it must get through
-    // several times in a row.
+    // Threads share the countdown, so that the same scenario may need one allocation more or less:
+    // it must get through several times in a row.
     int through = 0;
     long n = 1;
     for (; through < 5; n++) {
@@ -58,12 +58,14 @@ static bool over(mare_err err, const char *where, const char **complaint)
     return err != MARE_OK;
 }
 
-// How a process may end: well, or of the lack of memory. Its error is a string if there was memory for one.
+// How a process may end: well, or of the lack of memory. Its error is a string if there was memory
+// for one.
 static const char *judge_end(mare_err err, const mare_message *result)
 {
     mare_value value = {.type = MARE_NIL};
     if (err == MARE_OK) {
-        if (!result || mare_message_get(result, 0, &value) || value.type != MARE_BOOLEAN || !value.as.boolean)
+        if (!result || mare_message_get(result, 0, &value) || value.type != MARE_BOOLEAN ||
+            !value.as.boolean)
             return describe("it ended well, but its result is lost", err, result);
         return NULL;
     }
@@ -143,7 +145,8 @@ static void start_and_stop_at_every_point(void **state)
 
 // ---- A program in C and Lua --------------------------------------------------------------------------------------------
 
-// Runs a program in a process that is given a channel. What can be done without waiting is done around it.
+// Runs a program in a process that is given a channel. What can be done without waiting is done
+// around it.
 static const char *run_program(const char *code, bool talk)
 {
     mare_options options = {.workers = 2, .recycle = 2};
@@ -170,7 +173,8 @@ static const char *run_program(const char *code, bool talk)
             table = NULL;
         if (over(err, "parse", &complaint))
             break;
-        if (over(talk ? mare_chan_send_until(channel, table, run_soon(runtime)) : MARE_OK, "send", &complaint))
+        if (over(talk ? mare_chan_send_until(channel, table, run_soon(runtime)) : MARE_OK, "send",
+                 &complaint))
             break;
         if (over(mare_message_create(&arguments), "arguments", &complaint))
             break;
@@ -228,15 +232,16 @@ static void conversation_at_every_point(void **state)
 
 static const char *tables_and_functions(void)
 {
-    return run_program("local m = require 'mare'\n"
-                       "local c = assert(m.channel(2))\n"
-                       "local t = {} for i = 1, 40 do t[i] = {i, t, name = 'n' .. i} end\n"
-                       "local up = {0} local function f() up[1] = up[1] + 1 return up[1], f end\n"
-                       "assert(c:send(t, f, {f, t, print, m}, 1.5, c, m.self()))\n"
-                       "local t2, f2, all = c:receive()\n"
-                       "assert(#t2 == 40 and t2[7][2] == t2 and f2() == 1 and all[1] == f2 and all[3] == print)\n"
-                       "return true",
-                       false);
+    return run_program(
+        "local m = require 'mare'\n"
+        "local c = assert(m.channel(2))\n"
+        "local t = {} for i = 1, 40 do t[i] = {i, t, name = 'n' .. i} end\n"
+        "local up = {0} local function f() up[1] = up[1] + 1 return up[1], f end\n"
+        "assert(c:send(t, f, {f, t, print, m}, 1.5, c, m.self()))\n"
+        "local t2, f2, all = c:receive()\n"
+        "assert(#t2 == 40 and t2[7][2] == t2 and f2() == 1 and all[1] == f2 and all[3] == print)\n"
+        "return true",
+        false);
 }
 
 static void tables_and_functions_at_every_point(void **state)
@@ -247,18 +252,19 @@ static void tables_and_functions_at_every_point(void **state)
 
 static const char *selects_and_names(void)
 {
-    return run_program("local m = require 'mare'\n"
-                       "local a, b = assert(m.channel(1)), assert(m.channel(1, 'b'))\n"
-                       "assert(m.find 'b' == b)\n"
-                       "assert(a:send(1))\n"
-                       "for i = 1, 4 do\n"
-                       "  local which, x, err = m.select({a, b, {a, {i, 'a table that takes more than a few bytes'}}}, 5)\n"
-                       "  if not which or x == nil then error(x or err) end\n"
-                       "end\n"
-                       "local none, _, code = m.select({b}, 0.001)\n"
-                       "if none or code ~= 'timeout' then error(_ or 'no timeout') end\n"
-                       "assert(b:close()) return true",
-                       false);
+    return run_program(
+        "local m = require 'mare'\n"
+        "local a, b = assert(m.channel(1)), assert(m.channel(1, 'b'))\n"
+        "assert(m.find 'b' == b)\n"
+        "assert(a:send(1))\n"
+        "for i = 1, 4 do\n"
+        "  local which, x, err = m.select({a, b, {a, {i, 'a table that takes more than a few bytes'}}}, 5)\n"
+        "  if not which or x == nil then error(x or err) end\n"
+        "end\n"
+        "local none, _, code = m.select({b}, 0.001)\n"
+        "if none or code ~= 'timeout' then error(_ or 'no timeout') end\n"
+        "assert(b:close()) return true",
+        false);
 }
 
 static void selects_and_names_at_every_point(void **state)
@@ -294,28 +300,30 @@ static void families_at_every_point(void **state)
 
 static const char *coroutines_and_handlers(void)
 {
-    return run_program("local m = require 'mare'\n"
-                       "local c = assert(m.channel())\n"
-                       "assert(m.spawn(function() for i = 1, 3 do c:sendwithin(20, i) end end))\n"
-                       "local closed = 0\n"
-                       "local co = coroutine.wrap(function()\n"
-                       "  local x <close> = setmetatable({}, {__close = function() closed = closed + 1 end})\n"
-                       "  for i = 1, 3 do\n"
-                       "    local n, err = c:receive(0.2) if n ~= i then error(err or 'wrong', 0) end\n"
-                       "    coroutine.yield(i)\n"
-                       "  end\n"
-                       "end)\n"
-                       "for i = 1, 3 do assert(co() == i) end co()\n"
-                       "assert(closed == 1)\n"
-                       "setmetatable({}, {__gc = function() closed = 2 end}) collectgarbage()\n"
-                       "assert(closed == 2) return true",
-                       false);
+    return run_program(
+        "local m = require 'mare'\n"
+        "local c = assert(m.channel())\n"
+        "assert(m.spawn(function() for i = 1, 3 do c:sendwithin(20, i) end end))\n"
+        "local closed = 0\n"
+        "local co = coroutine.wrap(function()\n"
+        "  local x <close> = setmetatable({}, {__close = function() closed = closed + 1 end})\n"
+        "  for i = 1, 3 do\n"
+        "    local n, err = c:receive(0.2) if n ~= i then error(err or 'wrong', 0) end\n"
+        "    coroutine.yield(i)\n"
+        "  end\n"
+        "end)\n"
+        "for i = 1, 3 do assert(co() == i) end co()\n"
+        "assert(closed == 1)\n"
+        "setmetatable({}, {__gc = function() closed = 2 end}) collectgarbage()\n"
+        "assert(closed == 2) return true",
+        false);
 }
 
 static void coroutines_at_every_point(void **state)
 {
     (void)state;
-    // The sender may die of the lack of memory, and the receiver then runs into its deadline: that is right, too.
+    // The sender may die of the lack of memory, and the receiver then runs into its deadline: that
+    // is right, too.
     int through = 0;
     for (long n = 1; through < 3; n += 3) {
         alarm(60 * unit_slow());
@@ -330,6 +338,7 @@ static void coroutines_at_every_point(void **state)
 
 #define CASE(name) cmocka_unit_test_teardown(name, end_countdown)
 
-UNIT_TESTS(CASE(messages_at_every_point), CASE(start_and_stop_at_every_point), CASE(conversation_at_every_point),
-           CASE(tables_and_functions_at_every_point), CASE(selects_and_names_at_every_point),
-           CASE(families_at_every_point), CASE(coroutines_at_every_point))
+UNIT_TESTS(CASE(messages_at_every_point), CASE(start_and_stop_at_every_point),
+           CASE(conversation_at_every_point), CASE(tables_and_functions_at_every_point),
+           CASE(selects_and_names_at_every_point), CASE(families_at_every_point),
+           CASE(coroutines_at_every_point))

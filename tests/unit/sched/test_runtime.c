@@ -20,10 +20,10 @@ static void starts_and_stops_many_times(void **state)
 static void stops_with_work_under_way(void **state)
 {
     (void)state;
-    static const char *const codes[] = {"while true do end", "require 'mare'.sleep(1000)",
-                                        "require 'mare'.channel():receive()",
-                                        "local m = require 'mare' while true do m.yield() end",
-                                        "local m = require 'mare' while true do m.spawn('return 1'):join() end"};
+    static const char *const codes[] = {
+        "while true do end", "require 'mare'.sleep(1000)", "require 'mare'.channel():receive()",
+        "local m = require 'mare' while true do m.yield() end",
+        "local m = require 'mare' while true do m.spawn('return 1'):join() end"};
     for (int i = 0; i < 40; i++) {
         mare_runtime *runtime = run_start(1 + (unsigned)i % 4);
         for (int k = 0; k < 5; k++)
@@ -66,7 +66,8 @@ static void a_syntax_error_is_told(void **state)
     mare_runtime *runtime = run_start(1);
     mare_process *process = NULL;
     char *error = NULL;
-    assert_int_equal(mare_spawn(runtime, "return +", 8, "=chunk", NULL, &process, &error), MARE_SYNTAX);
+    assert_int_equal(mare_spawn(runtime, "return +", 8, "=chunk", NULL, &process, &error),
+                     MARE_SYNTAX);
     assert_non_null(error);
     assert_non_null(strstr(error, "chunk:1:"));
     free(error);
@@ -91,12 +92,13 @@ static void arguments_arrive_and_stay_the_callers(void **state)
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         assert_int_equal(mare_message_add(arguments, &values[i]), MARE_OK);
     for (int i = 0; i < 3; i++) // more than once
-        run_true(runtime,
-                 "local n, b, i, f, s, c = ...\n"
-                 "assert(select('#', ...) == 6 and n == nil and b == true and i == math.mininteger)\n"
-                 "assert(math.type(f) == 'float' and f == 2 and s == 'a\\0b')\n"
-                 "c:send(i) assert(c:receive() == i) return true",
-                 arguments);
+        run_true(
+            runtime,
+            "local n, b, i, f, s, c = ...\n"
+            "assert(select('#', ...) == 6 and n == nil and b == true and i == math.mininteger)\n"
+            "assert(math.type(f) == 'float' and f == 2 and s == 'a\\0b')\n"
+            "c:send(i) assert(c:receive() == i) return true",
+            arguments);
     assert_int_equal(mare_message_count(arguments), 6);
     mare_message_destroy(arguments);
     mare_chan_unref(channel);
@@ -109,13 +111,16 @@ static void binary_code_is_accepted(void **state)
     mare_runtime *runtime = run_start(1);
     mare_message *result = NULL;
     mare_value code;
-    assert_int_equal(run_join(runtime, run_spawn(runtime, "return string.dump(load 'return ... + 1')", NULL), &result),
+    assert_int_equal(run_join(runtime,
+                              run_spawn(runtime, "return string.dump(load 'return ... + 1')", NULL),
+                              &result),
                      MARE_OK);
     assert_int_equal(mare_message_get(result, 0, &code), MARE_OK);
     mare_message *arguments = run_message(), *sum = NULL;
     mare_message_add_integer(arguments, 41);
     mare_process *process;
-    assert_int_equal(mare_spawn(runtime, code.as.string.bytes, code.as.string.length, NULL, arguments, &process, NULL),
+    assert_int_equal(mare_spawn(runtime, code.as.string.bytes, code.as.string.length, NULL,
+                                arguments, &process, NULL),
                      MARE_OK);
     assert_int_equal(run_join(runtime, process, &sum), MARE_OK);
     mare_value value;
@@ -133,7 +138,8 @@ static void arguments_may_come_from_lua(void **state)
     (void)state;
     mare_runtime *runtime = run_start(1);
     mare_message *result = NULL;
-    run_join(runtime, run_spawn(runtime, "local t = {5} t.self = t return t, t, {t}", NULL), &result);
+    run_join(runtime, run_spawn(runtime, "local t = {5} t.self = t return t, t, {t}", NULL),
+             &result);
     assert_non_null(result);
     run_true(runtime,
              "local a, b, c = ... assert(type(a) == 'table' and a[1] == 5, type(a))\n"
@@ -143,11 +149,13 @@ static void arguments_may_come_from_lua(void **state)
     mare_stop(runtime);
 }
 
-// What came from outside stays untrusted on the way into a process: bytes that look like a reference are not followed.
+// What came from outside stays untrusted on the way into a process: bytes that look like a
+// reference are not followed.
 static void arguments_from_outside_are_not_trusted(void **state)
 {
     (void)state;
-    static const uint8_t forged[] = {0xc7, 12, 9, 0, 0, 0, 0, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41};
+    static const uint8_t forged[] = {0xc7, 12,   9,    0,    0,    0,    0,   0x41,
+                                     0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41};
     mare_runtime *runtime = run_start(1);
     mare_message *message = NULL, *result = NULL;
     mare_process *process = NULL;
@@ -171,10 +179,12 @@ static void join_tells_how_it_ended(void **state)
     mare_runtime *runtime = run_start(2);
     mare_message *result = NULL;
     mare_value value;
-    assert_int_equal(run_join(runtime, run_spawn(runtime, "return 1, 'two'", NULL), &result), MARE_OK);
+    assert_int_equal(run_join(runtime, run_spawn(runtime, "return 1, 'two'", NULL), &result),
+                     MARE_OK);
     assert_int_equal(mare_message_count(result), 2);
     mare_message_destroy(result);
-    assert_int_equal(run_join(runtime, run_spawn(runtime, "error 'oops'", NULL), &result), MARE_DIED);
+    assert_int_equal(run_join(runtime, run_spawn(runtime, "error 'oops'", NULL), &result),
+                     MARE_DIED);
     assert_int_equal(mare_message_get(result, 0, &value), MARE_OK);
     assert_int_equal(value.type, MARE_STRING);
     assert_non_null(memmem(value.as.string.bytes, value.as.string.length, "test:1: oops", 12));
@@ -191,7 +201,8 @@ static void join_tells_how_it_ended(void **state)
     assert_null(result);
     assert_false(mare_process_alive(process));
     assert_false(mare_process_kill(process));
-    assert_int_equal(mare_process_join_until(process, 0, &result), MARE_KILLED); // again, and at once
+    assert_int_equal(mare_process_join_until(process, 0, &result),
+                     MARE_KILLED); // again, and at once
     mare_process_unref(process);
     mare_stop(runtime);
 }
@@ -218,16 +229,21 @@ static void kill_runs_closing_handlers(void **state)
     mare_message *arguments = run_message();
     run_add_channel(arguments, ready);
     run_add_channel(arguments, closed);
-    static const char *const codes[] = {
-        "ready:receive()", "while true do end", "require 'mare'.sleep(1000)", "closed:receive()",
-        "coroutine.wrap(function() ready:receive() end)()", "require 'mare'.select({ready}, 1000)"};
-    for (size_t i = 0; i < 10 * sizeof codes / sizeof *codes; i++) { // several times: wherever it is by then
+    static const char *const codes[] = {"ready:receive()",
+                                        "while true do end",
+                                        "require 'mare'.sleep(1000)",
+                                        "closed:receive()",
+                                        "coroutine.wrap(function() ready:receive() end)()",
+                                        "require 'mare'.select({ready}, 1000)"};
+    for (size_t i = 0; i < 10 * sizeof codes / sizeof *codes;
+         i++) { // several times: wherever it is by then
         char code[400];
-        snprintf(code, sizeof code,
-                 "local ready, closed = ...\n"
-                 "local x <close> = setmetatable({}, {__close = function() closed:trysend(%d) end})\n"
-                 "ready:send(1) %s",
-                 (int)i, codes[i % (sizeof codes / sizeof *codes)]);
+        snprintf(
+            code, sizeof code,
+            "local ready, closed = ...\n"
+            "local x <close> = setmetatable({}, {__close = function() closed:trysend(%d) end})\n"
+            "ready:send(1) %s",
+            (int)i, codes[i % (sizeof codes / sizeof *codes)]);
         mare_process *process = run_spawn(runtime, code, arguments);
         run_receive_integer(runtime, ready); // it runs
         assert_true(mare_process_kill(process));
@@ -285,7 +301,8 @@ static void names_are_found_from_both_sides(void **state)
     assert_int_equal(mare_chan_find(runtime, "c", &found), MARE_OK);
     assert_ptr_equal(found, channel);
     mare_chan_unref(found);
-    run_true(runtime, "local m = require 'mare' return m.find('c'):send(7) and not m.channel(0, 'c')", NULL);
+    run_true(runtime,
+             "local m = require 'mare' return m.find('c'):send(7) and not m.channel(0, 'c')", NULL);
     assert_int_equal(run_receive_integer(runtime, channel), 7);
     run_true(runtime, "local m = require 'mare' m.channel(1, 'lua'):send(8) return true", NULL);
     assert_int_equal(mare_chan_find(runtime, "lua", &found), MARE_OK);
@@ -294,7 +311,8 @@ static void names_are_found_from_both_sides(void **state)
     mare_chan_unref(found);
     assert_int_equal(mare_chan_find(runtime, "lua", &found), MARE_NONAME);
     // A process has a name in the same space, but is no channel.
-    mare_process *process = run_spawn(runtime, "require 'mare'.spawn({name = 'p'}, 'require \"mare\".sleep(1000)')", NULL);
+    mare_process *process = run_spawn(
+        runtime, "require 'mare'.spawn({name = 'p'}, 'require \"mare\".sleep(1000)')", NULL);
     assert_int_equal(run_join(runtime, process, NULL), MARE_OK);
     assert_int_equal(mare_chan_find(runtime, "p", &found), MARE_NONAME);
     assert_int_equal(mare_chan_create(runtime, 0, "p", &found), MARE_EXISTS);
@@ -335,16 +353,17 @@ static void workers_come_and_go_while_processes_run(void **state)
     mare_runtime *runtime = run_start(2);
     pthread_t thread;
     pthread_create(&thread, NULL, change_workers, runtime);
-    run_true(runtime,
-             "local m = require 'mare'\n"
-             "for round = 1, 30 do\n"
-             "  local ps, ch = {}, m.channel()\n"
-             "  for i = 1, 30 do ps[i] = m.spawn(function(c, k) m.sleep(0) c:send(k) return k end, ch, i) end\n"
-             "  local sum = 0 for i = 1, 30 do sum = sum + ch:receive() end assert(sum == 465)\n"
-             "  for i = 1, 30 do assert(select(2, ps[i]:join()) == i) end\n"
-             "  m.processes()\n"
-             "end return true",
-             NULL);
+    run_true(
+        runtime,
+        "local m = require 'mare'\n"
+        "for round = 1, 30 do\n"
+        "  local ps, ch = {}, m.channel()\n"
+        "  for i = 1, 30 do ps[i] = m.spawn(function(c, k) m.sleep(0) c:send(k) return k end, ch, i) end\n"
+        "  local sum = 0 for i = 1, 30 do sum = sum + ch:receive() end assert(sum == 465)\n"
+        "  for i = 1, 30 do assert(select(2, ps[i]:join()) == i) end\n"
+        "  m.processes()\n"
+        "end return true",
+        NULL);
     pthread_join(thread, NULL);
     assert_int_equal(mare_set_workers(runtime, 1), MARE_OK);
     run_true(runtime, "return require 'mare'.workers() == 1", NULL);
@@ -358,14 +377,16 @@ static void *own_runtime(void *argument)
         mare_options options = {.workers = 2};
         mare_runtime *runtime;
         mare_process *process;
-        static const char code[] = "local m = require 'mare' local c = m.channel(0, 'same name')\n"
-                                   "m.spawn(function() c:send(m.self():id()) end) return c:receive(30)";
+        static const char code[] =
+            "local m = require 'mare' local c = m.channel(0, 'same name')\n"
+            "m.spawn(function() c:send(m.self():id()) end) return c:receive(30)";
         if (mare_start(&options, &runtime) != MARE_OK)
             return "start";
         if (mare_spawn(runtime, code, sizeof code - 1, NULL, NULL, &process, NULL) != MARE_OK)
             return "spawn";
         mare_message *result = NULL;
-        if (mare_process_join_until(process, MARE_FOREVER, &result) != MARE_OK || mare_message_count(result) != 1)
+        if (mare_process_join_until(process, MARE_FOREVER, &result) != MARE_OK ||
+            mare_message_count(result) != 1)
             return "join";
         mare_message_destroy(result);
         mare_process_unref(process);
@@ -392,12 +413,16 @@ static void each_thread_may_have_a_runtime(void **state)
     }
 }
 
-UNIT_TESTS(cmocka_unit_test(starts_and_stops_many_times), cmocka_unit_test(stops_with_work_under_way),
-           cmocka_unit_test(options_are_checked), cmocka_unit_test(deadlines_do_not_wrap),
-           cmocka_unit_test(a_syntax_error_is_told), cmocka_unit_test(arguments_arrive_and_stay_the_callers),
+UNIT_TESTS(cmocka_unit_test(starts_and_stops_many_times),
+           cmocka_unit_test(stops_with_work_under_way), cmocka_unit_test(options_are_checked),
+           cmocka_unit_test(deadlines_do_not_wrap), cmocka_unit_test(a_syntax_error_is_told),
+           cmocka_unit_test(arguments_arrive_and_stay_the_callers),
            cmocka_unit_test(binary_code_is_accepted), cmocka_unit_test(join_tells_how_it_ended),
            cmocka_unit_test(ids_are_unique), cmocka_unit_test(kill_runs_closing_handlers),
            cmocka_unit_test(killed_before_it_ran), cmocka_unit_test(wait_has_a_deadline),
-           cmocka_unit_test(names_are_found_from_both_sides), cmocka_unit_test(workers_come_and_go_while_processes_run),
-           cmocka_unit_test(each_thread_may_have_a_runtime), cmocka_unit_test(arguments_may_come_from_lua),
-           cmocka_unit_test(arguments_from_outside_are_not_trusted), cmocka_unit_test(a_name_that_is_never_closed))
+           cmocka_unit_test(names_are_found_from_both_sides),
+           cmocka_unit_test(workers_come_and_go_while_processes_run),
+           cmocka_unit_test(each_thread_may_have_a_runtime),
+           cmocka_unit_test(arguments_may_come_from_lua),
+           cmocka_unit_test(arguments_from_outside_are_not_trusted),
+           cmocka_unit_test(a_name_that_is_never_closed))

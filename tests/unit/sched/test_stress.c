@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Everything at once, for a few seconds (MARE_STRESS_SECONDS for longer), made for ThreadSanitizer. Threads and processes
-// send, receive, select, run into deadlines, close channels under each other's feet, die and are killed.
+// Everything at once, for a few seconds (MARE_STRESS_SECONDS for longer), made for ThreadSanitizer.
+// Threads and processes send, receive, select, run into deadlines, close channels under each
+// other's feet, die and are killed.
 //
-// What must hold: every number that was sent is received once or found in the buffer of a closed channel.
+// What must hold: every number that was sent is received once or found in the buffer of a closed
+// channel.
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -63,9 +65,11 @@ static void send_one(mare_channel *channel, uint64_t *random)
         err = mare_message_add(message, &value);
     }
     if (!err)
-        err = how < 3 ? mare_chan_try_send(channel, message)
-                      : mare_chan_send_until(channel, message,
-                                             mare_now_ns(stress.runtime) + unit_random(random) % 300000);
+        err =
+            how < 3
+                ? mare_chan_try_send(channel, message)
+                : mare_chan_send_until(channel, message,
+                                       mare_now_ns(stress.runtime) + unit_random(random) % 300000);
     if (err == MARE_OK) {
         atomic_fetch_add(&stress.sent, 1);
         atomic_fetch_add(&stress.sent_sum, number);
@@ -83,9 +87,10 @@ static mare_err receive_one(mare_channel *channel, uint64_t *random, bool wait)
 {
     mare_message *message = NULL;
     mare_value value;
-    mare_err err = wait ? mare_chan_receive_until(channel, &message,
-                                                  mare_now_ns(stress.runtime) + unit_random(random) % 300000)
-                        : mare_chan_try_receive(channel, &message);
+    mare_err err =
+        wait ? mare_chan_receive_until(channel, &message,
+                                       mare_now_ns(stress.runtime) + unit_random(random) % 300000)
+             : mare_chan_try_receive(channel, &message);
     if (err == MARE_OK) {
         if (mare_message_get(message, 0, &value) || value.type != MARE_INTEGER)
             failed(MARE_BADMSG);
@@ -146,7 +151,8 @@ static void begin(unsigned workers)
     stress.seed = unit_seed();
     stress.runtime = run_start(workers);
     stress.until = stress_end(stress.runtime);
-    stress.sent = stress.received = stress.sent_sum = stress.received_sum = stress.failures = 0;
+    stress.sent = stress.received = stress.sent_sum = stress.received_sum = 0;
+    stress.failures = 0;
     stress.next = 1;
     for (int i = 0; i < CHANNELS; i++) {
         pthread_mutex_init(&stress.slots[i].mutex, NULL);
@@ -194,8 +200,8 @@ static void threads_alone(void **state)
 
 // ---- Threads and processes ---------------------------------------------------------------------------------------------
 
-// Numbers go from the threads through processes, which select, and back. The first half of the channels leads to Lua, the
-// second back; nobody closes them before the end.
+// Numbers go from the threads through processes, which select, and back. The first half of the
+// channels leads to Lua, the second back; nobody closes them before the end.
 static void *feed(void *argument)
 {
     uint64_t random = stress.seed + 100 + (uintptr_t)argument;
@@ -204,7 +210,8 @@ static void *feed(void *argument)
         if (unit_random(&random) % 2)
             send_one(stress.slots[which].channel, &random);
         else
-            receive_one(stress.slots[CHANNELS / 2 + which].channel, &random, unit_random(&random) % 2);
+            receive_one(stress.slots[CHANNELS / 2 + which].channel, &random,
+                        unit_random(&random) % 2);
     }
     return NULL;
 }
@@ -263,7 +270,8 @@ static void threads_and_processes(void **state)
             mare_message_get(result, 0, &value);
         if (err)
             fail_msg("a process: %s: %.*s", mare_strerror(err),
-                     value.type == MARE_STRING ? (int)value.as.string.length : 0, value.as.string.bytes);
+                     value.type == MARE_STRING ? (int)value.as.string.length : 0,
+                     value.as.string.bytes);
         mare_message_destroy(result);
     }
     atomic_store(&over, true);
@@ -300,7 +308,8 @@ static void *live_and_let_die(void *argument)
         if (!err)
             err = mare_message_add(arguments, &value);
         if (!err)
-            err = mare_spawn(stress.runtime, code, strlen(code), "=life", arguments, &process, NULL);
+            err =
+                mare_spawn(stress.runtime, code, strlen(code), "=life", arguments, &process, NULL);
         mare_message_destroy(arguments);
         if (err) {
             failed(err);

@@ -56,7 +56,7 @@ static void they_end_in_order(void **state)
     struct fake fakes[TIMERS];
     for (uint64_t i = 0; i < TIMERS; i++) {
         begin(&fakes[i]);
-        start( &fakes[i].wait, 1000 + i * 7919 % TIMERS);
+        start(&fakes[i].wait, 1000 + i * 7919 % TIMERS);
     }
     assert_int_equal(runtime->timer_count, TIMERS);
     assert_int_equal(runtime->next_deadline, 1000);
@@ -82,8 +82,8 @@ static void a_stopped_one_does_not_end(void **state)
     struct fake a, b;
     begin(&a);
     begin(&b);
-    start( &a.wait, 10);
-    start( &b.wait, 20);
+    start(&a.wait, 10);
+    start(&b.wait, 20);
     mare__timer_stop(runtime, &a.wait);
     mare__timer_stop(runtime, &a.wait); // twice is nothing
     assert_int_equal(runtime->next_deadline, 20);
@@ -101,7 +101,7 @@ static void a_wait_that_has_ended_is_not_ended_again(void **state)
     (void)state;
     struct fake f;
     begin(&f);
-    start( &f.wait, 10);
+    start(&f.wait, 10);
     assert_true(mare__wait_end(&f.wait, MARE_KILLED));
     mare__timer_expire(runtime, 10);
     assert_int_equal(f.woken, 1);
@@ -115,7 +115,7 @@ static void the_end_of_the_runtime_ends_them_all(void **state)
     struct fake fakes[3];
     for (uint64_t i = 0; i < 3; i++) {
         begin(&fakes[i]);
-        start( &fakes[i].wait, MARE_FOREVER - 2 + i);
+        start(&fakes[i].wait, MARE_FOREVER - 2 + i);
     }
     mare__timer_expire(runtime, MARE_FOREVER);
     for (int i = 0; i < 3; i++) {
@@ -148,7 +148,7 @@ static void random_operations_agree_with_an_array(void **state)
         } else {
             begin(&fakes[i]);
             deadline[i] = now + 1 + unit_random(&random) % 300;
-            start( &fakes[i].wait, deadline[i]);
+            start(&fakes[i].wait, deadline[i]);
         }
     }
     free(fakes);
@@ -156,5 +156,6 @@ static void random_operations_agree_with_an_array(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_runtime, free_runtime)
 
-UNIT_TESTS(CASE(they_end_in_order), CASE(a_stopped_one_does_not_end), CASE(a_wait_that_has_ended_is_not_ended_again),
+UNIT_TESTS(CASE(they_end_in_order), CASE(a_stopped_one_does_not_end),
+           CASE(a_wait_that_has_ended_is_not_ended_again),
            CASE(the_end_of_the_runtime_ends_them_all), CASE(random_operations_agree_with_an_array))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The MessagePack tokens at every boundary, against msgpack-c as an oracle in both directions, and against malformed input.
+// The MessagePack tokens at every boundary, against msgpack-c as an oracle in both directions, and
+// against malformed input.
 #include "wire/pack.h"
 
 #include <math.h>
@@ -57,7 +58,8 @@ static void check_integer(int64_t value)
     msgpack_unpacked oracle; // it reads what we write
     msgpack_unpacked_init(&oracle);
     size_t offset = 0;
-    assert_int_equal(msgpack_unpack_next(&oracle, (char *)ours, size, &offset), MSGPACK_UNPACK_SUCCESS);
+    assert_int_equal(msgpack_unpack_next(&oracle, (char *)ours, size, &offset),
+                     MSGPACK_UNPACK_SUCCESS);
     assert_int_equal(offset, size);
     assert_true(oracle.data.type == MSGPACK_OBJECT_POSITIVE_INTEGER ||
                 oracle.data.type == MSGPACK_OBJECT_NEGATIVE_INTEGER);
@@ -104,10 +106,25 @@ static void integers_take_their_shortest_form(void **state)
     static const struct {
         int64_t value;
         size_t size;
-    } cases[] = {{0, 1},      {127, 1},    {128, 3},        {-1, 1},        {-32, 1},        {-33, 2},
-                 {-128, 2},   {-129, 3},   {32767, 3},      {32768, 5},     {-32768, 3},     {-32769, 5},
-                 {65536, 5},  {INT32_MAX, 5}, {INT32_MIN, 5}, {INT64_C(2147483648), 9},
-                 {INT64_C(-2147483649), 9}, {INT64_MAX, 9}, {INT64_MIN, 9}};
+    } cases[] = {{0, 1},
+                 {127, 1},
+                 {128, 3},
+                 {-1, 1},
+                 {-32, 1},
+                 {-33, 2},
+                 {-128, 2},
+                 {-129, 3},
+                 {32767, 3},
+                 {32768, 5},
+                 {-32768, 3},
+                 {-32769, 5},
+                 {65536, 5},
+                 {INT32_MAX, 5},
+                 {INT32_MIN, 5},
+                 {INT64_C(2147483648), 9},
+                 {INT64_C(-2147483649), 9},
+                 {INT64_MAX, 9},
+                 {INT64_MIN, 9}};
     uint8_t out[MARE__PACK_MAX];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(mare__pack_integer(out, cases[i].value), cases[i].size);
@@ -136,7 +153,8 @@ static void integers_above_the_signed_range_are_told_apart(void **state)
 static void floats_keep_every_bit(void **state)
 {
     (void)state;
-    const double values[] = {0.0, -0.0, 1.0, -1.5, 0.1, 1e308, -1e308, 5e-324, INFINITY, -INFINITY, NAN, 3.0, 0x1p53};
+    const double values[] = {0.0,    -0.0,     1.0,       -1.5, 0.1, 1e308, -1e308,
+                             5e-324, INFINITY, -INFINITY, NAN,  3.0, 0x1p53};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         uint8_t out[MARE__PACK_MAX];
         struct mare__token token;
@@ -149,7 +167,8 @@ static void floats_keep_every_bit(void **state)
         msgpack_unpacked oracle;
         msgpack_unpacked_init(&oracle);
         size_t offset = 0;
-        assert_int_equal(msgpack_unpack_next(&oracle, (char *)out, 9, &offset), MSGPACK_UNPACK_SUCCESS);
+        assert_int_equal(msgpack_unpack_next(&oracle, (char *)out, 9, &offset),
+                         MSGPACK_UNPACK_SUCCESS);
         assert_memory_equal(&oracle.data.via.f64, &values[i], sizeof(double));
         msgpack_unpacked_destroy(&oracle);
     }
@@ -194,10 +213,12 @@ static void nil_and_booleans(void **state)
 
 // ---- Strings, arrays, maps, ext ----------------------------------------------------------------------------------------
 
-static const uint32_t lengths[] = {0, 1, 15, 16, 31, 32, 33, 254, 255, 256, 257, 65534, 65535, 65536, 65537};
+static const uint32_t lengths[] = {0,   1,   15,  16,    31,    32,    33,   254,
+                                   255, 256, 257, 65534, 65535, 65536, 65537};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
-// Both families, each length: ours read by the oracle, the oracle's by us, and one byte too few refused.
+// Both families, each length: ours read by the oracle, the oracle's by us, and one byte too few
+// refused.
 static void strings_of_every_header(void **state)
 {
     (void)state;
@@ -205,7 +226,8 @@ static void strings_of_every_header(void **state)
         uint32_t length = lengths[i % LENGTHS];
         bool binary = i >= LENGTHS;
         uint8_t *bytes = malloc(length + MARE__PACK_MAX);
-        size_t header = binary ? mare__pack_binary_header(bytes, length) : mare__pack_string_header(bytes, length);
+        size_t header = binary ? mare__pack_binary_header(bytes, length)
+                               : mare__pack_string_header(bytes, length);
         assert_true(header <= MARE__PACK_MAX);
         memset(bytes + header, 's', length);
         size_t size = header + length, used, offset = 0;
@@ -221,7 +243,8 @@ static void strings_of_every_header(void **state)
 
         msgpack_unpacked oracle;
         msgpack_unpacked_init(&oracle);
-        assert_int_equal(msgpack_unpack_next(&oracle, (char *)bytes, size, &offset), MSGPACK_UNPACK_SUCCESS);
+        assert_int_equal(msgpack_unpack_next(&oracle, (char *)bytes, size, &offset),
+                         MSGPACK_UNPACK_SUCCESS);
         assert_int_equal(offset, size);
         assert_int_equal(oracle.data.type, binary ? MSGPACK_OBJECT_BIN : MSGPACK_OBJECT_STR);
         assert_int_equal(oracle.data.via.str.size, length);
@@ -289,8 +312,9 @@ static void our_headers_are_read_by_the_oracle(void **state)
         memcpy(bytes + header, inside, sizeof inside);
         msgpack_unpacked oracle;
         msgpack_unpacked_init(&oracle);
-        assert_int_equal(msgpack_unpack_next(&oracle, (char *)bytes, header + sizeof inside, &offset),
-                         MSGPACK_UNPACK_SUCCESS);
+        assert_int_equal(
+            msgpack_unpack_next(&oracle, (char *)bytes, header + sizeof inside, &offset),
+            MSGPACK_UNPACK_SUCCESS);
         assert_int_equal(offset, header + sizeof inside);
         if (kind == 0)
             assert_int_equal(oracle.data.via.array.size, 4);
@@ -347,8 +371,8 @@ static void what_ends_too_soon_is_refused(void **state)
     assert_false(skip_exact("", 0, &used));
     for (int code = 0; code < 256; code++) {
         uint8_t alone = (uint8_t)code;
-        bool whole = code <= 0x80 || code == 0x90 || code == 0xa0 || code == 0xc0 || code == 0xc2 || code == 0xc3 ||
-                     code >= 0xe0; // what needs no more bytes
+        bool whole = code <= 0x80 || code == 0x90 || code == 0xa0 || code == 0xc0 || code == 0xc2 ||
+                     code == 0xc3 || code >= 0xe0; // what needs no more bytes
         assert_int_equal(read_exact(&alone, 1, &token, &used), whole);
         assert_int_equal(skip_exact(&alone, 1, &used), whole);
     }
@@ -364,13 +388,16 @@ static void the_unused_code_is_refused(void **state)
     assert_false(skip_exact(inside, sizeof inside, &used));
 }
 
-// A few bytes that promise much more: refused at once, whatever the reader would have to set aside for them.
+// A few bytes that promise much more: refused at once, whatever the reader would have to set aside
+// for them.
 static void promises_that_the_bytes_cannot_keep_are_refused(void **state)
 {
     (void)state;
-    static const uint8_t array[] = {0xdd, 0xff, 0xff, 0xff, 0xff, 0xc0}, map[] = {0xdf, 0xff, 0xff, 0xff, 0xff, 0xc0},
-                         string[] = {0xdb, 0xff, 0xff, 0xff, 0xff, 'x'}, ext[] = {0xc9, 0xff, 0xff, 0xff, 0xff, 1, 0},
-                         pair[] = {0x81, 0xc0}, half[] = {0x82, 0xc0, 0xc0, 0xc0};
+    static const uint8_t array[] = {0xdd, 0xff, 0xff, 0xff, 0xff, 0xc0},
+                         map[] = {0xdf, 0xff, 0xff, 0xff, 0xff, 0xc0},
+                         string[] = {0xdb, 0xff, 0xff, 0xff, 0xff, 'x'},
+                         ext[] = {0xc9, 0xff, 0xff, 0xff, 0xff, 1, 0}, pair[] = {0x81, 0xc0},
+                         half[] = {0x82, 0xc0, 0xc0, 0xc0};
     struct mare__token token;
     size_t used;
     assert_false(read_exact(array, sizeof array, &token, &used));
@@ -388,7 +415,9 @@ static void promises_that_the_bytes_cannot_keep_are_refused(void **state)
 static void an_ext_is_refused_where_none_is_allowed(void **state)
 {
     (void)state;
-    static const uint8_t alone[] = {0xd4, 1, 0}, inside[] = {0x92, 0x01, 0x81, 0xa1, 'k', 0xc7, 0, 5}, none[] = {0x91, 0x01};
+    static const uint8_t alone[] = {0xd4, 1, 0},
+                         inside[] = {0x92, 0x01, 0x81, 0xa1, 'k', 0xc7, 0, 5},
+                         none[] = {0x91, 0x01};
     const uint8_t *cursor = alone;
     assert_false(mare__unpack_skip(&cursor, alone + sizeof alone, false));
     cursor = inside;
@@ -493,7 +522,8 @@ static void random_objects_are_skipped_as_the_oracle_does(void **state)
             int result = msgpack_unpack_next(&oracle, theirs.data, theirs.size, &offset);
             msgpack_unpacked_destroy(&oracle);
             bool whole = skip_exact(theirs.data, theirs.size, &used);
-            assert_int_equal(whole, result == MSGPACK_UNPACK_SUCCESS || result == MSGPACK_UNPACK_EXTRA_BYTES);
+            assert_int_equal(whole, result == MSGPACK_UNPACK_SUCCESS ||
+                                        result == MSGPACK_UNPACK_EXTRA_BYTES);
             if (whole)
                 assert_int_equal(used, offset);
             theirs.data[at] = was;
@@ -515,13 +545,16 @@ static void numbers_have_the_order_of_the_network(void **state)
     assert_memory_equal(out, bytes, 4);
 }
 
-UNIT_TESTS(cmocka_unit_test(integers_at_every_boundary), cmocka_unit_test(integers_take_their_shortest_form),
+UNIT_TESTS(cmocka_unit_test(integers_at_every_boundary),
+           cmocka_unit_test(integers_take_their_shortest_form),
            cmocka_unit_test(integers_above_the_signed_range_are_told_apart),
            cmocka_unit_test(floats_keep_every_bit), cmocka_unit_test(floats_of_four_bytes_are_read),
            cmocka_unit_test(nil_and_booleans), cmocka_unit_test(strings_of_every_header),
            cmocka_unit_test(arrays_and_maps_of_the_oracle_are_read),
-           cmocka_unit_test(our_headers_are_read_by_the_oracle), cmocka_unit_test(ext_of_every_size_is_read),
-           cmocka_unit_test(what_ends_too_soon_is_refused), cmocka_unit_test(the_unused_code_is_refused),
+           cmocka_unit_test(our_headers_are_read_by_the_oracle),
+           cmocka_unit_test(ext_of_every_size_is_read),
+           cmocka_unit_test(what_ends_too_soon_is_refused),
+           cmocka_unit_test(the_unused_code_is_refused),
            cmocka_unit_test(promises_that_the_bytes_cannot_keep_are_refused),
            cmocka_unit_test(an_ext_is_refused_where_none_is_allowed),
            cmocka_unit_test(a_deep_object_is_skipped_without_recursion),
