@@ -47,7 +47,7 @@ static void write_again(const struct mare__token *token)
 // Reads every token, passing over the bodies of strings and exts. True when it got to the end.
 static bool read_tokens(const uint8_t *cursor, const uint8_t *end)
 {
-    static volatile uint8_t last;
+    volatile uint8_t last = 0;
     while (cursor < end) {
         const uint8_t *before = cursor;
         struct mare__token token;
@@ -60,6 +60,7 @@ static bool read_tokens(const uint8_t *cursor, const uint8_t *end)
             for (uint32_t i = 0; i < token.size; i++)
                 last = cursor[i]; // the body is there
             cursor += token.size;
+            (void)last;
         } else if (token.kind == MARE__TOKEN_ARRAY || token.kind == MARE__TOKEN_MAP) {
             assert(token.size <= (size_t)(end - cursor));
         }

@@ -66,7 +66,7 @@ static void assert_chain(const mare_message *message, const int *expected)
     assert_int_equal(at, 0);
 }
 
-// ---- Small and large ---------------------------------------------------------------------------------------------------
+// ---- Small and large ----------------------------------------------------------------------------
 
 static void a_new_message_is_empty(void **state)
 {
@@ -168,7 +168,7 @@ static void moving_leaves_nothing(void **state)
     }
 }
 
-// ---- References --------------------------------------------------------------------------------------------------------
+// ---- References ---------------------------------------------------------------------------------
 
 static void a_message_holds_what_it_refers_to(void **state)
 {
@@ -308,7 +308,7 @@ static void joining_ties_both_chains(void **state)
         }
 }
 
-// ---- Values seen from C ------------------------------------------------------------------------------------------------
+// ---- Values seen from C -------------------------------------------------------------------------
 
 static void every_type_comes_back(void **state)
 {
@@ -377,7 +377,7 @@ static void adding_without_memory_changes_nothing(void **state)
     mare_message_destroy(message);
 }
 
-// ---- Bytes from elsewhere ----------------------------------------------------------------------------------------------
+// ---- Bytes from elsewhere -----------------------------------------------------------------------
 
 static void bytes_are_parsed_and_given_back(void **state)
 {

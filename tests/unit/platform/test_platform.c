@@ -34,7 +34,7 @@ static void the_clock_does_not_go_back(void **state)
     assert_true(mare__cpu_count() >= 1);
 }
 
-// ---- Parker ------------------------------------------------------------------------------------------------------------
+// ---- Parker -------------------------------------------------------------------------------------
 
 static void a_wake_that_comes_first_is_kept(void **state)
 {
@@ -134,7 +134,7 @@ static void a_deadline_and_a_wake_at_once(void **state)
     assert_false(mare__park(&racer.parker, now()));
 }
 
-// ---- Lock --------------------------------------------------------------------------------------------------------------
+// ---- Lock ---------------------------------------------------------------------------------------
 
 enum { LOCKERS = 4, EACH = 50000 };
 
@@ -174,7 +174,7 @@ static void a_lock_has_one_holder(void **state)
     assert_int_equal(guarded.counter, LOCKERS * EACH);
 }
 
-// ---- Tick --------------------------------------------------------------------------------------------------------------
+// ---- Tick ---------------------------------------------------------------------------------------
 
 struct ticker {
     struct mare__tick tick;

@@ -157,7 +157,7 @@ static void allocation_fails_at_every_point(void **state)
     }
 }
 
-// ---- Back to the first day ---------------------------------------------------------------------------------------------
+// ---- Back to the first day ----------------------------------------------------------------------
 
 static void reverting_gives_the_same_bytes(void **state)
 {

@@ -148,7 +148,7 @@ static void a_thread_may_pass_on_what_it_cannot_read(void **state)
     mare_stop(runtime);
 }
 
-// ---- Many threads ------------------------------------------------------------------------------------------------------
+// ---- Many threads -------------------------------------------------------------------------------
 
 enum { THREADS = 4, MESSAGES = 1500 };
 
@@ -268,7 +268,7 @@ static void many_threads_join_one_process(void **state)
     mare_stop(runtime);
 }
 
-// ---- Bytes from outside, into Lua --------------------------------------------------------------------------------------
+// ---- Bytes from outside, into Lua ---------------------------------------------------------------
 
 // Gives Lua a parsed message; the answer is what pcall around receive gave.
 static void send_bytes(mare_runtime *runtime, const void *bytes, size_t size, const char *check)

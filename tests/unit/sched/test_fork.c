@@ -163,8 +163,9 @@ static child_call *const calls[] = {call_send,   call_receive,  call_spawn, call
     }
 
 SINGLE(send)
-SINGLE(receive) SINGLE(spawn) SINGLE(process) SINGLE(create) SINGLE(find) SINGLE(close)
-    SINGLE(unref) SINGLE(settings) SINGLE(wait) SINGLE(stop) SINGLE(exit) SINGLE(start)
+SINGLE(receive)
+SINGLE(spawn) SINGLE(process) SINGLE(create) SINGLE(find) SINGLE(close) SINGLE(unref)
+    SINGLE(settings) SINGLE(wait) SINGLE(stop) SINGLE(exit) SINGLE(start)
 
     // The same with every lock held, as if threads of the runtime had been interrupted in the
     // middle of something.

@@ -78,7 +78,7 @@ static const char *judge_end(mare_err err, const mare_message *result)
     return NULL;
 }
 
-// ---- Parts without a runtime -------------------------------------------------------------------------------------------
+// ---- Parts without a runtime --------------------------------------------------------------------
 
 static const char *messages(void)
 {
@@ -143,7 +143,7 @@ static void start_and_stop_at_every_point(void **state)
     }
 }
 
-// ---- A program in C and Lua --------------------------------------------------------------------------------------------
+// ---- A program in C and Lua ---------------------------------------------------------------------
 
 // Runs a program in a process that is given a channel. What can be done without waiting is done
 // around it.
@@ -258,7 +258,8 @@ static const char *selects_and_names(void)
         "assert(m.find 'b' == b)\n"
         "assert(a:send(1))\n"
         "for i = 1, 4 do\n"
-        "  local which, x, err = m.select({a, b, {a, {i, 'a table that takes more than a few bytes'}}}, 5)\n"
+        "  local big = {i, 'a table that takes more than a few bytes'}\n"
+        "  local which, x, err = m.select({a, b, {a, big}}, 5)\n"
         "  if not which or x == nil then error(x or err) end\n"
         "end\n"
         "local none, _, code = m.select({b}, 0.001)\n"

@@ -58,7 +58,7 @@ static void deadlines_do_not_wrap(void **state)
     mare_stop(runtime);
 }
 
-// ---- Spawn -------------------------------------------------------------------------------------------------------------
+// ---- Spawn --------------------------------------------------------------------------------------
 
 static void a_syntax_error_is_told(void **state)
 {
@@ -171,7 +171,7 @@ static void arguments_from_outside_are_not_trusted(void **state)
     mare_stop(runtime);
 }
 
-// ---- The end of a process ----------------------------------------------------------------------------------------------
+// ---- The end of a process -----------------------------------------------------------------------
 
 static void join_tells_how_it_ended(void **state)
 {
@@ -286,7 +286,7 @@ static void wait_has_a_deadline(void **state)
     mare_stop(runtime);
 }
 
-// ---- Names -------------------------------------------------------------------------------------------------------------
+// ---- Names --------------------------------------------------------------------------------------
 
 static void names_are_found_from_both_sides(void **state)
 {
@@ -333,7 +333,7 @@ static void a_name_that_is_never_closed(void **state)
     mare_stop(runtime);
 }
 
-// ---- Workers -----------------------------------------------------------------------------------------------------------
+// ---- Workers ------------------------------------------------------------------------------------
 
 static void *change_workers(void *argument)
 {
@@ -358,7 +358,8 @@ static void workers_come_and_go_while_processes_run(void **state)
         "local m = require 'mare'\n"
         "for round = 1, 30 do\n"
         "  local ps, ch = {}, m.channel()\n"
-        "  for i = 1, 30 do ps[i] = m.spawn(function(c, k) m.sleep(0) c:send(k) return k end, ch, i) end\n"
+        "  local function life(c, k) m.sleep(0) c:send(k) return k end\n"
+        "  for i = 1, 30 do ps[i] = m.spawn(life, ch, i) end\n"
         "  local sum = 0 for i = 1, 30 do sum = sum + ch:receive() end assert(sum == 465)\n"
         "  for i = 1, 30 do assert(select(2, ps[i]:join()) == i) end\n"
         "  m.processes()\n"

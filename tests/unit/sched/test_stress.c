@@ -49,7 +49,7 @@ static mare_channel *pick(uint64_t *random)
     return channel;
 }
 
-// ---- Threads -----------------------------------------------------------------------------------------------------------
+// ---- Threads ------------------------------------------------------------------------------------
 
 static void send_one(mare_channel *channel, uint64_t *random)
 {
@@ -198,7 +198,7 @@ static void threads_alone(void **state)
     conclude();
 }
 
-// ---- Threads and processes ---------------------------------------------------------------------------------------------
+// ---- Threads and processes ----------------------------------------------------------------------
 
 // Numbers go from the threads through processes, which select, and back. The first half of the
 // channels leads to Lua, the second back; nobody closes them before the end.
@@ -229,7 +229,9 @@ static void *receive_the_rest(void *argument)
 static const char forwarder[] =
     "local m = require 'mare'\n"
     "local ins, outs = {}, {}\n"
-    "for i, c in ipairs{...} do if i <= select('#', ...) / 2 then ins[#ins + 1] = c else outs[#outs + 1] = c end end\n"
+    "for i, c in ipairs{...} do\n"
+    "  local to = i <= select('#', ...) / 2 and ins or outs to[#to + 1] = c\n"
+    "end\n"
     "local turn = 0\n"
     "while #ins > 0 do\n"
     "  turn = turn + 1\n"
@@ -280,7 +282,7 @@ static void threads_and_processes(void **state)
     conclude();
 }
 
-// ---- Births and deaths -------------------------------------------------------------------------------------------------
+// ---- Births and deaths --------------------------------------------------------------------------
 
 static const char *const lives[] = {
     "return 1",
@@ -290,8 +292,10 @@ static const char *const lives[] = {
     "require 'mare'.sleep(10)",
     "error 'on purpose'",
     "local m, c = require 'mare', ... m.select({c, {c, 1}, m.spawn('return 2')}, 0.002)",
-    "local c = ... local x <close> = setmetatable({}, {__close = function() c:trysend(0) end}) c:receive()",
-    "local m, c = require 'mare', ... m.spawn({link = true}, function() m.self():kill() end) c:receive(1)",
+    "local c = ...\n"
+    "local x <close> = setmetatable({}, {__close = function() c:trysend(0) end}) c:receive()",
+    "local m, c = require 'mare', ...\n"
+    "m.spawn({link = true}, function() m.self():kill() end) c:receive(1)",
     "coroutine.wrap(function(c) for n in c:messages() do end end)(...)",
 };
 

@@ -41,7 +41,7 @@ static bool skip_exact(const void *bytes, size_t size, size_t *used)
     return done;
 }
 
-// ---- Integers ----------------------------------------------------------------------------------------------------------
+// ---- Integers -----------------------------------------------------------------------------------
 
 static void check_integer(int64_t value)
 {
@@ -148,7 +148,7 @@ static void integers_above_the_signed_range_are_told_apart(void **state)
     assert_true(token.as.integer == INT64_MAX);
 }
 
-// ---- Floats, nil, booleans ---------------------------------------------------------------------------------------------
+// ---- Floats, nil, booleans ----------------------------------------------------------------------
 
 static void floats_keep_every_bit(void **state)
 {
@@ -211,7 +211,7 @@ static void nil_and_booleans(void **state)
     }
 }
 
-// ---- Strings, arrays, maps, ext ----------------------------------------------------------------------------------------
+// ---- Strings, arrays, maps, ext -----------------------------------------------------------------
 
 static const uint32_t lengths[] = {0,   1,   15,  16,    31,    32,    33,   254,
                                    255, 256, 257, 65534, 65535, 65536, 65537};
@@ -360,7 +360,7 @@ static void ext_of_every_size_is_read(void **state)
         }
 }
 
-// ---- What is not MessagePack -------------------------------------------------------------------------------------------
+// ---- What is not MessagePack --------------------------------------------------------------------
 
 static void what_ends_too_soon_is_refused(void **state)
 {
@@ -443,7 +443,7 @@ static void a_deep_object_is_skipped_without_recursion(void **state)
     free(bytes);
 }
 
-// ---- Random objects ----------------------------------------------------------------------------------------------------
+// ---- Random objects -----------------------------------------------------------------------------
 
 static void pack_random(msgpack_packer *packer, uint64_t *random, int depth)
 {
