@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Layout: the first chunk holds this header, then the blocks of the state's birth, then the first blocks of its life.
+// Layout: the first chunk holds this header, then the blocks of the state's birth, then the first
+// blocks of its life.
 //
 //     base                                                  base + MARE__ARENA_BASE
 //     | header | lua_State, string table, names, stack ... | bump -> free ........ |
 //
-// Blocks of up to SMALL bytes are rounded up to a multiple of 16 and belong to the free list of their size from then on.
-// Larger ones come from malloc and stand in a list, except at birth, when they are carved too: a state's own structures
-// then lie together in one piece, which is what mare__arena_remember copies. Lua says the size of each block it returns,
-// so that blocks need no headers.
+// Blocks of up to SMALL bytes are rounded up to a multiple of 16 and belong to the free list of
+// their size from then on. Larger ones come from malloc and stand in a list, except at birth, when
+// they are carved too: a state's own structures then lie together in one piece, which is what
+// mare__arena_remember copies. Lua says the size of each block it returns, so that blocks need no
+// headers.
 #include "sched/arena.h"
 
 #include <stdatomic.h>
@@ -42,10 +44,12 @@ struct mare__arena {
     atomic_size_t used; // written by whoever runs the process, read by whoever lists it
     size_t limit;
     size_t next_chunk;
-    void *image; // what to put back, or NULL
-    size_t image_size;
     bool born;
-    void *scratch[4]; // the owner's, between two lives
+    struct image {
+        void *bytes; // what to put back, or NULL
+        size_t size, room;
+    } images[MARE__MOMENTS];
+    void *scratch[4]; // the owner's; like the images, not part of what is put back
 };
 
 struct mare__arena *mare__arena_create(void)
@@ -77,7 +81,8 @@ static void free_rest(struct mare__arena *arena)
 void mare__arena_destroy(struct mare__arena *arena)
 {
     free_rest(arena);
-    mare__free(arena->image);
+    for (int moment = 0; moment < MARE__MOMENTS; moment++)
+        mare__free(arena->images[moment].bytes);
     mare__free(arena);
 }
 
@@ -124,7 +129,8 @@ static void *take(struct mare__arena *arena, size_t size)
         return carve(arena, class * GRAIN);
     }
     size_t rounded = (size + GRAIN - 1) / GRAIN * GRAIN;
-    if (!arena->born && !arena->chunks && !MARE__ARENA_PLAIN && (size_t)(arena->end - arena->bump) >= rounded)
+    if (!arena->born && !arena->chunks && !MARE__ARENA_PLAIN &&
+        (size_t)(arena->end - arena->bump) >= rounded)
         return carve(arena, rounded);
     struct large *large = mare__alloc(sizeof *large + size);
     if (!large)
@@ -167,7 +173,8 @@ static void *resize_large(struct mare__arena *arena, void *block, size_t size)
 static void *resize(struct mare__arena *arena, void *block, size_t old_size, size_t new_size)
 {
     bool small = is_small(old_size);
-    if (small && is_small(new_size) && (old_size + GRAIN - 1) / GRAIN == (new_size + GRAIN - 1) / GRAIN)
+    if (small && is_small(new_size) &&
+        (old_size + GRAIN - 1) / GRAIN == (new_size + GRAIN - 1) / GRAIN)
         return block;
     if (!small && !is_small(new_size) && !is_inborn(arena, block)) {
         void *moved = resize_large(arena, block, new_size);
@@ -182,7 +189,8 @@ static void *resize(struct mare__arena *arena, void *block, size_t old_size, siz
     return moved;
 }
 
-// Relaxed, and no read-modify-write: there is one writer at a time, and a reader only wants a recent figure.
+// Relaxed, and no read-modify-write: there is one writer at a time, and a reader only wants a
+// recent figure.
 static size_t used(const struct mare__arena *arena)
 {
     return atomic_load_explicit(&arena->used, memory_order_relaxed);
@@ -221,26 +229,37 @@ void mare__arena_born(struct mare__arena *arena)
     arena->born = true;
 }
 
-bool mare__arena_remember(struct mare__arena *arena)
+bool mare__arena_remember(struct mare__arena *arena, enum mare__moment moment)
 {
+    struct image *image = &arena->images[moment];
     if (arena->chunks || !mare__list_empty(&arena->large))
         return false;
-    arena->image_size = (size_t)(arena->bump - (char *)arena);
-    arena->image = mare__alloc(arena->image_size);
-    if (arena->image)
-        memcpy(arena->image, arena, arena->image_size);
-    return arena->image != NULL;
+    size_t size = (size_t)(arena->bump - (char *)arena);
+    if (size > image->room) {
+        void *bytes = mare__realloc(image->bytes, size);
+        if (!bytes)
+            return false;
+        image->bytes = bytes;
+        image->room = size;
+    }
+    image->size = size;
+    memcpy(image->bytes, arena, size);
+    return true;
 }
 
-bool mare__arena_has_memory(const struct mare__arena *arena)
+bool mare__arena_remembers(const struct mare__arena *arena, enum mare__moment moment)
 {
-    return arena->image != NULL;
+    return arena->images[moment].size != 0;
 }
 
-void mare__arena_revert(struct mare__arena *arena)
+void mare__arena_revert(struct mare__arena *arena, enum mare__moment moment)
 {
+    enum { KEPT = sizeof arena->images + sizeof arena->scratch };
+    char kept[KEPT];
     free_rest(arena);
-    memcpy(arena, arena->image, arena->image_size);
+    memcpy(kept, arena->images, KEPT);
+    memcpy(arena, arena->images[moment].bytes, arena->images[moment].size);
+    memcpy(arena->images, kept, KEPT);
 }
 
 void *mare__arena_scratch(struct mare__arena *arena)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The memory of one Lua state. Small blocks are carved from a few chunks and recycled by size; everything goes back at
-// once when the process ends. A state's bytes can be remembered when it is born and put back later, which makes it a
-// new state again: nothing of what happened in between can be left, for nothing else holds it.
+// The memory of one Lua state. Small blocks are carved from a few chunks and recycled by size;
+// everything goes back at once when the process ends. A state's bytes can be remembered when it is
+// born and put back later, which makes it a new state again: nothing of what happened in between
+// can be left, for nothing else holds it.
 #pragma once
 
 #include <mare.h>
@@ -22,14 +23,18 @@ void *mare__arena_alloc(void *arena, void *block, size_t old_size, size_t new_si
 // Ends the birth: from now on blocks that are not small come from malloc.
 void mare__arena_born(struct mare__arena *arena);
 
+// Two moments can be remembered: birth, and the moment when the code of its first function had been
+// loaded, so that the next process with the same code need not load it.
+enum mare__moment { MARE__AT_BIRTH, MARE__AFTER_LOADING, MARE__MOMENTS };
+
 // Remembers the bytes as they are now. False when it cannot: no memory, or blocks lie outside.
-bool mare__arena_remember(struct mare__arena *arena);
+bool mare__arena_remember(struct mare__arena *arena, enum mare__moment moment);
 
-// Whether mare__arena_remember succeeded.
-bool mare__arena_has_memory(const struct mare__arena *arena);
+// Whether a moment is remembered.
+bool mare__arena_remembers(const struct mare__arena *arena, enum mare__moment moment);
 
-// Puts the remembered bytes back and frees all that came after.
-void mare__arena_revert(struct mare__arena *arena);
+// Puts the bytes of a remembered moment back and frees all that came after.
+void mare__arena_revert(struct mare__arena *arena, enum mare__moment moment);
 
 // Room for four pointers that the owner may use between two lives.
 void *mare__arena_scratch(struct mare__arena *arena);

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: MIT
-// Lua states: born with almost nothing (lazy.c opens libraries when they are named), put away, and used again.
+// Lua states: born with almost nothing (lazy.c opens libraries when they are named), put away, and
+// used again.
 //
-// A state is the arena it lives in. To recycle one, the bytes that it had when it was born are put back. What a state
-// can have outside its arena is this: references held by userdata, which stand in process->handles; whatever finalizers
-// must run, for which lua_close is called if there may be any (needs_close); and pointers that C modules of strangers
-// keep, in which case the state is not used again.
+// A state is the arena it lives in. To recycle one, the bytes that it had when it was born are put
+// back. What a state can have outside its arena is this: references held by userdata, which stand
+// in process->handles; whatever finalizers must run, for which lua_close is called if there may be
+// any (needs_close); and pointers that C modules of strangers keep, in which case the state is not
+// used again.
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "sched/sched.h"
 
-// A state put away, as new. The structure lies in its arena.
+// A state put away, as new, or as it was when `code` had been loaded into it. The structure lies in
+// its arena, also while the state is in use.
 struct mare__recycled {
     struct mare__recycled *next;
     struct mare__arena *arena;
     lua_State *state;
+    struct mare__code *code; // a reference, or NULL
 };
 
 static int panic(lua_State *L)
@@ -71,9 +75,11 @@ static lua_State *state_new(mare_runtime *runtime, struct mare__arena **arena)
         return NULL;
     }
     mare__arena_born(*arena);
-    unsigned limit = atomic_load_explicit(&runtime->recycle_limit, memory_order_relaxed); // a setting
+    unsigned limit =
+        atomic_load_explicit(&runtime->recycle_limit, memory_order_relaxed); // a setting
     if (limit > 0 && !MARE__ARENA_PLAIN) {
-        if (atomic_fetch_add(&runtime->images, 1) >= limit || !mare__arena_remember(*arena))
+        if (atomic_fetch_add(&runtime->images, 1) >= limit ||
+            !mare__arena_remember(*arena, MARE__AT_BIRTH))
             atomic_fetch_sub(&runtime->images, 1);
     }
     return L;
@@ -92,7 +98,18 @@ static struct mare__recycled *take_recycled(mare_runtime *runtime, unsigned leav
     return recycled;
 }
 
-bool mare__state_open(mare_process *process)
+void mare__state_loaded(mare_process *process, struct mare__code *code)
+{
+    if (!mare__arena_remembers(process->arena, MARE__AT_BIRTH))
+        return;
+    struct mare__recycled *recycled = mare__arena_scratch(process->arena);
+    if (recycled->code)
+        mare__unref(&recycled->code->object);
+    bool done = mare__arena_remember(process->arena, MARE__AFTER_LOADING);
+    recycled->code = done ? mare__ref(&code->object) : NULL;
+}
+
+bool mare__state_open(mare_process *process, const struct mare__code *code)
 {
     mare_runtime *runtime = process->runtime;
     struct mare__recycled *recycled = take_recycled(runtime, 0);
@@ -100,6 +117,9 @@ bool mare__state_open(mare_process *process)
     if (recycled) {
         process->arena = recycled->arena;
         L = recycled->state;
+        process->loaded = recycled->code && recycled->code == code;
+        if (recycled->code && !process->loaded)
+            mare__arena_revert(process->arena, MARE__AT_BIRTH);
         mare__count(&process->worker->counters.recycled);
     } else {
         L = state_new(runtime, &process->arena);
@@ -133,14 +153,16 @@ void mare__state_unwind(mare_process *process)
 // Puts a state away for reuse. False when it cannot be or there are enough.
 static bool keep(mare_runtime *runtime, struct mare__arena *arena, lua_State *L)
 {
-    if (!mare__arena_has_memory(arena))
+    if (!mare__arena_remembers(arena, MARE__AT_BIRTH))
         return false;
-    mare__arena_revert(arena);
     struct mare__recycled *recycled = mare__arena_scratch(arena);
+    mare__arena_revert(arena, recycled->code ? MARE__AFTER_LOADING : MARE__AT_BIRTH);
     mare__lock_acquire(&runtime->recycle_lock);
     bool room = runtime->recycled_count < atomic_load(&runtime->recycle_limit);
     if (room) {
-        *recycled = (struct mare__recycled){runtime->recycled, arena, L};
+        recycled->next = runtime->recycled;
+        recycled->arena = arena;
+        recycled->state = L;
         runtime->recycled = recycled;
         runtime->recycled_count++;
     }
@@ -150,7 +172,10 @@ static bool keep(mare_runtime *runtime, struct mare__arena *arena, lua_State *L)
 
 static void discard(mare_runtime *runtime, struct mare__arena *arena)
 {
-    if (mare__arena_has_memory(arena))
+    struct mare__recycled *recycled = mare__arena_scratch(arena);
+    if (recycled->code)
+        mare__unref(&recycled->code->object);
+    if (mare__arena_remembers(arena, MARE__AT_BIRTH))
         atomic_fetch_sub(&runtime->images, 1);
     mare__arena_destroy(arena);
 }

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/* The simulator: a group of machines (see mare/coord.h), a network and its faults, in virtual time,
+ * in one thread, decided by one seed.
+ *
+ *     mare_sim_options options;
+ *     mare_sim_options_init(&options, mare_coord_find("ricart"), 5);
+ *     options.seed = 42;
+ *     mare_sim_vary(&options);                       // faults and network drawn from the seed
+ *     mare_sim_outcome outcome;
+ *     mare_sim_run(&options, NULL, &outcome);        // outcome.violation says what was broken
+ *     mare_sim_options_fini(&options);
+ *
+ * A run has two phases. In the first, until `duration_us`, faults strike and the checkers watch
+ * that nothing forbidden happens. Then everything that can be mended is mended, and the workload
+ * must make progress within `settle_us`.
+ *
+ * What can be added without touching the engine, each in its own file:
+ *   a checker   sim/check.h      a row in check.c      watches observations, reports violations
+ *   a workload  sim/workload.h   a row in workload.c   makes the local requests of a family
+ *   an output   sim/observe.h    mare_sim_observer     trace, drawing, ShiViz, counts …
+ *
+ * Nothing here is safe for two threads on one simulation; different ones are independent. */
+
+#include "sim/fault.h"
+#include "sim/observe.h"
+
+typedef struct mare_sim mare_sim;
+typedef struct mare_sim_workload mare_sim_workload; /* sim/workload.h */
+
+typedef enum mare_sim_delay {
+    MARE_SIM_FIXED,       /* always delay_us */
+    MARE_SIM_UNIFORM,     /* between 0 and 2 × delay_us */
+    MARE_SIM_EXPONENTIAL, /* mean delay_us */
+    MARE_SIM_SPIKY,       /* uniform, and one in 32 takes twenty times as long */
+} mare_sim_delay;
+
+typedef struct mare_sim_network {
+    mare_sim_delay delay;
+    uint64_t delay_us;
+    uint32_t loss_ppm, duplicate_ppm;
+    int fifo; /* what one process sends to another arrives in order */
+    int bus;  /* one message at a time on the whole network, as the book counts delays */
+} mare_sim_network;
+
+/* Who tells members of each other's death. */
+typedef enum mare_sim_detector {
+    MARE_SIM_NO_DETECTOR,
+    MARE_SIM_ACCURATE, /* late, but never wrong */
+    MARE_SIM_EAGER,    /* takes a partition for a death */
+} mare_sim_detector;
+
+/* What a scenario decides by hand. Any of them may be NULL. All must be functions of their
+ * arguments and of virtual time, or the run cannot be repeated. */
+typedef struct mare_sim_hooks {
+    void *context;
+    /* Parameters that differ from member to member: changes `setup` for setup->self. */
+    void (*adjust)(void *context, mare_coord_setup *setup);
+    /* Which pairs are neighbours (wireless, rings): the members that `a` knows are those present
+     * and linked to it. When the answer changes, a workload says so by mare_sim_relink(). */
+    int (*linked)(void *context, uint32_t a, uint32_t b);
+    /* The fate of one message: returns 0 to lose it; may set its delay. Asked once a message. */
+    int (*route)(void *context, uint64_t time_us, uint32_t from, uint32_t to, const uint8_t *data,
+                 uint32_t length, uint64_t *delay_us);
+} mare_sim_hooks;
+
+typedef struct mare_sim_options {
+    mare_coord_setup setup; /* algorithm, founders, capacity, parameters; self and seed are set */
+    mare_sim_hooks hooks;
+    uint64_t seed;
+    mare_sim_network network;
+    mare_sim_detector detector;
+    uint64_t detect_us;
+    mare_sim_fault_list faults;
+    uint32_t drift_ppm;    /* clocks run wrong by up to this much, either way */
+    uint64_t duration_us;  /* of the phase with faults */
+    uint64_t settle_us;    /* bound for progress after it; 0: no such phase */
+    const mare_sim_workload *workload; /* NULL: the family's own, by mare_sim_workload_find() */
+    void *workload_context;            /* for a workload that brings its own script */
+    uint32_t entrants;     /* mutex: processes 0 … entrants − 1 make requests; 0: all */
+    uint32_t rounds;       /* requests of each; 0: no limit */
+    uint64_t think_us, hold_us;
+    uint32_t abandon_ppm;  /* requests with a short deadline */
+    int no_vectors;        /* no happened-before: saves n² memory; checkers that need it rest */
+} mare_sim_options;
+
+void mare_sim_options_init(mare_sim_options *options, const mare_coord_algorithm *algorithm,
+                           uint32_t processes);
+void mare_sim_options_fini(mare_sim_options *options);
+
+/* Draws network, faults and pace from options->seed, within what the algorithm tolerates. */
+void mare_sim_vary(mare_sim_options *options);
+
+typedef struct mare_sim_outcome {
+    char violation[16]; /* "EM1" … or empty */
+    char detail[200];
+    uint64_t time_us;   /* virtual, at the end */
+    uint64_t steps, sent, delivered, lost, duplicated;
+    uint64_t requests, grants, revoked, deliveries, elections;
+    uint64_t wait_us, wait_most_us; /* from request to grant: sum, longest */
+    uint64_t by_kind[256];          /* messages sent, by kind */
+} mare_sim_outcome;
+
+/* Runs one simulation. `observers` ends with a NULL, or is NULL. Returns nonzero when nothing was
+ * violated. */
+int mare_sim_run(const mare_sim_options *options, mare_sim_observer *const *observers,
+                 mare_sim_outcome *outcome);
+
+/* Takes faults away from options->faults as long as the same thing is violated, then tries a
+ * quieter network. `budget` bounds the number of runs. Returns how many runs it took. */
+unsigned mare_sim_shrink(mare_sim_options *options, const char *violation, unsigned budget);
+
+/* For observers, checkers and workloads, while a simulation runs ------------------------------ */
+
+const mare_sim_options *mare_sim_options_of(const mare_sim *sim);
+uint64_t mare_sim_now(const mare_sim *sim);
+const mare_coord *mare_sim_machine(const mare_sim *sim, uint32_t process);
+
+/* Up and a member: takes part. A paused process is up. */
+int mare_sim_is_up(const mare_sim *sim, uint32_t process);
+
+/* Nonzero in the second phase. */
+int mare_sim_settling(const mare_sim *sim);
+
+/* Reports that a promise was broken; the first report ends the run. */
+__attribute__((format(printf, 3, 4))) void mare_sim_violate(mare_sim *sim, const char *promise,
+                                                            const char *format, ...);
+
+/* For workloads: calls the workload's `wake` for the process after a while. Never from a process
+ * that is down: then it is not called. */
+void mare_sim_wake(mare_sim *sim, uint32_t process, uint64_t after_us, uint32_t number);
+
+/* For workloads, from `wake` only: a local request at this moment. */
+mare_coord_status mare_sim_request(mare_sim *sim, uint32_t process, mare_coord_event_kind kind,
+                                   uint64_t number, const uint8_t *data, uint32_t length);
+
+/* For workloads, from `wake` only: hooks.linked answers differently now; tells the members. */
+void mare_sim_relink(mare_sim *sim);
+
+mare_sim_random *mare_sim_workload_random(mare_sim *sim);

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The table of workloads. */
+
+#include "sim/workload.h"
+
+#include <string.h>
+
+static const mare_sim_workload *const table[] = {
+    &mare_sim_workload_mutex,
+};
+
+const mare_sim_workload *mare_sim_workload_find(const char *name, mare_coord_family family)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        if (name ? strcmp(table[i]->name, name) == 0 : table[i]->family == family)
+            return table[i];
+    }
+    return NULL;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The workload of mutual exclusion: each process thinks, asks to enter, stays a while, goes out.
+ *
+ *     thinking ── wake ──▶ asked ── GRANTED ──▶ inside ── wake ──▶ thinking …
+ *         ▲                  │  REVOKED            │ REVOKED, crash
+ *         └──────────────────┴─────────────────────┘
+ *
+ * In the second phase every process that is up must be granted one more entry and finish it; who is
+ * not in time breaks EM2 (every request is granted in the end). */
+
+#include "sim/workload.h"
+
+#include <inttypes.h>
+
+typedef enum stage { ABSENT, THINKING, ASKED, INSIDE, FINISHED } stage;
+
+typedef struct member {
+    stage stage;
+    uint32_t turn;    /* tells a wake that is still meant from one that is not */
+    uint32_t done;    /* entries begun */
+    uint32_t settled; /* has had its entry in the second phase */
+    uint64_t asked_us;
+} member;
+
+static size_t size(const mare_sim_options *options)
+{
+    return options->setup.capacity * sizeof(member);
+}
+
+static int takes_part(const mare_sim_options *options, uint32_t process)
+{
+    return !options->entrants || process < options->entrants;
+}
+
+static void think(member *who, mare_sim *sim, uint32_t process, uint64_t mean_us)
+{
+    const mare_sim_options *options = mare_sim_options_of(sim);
+    if (!takes_part(options, process) || (who->stage == FINISHED && !mare_sim_settling(sim)))
+        return;
+    if (options->rounds && who->done >= options->rounds && !mare_sim_settling(sim)) {
+        who->stage = FINISHED;
+        return;
+    }
+    who->stage = THINKING;
+    mare_sim_wake(sim, process,
+                  mean_us ? mare_sim_exponential(mare_sim_workload_random(sim), mean_us) : 0,
+                  ++who->turn);
+}
+
+static void begin(void *state, mare_sim *sim)
+{
+    member *all = state;
+    for (uint32_t i = 0; i < mare_sim_options_of(sim)->setup.members; i++)
+        think(&all[i], sim, i, mare_sim_options_of(sim)->think_us);
+}
+
+static void see_effect(member *who, mare_sim *sim, const mare_sim_observation *seen)
+{
+    const mare_sim_options *options = mare_sim_options_of(sim);
+    if (seen->effect->kind == MARE_COORD_GRANTED) {
+        who->stage = INSIDE;
+        mare_sim_wake(sim, seen->process, options->hold_us, ++who->turn);
+    } else if (seen->effect->kind == MARE_COORD_REVOKED && who->stage != FINISHED) {
+        think(who, sim, seen->process, options->think_us);
+    }
+}
+
+static void see(void *state, mare_sim *sim, const mare_sim_observation *seen)
+{
+    member *all = state;
+    if (seen->process == MARE_COORD_NOBODY)
+        return;
+    member *who = &all[seen->process];
+    switch (seen->sight) {
+    case MARE_SIM_EFFECT:
+        see_effect(who, sim, seen);
+        break;
+    case MARE_SIM_CRASHED:
+    case MARE_SIM_DEPARTED:
+        if (who->stage != FINISHED)
+            who->stage = ABSENT;
+        who->turn++;
+        break;
+    case MARE_SIM_RESTARTED:
+    case MARE_SIM_JOINED:
+        think(who, sim, seen->process, mare_sim_options_of(sim)->think_us);
+        break;
+    default:
+        break;
+    }
+}
+
+static void ask(member *who, mare_sim *sim, uint32_t process)
+{
+    const mare_sim_options *options = mare_sim_options_of(sim);
+    mare_sim_random *random = mare_sim_workload_random(sim);
+    uint64_t deadline_us = 0;
+    if (!mare_sim_settling(sim) && mare_sim_chance(random, options->abandon_ppm))
+        deadline_us = mare_sim_below(random, 8 * (options->hold_us + 1));
+    who->stage = ASKED;
+    who->done++;
+    who->asked_us = mare_sim_now(sim);
+    if (mare_sim_request(sim, process, MARE_COORD_ENTER, deadline_us, NULL, 0) != MARE_COORD_OK)
+        think(who, sim, process, options->think_us);
+}
+
+static void wake(void *state, mare_sim *sim, uint32_t process, uint32_t number)
+{
+    member *who = &((member *)state)[process];
+    if (number != who->turn)
+        return;
+    if (who->stage == THINKING) {
+        ask(who, sim, process);
+    } else if (who->stage == INSIDE) {
+        mare_sim_request(sim, process, MARE_COORD_EXIT, 0, NULL, 0);
+        who->settled = (uint32_t)mare_sim_settling(sim);
+        if (!who->settled)
+            think(who, sim, process, mare_sim_options_of(sim)->think_us);
+    }
+}
+
+static void settle(void *state, mare_sim *sim)
+{
+    member *all = state;
+    for (uint32_t i = 0; i < mare_sim_options_of(sim)->setup.capacity; i++) {
+        int idle = all[i].stage != ASKED && all[i].stage != INSIDE;
+        if (idle && mare_sim_is_up(sim, i))
+            think(&all[i], sim, i, 0);
+    }
+}
+
+static int settled(void *state, mare_sim *sim)
+{
+    const member *all = state;
+    const mare_sim_options *options = mare_sim_options_of(sim);
+    for (uint32_t i = 0; i < options->setup.capacity; i++) {
+        if (takes_part(options, i) && mare_sim_is_up(sim, i) && !all[i].settled)
+            return 0;
+    }
+    return 1;
+}
+
+static void overdue(void *state, mare_sim *sim)
+{
+    const member *all = state;
+    const mare_sim_options *options = mare_sim_options_of(sim);
+    for (uint32_t i = 0; i < options->setup.capacity; i++) {
+        if (takes_part(options, i) && mare_sim_is_up(sim, i) && !all[i].settled) {
+            mare_sim_violate(sim, "EM2", "p%" PRIu32 " asked at %" PRIu64 " us and is not served",
+                             i, all[i].asked_us);
+            return;
+        }
+    }
+}
+
+const mare_sim_workload mare_sim_workload_mutex = {
+    .name = "mutex",
+    .family = MARE_COORD_MUTEX,
+    .size = size,
+    .begin = begin,
+    .see = see,
+    .wake = wake,
+    .settle = settle,
+    .settled = settled,
+    .overdue = overdue,
+};

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The core that every algorithm shares: set-up, and the one step.
+ *
+ *        event ──▶ room? ──▶ sense? ──▶ decode ──▶ handler of the algorithm ──▶ effects
+ *                    │         │          │
+ *                 NOROOM  STRANGER …  MALFORMED        (nothing has changed)
+ *
+ * Invariants kept here, for all algorithms at once: nothing happens before START; messages reach a
+ * handler only decoded and from another member; `waiting` and `inside` follow from ENTER, EXIT,
+ * ABANDON and the grants; a wait with a deadline ends by it. An ENTER with a deadline is a timer of
+ * the core's (the last one) that turns into an ABANDON. */
+
+#include "coord/machine.h"
+
+#include <string.h>
+
+#define DEADLINE_TIMER (MARE_COORD_TIMERS - 1)
+
+static mare_coord_status check_setup(const mare_coord_setup *s)
+{
+    if (!s->algorithm || s->members == 0 || s->capacity < s->members ||
+        s->capacity > MARE_COORD_MEMBERS_MAX || s->self >= s->capacity)
+        return MARE_COORD_REFUSED;
+    if (s->incarnation == 0 ? s->self >= s->members : s->incarnation >> 31 != 0)
+        return MARE_COORD_REFUSED;
+    for (int i = 0; i < MARE_COORD_PARAMS && s->algorithm->params[i].name; i++) {
+        const mare_coord_param *p = &s->algorithm->params[i];
+        if (s->param[i] < p->least || s->param[i] > p->most)
+            return MARE_COORD_REFUSED;
+    }
+    return MARE_COORD_OK;
+}
+
+void mare_coord_setup_init(mare_coord_setup *setup, const mare_coord_algorithm *algorithm,
+                           uint32_t members)
+{
+    memset(setup, 0, sizeof *setup);
+    setup->algorithm = algorithm;
+    setup->members = setup->capacity = members;
+    setup->seed = 1;
+    for (int i = 0; algorithm && i < MARE_COORD_PARAMS && algorithm->params[i].name; i++)
+        setup->param[i] = algorithm->params[i].initial;
+}
+
+static int same_word(const char *a, const char *b)
+{
+    while (*a && *a == *b)
+        a++, b++;
+    return *a == *b;
+}
+
+mare_coord_status mare_coord_setup_set(mare_coord_setup *setup, const char *name, int64_t value)
+{
+    const mare_coord_param *params = setup->algorithm->params;
+    for (int i = 0; i < MARE_COORD_PARAMS && params[i].name; i++) {
+        if (!same_word(params[i].name, name))
+            continue;
+        if (value < params[i].least || value > params[i].most)
+            return MARE_COORD_REFUSED;
+        setup->param[i] = value;
+        return MARE_COORD_OK;
+    }
+    return MARE_COORD_UNKNOWN;
+}
+
+const mare_coord_algorithm *mare_coord_find(const char *name)
+{
+    size_t count;
+    const mare_coord_algorithm *const *table = mare_coord_table(&count);
+    for (size_t i = 0; i < count; i++) {
+        if (same_word(table[i]->name, name))
+            return table[i];
+    }
+    return NULL;
+}
+
+/* The memory of a machine, in one place: counts when the block has no base. */
+static mare_coord *lay_out(mare__block *block, const mare_coord_setup *setup)
+{
+    mare_coord *m = mare__carve(block, sizeof *m);
+    uint64_t *members = mare__carve(block, mare__set_bytes(setup->capacity));
+    uint64_t *down = mare__carve(block, mare__set_bytes(setup->capacity));
+    void *state = mare__carve(block, setup->algorithm->size(setup));
+    if (m) {
+        m->members.word = members;
+        m->down.word = down;
+        m->state = state;
+    }
+    return m;
+}
+
+size_t mare_coord_size(const mare_coord_setup *setup)
+{
+    mare__block block = {0};
+    if (check_setup(setup) != MARE_COORD_OK)
+        return 0;
+    lay_out(&block, setup);
+    return block.used;
+}
+
+void mare_coord_room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
+{
+    setup->algorithm->room(setup, effects, bytes);
+    *effects += 2; /* the deadline's timer, and the news that it has passed */
+}
+
+mare_coord *mare_coord_init(void *memory, size_t size, const mare_coord_setup *setup)
+{
+    size_t need = mare_coord_size(setup);
+    if (need == 0 || size < need || !memory)
+        return NULL;
+    memset(memory, 0, need);
+    mare__block block = {.base = memory};
+    mare_coord *m = lay_out(&block, setup);
+    m->setup = *setup;
+    m->random = setup->seed;
+    for (uint32_t i = 0; i < setup->members; i++)
+        mare__set_add(m->members, i);
+    mare__set_add(m->members, setup->self);
+    setup->algorithm->init(m);
+    return m;
+}
+
+/* Membership and liveness of a peer, kept for all algorithms before they hear of the change. */
+static mare_coord_status note_peer(mare_coord *m, const mare_coord_event *event)
+{
+    uint32_t peer = event->peer;
+    if (peer >= m->setup.capacity)
+        return MARE_COORD_STRANGER;
+    int member = mare__set_has(m->members, peer);
+    if (event->kind == MARE_COORD_JOIN) {
+        mare__set_add(m->members, peer);
+        return member ? MARE_COORD_REFUSED : MARE_COORD_OK;
+    }
+    if (!member)
+        return MARE_COORD_STRANGER;
+    if (event->kind == MARE_COORD_LEAVE) {
+        mare__set_remove(m->members, peer);
+        mare__set_remove(m->down, peer);
+    } else if (peer == m->setup.self) {
+        return MARE_COORD_REFUSED; /* nobody is told of its own death */
+    } else if (event->kind == MARE_COORD_PEER_DOWN) {
+        mare__set_add(m->down, peer);
+    } else {
+        mare__set_remove(m->down, peer);
+    }
+    return MARE_COORD_OK;
+}
+
+static mare_coord_status take_message(mare_coord *m, const mare_coord_event *event,
+                                      mare_coord_effects *fx)
+{
+    mare_coord_message message;
+    if (event->peer >= m->setup.capacity || event->peer == m->setup.self ||
+        !mare__set_has(m->members, event->peer))
+        return MARE_COORD_STRANGER;
+    if (!mare__set_has(m->members, m->setup.self) || mare__set_has(m->down, event->peer))
+        return MARE_COORD_REFUSED;
+    mare_coord_status status =
+        mare_coord_decode(m->setup.algorithm, event->data, event->length, &message);
+    if (status != MARE_COORD_OK)
+        return status;
+    return m->setup.algorithm->receive(m, event->peer, &message, fx);
+}
+
+/* Whether a request fits the moment. */
+static mare_coord_status check_request(const mare_coord *m, const mare_coord_event *event)
+{
+    mare_coord_family family = m->setup.algorithm->family;
+    int fits = 0;
+    switch (event->kind) {
+    case MARE_COORD_ENTER:
+        fits = family == MARE_COORD_MUTEX && !m->waiting && !m->inside;
+        break;
+    case MARE_COORD_EXIT:
+        fits = m->inside != 0;
+        break;
+    case MARE_COORD_ABANDON:
+        fits = m->waiting != 0;
+        break;
+    case MARE_COORD_ELECT:
+        fits = family == MARE_COORD_ELECTION;
+        break;
+    default:
+        fits = family == MARE_COORD_ORDER;
+    }
+    return fits && mare__set_has(m->members, m->setup.self) ? MARE_COORD_OK : MARE_COORD_REFUSED;
+}
+
+static mare_coord_status take_request(mare_coord *m, const mare_coord_event *event,
+                                      mare_coord_effects *fx)
+{
+    mare_coord_status status = check_request(m, event);
+    if (status != MARE_COORD_OK)
+        return status;
+    if (event->kind == MARE_COORD_ENTER)
+        m->waiting = 1;
+    status = m->setup.algorithm->request(m, event, fx);
+    if (event->kind == MARE_COORD_ENTER && status != MARE_COORD_OK)
+        m->waiting = 0;
+    if (event->kind == MARE_COORD_ENTER && m->waiting && event->number)
+        mare__set_timer(fx, DEADLINE_TIMER,
+                        event->number > m->now_us ? event->number - m->now_us : 0);
+    if (event->kind == MARE_COORD_EXIT)
+        m->inside = 0;
+    if (event->kind == MARE_COORD_ABANDON)
+        m->waiting = 0;
+    return status;
+}
+
+static mare_coord_status take_timer(mare_coord *m, const mare_coord_event *event,
+                                    mare_coord_effects *fx)
+{
+    if (event->number >= MARE_COORD_TIMERS)
+        return MARE_COORD_UNKNOWN;
+    if (event->number != DEADLINE_TIMER) {
+        if (m->setup.algorithm->timer)
+            m->setup.algorithm->timer(m, (uint32_t)event->number, fx);
+        return MARE_COORD_OK;
+    }
+    if (!m->waiting)
+        return MARE_COORD_OK; /* granted in the meantime */
+    mare_coord_event abandon = {.kind = MARE_COORD_ABANDON, .now_us = event->now_us};
+    mare_coord_status status = take_request(m, &abandon, fx);
+    if (status == MARE_COORD_OK)
+        mare__revoke(m, fx, "deadline");
+    return status;
+}
+
+static mare_coord_status dispatch(mare_coord *m, const mare_coord_event *event,
+                                  mare_coord_effects *fx)
+{
+    mare_coord_status status;
+    switch (event->kind) {
+    case MARE_COORD_START:
+        mare__set_clear(m->down, m->setup.capacity); /* who was down before may be back */
+        if (m->setup.algorithm->start)
+            m->setup.algorithm->start(m, fx);
+        m->started = 1;
+        return MARE_COORD_OK;
+    case MARE_COORD_MESSAGE:
+        return take_message(m, event, fx);
+    case MARE_COORD_TIMER:
+        return take_timer(m, event, fx);
+    case MARE_COORD_ENTER:
+    case MARE_COORD_EXIT:
+    case MARE_COORD_ABANDON:
+    case MARE_COORD_ELECT:
+    case MARE_COORD_MULTICAST:
+        return take_request(m, event, fx);
+    case MARE_COORD_PEER_DOWN:
+    case MARE_COORD_PEER_UP:
+    case MARE_COORD_JOIN:
+    case MARE_COORD_LEAVE:
+        status = note_peer(m, event);
+        if (status == MARE_COORD_OK && m->setup.algorithm->peer)
+            m->setup.algorithm->peer(m, event, fx);
+        if (!mare__set_has(m->members, m->setup.self) && (m->waiting || m->inside))
+            mare__revoke(m, fx, "left the group");
+        return status;
+    default:
+        return MARE_COORD_UNKNOWN;
+    }
+}
+
+mare_coord_status mare_coord_step(mare_coord *m, const mare_coord_event *event,
+                                  mare_coord_effects *fx)
+{
+    uint32_t effects, bytes;
+    fx->count = fx->bytes_count = fx->lost = 0;
+    mare_coord_room(&m->setup, &effects, &bytes);
+    if (fx->room < effects || fx->bytes_room < bytes)
+        return MARE_COORD_NOROOM;
+    int membership = event->kind == MARE_COORD_JOIN || event->kind == MARE_COORD_LEAVE;
+    if (!m->started && event->kind != MARE_COORD_START && !membership)
+        return MARE_COORD_REFUSED;
+    m->now_us = event->now_us;
+    if (!m->started && membership) /* the group as it is when this member comes to it */
+        return note_peer(m, event);
+    return dispatch(m, event, fx);
+}
+
+void mare_coord_look(const mare_coord *m, mare_coord_view *view)
+{
+    memset(view, 0, sizeof *view);
+    view->phase = m->inside ? "inside" : m->waiting ? "waiting" : "idle";
+    view->leader = MARE_COORD_NOBODY;
+    view->inside = (int)m->inside;
+    view->waiting = view->asked = (int)m->waiting;
+    if (m->setup.algorithm->look)
+        m->setup.algorithm->look(m, view);
+}
+
+int mare_coord_has_member(const mare_coord *m, uint32_t member)
+{
+    return member < m->setup.capacity && mare__set_has(m->members, member);
+}
+
+const mare_coord_setup *mare_coord_setup_of(const mare_coord *m)
+{
+    return &m->setup;
+}

@@ -1,0 +1,593 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Mutual exclusion by a central coordinator: three messages for an entry and its exit.
+ *
+ *     member                    coordinator                     member
+ *       │ ── REQUEST ───────────────▶ │                           │
+ *       │ ◀──────────────── GRANT ─── │ ◀───────────── REQUEST ── │   queued, no answer
+ *       │    inside                   │                           │
+ *       │ ── RELEASE ───────────────▶ │ ─── GRANT ──────────────▶ │
+ *
+ * Source: Tanenbaum and Van Steen, "Distributed Systems", 6.3.2 and figure 6.14; Coulouris et al.,
+ * "Distributed Systems", the central server algorithm. The highest numbered member coordinates.
+ *
+ * With `repair` = 0 this is the algorithm of the sources: messages are not lost, nobody crashes.
+ *
+ * With `repair` = 1, what the sources name as its weak point is mended:
+ *   - Lost messages. Requests are repeated; a request has a ticket (life and count), which makes
+ *     repetitions harmless. While others wait, the coordinator repeats its GRANT to the holder, and
+ *     one that is no longer inside answers by RELEASE: so a lost RELEASE needs no acknowledgement.
+ *   - A dead coordinator. The highest member left takes over: it opens a new epoch, collects a
+ *     REPORT (idle, waiting or inside, with ticket) from every member that is not down, rebuilds
+ *     the queue from them, and serves. The epoch names the coordinator, epoch mod capacity, so one
+ *     epoch has one coordinator. Members obey the largest epoch that they have seen and tell it to
+ *     whoever uses a smaller one.
+ *   - Returning members. One that was down asks all others that are up for their epoch, and obeys
+ *     and takes over only after they have told it; an old message alone must not teach it, for it
+ *     could open again an epoch of its own earlier life. So fencing numbers never go back.
+ *
+ * Invariants: a coordinator that serves has one holder or none; a GRANT is accepted only in the
+ * epoch of the receiver and for the ticket it waits with; a fencing number is (epoch, grants in
+ * it).
+ *
+ * Assumes, for EM1: PEER_DOWN is only said of members that are down (a wrong one lets a second
+ * coordinator rebuild without the holder; with `majority` = 1 at least the side that is smaller
+ * stays without one, and fencing numbers still tell old from new). Any delay, order, loss, repeated
+ * delivery. Of those that are up at any moment, one at least was never down. Does not promise EM3:
+ * requests are granted in the order in which they reach the coordinator. */
+
+#include "coord/machine.h"
+#include "coord/table.h"
+
+enum { REPAIR, RETRY_US, MAJORITY }; /* parameters */
+enum { RETRY };                      /* timers */
+enum { REQUEST, GRANT, RELEASE, TAKEOVER, REPORT, ASK, TOLD };
+enum { EPOCH, TICKET, FENCE }; /* fields; a REPORT has one more */
+enum { PHASE = 3, LIFE = 1, KNOWS = 2 };
+enum { IDLE, WAITING, INSIDE };
+
+#define EPOCH_LIMIT (UINT64_C(1) << 31)
+#define GRANTS_LIMIT UINT32_MAX
+
+typedef enum duty { MEMBER, COLLECTING, SERVING } duty;
+
+typedef struct central {
+    uint64_t epoch;
+    uint64_t ticket; /* of my last request: incarnation and count */
+    uint64_t fence;  /* of my present stay */
+    uint64_t life;   /* incarnation and starts */
+    uint32_t knows;  /* whether `epoch` is worth anything */
+    uint32_t taught; /* somebody who knows has told this life */
+    uint32_t armed;  /* the retry timer runs */
+
+    /* As coordinator. */
+    duty duty;
+    uint32_t holder;
+    uint64_t holder_fence, grants;
+    uint32_t *queue; /* members in order of arrival */
+    uint32_t queued;
+    uint64_t *wanted;   /* by member: the ticket that waits or is inside */
+    uint64_t *finished; /* by member: no ticket up to this one is of interest any more */
+    mare__set answered; /* who has reported to the new coordinator, or told a returning member */
+} central;
+
+static uint32_t coordinator_of(const mare_coord *m, const central *c)
+{
+    return c->knows ? (uint32_t)(c->epoch % m->setup.capacity) : MARE_COORD_NOBODY;
+}
+
+static int is_coordinator(const mare_coord *m, const central *c)
+{
+    return c->duty == SERVING && coordinator_of(m, c) == m->setup.self;
+}
+
+static void tell(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t kind, uint64_t ticket,
+                 uint64_t fence)
+{
+    central *c = m->state;
+    mare_coord_message msg = {.kind = kind, .field = {c->epoch, ticket, fence}};
+    if (to != MARE_COORD_NOBODY)
+        mare__send(m, fx, to, &msg);
+}
+
+/* Starts the retry timer when something is waited for that a lost message could hold up. */
+static void arm(mare_coord *m, mare_coord_effects *fx, int again)
+{
+    central *c = m->state;
+    int remote_holder = c->holder != MARE_COORD_NOBODY && c->holder != m->setup.self;
+    int needed = m->waiting || !c->knows || c->duty == COLLECTING ||
+                 (c->duty == SERVING && c->queued && remote_holder);
+    if (!mare__param(m, REPAIR) || !needed || (c->armed && !again))
+        return;
+    c->armed = 1;
+    mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US));
+}
+
+/* The queue ---------------------------------------------------------------------------------- */
+
+static uint32_t place_in_queue(const central *c, uint32_t member)
+{
+    for (uint32_t i = 0; i < c->queued; i++) {
+        if (c->queue[i] == member)
+            return i;
+    }
+    return MARE_COORD_NOBODY;
+}
+
+static void take_from_queue(central *c, uint32_t place)
+{
+    c->queued--;
+    for (uint32_t i = place; i < c->queued; i++)
+        c->queue[i] = c->queue[i + 1];
+}
+
+static void forget_duty(central *c)
+{
+    c->duty = MEMBER;
+    c->holder = MARE_COORD_NOBODY;
+    c->queued = 0;
+    c->grants = 0;
+}
+
+static void take_over(mare_coord *m, mare_coord_effects *fx);
+
+/* Lets the first of the queue in, if nobody is. */
+static void serve(mare_coord *m, mare_coord_effects *fx)
+{
+    central *c = m->state;
+    if (c->duty != SERVING || c->holder != MARE_COORD_NOBODY || c->queued == 0)
+        return;
+    if (c->grants == GRANTS_LIMIT) {
+        take_over(m, fx); /* a fresh epoch, with numbers to spare */
+        return;
+    }
+    uint32_t next = c->queue[0];
+    take_from_queue(c, 0);
+    c->holder = next;
+    c->grants++;
+    c->holder_fence = (c->epoch - (m->setup.members - 1)) << 32 | c->grants;
+    if (next == m->setup.self) {
+        c->fence = c->holder_fence;
+        mare__grant(m, fx, c->fence);
+    } else {
+        tell(m, fx, next, GRANT, c->wanted[next], c->holder_fence);
+    }
+}
+
+static void on_request(mare_coord *m, uint32_t from, uint64_t ticket, mare_coord_effects *fx)
+{
+    central *c = m->state;
+    if (c->duty != SERVING || ticket <= c->finished[from] || ticket < c->wanted[from])
+        return;
+    if (c->holder == from && ticket == c->wanted[from]) {
+        if (from != m->setup.self)
+            tell(m, fx, from, GRANT, ticket, c->holder_fence); /* the first one was lost */
+        return;
+    }
+    if (c->holder == from)
+        c->holder = MARE_COORD_NOBODY; /* it asks anew, so it is no longer inside */
+    if (place_in_queue(c, from) == MARE_COORD_NOBODY)
+        c->queue[c->queued++] = from;
+    c->wanted[from] = ticket;
+    if (c->holder != MARE_COORD_NOBODY)
+        mare__mark(m, fx, "queued");
+    serve(m, fx);
+}
+
+/* `ticket` of `from` is over: released, abandoned, or it was never alive. */
+static void on_release(mare_coord *m, uint32_t from, uint64_t ticket, mare_coord_effects *fx)
+{
+    central *c = m->state;
+    if (c->duty == MEMBER)
+        return;
+    if (c->finished[from] < ticket)
+        c->finished[from] = ticket;
+    if (c->wanted[from] > ticket)
+        return;
+    uint32_t place = place_in_queue(c, from);
+    if (place != MARE_COORD_NOBODY)
+        take_from_queue(c, place);
+    if (c->holder == from)
+        c->holder = MARE_COORD_NOBODY;
+    serve(m, fx);
+}
+
+/* Taking over -------------------------------------------------------------------------------- */
+
+static void finish_takeover(mare_coord *m, mare_coord_effects *fx)
+{
+    central *c = m->state;
+    uint32_t reports = 1;
+    if (c->duty != COLLECTING)
+        return;
+    for (uint32_t i = 0; i < m->setup.capacity; i++) {
+        if (i == m->setup.self || !mare__set_has(m->members, i))
+            continue;
+        int reported = mare__set_has(c->answered, i);
+        reports += (uint32_t)reported;
+        if (!reported && mare__alive(m, i))
+            return;
+    }
+    if (mare__param(m, MAJORITY) &&
+        reports <= mare__set_count(m->members, m->setup.capacity) / 2)
+        return;
+    c->duty = SERVING;
+    if (m->inside) {
+        c->holder = m->setup.self;
+        c->wanted[m->setup.self] = c->ticket;
+    }
+    mare__elected(fx, m->setup.self, c->epoch);
+    if (m->waiting)
+        on_request(m, m->setup.self, c->ticket, fx);
+    serve(m, fx);
+}
+
+/* The smallest epoch of mine above the present one. */
+static void take_over(mare_coord *m, mare_coord_effects *fx)
+{
+    central *c = m->state;
+    uint64_t capacity = m->setup.capacity;
+    uint64_t epoch = c->epoch - c->epoch % capacity + m->setup.self;
+    forget_duty(c);
+    c->epoch = epoch > c->epoch ? epoch : epoch + capacity;
+    c->duty = COLLECTING;
+    mare__set_clear(c->answered, m->setup.capacity);
+    mare_coord_message msg = {.kind = TAKEOVER, .field = {c->epoch}};
+    mare__broadcast(m, fx, &msg);
+    mare__mark(m, fx, "takes over");
+    finish_takeover(m, fx);
+}
+
+/* Takes over if the coordinator is gone and this is the highest member left. */
+static void check_coordinator(mare_coord *m, mare_coord_effects *fx)
+{
+    central *c = m->state;
+    uint32_t coordinator = coordinator_of(m, c);
+    if (!mare__param(m, REPAIR) || !c->knows || !mare__set_has(m->members, m->setup.self))
+        return;
+    if (coordinator == m->setup.self) {
+        if (c->duty == MEMBER)
+            take_over(m, fx); /* the others count on me, and I have forgotten */
+        return;
+    }
+    if (mare__alive(m, coordinator))
+        return;
+    for (uint32_t i = m->setup.self + 1; i < m->setup.capacity; i++) {
+        if (mare__alive(m, i))
+            return;
+    }
+    take_over(m, fx);
+}
+
+/* Obeys a larger epoch. */
+static void adopt(mare_coord *m, uint64_t epoch, mare_coord_effects *fx)
+{
+    central *c = m->state;
+    forget_duty(c);
+    c->epoch = epoch;
+    c->knows = 1;
+    if (coordinator_of(m, c) != m->setup.self)
+        mare__elected(fx, coordinator_of(m, c), epoch);
+}
+
+static void on_report(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                      mare_coord_effects *fx)
+{
+    central *c = m->state;
+    uint64_t ticket = msg->field[TICKET], phase = msg->field[PHASE];
+    if (c->duty != COLLECTING || mare__set_has(c->answered, from))
+        return;
+    mare__set_add(c->answered, from);
+    if (phase != IDLE && ticket > c->finished[from]) {
+        c->wanted[from] = ticket;
+        if (phase == WAITING)
+            c->queue[c->queued++] = from;
+        else
+            c->holder = from, c->holder_fence = msg->field[FENCE];
+    }
+    finish_takeover(m, fx);
+}
+
+static void report(mare_coord *m, uint32_t to, mare_coord_effects *fx)
+{
+    central *c = m->state;
+    uint64_t phase = m->inside ? INSIDE : m->waiting ? WAITING : IDLE;
+    mare_coord_message msg = {.kind = REPORT, .field = {c->epoch, c->ticket, c->fence, phase}};
+    mare__send(m, fx, to, &msg);
+}
+
+/* Returning ---------------------------------------------------------------------------------- */
+
+/* Knows the epoch once everybody that is up has told theirs. */
+static void try_learn(mare_coord *m, mare_coord_effects *fx)
+{
+    central *c = m->state;
+    int alone = mare__set_count(m->members, m->setup.capacity) == 1;
+    if (c->knows || (!c->taught && !alone) ||
+        !mare__set_covered(m->members, c->answered, m->down, m->setup.capacity))
+        return;
+    c->knows = 1;
+    uint32_t coordinator = coordinator_of(m, c);
+    if (coordinator != m->setup.self) {
+        mare__elected(fx, coordinator, c->epoch);
+        if (m->waiting)
+            tell(m, fx, coordinator, REQUEST, c->ticket, 0);
+    }
+    check_coordinator(m, fx);
+}
+
+static void on_told(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                    mare_coord_effects *fx)
+{
+    central *c = m->state;
+    if (msg->field[LIFE] != c->life)
+        return;
+    mare__set_add(c->answered, from);
+    if (msg->field[KNOWS]) {
+        c->taught = 1;
+        c->epoch = c->epoch < msg->field[EPOCH] ? msg->field[EPOCH] : c->epoch;
+    }
+    try_learn(m, fx);
+}
+
+/* The handlers ------------------------------------------------------------------------------- */
+
+static void on_grant(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                     mare_coord_effects *fx)
+{
+    central *c = m->state;
+    int mine = msg->field[TICKET] == c->ticket;
+    if (from != coordinator_of(m, c))
+        return;
+    if (mine && m->waiting) {
+        c->fence = msg->field[FENCE];
+        mare__grant(m, fx, c->fence);
+    } else if (!mine || !m->inside) {
+        tell(m, fx, from, RELEASE, msg->field[TICKET], 0); /* a GRANT for what is over */
+    }
+}
+
+static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                                 mare_coord_effects *fx)
+{
+    central *c = m->state;
+    uint64_t epoch = msg->field[EPOCH];
+    if (epoch >= EPOCH_LIMIT || (msg->kind == REPORT && msg->field[PHASE] > INSIDE))
+        return MARE_COORD_MALFORMED;
+    if (msg->kind == ASK || (c->knows && epoch < c->epoch)) {
+        tell(m, fx, from, TOLD, msg->kind == ASK ? msg->field[LIFE] : 0, c->knows);
+        return MARE_COORD_OK;
+    }
+    if (!c->knows || (msg->kind == TOLD && !msg->field[KNOWS])) {
+        if (msg->kind == TOLD && !c->knows)
+            on_told(m, from, msg, fx);
+        arm(m, fx, 0);
+        return MARE_COORD_OK;
+    }
+    int news = epoch > c->epoch;
+    if (news)
+        adopt(m, epoch, fx);
+    if (msg->kind == REQUEST)
+        on_request(m, from, msg->field[TICKET], fx);
+    else if (msg->kind == RELEASE)
+        on_release(m, from, msg->field[TICKET], fx);
+    else if (msg->kind == GRANT)
+        on_grant(m, from, msg, fx);
+    else if (msg->kind == REPORT)
+        on_report(m, from, msg, fx);
+    else if (msg->kind == TAKEOVER && from == coordinator_of(m, c))
+        report(m, from, fx);
+    else if (news && m->waiting && coordinator_of(m, c) != m->setup.self)
+        tell(m, fx, coordinator_of(m, c), REQUEST, c->ticket, 0);
+    check_coordinator(m, fx);
+    arm(m, fx, 0);
+    return MARE_COORD_OK;
+}
+
+static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
+                                 mare_coord_effects *fx)
+{
+    central *c = m->state;
+    uint32_t coordinator = coordinator_of(m, c);
+    int at_home = coordinator == m->setup.self;
+    if (event->kind == MARE_COORD_ENTER) {
+        c->ticket++;
+        if (at_home)
+            on_request(m, m->setup.self, c->ticket, fx);
+        else
+            tell(m, fx, coordinator, REQUEST, c->ticket, 0);
+        arm(m, fx, 1);
+        return MARE_COORD_OK;
+    }
+    if (at_home) {
+        m->waiting = 0; /* so that a coordinator that is still collecting does not queue itself */
+        m->inside = 0;
+        on_release(m, m->setup.self, c->ticket, fx);
+    } else {
+        tell(m, fx, coordinator, RELEASE, c->ticket, 0);
+    }
+    arm(m, fx, 0);
+    return MARE_COORD_OK;
+}
+
+/* Nobody to turn to: the epoch is unknown, or its coordinator is gone and it is for a higher member
+ * to take over, which may have happened unheard. */
+static int is_lost(const mare_coord *m, const central *c)
+{
+    uint32_t coordinator = coordinator_of(m, c);
+    return !c->knows || (coordinator != m->setup.self && !mare__alive(m, coordinator));
+}
+
+static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
+{
+    central *c = m->state;
+    mare_coord_message msg = {.kind = is_lost(m, c) ? ASK : TAKEOVER, .field = {c->epoch, c->life}};
+    (void)which;
+    c->armed = 0;
+    if (!mare__param(m, REPAIR) || !mare__set_has(m->members, m->setup.self))
+        return;
+    if (is_lost(m, c)) {
+        mare__broadcast(m, fx, &msg);
+    } else if (c->duty == COLLECTING) {
+        for (uint32_t i = 0; i < m->setup.capacity; i++) {
+            if (i != m->setup.self && mare__alive(m, i) && !mare__set_has(c->answered, i))
+                mare__send(m, fx, i, &msg);
+        }
+    } else if (c->duty == SERVING) {
+        uint32_t holder = c->holder;
+        if (c->queued && holder != MARE_COORD_NOBODY && holder != m->setup.self)
+            tell(m, fx, holder, GRANT, c->wanted[holder], c->holder_fence);
+    } else if (m->waiting) {
+        tell(m, fx, coordinator_of(m, c), REQUEST, c->ticket, 0);
+    }
+    arm(m, fx, 0);
+}
+
+static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effects *fx)
+{
+    central *c = m->state;
+    if (event->peer == m->setup.self || !mare__param(m, REPAIR))
+        return;
+    if (!mare__alive(m, event->peer) && c->duty != MEMBER) {
+        on_release(m, event->peer, c->wanted[event->peer], fx);
+        finish_takeover(m, fx);
+    }
+    try_learn(m, fx);
+    check_coordinator(m, fx);
+    arm(m, fx, 0);
+}
+
+static void start(mare_coord *m, mare_coord_effects *fx)
+{
+    central *c = m->state;
+    c->armed = 0;
+    c->life++;
+    forget_duty(c);
+    if (!m->started && m->setup.incarnation == 0) {
+        c->epoch = m->setup.members - 1;
+        c->knows = 1;
+        if (coordinator_of(m, c) == m->setup.self)
+            c->duty = SERVING;
+        return;
+    }
+    if (m->waiting || m->inside)
+        mare__revoke(m, fx, "restarted");
+    c->knows = c->taught = 0; /* others may have gone on without me */
+    mare__set_clear(c->answered, m->setup.capacity);
+    mare__set_add(c->answered, m->setup.self);
+    mare_coord_message ask = {.kind = ASK, .field = {c->epoch, c->life}};
+    mare__broadcast(m, fx, &ask);
+    try_learn(m, fx);
+    arm(m, fx, 0);
+}
+
+/* Set-up ------------------------------------------------------------------------------------- */
+
+static central *lay_out(mare__block *block, const mare_coord_setup *setup)
+{
+    central *c = mare__carve(block, sizeof *c);
+    uint32_t *queue = mare__carve(block, setup->capacity * sizeof *queue);
+    uint64_t *wanted = mare__carve(block, setup->capacity * sizeof *wanted);
+    uint64_t *finished = mare__carve(block, setup->capacity * sizeof *finished);
+    uint64_t *answered = mare__carve(block, mare__set_bytes(setup->capacity));
+    if (c) {
+        c->queue = queue;
+        c->wanted = wanted;
+        c->finished = finished;
+        c->answered.word = answered;
+    }
+    return c;
+}
+
+static size_t size(const mare_coord_setup *setup)
+{
+    mare__block block = {0};
+    lay_out(&block, setup);
+    return block.used;
+}
+
+static void init(mare_coord *m)
+{
+    mare__block block = {.base = m->state};
+    central *c = lay_out(&block, &m->setup);
+    c->ticket = c->life = m->setup.incarnation << 32;
+    c->holder = MARE_COORD_NOBODY;
+}
+
+static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
+{
+    *effects = setup->capacity + 8;
+    *bytes = (setup->capacity + 4) * MARE__MESSAGE_BYTES(4);
+}
+
+static void look(const mare_coord *m, mare_coord_view *view)
+{
+    const central *c = m->state;
+    if (is_coordinator(m, c) && !m->waiting && !m->inside)
+        view->phase = "coordinator";
+    view->leader = coordinator_of(m, c);
+    view->epoch = c->epoch;
+}
+
+static unsigned promises(const mare_coord_setup *setup)
+{
+    (void)setup;
+    return MARE_COORD_EM1 | MARE_COORD_EM2 | MARE_COORD_FENCING;
+}
+
+static unsigned tolerates(const mare_coord_setup *setup)
+{
+    unsigned always = MARE_COORD_REORDER | MARE_COORD_PAUSE | MARE_COORD_DRIFT;
+    if (!setup->param[REPAIR])
+        return always;
+    return always | MARE_COORD_LOSS | MARE_COORD_DUPLICATION | MARE_COORD_PARTITION |
+           MARE_COORD_CRASH | MARE_COORD_AMNESIA | MARE_COORD_CHURN;
+}
+
+static uint64_t messages(const mare_coord_setup *setup)
+{
+    (void)setup;
+    return 3;
+}
+
+static const mare_coord_param params[] = {
+    {"repair", "0: as in the sources; 1: survives loss and the death of the coordinator", 1, 0, 1},
+    {"retry_us", "how long to wait before asking again", 50000, 1, INT64_C(1) << 40},
+    {"majority", "1: take over only with the reports of more than half of the group", 0, 0, 1},
+    {0},
+};
+
+static const mare_coord_form forms[] = {
+    {"REQUEST", {"epoch", "ticket"}, 0},
+    {"GRANT", {"epoch", "ticket", "fence"}, 0},
+    {"RELEASE", {"epoch", "ticket"}, 0},
+    {"TAKEOVER", {"epoch"}, 0},
+    {"REPORT", {"epoch", "ticket", "fence", "phase"}, 0},
+    {"ASK", {"epoch", "life"}, 0},
+    {"TOLD", {"epoch", "life", "knows"}, 0},
+    {0},
+};
+
+const mare_coord_algorithm mare__central = {
+    .name = "central",
+    .title = "mutual exclusion by a central coordinator",
+    .source = "Tanenbaum and Van Steen 6.3.2; Coulouris et al., central server",
+    .assumes = "DOWN is only said of the dead; some member is never down",
+    .family = MARE_COORD_MUTEX,
+    .tag = MARE__TAG_CENTRAL,
+    .params = params,
+    .forms = forms,
+    .promises = promises,
+    .tolerates = tolerates,
+    .messages = messages,
+    .formula = "3",
+    .size = size,
+    .room = room,
+    .init = init,
+    .start = start,
+    .receive = receive,
+    .timer = timer,
+    .request = request,
+    .peer = peer,
+    .look = look,
+};

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Mutual exclusion by permission of all, after Ricart and Agrawala: 2(n−1) messages for an entry.
+ *
+ *     idle ── enter ──▶ waiting ── permission of every other member ──▶ inside
+ *      ▲                                                                   │
+ *      └──────────────── exit: answer the deferred requests ◀──────────────┘
+ *
+ * Who wants in sends REQUEST with a Lamport stamp to everybody. One that does not compete answers
+ * GRANT at once. One that is inside defers its answer to its exit. One that is waiting compares the
+ * stamps: the lower is served first, equal times being decided by the process number.
+ *
+ * Sources: Ricart and Agrawala (1981); Tanenbaum and Van Steen, "Distributed Systems", 6.3.4 and
+ * figure 6.15; Coulouris et al., the algorithm using multicast and logical clocks.
+ *
+ * With `repair` = 0 this is the algorithm of the sources: messages are not lost, nobody crashes.
+ * With `repair` = 1:
+ *   - Every request is answered, by GRANT or DENY (a GRANT follows later), so that silence means
+ *     something; requests are repeated until the GRANT is there. Silence for `patience` attempts is
+ *     reported as SUSPECT; to conclude that the silent one is dead is left to the host.
+ *   - Members that are down are not waited for.
+ *   - One that comes back, or joins, sends HELLO and asks for nothing until all others that are up
+ *     have told it their clocks by WELCOME. So its requests are later than every request it may
+ *     have forgotten, or never have heard of; without this two could be inside.
+ *
+ * Invariants: grants follow the total order of stamps, therefore happened-before (EM3); a
+ * permission counts only for the ticket (life and count) that it was asked for. The fencing number
+ * is the stamp itself: time × capacity + process; whoever lives has granted it, so its clock is
+ * past it.
+ *
+ * Assumes, for EM1: PEER_DOWN is only said of members that are down; of those that are up at any
+ * moment, one at least was never down. Any delay, order, loss, repeated delivery. */
+
+#include "coord/machine.h"
+#include "coord/table.h"
+
+enum { REPAIR, RETRY_US, PATIENCE, CLOCK };        /* parameters */
+enum { RETRY };                                    /* timers */
+enum { REQUEST, GRANT, DENY, HELLO, WELCOME };     /* messages */
+enum { TIME, TICKET, STAMP, LIFE = 1, READY = 2 }; /* fields */
+
+typedef struct ricart {
+    uint64_t clock;
+    uint64_t stamp;  /* of my present request */
+    uint64_t ticket; /* of my last request: incarnation and count */
+    uint64_t life;   /* incarnation and starts */
+    uint32_t asked;  /* the request is out; not so while I am still being welcomed */
+    uint32_t ready;  /* welcomed by all */
+    uint32_t taught; /* … among them one that was ready */
+    uint32_t armed;
+    mare__set granted;  /* permissions for my ticket */
+    mare__set deferred; /* who gets an answer at my exit */
+    mare__set welcomed;
+    mare__set heard;    /* who has spoken since the last retry */
+    uint64_t *wanted;   /* by member: its latest ticket */
+    uint32_t *silences; /* by member: attempts without an answer */
+} ricart;
+
+static void say(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t kind, uint64_t second,
+                uint64_t third)
+{
+    ricart *r = m->state;
+    uint64_t time = mare_coord_lamport_tick(&r->clock);
+    mare_coord_message msg = {.kind = kind, .field = {time, second, third}};
+    if (to == MARE_COORD_NOBODY)
+        mare__broadcast(m, fx, &msg);
+    else
+        mare__send(m, fx, to, &msg);
+}
+
+static void arm(mare_coord *m, mare_coord_effects *fx, int again)
+{
+    ricart *r = m->state;
+    if (!mare__param(m, REPAIR) || (!m->waiting && r->ready) || (r->armed && !again))
+        return;
+    r->armed = 1;
+    mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US));
+}
+
+/* Goes in when nobody's permission is missing. */
+static void try_enter(mare_coord *m, mare_coord_effects *fx)
+{
+    ricart *r = m->state;
+    if (m->waiting && r->asked &&
+        mare__set_covered(m->members, r->granted, m->down, m->setup.capacity))
+        mare__grant(m, fx, r->stamp * m->setup.capacity + m->setup.self);
+}
+
+static void ask(mare_coord *m, mare_coord_effects *fx)
+{
+    ricart *r = m->state;
+    mare__set_clear(r->granted, m->setup.capacity);
+    mare__set_add(r->granted, m->setup.self);
+    r->asked = 1;
+    r->stamp = r->clock + 1; /* the time at which say() sends it */
+    say(m, fx, MARE_COORD_NOBODY, REQUEST, r->ticket, r->stamp);
+    try_enter(m, fx);
+}
+
+/* Ends a wait or a stay: whoever was put off gets its answer. */
+static void answer_deferred(mare_coord *m, mare_coord_effects *fx)
+{
+    ricart *r = m->state;
+    r->asked = 0;
+    for (uint32_t i = mare__set_next(r->deferred, 0, m->setup.capacity); i != MARE_COORD_NOBODY;
+         i = mare__set_next(r->deferred, i + 1, m->setup.capacity)) {
+        if (mare__alive(m, i))
+            say(m, fx, i, GRANT, r->wanted[i], 0);
+    }
+    mare__set_clear(r->deferred, m->setup.capacity);
+}
+
+static void try_ready(mare_coord *m, mare_coord_effects *fx)
+{
+    ricart *r = m->state;
+    int alone = mare__set_count(m->members, m->setup.capacity) == 1;
+    if (r->ready || (!r->taught && !alone) ||
+        !mare__set_covered(m->members, r->welcomed, m->down, m->setup.capacity))
+        return;
+    r->ready = 1;
+    mare__mark(m, fx, "welcomed");
+    if (m->waiting)
+        ask(m, fx);
+}
+
+static void on_request(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                       mare_coord_effects *fx)
+{
+    ricart *r = m->state;
+    mare_coord_stamp theirs = {msg->field[STAMP], from}, mine = {r->stamp, m->setup.self};
+    if (msg->field[TICKET] < r->wanted[from])
+        return; /* an old copy: it has gone on to another request since */
+    r->wanted[from] = msg->field[TICKET];
+    if (m->inside || (r->asked && mare_coord_stamp_before(mine, theirs))) {
+        mare__set_add(r->deferred, from);
+        mare__mark(m, fx, "defers");
+        if (mare__param(m, REPAIR))
+            say(m, fx, from, DENY, msg->field[TICKET], 0);
+    } else {
+        say(m, fx, from, GRANT, msg->field[TICKET], 0);
+    }
+}
+
+static void on_welcome(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                       mare_coord_effects *fx)
+{
+    ricart *r = m->state;
+    if (msg->field[LIFE] != r->life || r->ready)
+        return;
+    mare__set_add(r->welcomed, from);
+    r->taught |= msg->field[READY] != 0;
+    try_ready(m, fx);
+}
+
+static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                                 mare_coord_effects *fx)
+{
+    ricart *r = m->state;
+    if (msg->field[TIME] >> 40 || (msg->kind == REQUEST && msg->field[STAMP] > msg->field[TIME]))
+        return MARE_COORD_MALFORMED; /* no clock gets there, and none is to be pushed there */
+    mare_coord_lamport_receive(&r->clock, msg->field[TIME]);
+    mare__set_add(r->heard, from);
+    r->silences[from] = 0;
+    if (msg->kind == REQUEST) {
+        on_request(m, from, msg, fx);
+    } else if (msg->kind == GRANT && r->asked && m->waiting && msg->field[TICKET] == r->ticket) {
+        mare__set_add(r->granted, from);
+        try_enter(m, fx);
+    } else if (msg->kind == HELLO) {
+        mare__set_remove(r->deferred, from); /* what it had asked for died with its last life */
+        say(m, fx, from, WELCOME, msg->field[LIFE], r->ready);
+    } else if (msg->kind == WELCOME) {
+        on_welcome(m, from, msg, fx);
+    }
+    arm(m, fx, 0);
+    return MARE_COORD_OK;
+}
+
+static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
+                                 mare_coord_effects *fx)
+{
+    ricart *r = m->state;
+    if (event->kind == MARE_COORD_ENTER) {
+        r->ticket++;
+        if (r->ready)
+            ask(m, fx);
+        arm(m, fx, 1);
+    } else {
+        answer_deferred(m, fx);
+    }
+    return MARE_COORD_OK;
+}
+
+/* Asks `i` once more; a silence that lasts is reported. */
+static void ask_again(mare_coord *m, uint32_t i, mare_coord_effects *fx)
+{
+    ricart *r = m->state;
+    if (!mare__set_has(r->heard, i))
+        r->silences[i]++;
+    if (mare__param(m, PATIENCE) && r->silences[i] == (uint64_t)mare__param(m, PATIENCE))
+        mare__suspect(fx, i, r->silences[i]);
+    if (r->ready)
+        say(m, fx, i, REQUEST, r->ticket, r->stamp);
+    else
+        say(m, fx, i, HELLO, r->life, 0);
+}
+
+static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
+{
+    ricart *r = m->state;
+    mare__set answered = r->ready ? r->granted : r->welcomed;
+    (void)which;
+    r->armed = 0;
+    if (!mare__param(m, REPAIR) || !mare__set_has(m->members, m->setup.self) ||
+        (r->ready && !m->waiting))
+        return;
+    for (uint32_t i = mare__set_next(m->members, 0, m->setup.capacity); i != MARE_COORD_NOBODY;
+         i = mare__set_next(m->members, i + 1, m->setup.capacity)) {
+        if (i != m->setup.self && mare__alive(m, i) && !mare__set_has(answered, i))
+            ask_again(m, i, fx);
+    }
+    mare__set_clear(r->heard, m->setup.capacity);
+    arm(m, fx, 0);
+}
+
+static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effects *fx)
+{
+    ricart *r = m->state;
+    uint32_t other = event->peer;
+    if (other == m->setup.self || !mare__param(m, REPAIR))
+        return;
+    mare__set_remove(r->granted, other);
+    if (!mare__alive(m, other)) {
+        mare__set_remove(r->deferred, other);
+        try_ready(m, fx);
+        try_enter(m, fx);
+    } else if (r->asked && m->waiting) {
+        say(m, fx, other, REQUEST, r->ticket, r->stamp);
+    }
+    arm(m, fx, 0);
+}
+
+static void start(mare_coord *m, mare_coord_effects *fx)
+{
+    ricart *r = m->state;
+    r->life++;
+    r->armed = 0;
+    if (!m->started && m->setup.incarnation == 0) {
+        r->ready = 1;
+        return;
+    }
+    if (m->waiting || m->inside)
+        mare__revoke(m, fx, "restarted");
+    answer_deferred(m, fx);
+    mare__set_clear(r->welcomed, m->setup.capacity);
+    mare__set_add(r->welcomed, m->setup.self);
+    r->ready = r->taught = 0;
+    say(m, fx, MARE_COORD_NOBODY, HELLO, r->life, 0);
+    try_ready(m, fx);
+    arm(m, fx, 0);
+}
+
+/* Set-up ------------------------------------------------------------------------------------- */
+
+static ricart *lay_out(mare__block *block, const mare_coord_setup *setup)
+{
+    size_t set = mare__set_bytes(setup->capacity);
+    ricart *r = mare__carve(block, sizeof *r);
+    uint64_t *granted = mare__carve(block, set), *deferred = mare__carve(block, set);
+    uint64_t *welcomed = mare__carve(block, set), *heard = mare__carve(block, set);
+    uint64_t *wanted = mare__carve(block, setup->capacity * sizeof *wanted);
+    uint32_t *silences = mare__carve(block, setup->capacity * sizeof *silences);
+    if (r) {
+        r->granted.word = granted;
+        r->deferred.word = deferred;
+        r->welcomed.word = welcomed;
+        r->heard.word = heard;
+        r->wanted = wanted;
+        r->silences = silences;
+    }
+    return r;
+}
+
+static size_t size(const mare_coord_setup *setup)
+{
+    mare__block block = {0};
+    lay_out(&block, setup);
+    return block.used;
+}
+
+static void init(mare_coord *m)
+{
+    mare__block block = {.base = m->state};
+    ricart *r = lay_out(&block, &m->setup);
+    r->clock = (uint64_t)mare__param(m, CLOCK);
+    r->ticket = r->life = m->setup.incarnation << 32;
+}
+
+static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
+{
+    *effects = 2 * setup->capacity + 8;
+    *bytes = (setup->capacity + 4) * MARE__MESSAGE_BYTES(3);
+}
+
+static void look(const mare_coord *m, mare_coord_view *view)
+{
+    const ricart *r = m->state;
+    if (!r->ready)
+        view->phase = "greeting";
+    view->lamport = r->clock;
+    view->asked = view->waiting && r->asked;
+}
+
+static unsigned promises(const mare_coord_setup *setup)
+{
+    (void)setup;
+    return MARE_COORD_EM1 | MARE_COORD_EM2 | MARE_COORD_EM3 | MARE_COORD_FENCING;
+}
+
+static unsigned tolerates(const mare_coord_setup *setup)
+{
+    unsigned always = MARE_COORD_REORDER | MARE_COORD_PAUSE | MARE_COORD_DRIFT;
+    if (!setup->param[REPAIR])
+        return always;
+    return always | MARE_COORD_LOSS | MARE_COORD_DUPLICATION | MARE_COORD_PARTITION |
+           MARE_COORD_CRASH | MARE_COORD_AMNESIA | MARE_COORD_CHURN;
+}
+
+static uint64_t messages(const mare_coord_setup *setup)
+{
+    return 2 * (uint64_t)(setup->members - 1);
+}
+
+static const mare_coord_param params[] = {
+    {"repair", "0: as in the sources; 1: always answers, repeats, leaves out the dead", 1, 0, 1},
+    {"retry_us", "how long to wait before asking again", 50000, 1, INT64_C(1) << 40},
+    {"patience", "unanswered attempts before a member is suspected; 0: never", 0, 0, 1000},
+    {"clock", "where the Lamport clock starts", 0, 0, INT64_C(1) << 32},
+    {0},
+};
+
+static const mare_coord_form forms[] = {
+    {"REQUEST", {"clock", "ticket", "stamp"}, 0},
+    {"GRANT", {"clock", "ticket"}, 0},
+    {"DENY", {"clock", "ticket"}, 0},
+    {"HELLO", {"clock", "life"}, 0},
+    {"WELCOME", {"clock", "life", "ready"}, 0},
+    {0},
+};
+
+const mare_coord_algorithm mare__ricart = {
+    .name = "ricart",
+    .title = "mutual exclusion by permission of all (Ricart and Agrawala)",
+    .source = "Ricart and Agrawala 1981; Tanenbaum and Van Steen 6.3.4",
+    .assumes = "DOWN is only said of the dead; some member is never down",
+    .family = MARE_COORD_MUTEX,
+    .tag = MARE__TAG_RICART,
+    .params = params,
+    .forms = forms,
+    .promises = promises,
+    .tolerates = tolerates,
+    .messages = messages,
+    .formula = "2(n-1)",
+    .size = size,
+    .room = room,
+    .init = init,
+    .start = start,
+    .receive = receive,
+    .timer = timer,
+    .request = request,
+    .peer = peer,
+    .look = look,
+};

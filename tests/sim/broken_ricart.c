@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Ricart and Agrawala, broken on purpose: the same source, with one rule of it replaced. The
+ * checkers must catch each; that is how we know that they can fail. */
+
+#include "tests/sim/broken.h"
+
+#include <mare/coord.h>
+
+/* No tie-break: equal times count as the other's turn on both sides. */
+static inline int no_tie_break(mare_coord_stamp a, mare_coord_stamp b)
+{
+    return a.time < b.time;
+}
+
+#define mare__ricart mare_broken_ricart_tie
+#define mare_coord_stamp_before no_tie_break
+#include "coord/mutex/ricart.c"

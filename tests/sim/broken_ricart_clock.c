@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Ricart and Agrawala with a clock that does not take the larger of the two on arrival: requests no
+ * longer follow happened-before. */
+
+#include "tests/sim/broken.h"
+
+#include <mare/coord.h>
+
+static inline uint64_t tick_only(uint64_t *clock, uint64_t stamp)
+{
+    (void)stamp;
+    return ++*clock;
+}
+
+#define mare__ricart mare_broken_ricart_clock
+#define mare_coord_lamport_receive tick_only
+#include "coord/mutex/ricart.c"
