@@ -97,7 +97,7 @@ void mare__tick_fini(struct mare__tick *tick);
 // fini.
 void mare__tick_now(struct mare__tick *tick);
 
-// ---- Signals that end a program --------------------------------------------------------------------
+// ---- Signals that end a program -----------------------------------------------------------------
 // Interrupt, terminate and hang-up call `handler` with their number, on any thread. They do not
 // interrupt system calls, and are as usual in programs that this one starts.
 void mare__signals_take(void (*handler)(int number));
