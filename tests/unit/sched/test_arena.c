@@ -171,21 +171,55 @@ static void reverting_gives_the_same_bytes(void **state)
             resize(&s, i, 1 + unit_random(&random) % 100, (uint8_t)unit_random(&random));
         resize(&s, 5, 0, 0); // with a hole in it
         mare__arena_born(s.arena);
-        assert_false(mare__arena_has_memory(s.arena));
-        assert_true(mare__arena_remember(s.arena));
-        assert_true(mare__arena_has_memory(s.arena));
+        assert_false(mare__arena_remembers(s.arena, MARE__AT_BIRTH));
+        assert_true(mare__arena_remember(s.arena, MARE__AT_BIRTH));
+        assert_true(mare__arena_remembers(s.arena, MARE__AT_BIRTH));
         struct shadow born = s;
         for (int life = 0; life < 3; life++) {
             mare__arena_limit(s.arena, 1 << 30);
             memset(mare__arena_scratch(s.arena), 0xee, 4 * sizeof(void *));
             play(&s, &random, 1000);
-            mare__arena_revert(s.arena);
+            mare__arena_revert(s.arena, MARE__AT_BIRTH);
             s = born;
             assert_int_equal(mare__arena_used(s.arena), s.used);
             check_all(&s);
         }
         // The limit is gone too.
         assert_true(resize(&s, 299, 4 << 20, 1));
+        mare__arena_destroy(s.arena);
+    }
+}
+
+// Birth, and a later moment: each is put back as it was, in any order.
+static void two_moments_are_remembered(void **state)
+{
+    (void)state;
+    if (MARE__ARENA_PLAIN)
+        skip();
+    uint64_t random = unit_seed();
+    for (int round = 0; round < 30; round++) {
+        struct shadow s = {.arena = mare__arena_create()}, moments[MARE__MOMENTS];
+        for (int i = 0; i < 10; i++)
+            resize(&s, i, 1 + unit_random(&random) % 100, (uint8_t)unit_random(&random));
+        mare__arena_born(s.arena);
+        assert_true(mare__arena_remember(s.arena, MARE__AT_BIRTH));
+        moments[MARE__AT_BIRTH] = s;
+        assert_false(mare__arena_remembers(s.arena, MARE__AFTER_LOADING));
+        for (int life = 0; life < 8; life++) {
+            for (int i = 5; i < 20; i++) // some of the blocks of birth change, too
+                resize(&s, i, 1 + unit_random(&random) % 60, (uint8_t)unit_random(&random));
+            if (life % 3 == 0 && mare__arena_remember(s.arena, MARE__AFTER_LOADING))
+                moments[MARE__AFTER_LOADING] = s;
+            play(&s, &random, 300);
+            bool later = mare__arena_remembers(s.arena, MARE__AFTER_LOADING);
+            enum mare__moment moment = later && life % 2 ? MARE__AFTER_LOADING : MARE__AT_BIRTH;
+            ((void **)mare__arena_scratch(s.arena))[3] = &random;
+            mare__arena_revert(s.arena, moment);
+            assert_ptr_equal(((void **)mare__arena_scratch(s.arena))[3], &random); // the owner's
+            s = moments[moment];
+            assert_int_equal(mare__arena_used(s.arena), s.used);
+            check_all(&s);
+        }
         mare__arena_destroy(s.arena);
     }
 }
@@ -200,7 +234,7 @@ static void lives_are_alike(void **state)
     struct mare__arena *arena = mare__arena_create();
     void *first[10], *inborn = mare__arena_alloc(arena, NULL, 0, 300);
     mare__arena_born(arena);
-    assert_true(mare__arena_remember(arena));
+    assert_true(mare__arena_remember(arena, MARE__AT_BIRTH));
     for (int life = 0; life < 5; life++) {
         for (int i = 0; i < 10; i++) {
             void *block = mare__arena_alloc(arena, NULL, 0, 48);
@@ -210,7 +244,7 @@ static void lives_are_alike(void **state)
                 assert_ptr_equal(block, first[i]);
         }
         mare__arena_alloc(arena, inborn, 300, 600); // it moves away
-        mare__arena_revert(arena);
+        mare__arena_revert(arena, MARE__AT_BIRTH);
     }
     mare__arena_destroy(arena);
 }
@@ -221,12 +255,12 @@ static void what_lies_outside_cannot_be_remembered(void **state)
     struct mare__arena *arena = mare__arena_create();
     mare__arena_born(arena);
     void *block = mare__arena_alloc(arena, NULL, 0, 5000); // from malloc
-    assert_false(mare__arena_remember(arena));
-    assert_false(mare__arena_has_memory(arena));
+    assert_false(mare__arena_remember(arena, MARE__AT_BIRTH));
+    assert_false(mare__arena_remembers(arena, MARE__AT_BIRTH));
     mare__arena_alloc(arena, block, 5000, 0);
     mare__alloc_fail_after(1);
-    assert_false(mare__arena_remember(arena)); // no memory for the image
-    assert_false(mare__arena_has_memory(arena));
+    assert_false(mare__arena_remember(arena, MARE__AT_BIRTH)); // no memory for the image
+    assert_false(mare__arena_remembers(arena, MARE__AT_BIRTH));
     mare__alloc_fail_after(0);
     mare__arena_destroy(arena);
 }
@@ -251,13 +285,13 @@ static void a_birth_with_a_hole_is_remembered_whole(void **state)
     }
     mare__arena_alloc(arena, large, 1024, 0);
     mare__arena_born(arena);
-    if (!mare__arena_remember(arena)) { // refusing would be right as well
+    if (!mare__arena_remember(arena, MARE__AT_BIRTH)) { // refusing would be right as well
         mare__arena_destroy(arena);
         return;
     }
     for (int i = 0; i < count; i++)
         memset(blocks[i], 0x22, size);
-    mare__arena_revert(arena);
+    mare__arena_revert(arena, MARE__AT_BIRTH);
     for (int i = 0; i < count; i++)
         for (size_t k = 0; k < size; k++)
             assert_int_equal(blocks[i][k], 0x11);
@@ -268,5 +302,6 @@ static void a_birth_with_a_hole_is_remembered_whole(void **state)
 
 UNIT_TESTS(CASE(random_use_agrees_with_a_shadow), CASE(a_limit_is_kept),
            CASE(allocation_fails_at_every_point), CASE(reverting_gives_the_same_bytes),
-           CASE(lives_are_alike), CASE(what_lies_outside_cannot_be_remembered),
+           CASE(lives_are_alike), CASE(two_moments_are_remembered),
+           CASE(what_lies_outside_cannot_be_remembered),
            CASE(a_birth_with_a_hole_is_remembered_whole))

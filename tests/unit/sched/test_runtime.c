@@ -353,21 +353,38 @@ static void workers_come_and_go_while_processes_run(void **state)
     mare_runtime *runtime = run_start(2);
     pthread_t thread;
     pthread_create(&thread, NULL, change_workers, runtime);
-    run_true(
-        runtime,
-        "local m = require 'mare'\n"
-        "for round = 1, 30 do\n"
-        "  local ps, ch = {}, m.channel()\n"
-        "  local function life(c, k) m.sleep(0) c:send(k) return k end\n"
-        "  for i = 1, 30 do ps[i] = m.spawn(life, ch, i) end\n"
-        "  local sum = 0 for i = 1, 30 do sum = sum + ch:receive() end assert(sum == 465)\n"
-        "  for i = 1, 30 do assert(select(2, ps[i]:join()) == i) end\n"
-        "  m.processes()\n"
-        "end return true",
-        NULL);
+    run_true(runtime,
+             "local m = require 'mare'\n"
+             "for round = 1, 30 do\n"
+             "  local ps, ch = {}, m.channel()\n"
+             "  local function life(c, k) m.sleep(0) c:send(k) return k end\n"
+             "  for i = 1, 30 do ps[i] = m.spawn(life, ch, i) end\n"
+             "  local sum = 0 for i = 1, 30 do sum = sum + ch:receive() end assert(sum == 465)\n"
+             "  for i = 1, 30 do assert(select(2, ps[i]:join()) == i) end\n"
+             "  m.processes()\n"
+             "end return true",
+             NULL);
     pthread_join(thread, NULL);
     assert_int_equal(mare_set_workers(runtime, 1), MARE_OK);
     run_true(runtime, "return require 'mare'.workers() == 1", NULL);
+    mare_stop(runtime);
+}
+
+// The same code again and again: the state is put back to the moment when it had been loaded.
+static void a_recycled_state_has_no_limit_of_its_predecessor(void **state)
+{
+    (void)state;
+    mare_options options = {.workers = 1, .recycle = 4};
+    mare_runtime *runtime;
+    assert_int_equal(mare_start(&options, &runtime), MARE_OK);
+    run_true(runtime,
+             "local m = require 'mare'\n"
+             "local f = load(string.dump(load([[return #('x'):rep(...)]], '=f'), true))\n"
+             "for i = 1, 4 do assert(m.spawn({memory = 300000}, f, 10):join()) end\n"
+             "for i = 1, 4 do assert(m.spawn(f, 5000000):join()) end\n"
+             "local ok, err = m.spawn({memory = 300000}, f, 5000000):join()\n"
+             "assert(not ok and err:find 'memory') return true",
+             NULL);
     mare_stop(runtime);
 }
 
@@ -426,4 +443,5 @@ UNIT_TESTS(cmocka_unit_test(starts_and_stops_many_times),
            cmocka_unit_test(each_thread_may_have_a_runtime),
            cmocka_unit_test(arguments_may_come_from_lua),
            cmocka_unit_test(arguments_from_outside_are_not_trusted),
-           cmocka_unit_test(a_name_that_is_never_closed))
+           cmocka_unit_test(a_name_that_is_never_closed),
+           cmocka_unit_test(a_recycled_state_has_no_limit_of_its_predecessor))
