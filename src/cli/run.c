@@ -127,7 +127,7 @@ int mare__cli_finish(mare_runtime *runtime)
     mare_process_unref(main);
     mare_stop(runtime);
     leave_signals();
-    if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_SUCCESS) {
+    if (fflush(stdout) != 0 && code == EXIT_SUCCESS) {
         perror("mare: standard output");
         code = EXIT_DIED;
     }
