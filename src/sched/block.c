@@ -97,7 +97,7 @@ static void host_sleep(mare_process *process)
     if (!mare__block_commit(process))
         return;
     atomic_fetch_add(&process->runtime->waiters, 1);
-    while (!mare__park(process->host, process->host_deadline))
+    while (!mare__park(process->host, process->deadline))
         mare__wait_end(&process->wait, MARE_TIMEOUT); // if too late, the wake is on its way
     atomic_fetch_sub(&process->runtime->waiters, 1);
 }
@@ -108,7 +108,7 @@ int mare__block(lua_State *L, mare_process *process, enum mare__waits waits, mar
     process->waits = (uint8_t)waits;
     process->waits_for = channel;
     if (process->host) {
-        process->host_deadline = deadline;
+        process->deadline = deadline;
         host_sleep(process);
         return then(L, LUA_OK, context);
     }

@@ -6,8 +6,9 @@
 #include "sched/sched.h"
 
 // Their addresses are keys of the registry: of the tables of userdata, by number for objects that
-// this state made, by address for those that came in messages; and of the metatables by kind.
-static const char made_here, came_here, class_keys[5];
+// this state made, by address for those that came in messages; of the first that came, which most
+// often is the only one and needs no table; and of the metatables by kind.
+static const char made_here, came_here, came_first, class_keys[5];
 
 // Pushes one of the tables of userdata, making it on first use.
 static void push_table(lua_State *L, const char *key)
@@ -119,11 +120,39 @@ static bool push_from(lua_State *L, const char *table, const struct mare__object
     return found;
 }
 
+// Pushes the userdata of the first object that came, or nil.
+static bool push_first(lua_State *L, const struct mare__object *object)
+{
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &came_first) == LUA_TUSERDATA &&
+        ((struct mare__ref_link *)lua_touserdata(L, -1))->object == object)
+        return true;
+    lua_pop(L, 1);
+    return false;
+}
+
 static bool push_existing(lua_State *L, const mare_process *process,
                           const struct mare__object *object)
 {
     return (object->home == process->id && push_from(L, &made_here, object)) ||
-           push_from(L, &came_here, object);
+           push_first(L, object) || push_from(L, &came_here, object);
+}
+
+// Registers the userdata on top of the stack, so that the object finds it when it comes again.
+static void enter(lua_State *L, const struct mare__object *object)
+{
+    bool first = object->kind == MARE__KIND_CHANNEL &&
+                 lua_rawgetp(L, LUA_REGISTRYINDEX, &came_first) == LUA_TNIL;
+    if (object->kind == MARE__KIND_CHANNEL)
+        lua_pop(L, 1);
+    if (first) { // it stays for the life of the process, which costs little
+        lua_pushvalue(L, -1);
+        lua_rawsetp(L, LUA_REGISTRYINDEX, &came_first);
+    } else {
+        push_table(L, &came_here);
+        lua_pushvalue(L, -2);
+        lua_rawsetp(L, -2, object);
+        lua_pop(L, 1);
+    }
 }
 
 // Pushes a new userdata for a kind of object, empty.
@@ -155,10 +184,7 @@ void mare__handle_push(lua_State *L, void *object)
         return;
     }
     struct mare__ref_link *ref = push_userdata(L, process, ((struct mare__object *)object)->kind);
-    push_table(L, &came_here);
-    lua_pushvalue(L, -2);
-    lua_rawsetp(L, -2, object);
-    lua_pop(L, 1);
+    enter(L, object);
     fill(process, ref, object);
 }
 

@@ -55,30 +55,30 @@ struct mare_process {
     mare_process *next; // in a run queue
 
     // Touched only by the thread that runs it.
-    lua_State *state; // the state's main thread: its first routine. NULL before the start and after
-                      // the end
+    lua_State *state; // its main thread is the first routine. NULL before the start, after the end
     lua_State *current; // the coroutine that runs now
     struct mare__arena *arena;
-    struct mare__worker *worker; // the one it runs on, while it runs
-    uint8_t yield;               // enum mare__yield
-    uint32_t unyieldable; // coroutines in `nest` that were resumed from where a yield is impossible
-    bool needs_close;     // something in the state has a finalizer
-    bool has_c_modules;   // so the state cannot be recycled
-    bool warnings_on, warning;    // what warn("@on") set; a warning's first piece was printed
-    bool loaded;                  // the state came with its function on the stack
-    bool is_main;                 // has everything from the start, as the stock interpreter
-    bool luaproc;                 // the global `luaproc` exists in it
+    struct mare__worker *worker;  // the one it runs on, while it runs
     uint64_t libraries;           // bits of the globals that were supplied: see lazy.c
     const void *globals;          // address of its globals table while that is lazy
     struct mare__object *pending; // a reference on its way into a userdata: see handle.c
     struct mare__list handles;    // of struct mare__ref_link: references held by its userdata
     lua_State **nest;             // coroutines resumed inside each other
     uint32_t nested, nest_room;
-    lua_Hook hook; // the program's own, called by ours; and how it was set
-    int hook_mask, hook_count;
-    bool hook_armed;       // a count event was asked for on top
-    const void *last_body; // what it spawned last: see code.c
-    size_t memory_limit;   // for the state to come
+    uint32_t unyieldable;      // of these, those resumed from where a yield is impossible
+    uint8_t yield;             // enum mare__yield
+    bool needs_close;          // something in the state has a finalizer
+    bool has_c_modules;        // so the state cannot be recycled
+    bool warnings_on, warning; // what warn("@on") set; a warning's first piece was printed
+    bool loaded;               // the state came with its function on the stack
+    bool is_main;              // has everything from the start, as the stock interpreter
+    bool luaproc;              // the global `luaproc` exists in it
+    bool hook_armed;           // a count event was asked for on top of the program's hook
+    uint8_t waits;             // enum mare__waits
+    bool timed;                // it waits until `deadline`
+    int hook_mask, hook_count; // how the program set its own hook,
+    lua_Hook hook;             // which ours calls
+    const void *last_body;     // what it spawned last: see code.c
 
     // What it waits for: one channel, or the cases of a select. The wait's message serves a whole
     // life: before the first run it has the function and its arguments, then what is sent or
@@ -86,30 +86,25 @@ struct mare_process {
     struct mare__wait wait;
     struct mare__node node;
     mare_channel *waits_for;
-    uint8_t waits; // enum mare__waits
-    bool timed;    // until `deadline`
-    uint64_t deadline;
+    uint64_t deadline;        // before the first run: the state's limit of memory, 0 for none
     struct mare__case *cases; // of a select: allocated, followed by room for as many pointers
     uint32_t case_count;
     uint32_t turn;                  // where the next select begins to look
     struct mare__ref_link *leaving; // buffers in the message to be sent: they change hands if it is
+    struct mare__parker *host; // not NULL: no process of ours but a thread of a host, asleep here
     uint32_t leaving_case;
 
-    struct mare__parker
-        *host; // not NULL: not a process of ours but a thread of the host, which sleeps here
-    uint64_t host_deadline;
-
-    atomic_uchar status; // enum mare__status; for those who ask
-    atomic_ulong slices;
+    atomic_uchar status;     // enum mare__status; for those who ask
     atomic_bool interrupted; // it shall get an error where it is
+    atomic_ulong slices;
 
     mare__lock lock; // guards all below
     bool finished;
     bool observed;       // somebody knows, or will be told, how it ends
     bool reporting;      // it died, and its error will be printed unless somebody looks
+    mare_err how;        // MARE_OK, MARE_DIED, MARE_KILLED; set before `finished`
     mare_channel *ended; // closed when it ends; made when somebody wants to know
     struct mare__list links, monitors;
-    mare_err how; // MARE_OK, MARE_DIED, MARE_KILLED; set before `finished`
     char *kill_reason;
     char *name;
     struct mare__list in_all; // the runtime's list of live processes, under its lock
@@ -122,9 +117,9 @@ struct mare__ref_link {
     uint64_t magic; // MARE__REF_MAGIC + kind: tells a reference from other userdata
     struct mare__list link;
     struct mare__object *object; // NULL: given away
-    int index;                   // in the table of objects made here, or 0
     struct mare__ref_link *next_leaving;
     uint32_t leaving_case; // of a select
+    int index;             // in the table of objects made here, or 0
 };
 
 // What a worker keeps for reuse.

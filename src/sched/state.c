@@ -130,8 +130,8 @@ bool mare__state_open(mare_process *process, const struct mare__code *code)
     lua_setwarnf(L, on_warning, process);
     if (runtime->gc_stress)
         lua_gc(L, LUA_GCINC, 1, 1000, 0);
-    if (process->memory_limit)
-        mare__arena_limit(process->arena, mare__arena_used(process->arena) + process->memory_limit);
+    if (process->deadline)
+        mare__arena_limit(process->arena, mare__arena_used(process->arena) + process->deadline);
     lua_pushglobaltable(L);
     process->globals = lua_topointer(L, -1);
     lua_pop(L, 1);
