@@ -137,6 +137,7 @@ return {
     end,
 
     spinners_do_not_starve_the_others = function()
+        t.needs_preemption()
         local _restore <close> = restore()
         mare.workers(2)
         local spinners = {}
