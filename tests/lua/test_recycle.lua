@@ -132,7 +132,7 @@ return {
         t.eq({later([[
             local mare = require "mare"
             local mt = debug.getmetatable(mare.channel())
-            if type(mt) == "table" then for k in pairs(mt) do mt[k] = nil end end
+            mt.__index, mt.__len, mt.__tostring = nil, nil, nil
         ]], [[
             local ch = require "mare".channel(1)
             ch:send "fine"
