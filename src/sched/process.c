@@ -164,6 +164,7 @@ static int keep_results(lua_State *L)
         process->how = MARE_BADMSG;
         add_string(&process->wait.message, lua_tostring(L, -1));
     }
+    process->leaving = NULL; // buffers among them go with the state
     return 0;
 }
 
@@ -237,8 +238,11 @@ static void settle(mare_process *process, int status, int results)
             keep(L, keep_results, results);
         return;
     }
-    char *traceback = killed ? NULL : take_traceback(L);
-    mare__state_unwind(process);
+    bool at_start =
+        !killed && lua_status(L) == LUA_OK; // nothing has run: the error is on the stack
+    char *traceback = killed || at_start ? NULL : take_traceback(L);
+    if (!at_start)
+        mare__state_unwind(process);
     mare__message_clear(&process->wait.message);
     if (!killed) {
         lua_pushlightuserdata(L, traceback);

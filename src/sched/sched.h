@@ -474,9 +474,21 @@ void mare__block_drop_cases(mare_process *process);
 // returns the code. `what` names the values: "arg", "result".
 mare_err mare__marshal(lua_State *L, int first, int count, mare_message *message, const char *what);
 
+// How to marshal, beyond what is usual.
+struct mare__marshalling {
+    const char *what;        // what refusals call the values: "arg"
+    int before;              // how many arguments of the call come before the first value
+    uint32_t numbered;       // functions that the message has already
+    struct mare__code *code; // of the first value, or NULL
+    const char **refused;    // if not NULL: gets the type of what was refused
+};
+
+mare_err mare__marshal_as(lua_State *L, int first, int count, mare_message *message,
+                          const struct mare__marshalling *how);
+
 // The same for what a new process starts with: the first value is a function.
 mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *message,
-                            const char *what);
+                            const char **refused);
 
 // The same; most messages are one integer.
 static inline mare_err mare__marshal_quickly(lua_State *L, int first, int count,

@@ -130,8 +130,9 @@ bool mare__state_open(mare_process *process, const struct mare__code *code)
     lua_setwarnf(L, on_warning, process);
     if (runtime->gc_stress)
         lua_gc(L, LUA_GCINC, 1, 1000, 0);
-    if (process->deadline)
-        mare__arena_limit(process->arena, mare__arena_used(process->arena) + process->deadline);
+    // Always: a state that served another may remember its limit.
+    size_t limit = process->deadline; // before the first run it is that
+    mare__arena_limit(process->arena, limit ? mare__arena_used(process->arena) + limit : 0);
     lua_pushglobaltable(L);
     process->globals = lua_topointer(L, -1);
     lua_pop(L, 1);
