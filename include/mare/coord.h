@@ -27,7 +27,7 @@
 
 #include <mare/coord_clock.h>
 
-/* A machine: one member's part of one algorithm, in memory of the caller's. One thread at a time. */
+/* A machine: one member's part of one algorithm, in the caller's memory. One thread at a time. */
 typedef struct mare_coord mare_coord;
 /* A kind of machine. Those of the library are constant and live for ever. */
 typedef struct mare_coord_algorithm mare_coord_algorithm;
