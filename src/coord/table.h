@@ -23,5 +23,6 @@ enum {
     MARE__TAG_VIEWS = 35,
 };
 
-extern const mare_coord_algorithm mare__central; /* mutex/central.c */
-extern const mare_coord_algorithm mare__ricart;  /* mutex/ricart.c */
+extern const mare_coord_algorithm mare__central;  /* mutex/central.c */
+extern const mare_coord_algorithm mare__ricart;   /* mutex/ricart.c */
+extern const mare_coord_algorithm mare__majority; /* mutex/majority.c */
