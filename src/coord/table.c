@@ -7,6 +7,7 @@
 
 static const mare_coord_algorithm *const table[] = {
     &mare__central,
+    &mare__voting,
     &mare__ricart,
     &mare__majority,
     &mare__token,
