@@ -283,8 +283,9 @@ enum {
     MARE_COORD_ALL_CRASH = 1 << 6, /* without it, one member is spared: see `assumes` */
     MARE_COORD_PAUSE = 1 << 7,
     MARE_COORD_DRIFT = 1 << 8,
-    MARE_COORD_CHURN = 1 << 9,    /* members join and leave */
-    MARE_COORD_SUSPECTS = 1 << 10 /* a detector that is sometimes wrong */
+    MARE_COORD_CHURN = 1 << 9,     /* members join and leave */
+    MARE_COORD_SUSPECTS = 1 << 10, /* a detector that is sometimes wrong */
+    MARE_COORD_ALL_RETURN = 1 << 11, /* no fault but a limit to them: no crash is for ever */
 };
 
 /* A parameter of an algorithm, set by name. */
