@@ -8,6 +8,7 @@
 static const mare_coord_algorithm *const table[] = {
     &mare__central,
     &mare__ricart,
+    &mare__bully,
 };
 
 const mare_coord_algorithm *const *mare_coord_table(size_t *count)
