@@ -9,6 +9,7 @@ static const mare_coord_algorithm *const table[] = {
     &mare__central,
     &mare__ricart,
     &mare__bully,
+    &mare__ring,
 };
 
 const mare_coord_algorithm *const *mare_coord_table(size_t *count)

@@ -26,3 +26,4 @@ enum {
 extern const mare_coord_algorithm mare__central; /* mutex/central.c */
 extern const mare_coord_algorithm mare__ricart;  /* mutex/ricart.c */
 extern const mare_coord_algorithm mare__bully;   /* election/bully.c */
+extern const mare_coord_algorithm mare__ring;    /* election/ring.c */

@@ -10,3 +10,4 @@ extern const mare_coord_algorithm mare_broken_ricart_clock;
 extern const mare_coord_algorithm mare_broken_central;
 extern const mare_coord_algorithm mare_broken_bully_epoch;
 extern const mare_coord_algorithm mare_broken_bully_silent;
+extern const mare_coord_algorithm mare_broken_ring;
