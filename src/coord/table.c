@@ -10,6 +10,7 @@ static const mare_coord_algorithm *const table[] = {
     &mare__ricart,
     &mare__bully,
     &mare__ring,
+    &mare__wireless,
 };
 
 const mare_coord_algorithm *const *mare_coord_table(size_t *count)

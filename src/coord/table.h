@@ -27,3 +27,4 @@ extern const mare_coord_algorithm mare__central; /* mutex/central.c */
 extern const mare_coord_algorithm mare__ricart;  /* mutex/ricart.c */
 extern const mare_coord_algorithm mare__bully;   /* election/bully.c */
 extern const mare_coord_algorithm mare__ring;    /* election/ring.c */
+extern const mare_coord_algorithm mare__wireless; /* election/wireless.c */

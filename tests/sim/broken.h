@@ -11,3 +11,4 @@ extern const mare_coord_algorithm mare_broken_central;
 extern const mare_coord_algorithm mare_broken_bully_epoch;
 extern const mare_coord_algorithm mare_broken_bully_silent;
 extern const mare_coord_algorithm mare_broken_ring;
+extern const mare_coord_algorithm mare_broken_wireless;

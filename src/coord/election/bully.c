@@ -35,6 +35,7 @@
  *
  * Assumes nothing for the above; for agreement, that messages pass in time in the end. */
 
+#include "coord/election/epoch.h"
 #include "coord/machine.h"
 #include "coord/table.h"
 
@@ -46,11 +47,6 @@ enum { QUIET, ASKING, GIVING_WAY, LEADING }; /* phases */
 #define EPOCH_LIMIT (UINT64_C(1) << 60)
 #define ATTEMPTS 2u   /* with repair: how often ELECTION is sent before silence counts */
 #define WAY_FACTOR 4u /* who gives way waits this much longer than for an answer */
-
-#ifndef NEXT_EPOCH /* a test breaks this rule, to see that it is needed */
-#define NEXT_EPOCH(seen, capacity, self) (((seen) / (capacity) + 1) * (capacity) + (self))
-#define NAMES_LEADER(epoch, capacity, leader) ((epoch) % (capacity) == (leader))
-#endif
 
 typedef struct bully {
     uint64_t epoch; /* of the leader that I obey, or my own */
@@ -82,7 +78,8 @@ static void arm(mare_coord *m, mare_coord_effects *fx)
 static void win(mare_coord *m, mare_coord_effects *fx)
 {
     bully *b = m->state;
-    b->epoch = b->seen = NEXT_EPOCH(b->seen, m->setup.capacity, m->setup.self);
+    b->epoch = b->seen = mare__epoch_make(b->seen / m->setup.capacity + 1, m->setup.self,
+                                         m->setup.capacity);
     b->leader = m->setup.self;
     b->phase = LEADING;
     mare__cancel_timer(fx, ANSWER);
@@ -207,7 +204,7 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
     bully *b = m->state;
     uint64_t epoch = msg->field[0];
     if (epoch >= EPOCH_LIMIT ||
-        (msg->kind == COORDINATOR && !NAMES_LEADER(epoch, m->setup.capacity, from)) ||
+        (msg->kind == COORDINATOR && !mare__epoch_names(epoch, from, m->setup.capacity)) ||
         (msg->kind == ELECTION && from > m->setup.self) ||
         (msg->kind == OK && from < m->setup.self))
         return MARE_COORD_MALFORMED;

@@ -31,6 +31,7 @@
  *
  * Assumes: DOWN is only said of the dead, and is said in the end. The list is 4 bytes a member. */
 
+#include "coord/election/epoch.h"
 #include "coord/machine.h"
 #include "coord/table.h"
 
@@ -125,7 +126,7 @@ static void pass(mare_coord *m, uint32_t kind, uint64_t round, uint32_t leader,
 static void adopt(mare_coord *m, uint64_t round, uint32_t leader, mare_coord_effects *fx)
 {
     ring *r = m->state;
-    uint64_t epoch = round / m->setup.capacity * m->setup.capacity + leader;
+    uint64_t epoch = mare__epoch_make(round / m->setup.capacity, leader, m->setup.capacity);
     if (epoch < r->epoch || (epoch == r->epoch && r->leader == leader))
         return;
     r->epoch = epoch;
