@@ -12,3 +12,5 @@ extern const mare_coord_algorithm mare_broken_bully_epoch;
 extern const mare_coord_algorithm mare_broken_bully_silent;
 extern const mare_coord_algorithm mare_broken_ring;
 extern const mare_coord_algorithm mare_broken_wireless;
+extern const mare_coord_algorithm mare_broken_superpeer_dht;
+extern const mare_coord_algorithm mare_broken_superpeer_tokens;

@@ -309,6 +309,13 @@ static void counting_elections_only_is_caught(void **state)
     assert_true(is_caught(&mare_broken_wireless, "ONE-LEADER", 2));
 }
 
+static void superpeers_that_are_dead_are_caught(void **state)
+{
+    (void)state;
+    assert_true(is_caught(&mare_broken_superpeer_dht, "AGREEMENT", 1));
+    assert_true(is_caught(&mare_broken_superpeer_tokens, "AGREEMENT", 1));
+}
+
 static void a_list_that_is_not_missed_is_caught(void **state)
 {
     (void)state;
@@ -328,6 +335,7 @@ int main(void)
         cmocka_unit_test(epochs_without_a_name_are_caught),
         cmocka_unit_test(saying_it_once_is_caught),
         cmocka_unit_test(counting_elections_only_is_caught),
+        cmocka_unit_test(superpeers_that_are_dead_are_caught),
         cmocka_unit_test(a_list_that_is_not_missed_is_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
