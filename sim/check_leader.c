@@ -46,8 +46,7 @@ static void check_elected(leaders *l, mare_sim *sim, const mare_sim_observation 
     if (!t->used || t->epoch != epoch)
         *t = (term){.epoch = epoch, .leader = leader, .told = seen->process, .used = 1};
     if (epoch < l->latest[seen->process])
-        mare_sim_violate(sim, "EPOCH",
-                         "p%" PRIu32 " was told of epoch %" PRIu64 " after %" PRIu64,
+        mare_sim_violate(sim, "EPOCH", "p%" PRIu32 " was told of epoch %" PRIu64 " after %" PRIu64,
                          seen->process, epoch, l->latest[seen->process]);
     l->latest[seen->process] = epoch;
 }

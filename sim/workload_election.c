@@ -5,10 +5,11 @@
  *     waiting ── wake ──▶ calls ──▶ waiting …      up to `rounds` times, the first `entrants`
  *
  * In the second phase nobody calls any more (but for one process, if none ever has): within the
- * bound all must agree of themselves, and go on agreeing for a while. Of an algorithm that promises one leader that means: in each part of the
- * network that hangs together, everybody takes the same process for leader, in the same epoch, and
- * it is the best of those that are up (by the parameter `capacity` where the algorithm has it, then
- * by number). Of the others, which choose superpeers: everybody has one, it is up, and it knows. */
+ * bound all must agree of themselves, and go on agreeing for a while. Of an algorithm that promises
+ * one leader that means: in each part of the network that hangs together, everybody takes the same
+ * process for leader, in the same epoch, and it is the best of those that are up (by the parameter
+ * `capacity` where the algorithm has it, then by number). Of the others, which choose superpeers:
+ * everybody has one, it is up, and it knows. */
 
 #include "sim/workload.h"
 
@@ -16,9 +17,9 @@
 #include <string.h>
 
 #define POLL_US 20000u
-#define STEADY 5u      /* polls in a row that must find agreement */
-#define PACE 20u       /* calls are rare: this many times think_us */
-#define POLL UINT32_MAX /* the number of a wake that only looks */
+#define STEADY 5u             /* polls in a row that must find agreement */
+#define PACE 20u              /* calls are rare: this many times think_us */
+#define POLL UINT32_MAX       /* the number of a wake that only looks */
 #define STAY (UINT32_MAX - 1) /* … and of one that does nothing */
 
 typedef struct election {
@@ -42,10 +43,9 @@ static void plan(election *e, mare_sim *sim, uint32_t process)
         mare_sim_wake(sim, process, options->duration_us - now_us, STAY);
     if (process >= entrants || (options->rounds && e->member[process] >= options->rounds))
         return;
-    mare_sim_wake(sim, process,
-                  mare_sim_exponential(mare_sim_workload_random(sim),
-                                       PACE * (options->think_us + 1000)),
-                  0);
+    mare_sim_wake(
+        sim, process,
+        mare_sim_exponential(mare_sim_workload_random(sim), PACE * (options->think_us + 1000)), 0);
 }
 
 static void begin(void *state, mare_sim *sim)
@@ -100,7 +100,8 @@ static int part_agrees(election *e, mare_sim *sim, uint32_t first, uint32_t *par
             return complain(e, "knows no leader", at);
         if (view.leader != common.leader || view.epoch != common.epoch)
             return complain(e, "has another leader or epoch than others", at);
-        int64_t more = weight_of(mare_sim_machine(sim, at)) - weight_of(mare_sim_machine(sim, best));
+        int64_t more = weight_of(mare_sim_machine(sim, at));
+        more -= weight_of(mare_sim_machine(sim, best));
         best = more > 0 || (more == 0 && at > best) ? at : best;
         for (uint32_t i = 0; i < capacity; i++) {
             if (!part[i] && mare_sim_is_up(sim, i) && are_linked(sim, at, i)) {

@@ -260,8 +260,7 @@ static void nodes_that_move_agree_where_they_rest(void **state)
         options.seed = seed;
         mare_sim_vary(&options);
         options.workload = &roam;
-        options.hooks =
-            (mare_sim_hooks){.context = &r, .linked = in_reach, .adjust = set_capacity};
+        options.hooks = (mare_sim_hooks){.context = &r, .linked = in_reach, .adjust = set_capacity};
         if (!mare_sim_run(&options, NULL, &out))
             fail_msg("%s: %s, seed %u", out.violation, out.detail, (unsigned)seed);
         mare_sim_options_fini(&options);

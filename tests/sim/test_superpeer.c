@@ -140,9 +140,10 @@ static void tokens_spread(void **state)
         gap_sum[1] += gap / 10;
         most += c.most / 10.0;
     }
-    print_message("# tokens   8 of N=256, a square of 1024: mean way to a superpeer %.0f (at random "
-                  "%.0f), nearest two %.0f apart (%.0f), largest load %.1f (even: 32)\n",
-                  way_sum[1], way_sum[0], gap_sum[1], gap_sum[0], most);
+    print_message(
+        "# tokens   8 of N=256, a square of 1024: mean way to a superpeer %.0f (at random "
+        "%.0f), nearest two %.0f apart (%.0f), largest load %.1f (even: 32)\n",
+        way_sum[1], way_sum[0], gap_sum[1], gap_sum[0], most);
     assert_true(way_sum[1] < way_sum[0]);
     assert_true(gap_sum[1] > 2 * gap_sum[0]);
 }

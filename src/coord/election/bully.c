@@ -39,9 +39,9 @@
 #include "coord/machine.h"
 #include "coord/table.h"
 
-enum { REPAIR, ANSWER_US, RETRY_US };      /* parameters */
-enum { ANSWER, RETRY };                    /* timers */
-enum { ELECTION, OK, COORDINATOR, ACK };   /* messages: all say an epoch */
+enum { REPAIR, ANSWER_US, RETRY_US };        /* parameters */
+enum { ANSWER, RETRY };                      /* timers */
+enum { ELECTION, OK, COORDINATOR, ACK };     /* messages: all say an epoch */
 enum { QUIET, ASKING, GIVING_WAY, LEADING }; /* phases */
 
 #define EPOCH_LIMIT (UINT64_C(1) << 60)
@@ -78,8 +78,8 @@ static void arm(mare_coord *m, mare_coord_effects *fx)
 static void win(mare_coord *m, mare_coord_effects *fx)
 {
     bully *b = m->state;
-    b->epoch = b->seen = mare__epoch_make(b->seen / m->setup.capacity + 1, m->setup.self,
-                                         m->setup.capacity);
+    b->epoch = b->seen =
+        mare__epoch_make(b->seen / m->setup.capacity + 1, m->setup.self, m->setup.capacity);
     b->leader = m->setup.self;
     b->phase = LEADING;
     mare__cancel_timer(fx, ANSWER);
@@ -347,8 +347,7 @@ static uint64_t messages(const mare_coord_setup *setup)
 
 static const mare_coord_param params[] = {
     {"repair", "0: as in the sources; 1: repeats, acknowledges, listens to the detector", 1, 0, 1},
-    {"answer_us", "how long an answer may take before silence counts", 100000, 1,
-     INT64_C(1) << 40},
+    {"answer_us", "how long an answer may take before silence counts", 100000, 1, INT64_C(1) << 40},
     {"retry_us", "how long to wait before telling again who leads", 50000, 1, INT64_C(1) << 40},
     {0},
 };

@@ -37,10 +37,10 @@
 
 #include <string.h>
 
-enum { REPAIR, SINGLE, HOP_US, RETRY_US };  /* parameters */
-enum { PATIENCE, RETRY };                   /* timers */
-enum { ELECTION, COORDINATOR, RECEIVED };   /* messages */
-enum { ROUND, LEADER, WHICH = 1, BEHIND };  /* fields */
+enum { REPAIR, SINGLE, HOP_US, RETRY_US }; /* parameters */
+enum { PATIENCE, RETRY };                  /* timers */
+enum { ELECTION, COORDINATOR, RECEIVED };  /* messages */
+enum { ROUND, LEADER, WHICH = 1, BEHIND }; /* fields */
 
 #define ROUND_LIMIT (UINT64_C(1) << 60)
 
@@ -91,21 +91,21 @@ static void wait_for_end(mare_coord *m, mare_coord_effects *fx)
 {
     if (!mare__param(m, REPAIR))
         return;
-    uint64_t turn_us = (uint64_t)mare__param(m, HOP_US) *
-                       mare__set_count(m->members, m->setup.capacity);
+    uint64_t turn_us =
+        (uint64_t)mare__param(m, HOP_US) * mare__set_count(m->members, m->setup.capacity);
     mare__set_timer(fx, PATIENCE, 2 * turn_us + mare__random(m) % (turn_us + 1));
 }
 
 static void close(mare_coord *m, uint64_t round, uint32_t leader, mare_coord_effects *fx);
 
 /* Sends to the successor what is to be passed on. One that is alone is its own successor. */
-static void pass(mare_coord *m, uint32_t kind, uint64_t round, uint32_t leader,
-                 const uint8_t *list, uint32_t length, mare_coord_effects *fx)
+static void pass(mare_coord *m, uint32_t kind, uint64_t round, uint32_t leader, const uint8_t *list,
+                 uint32_t length, mare_coord_effects *fx)
 {
     ring *r = m->state;
     uint32_t next = successor(m);
-    mare_coord_message msg = {.kind = kind, .field = {round, leader}, .tail = list,
-                              .tail_length = length};
+    mare_coord_message msg = {
+        .kind = kind, .field = {round, leader}, .tail = list, .tail_length = length};
     if (mare__param(m, REPAIR)) {
         r->holding = next != m->setup.self;
         r->kind = kind;
@@ -217,8 +217,8 @@ static void on_coordinator(mare_coord *m, const mare_coord_message *msg, mare_co
     if (!is_mine(m, round))
         pass(m, COORDINATOR, round, leader, NULL, 0, fx);
     int gone = leader != m->setup.self && !mare__alive(m, leader); /* while its name went round */
-    int passed_over = leader < m->setup.self; /* I came after the list */
-    int too_late = r->leader != leader;       /* a rival round of the same count was first */
+    int passed_over = leader < m->setup.self;                      /* I came after the list */
+    int too_late = r->leader != leader; /* a rival round of the same count was first */
     if (mare__param(m, REPAIR) && (gone || passed_over || too_late))
         call(m, fx);
 }
@@ -245,9 +245,8 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
                                  mare_coord_effects *fx)
 {
     uint32_t capacity = m->setup.capacity;
-    if (msg->field[ROUND] >= ROUND_LIMIT || msg->field[ROUND] < capacity ||
-        msg->tail_length % 4 || msg->tail_length / 4 > capacity ||
-        msg->field[BEHIND] >= ROUND_LIMIT ||
+    if (msg->field[ROUND] >= ROUND_LIMIT || msg->field[ROUND] < capacity || msg->tail_length % 4 ||
+        msg->tail_length / 4 > capacity || msg->field[BEHIND] >= ROUND_LIMIT ||
         (msg->kind == COORDINATOR && msg->field[LEADER] >= capacity))
         return MARE_COORD_MALFORMED;
     for (uint32_t i = 0; i < msg->tail_length; i += 4) {

@@ -31,10 +31,10 @@
 #include "coord/machine.h"
 #include "coord/table.h"
 
-enum { REPAIR, BITS, PREFIX, SALT, RETRY_US };  /* parameters */
-enum { RETRY };                                 /* timers */
-enum { LOOKUP, FOUND };                         /* messages */
-enum { KEY, ORIGIN, HOPS };                     /* fields */
+enum { REPAIR, BITS, PREFIX, SALT, RETRY_US }; /* parameters */
+enum { RETRY };                                /* timers */
+enum { LOOKUP, FOUND };                        /* messages */
+enum { KEY, ORIGIN, HOPS };                    /* fields */
 
 typedef struct dht {
     uint32_t superpeer;
@@ -49,7 +49,7 @@ static uint64_t circle(const mare_coord_setup *setup)
     return UINT64_C(1) << setup->param[BITS];
 }
 
-/* Each round permutes the circle: numbers below 2^m have different places, spread as if by chance. */
+/* Each round permutes the circle: numbers below 2^m have different places, as if by chance. */
 static uint64_t place_of(const mare_coord_setup *setup, uint32_t member)
 {
     uint64_t salt = (uint64_t)setup->param[SALT], place = member;

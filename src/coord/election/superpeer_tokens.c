@@ -11,9 +11,9 @@
  * entries about one token the later stamp counts, then the higher holder. To move a token is to
  * write a later entry and to gossip it to the node that gets it. A token moves when the sum of the
  * forces on it (1 / distance from each of the others) is above `threshold`, to the node in that
- * direction where it is pushed least; and only if that is clearly less, so that tokens come to rest.
- * The borders of the space push too, as if the token stood mirrored behind each: without that the
- * tokens gather at the borders, as charges do, and the middle goes unserved.
+ * direction where it is pushed least; and only if that is clearly less, so that tokens come to
+ * rest. The borders of the space push too, as if the token stood mirrored behind each: without that
+ * the tokens gather at the borders, as charges do, and the middle goes unserved.
  *
  * Sources: Tanenbaum and Van Steen, "Distributed Systems", 6.5.3 and figure 6.22; Lo et al.,
  * "Scalable Supernode Selection in Peer-to-Peer Overlay Networks" (2005).
@@ -147,8 +147,7 @@ static uint32_t nearest_free(const mare_coord *m, uint32_t to)
 {
     uint32_t best = MARE_COORD_NOBODY;
     for (uint32_t j = 0; j < m->setup.capacity; j++) {
-        if (is_free(m, j) &&
-            (best == MARE_COORD_NOBODY || square(m, j, to) < square(m, best, to)))
+        if (is_free(m, j) && (best == MARE_COORD_NOBODY || square(m, j, to) < square(m, best, to)))
             best = j;
     }
     return best;

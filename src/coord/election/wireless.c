@@ -38,10 +38,10 @@
 #include "coord/machine.h"
 #include "coord/table.h"
 
-enum { REPAIR, CAPACITY, RETRY_US, PATIENCE_US };   /* parameters */
-enum { RETRY, PATIENCE };                           /* timers */
-enum { ELECTION, ACK, REPORT, LEADER, GOT };        /* messages */
-enum { ID, NODE, WORTH };                           /* fields */
+enum { REPAIR, CAPACITY, RETRY_US, PATIENCE_US }; /* parameters */
+enum { RETRY, PATIENCE };                         /* timers */
+enum { ELECTION, ACK, REPORT, LEADER, GOT };      /* messages */
+enum { ID, NODE, WORTH };                         /* fields */
 
 #define ID_LIMIT (UINT64_C(1) << 60)
 #define WORTH_LIMIT (INT64_C(1) << 32)
@@ -219,8 +219,7 @@ static void on_leader(mare_coord *m, uint32_t from, const mare_coord_message *ms
     wireless *w = m->state;
     uint64_t id = msg->field[ID];
     node leader = {(uint32_t)msg->field[NODE], msg->field[WORTH]};
-    uint64_t epoch =
-        mare__epoch_make(id / m->setup.capacity, leader.number, m->setup.capacity);
+    uint64_t epoch = mare__epoch_make(id / m->setup.capacity, leader.number, m->setup.capacity);
     if (mare__param(m, REPAIR))
         say(m, fx, from, GOT, id, (node){0});
     if (id == w->settled) {
