@@ -11,6 +11,11 @@ static const mare_coord_algorithm *const table[] = {
     &mare__ricart,
     &mare__majority,
     &mare__token,
+    &mare__bully,
+    &mare__ring,
+    &mare__wireless,
+    &mare__superpeer_dht,
+    &mare__superpeer_tokens,
 };
 
 const mare_coord_algorithm *const *mare_coord_table(size_t *count)
