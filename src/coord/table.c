@@ -8,6 +8,9 @@
 static const mare_coord_algorithm *const table[] = {
     &mare__central,
     &mare__ricart,
+    &mare__fifo,
+    &mare__causal,
+    &mare__total,
 };
 
 const mare_coord_algorithm *const *mare_coord_table(size_t *count)

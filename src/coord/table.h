@@ -25,3 +25,6 @@ enum {
 
 extern const mare_coord_algorithm mare__central; /* mutex/central.c */
 extern const mare_coord_algorithm mare__ricart;  /* mutex/ricart.c */
+extern const mare_coord_algorithm mare__fifo;    /* order/fifo.c */
+extern const mare_coord_algorithm mare__causal;  /* order/causal.c */
+extern const mare_coord_algorithm mare__total;   /* order/total.c */
