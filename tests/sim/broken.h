@@ -8,3 +8,6 @@
 extern const mare_coord_algorithm mare_broken_ricart_tie;
 extern const mare_coord_algorithm mare_broken_ricart_clock;
 extern const mare_coord_algorithm mare_broken_central;
+extern const mare_coord_algorithm mare_broken_fifo;
+extern const mare_coord_algorithm mare_broken_causal;
+extern const mare_coord_algorithm mare_broken_total;
