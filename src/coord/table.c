@@ -11,6 +11,7 @@ static const mare_coord_algorithm *const table[] = {
     &mare__fifo,
     &mare__causal,
     &mare__total,
+    &mare__views,
 };
 
 const mare_coord_algorithm *const *mare_coord_table(size_t *count)

@@ -28,3 +28,4 @@ extern const mare_coord_algorithm mare__ricart;  /* mutex/ricart.c */
 extern const mare_coord_algorithm mare__fifo;    /* order/fifo.c */
 extern const mare_coord_algorithm mare__causal;  /* order/causal.c */
 extern const mare_coord_algorithm mare__total;   /* order/total.c */
+extern const mare_coord_algorithm mare__views;   /* order/views.c */

@@ -11,3 +11,4 @@ extern const mare_coord_algorithm mare_broken_central;
 extern const mare_coord_algorithm mare_broken_fifo;
 extern const mare_coord_algorithm mare_broken_causal;
 extern const mare_coord_algorithm mare_broken_total;
+extern const mare_coord_algorithm mare_broken_views;

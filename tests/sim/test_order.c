@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Ordered multicast in the simulator: the bank of the source with and without an order, counts of
- * messages, groups of different sizes, and variants that the checkers must catch. The sweep over
+ * messages, what a death does, and variants that the checkers must catch. The sweep over
  * seeds is that of all algorithms, in test_sim.c. */
 
 #include "support/cmocka.h"
@@ -53,6 +53,32 @@ static void holding_nothing_back_is_caught(void **state)
 {
     (void)state;
     assert_true(catch_and_shrink(&mare_broken_fifo, "FIFO") <= 1);
+}
+
+static void ending_a_view_without_passing_on_is_caught(void **state)
+{
+    (void)state;
+    uint32_t faults = catch_and_shrink(&mare_broken_views, "ATOMIC");
+    print_message("# a view that ends without passing on: shrunk to %u faults\n",
+                  (unsigned)faults);
+    assert_true(faults <= 5);
+}
+
+/* The other multicasts need everybody: a death stops them, where views go on. */
+static void a_death_stops_all_but_views(void **state)
+{
+    (void)state;
+    const char *const names[] = {"fifo", "causal", "total", "views"};
+    for (int a = 0; a < 4; a++) {
+        mare_sim_options options;
+        mare_sim_outcome out;
+        mare_sim_options_init(&options, mare_coord_find(names[a]), 4);
+        mare_sim_faults_read(&options.faults, "crash:3@100000+0");
+        int good = mare_sim_run(&options, NULL, &out);
+        assert_int_equal(good, a == 3);
+        assert_string_equal(out.violation, a == 3 ? "" : "AGREEMENT");
+        mare_sim_options_fini(&options);
+    }
 }
 
 /* The bank: a deposit in San Francisco (0) and an interest in New York (1), at the same moment --- */
@@ -219,6 +245,8 @@ int main(void)
         cmocka_unit_test(delivering_before_all_acknowledge_is_caught),
         cmocka_unit_test(ignoring_what_others_saw_is_caught),
         cmocka_unit_test(holding_nothing_back_is_caught),
+        cmocka_unit_test(ending_a_view_without_passing_on_is_caught),
+        cmocka_unit_test(a_death_stops_all_but_views),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

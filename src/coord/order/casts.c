@@ -55,3 +55,10 @@ uint64_t mare__casts_least(const mare_coord *m, const uint64_t *number, uint64_t
     }
     return least;
 }
+
+void mare__casts_clear(mare__casts *casts, uint32_t capacity)
+{
+    memset(casts->received, 0, capacity * sizeof *casts->received);
+    memset(casts->taken, 0, capacity * sizeof *casts->taken);
+    memset(casts->place, 0, (size_t)capacity * casts->window * sizeof *casts->place);
+}

@@ -52,3 +52,17 @@ static inline int mare__casts_past(uint64_t heard, uint64_t need)
 {
     return heard >= need;
 }
+
+/* Whether all up to `cut` of each sender are here. */
+static inline int mare__casts_reach(const mare__casts *casts, const uint64_t *cut,
+                                    uint32_t capacity)
+{
+    for (uint32_t i = 0; i < capacity; i++) {
+        if (casts->received[i] < cut[i])
+            return 0;
+    }
+    return 1;
+}
+
+/* Forgets everything; numbers begin with 1 again. */
+void mare__casts_clear(mare__casts *casts, uint32_t capacity);
