@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Virtual synchrony that does not pass on what some have and others lack when a view ends: everybody
- * is content with what it has. */
+/* Virtual synchrony that does not pass on what some have and others lack when a view ends:
+ * everybody is content with what it has. */
 
 #include "tests/sim/broken.h"
 

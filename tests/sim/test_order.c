@@ -81,7 +81,7 @@ static void a_death_stops_all_but_views(void **state)
     }
 }
 
-/* The bank: a deposit in San Francisco (0) and an interest in New York (1), at the same moment --- */
+/* The bank: a deposit in San Francisco (0), interest in New York (1), at the same moment ------- */
 
 typedef struct bank {
     mare_sim_observer observer;

@@ -8,8 +8,8 @@
  *     deliverable at j, from i:   ts[i] = VC_j[i] + 1      it is the next of its sender
  *                                 ts[k] ≤ VC_j[k], k ≠ i   it depends on nothing unseen
  *
- * Clocks move on multicast and on delivery only, so VC_j[i] is how many messages of i were delivered
- * at j. One's own are delivered at once.
+ * Clocks move on multicast and on delivery only, so VC_j[i] is how many messages of i were
+ * delivered at j. One's own are delivered at once.
  *
  * Sources: Birman, Schiper and Stephenson (1991); Tanenbaum and Van Steen, "Distributed Systems",
  * 6.2.2 and figure 6.13.
@@ -20,8 +20,8 @@
  *
  * Invariant: VC is casts.taken, and ts[i] is the number of the message. The group is fixed: when a
  * member dies in the middle of a multicast, what depends on it may be held back for ever where it
- * did not arrive (views.c has no such gap). A multicast is REFUSED when it is longer than `bytes` or
- * `window` of them are not yet with everybody. */
+ * did not arrive (views.c has no such gap). A multicast is REFUSED when it is longer than `bytes`
+ * or `window` of them are not yet with everybody. */
 
 #include "coord/order/casts.h"
 #include "coord/table.h"
@@ -31,7 +31,7 @@
 enum { REPAIR, WINDOW, BYTES, RETRY_US }; /* parameters */
 enum { RETRY };                           /* timers */
 enum { CAST, ACK };                       /* messages */
-enum { SEQ, UPTO = 0 };                   /* fields; the tail of CAST is the vector, then the data */
+enum { SEQ, UPTO = 0 };                   /* fields; the tail of CAST: vector, then data */
 
 typedef struct causal {
     uint64_t delivered;

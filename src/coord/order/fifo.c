@@ -7,8 +7,8 @@
  *                                                   │ no: held back
  *
  * One's own are delivered at once. Source: Tanenbaum and Van Steen, "Distributed Systems", 8.4
- * (reliable multicast in FIFO order); the sliding window with cumulative acknowledgements is that of
- * any transport.
+ * (reliable multicast in FIFO order); the sliding window with cumulative acknowledgements is that
+ * of any transport.
  *
  * With `repair` = 0 nothing is lost, and no more than `window` multicasts of a member overtake each
  * other: n−1 messages. With `repair` = 1 each is acknowledged to its sender, who sends it again

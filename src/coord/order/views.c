@@ -20,8 +20,9 @@
  * accepted cut takes it up instead of its own, that of the highest ballot. Nothing is installed
  * before all that are not gone have accepted it.
  *
- * Sources: Birman and Joseph (1987); Tanenbaum and Van Steen, "Distributed Systems", 8.4.3 (the flush
- * before a view); ballots as in Lamport's Paxos (1998), with all that live in place of a majority.
+ * Sources: Birman and Joseph (1987); Tanenbaum and Van Steen, "Distributed Systems", 8.4.3 (the
+ * flush before a view); ballots as in Lamport's Paxos (1998), with all that live in place of a
+ * majority.
  *
  * Why the views are one sequence: the member that is never down is in every view and never gone. Of
  * each view it has accepted what was installed, so the next leader hears of it. Without such a
@@ -32,10 +33,10 @@
  * messages and ballots begin anew in each view; a member's multicasts wait until all in the view,
  * even the gone, have the one `window` before, so each holds all that another may lack.
  *
- * Assumes: PEER_DOWN is only said of members that are down; some founder is never down and does not
- * leave. Any delay, order, loss, repeated delivery. A multicast is REFUSED outside, during a change,
- * when it is too long or the window is full; what was multicast in a view by one that did not
- * survive it may be lost. */
+ * Assumes: PEER_DOWN is only said of members that are down; some founder is never down and does
+ * not leave. Any delay, order, loss, repeated delivery. A multicast is REFUSED outside, during a
+ * change, when it is too long or the window is full; what was multicast in a view by one that did
+ * not survive it may be lost. */
 
 #include "coord/order/casts.h"
 #include "coord/table.h"
