@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* State-machine replication: copies of an account that start equal and take the same commands in the
- * same order stay equal. The order comes from a multicast of libmare-coord; the "network" here is a
- * list of letters that arrive in the order that suits the story.
+/* State-machine replication: copies of an account that start equal and take the same commands in
+ * the same order stay equal. The order comes from a multicast of libmare-coord; the "network" here
+ * is a list of letters that arrive in the order that suits the story.
  *
  *     command ──▶ multicast ──▶ DELIVER at each replica, in one order ──▶ apply()
  *
- * An account of 1,000: a deposit of 100 in San Francisco and 1 % of interest in New York, at once. */
+ * An account of 1,000: a deposit of 100 in San Francisco and 1 % of interest in New York, at once.
+ */
 
 #include <mare/coord.h>
 
@@ -107,8 +108,8 @@ static void run(const char *order)
                                 .data = taken.data,
                                 .length = taken.length});
     }
-    printf("%-6s San Francisco %ld, New York %ld, %d messages\n", order, b.balance[0],
-           b.balance[1], b.letters);
+    printf("%-6s San Francisco %ld, New York %ld, %d messages\n", order, b.balance[0], b.balance[1],
+           b.letters);
     close_bank(&b);
 }
 

@@ -34,11 +34,11 @@ typedef struct cast {
 
 typedef struct member {
     uint32_t life, sent;
-    uint32_t *last;    /* by sender: number of the last delivery */
-    uint32_t *in_view; /* by sender: … and the count of views in which it was */
-    uint32_t views;    /* installed */
-    uint64_t view;     /* number of the present one; 0: none */
-    uint32_t count;    /* deliveries in this life, or this view */
+    uint32_t *last;         /* by sender: number of the last delivery */
+    uint32_t *in_view;      /* by sender: … and the count of views in which it was */
+    uint32_t views;         /* installed */
+    uint64_t view;          /* number of the present one; 0: none */
+    uint32_t count;         /* deliveries in this life, or this view */
     uint64_t set, sequence; /* what was delivered in it: any order, this order */
 } member;
 
@@ -156,8 +156,10 @@ static void check_fifo(const order *o, mare_sim *sim, uint32_t process, const ca
     uint32_t last = who->last[got->from];
     int may_gap = o->promises & MARE_COORD_ATOMIC && who->in_view[got->from] != who->views;
     if (o->promises & MARE_COORD_FIFO && (may_gap ? got->number <= last : got->number != last + 1))
-        mare_sim_violate(sim, "FIFO", "p%" PRIu32 " delivers number %" PRIu32 " of p%" PRIu32
-                         " after number %" PRIu32, process, got->number, got->from, last);
+        mare_sim_violate(sim, "FIFO",
+                         "p%" PRIu32 " delivers number %" PRIu32 " of p%" PRIu32
+                         " after number %" PRIu32,
+                         process, got->number, got->from, last);
 }
 
 static void check_causal(const order *o, mare_sim *sim, uint32_t process, const cast *got)
@@ -165,10 +167,11 @@ static void check_causal(const order *o, mare_sim *sim, uint32_t process, const 
     const member *who = &o->member[process];
     for (uint32_t k = 0; o->promises & MARE_COORD_CAUSAL && k < o->n; k++) {
         if (k != got->from && got->before[k] > who->last[k])
-            mare_sim_violate(sim, "CAUSAL", "p%" PRIu32 " delivers number %" PRIu32 " of p%" PRIu32
-                             ", which follows number %" PRIu32 " of p%" PRIu32 ", but has only %"
-                             PRIu32, process, got->number, got->from, got->before[k], k,
-                             who->last[k]);
+            mare_sim_violate(sim, "CAUSAL",
+                             "p%" PRIu32 " delivers number %" PRIu32 " of p%" PRIu32
+                             ", which follows number %" PRIu32 " of p%" PRIu32
+                             ", but has only %" PRIu32,
+                             process, got->number, got->from, got->before[k], k, who->last[k]);
     }
 }
 
@@ -182,8 +185,9 @@ static void check_total(order *o, mare_sim *sim, uint32_t process, uint32_t got)
         o->sequence[o->length++] = got;
     } else if (o->sequence[who->count] != got) {
         const cast *is = &o->cast[got], *was = &o->cast[o->sequence[who->count]];
-        mare_sim_violate(sim, "TOTAL", "delivery %" PRIu32 " is number %" PRIu32 " of p%" PRIu32
-                         " at p%" PRIu32 " and number %" PRIu32 " of p%" PRIu32 " elsewhere",
+        mare_sim_violate(sim, "TOTAL",
+                         "delivery %" PRIu32 " is number %" PRIu32 " of p%" PRIu32 " at p%" PRIu32
+                         " and number %" PRIu32 " of p%" PRIu32 " elsewhere",
                          who->count + 1, is->number, is->from, process, was->number, was->from);
     }
 }
@@ -194,8 +198,9 @@ static void see_delivery(order *o, mare_sim *sim, const mare_sim_observation *se
     uint32_t got = find(o, seen, &known);
     member *who = &o->member[seen->process];
     if (got == NOTHING) {
-        mare_sim_violate(sim, known ? "DUPLICATE" : "INVENTION", "p%" PRIu32
-                         " delivers of p%" PRIu32 " what %s", seen->process, seen->effect->peer,
+        mare_sim_violate(sim, known ? "DUPLICATE" : "INVENTION",
+                         "p%" PRIu32 " delivers of p%" PRIu32 " what %s", seen->process,
+                         seen->effect->peer,
                          known ? "it has delivered before" : "nobody multicast");
         return;
     }
@@ -223,28 +228,35 @@ static void check_list(mare_sim *sim, const mare_sim_observation *seen)
                      seen->process, effect->number);
 }
 
-static void check_passage(const passage *old, const passage *mine, unsigned promises,
-                          mare_sim *sim)
+static void check_passage(const passage *old, const passage *mine, unsigned promises, mare_sim *sim)
 {
     if (old->to == mine->to && old->list != mine->list)
-        mare_sim_violate(sim, "VIEW", "view %" PRIu64 " is not the same for p%" PRIu32 " and p%"
-                         PRIu32, mine->to, old->who, mine->who);
+        mare_sim_violate(sim, "VIEW",
+                         "view %" PRIu64 " is not the same for p%" PRIu32 " and p%" PRIu32,
+                         mine->to, old->who, mine->who);
     if (!mine->from || old->from != mine->from || old->to != mine->to)
         return;
     if (old->set != mine->set)
-        mare_sim_violate(sim, "ATOMIC", "p%" PRIu32 " and p%" PRIu32 " went from view %" PRIu64
-                         " to %" PRIu64 " with different deliveries", old->who, mine->who,
-                         mine->from, mine->to);
+        mare_sim_violate(sim, "ATOMIC",
+                         "p%" PRIu32 " and p%" PRIu32 " went from view %" PRIu64 " to %" PRIu64
+                         " with different deliveries",
+                         old->who, mine->who, mine->from, mine->to);
     if (promises & MARE_COORD_TOTAL && old->sequence != mine->sequence)
-        mare_sim_violate(sim, "TOTAL", "p%" PRIu32 " and p%" PRIu32 " delivered in view %" PRIu64
-                         " in different orders", old->who, mine->who, mine->from);
+        mare_sim_violate(sim, "TOTAL",
+                         "p%" PRIu32 " and p%" PRIu32 " delivered in view %" PRIu64
+                         " in different orders",
+                         old->who, mine->who, mine->from);
 }
 
 static void see_view(order *o, mare_sim *sim, const mare_sim_observation *seen)
 {
     member *who = &o->member[seen->process];
-    passage mine = {who->view, seen->effect->number, who->set, who->sequence,
-                    mix(1, seen->effect->data, seen->effect->length), seen->process};
+    passage mine = {who->view,
+                    seen->effect->number,
+                    who->set,
+                    who->sequence,
+                    mix(1, seen->effect->data, seen->effect->length),
+                    seen->process};
     check_list(sim, seen);
     if (mine.to <= mine.from)
         mare_sim_violate(sim, "VIEW", "p%" PRIu32 " goes from view %" PRIu64 " to %" PRIu64,

@@ -136,8 +136,8 @@ static void overdue(void *state, mare_sim *sim)
 {
     uint32_t receiver, sender;
     if (find_missing(state, sim, &receiver, &sender))
-        mare_sim_violate(sim, "AGREEMENT", "p%" PRIu32 " delivers nothing of p%" PRIu32
-                         " any more", receiver, sender);
+        mare_sim_violate(sim, "AGREEMENT", "p%" PRIu32 " delivers nothing of p%" PRIu32 " any more",
+                         receiver, sender);
 }
 
 const mare_sim_workload mare_sim_workload_order = {

@@ -59,8 +59,7 @@ static void ending_a_view_without_passing_on_is_caught(void **state)
 {
     (void)state;
     uint32_t faults = catch_and_shrink(&mare_broken_views, "ATOMIC");
-    print_message("# a view that ends without passing on: shrunk to %u faults\n",
-                  (unsigned)faults);
+    print_message("# a view that ends without passing on: shrunk to %u faults\n", (unsigned)faults);
     assert_true(faults <= 5);
 }
 
@@ -108,9 +107,11 @@ static void order_update(void *state, mare_sim *sim, uint32_t process, uint32_t 
                      (const uint8_t *)(process == 0 ? "d" : "i"), 1);
 }
 
-static const mare_sim_workload two_updates = {
-    .name = "bank", .family = MARE_COORD_FAMILIES, .size = no_size, .begin = open_bank,
-    .wake = order_update};
+static const mare_sim_workload two_updates = {.name = "bank",
+                                              .family = MARE_COORD_FAMILIES,
+                                              .size = no_size,
+                                              .begin = open_bank,
+                                              .wake = order_update};
 
 static void update(mare_sim_observer *self, const mare_sim_observation *seen)
 {
@@ -210,7 +211,8 @@ static void speaking_saves_acknowledging(void **state)
             mare_sim_options_fini(&options);
         }
         print_message("# total n=8, %u speak: %.1f messages a multicast, without the unnecessary "
-                      "%.1f\n", (unsigned)speakers, (double)sent[1] / 64, (double)sent[0] / 64);
+                      "%.1f\n",
+                      (unsigned)speakers, (double)sent[1] / 64, (double)sent[0] / 64);
         assert_int_equal(sent[1], 64 * 8 * 7);
         assert_true(sent[0] <= sent[1]);
     }
@@ -229,8 +231,8 @@ static void necessary_acknowledgements_suffice(void **state)
         options.seed = seed;
         mare_sim_vary(&options);
         if (!mare_sim_run(&options, NULL, &out))
-            fail_msg("mare-sim total --set acks=0 --seed %u: %s: %s", (unsigned)seed,
-                     out.violation, out.detail);
+            fail_msg("mare-sim total --set acks=0 --seed %u: %s: %s", (unsigned)seed, out.violation,
+                     out.detail);
         mare_sim_options_fini(&options);
     }
 }

@@ -158,8 +158,7 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
     uint32_t self = m->setup.self, head = vector_bytes(m);
     uint64_t sent = clock[self];
     if (event->length > c->casts.bytes - head ||
-        (mare__param(m, REPAIR) &&
-         sent - mare__casts_least(m, c->acked, sent) >= c->casts.window))
+        (mare__param(m, REPAIR) && sent - mare__casts_least(m, c->acked, sent) >= c->casts.window))
         return MARE_COORD_REFUSED;
     mare_coord_vector_tick(clock, self);
     write_vector(clock, m->setup.capacity, c->scratch);

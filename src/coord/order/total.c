@@ -116,8 +116,8 @@ static void deliver_ready(mare_coord *m, mare_coord_effects *fx)
     total *t = m->state;
     uint32_t from = 0;
     for (const mare__cast *head; (head = find_head(m, &from)) != NULL;) {
-        for (uint32_t i = mare__set_next(m->members, 0, m->setup.capacity);
-             i != MARE_COORD_NOBODY; i = mare__set_next(m->members, i + 1, m->setup.capacity)) {
+        for (uint32_t i = mare__set_next(m->members, 0, m->setup.capacity); i != MARE_COORD_NOBODY;
+             i = mare__set_next(m->members, i + 1, m->setup.capacity)) {
             if (may_precede(m, head, from, i))
                 return;
         }
@@ -147,8 +147,8 @@ static void on_cast(mare_coord *m, uint32_t from, const mare_coord_message *msg,
 {
     total *t = m->state;
     uint64_t stamp = msg->field[STAMP];
-    int fresh = mare__casts_put(&t->casts, from, msg->field[SEQ], stamp, msg->tail,
-                                msg->tail_length);
+    int fresh =
+        mare__casts_put(&t->casts, from, msg->field[SEQ], stamp, msg->tail, msg->tail_length);
     hear(t, from, mare__param(m, ACKS) ? 0 : stamp, msg->field[SEQ]);
     if (fresh && (mare__param(m, ACKS) || t->said < stamp))
         acknowledge(m, fx, MARE_COORD_NOBODY, from);
@@ -161,9 +161,9 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
 {
     total *t = m->state;
     if (msg->field[TIME] >> 40 ||
-        (msg->kind == CAST && (msg->field[SEQ] == 0 || msg->field[SEQ] >> 40 ||
-                               msg->field[STAMP] == 0 || msg->field[STAMP] > msg->field[TIME] ||
-                               msg->tail_length > t->casts.bytes)) ||
+        (msg->kind == CAST &&
+         (msg->field[SEQ] == 0 || msg->field[SEQ] >> 40 || msg->field[STAMP] == 0 ||
+          msg->field[STAMP] > msg->field[TIME] || msg->tail_length > t->casts.bytes)) ||
         (msg->kind == ACK && (msg->field[OF] >= m->setup.capacity || msg->field[SENT] >> 40 ||
                               (msg->field[OF] == m->setup.self && msg->field[UPTO] > t->sent))))
         return MARE_COORD_MALFORMED; /* no clock gets there, and none is to be pushed there */
@@ -185,9 +185,8 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
 static void send_cast(mare_coord *m, mare_coord_effects *fx, uint32_t to, const mare__cast *cast)
 {
     total *t = m->state;
-    mare_coord_message msg = {.kind = CAST,
-                              .tail = mare__casts_bytes(&t->casts, cast),
-                              .tail_length = cast->length};
+    mare_coord_message msg = {
+        .kind = CAST, .tail = mare__casts_bytes(&t->casts, cast), .tail_length = cast->length};
     msg.field[SEQ] = cast->seq;
     msg.field[STAMP] = cast->stamp;
     say(m, fx, to, &msg);

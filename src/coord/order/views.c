@@ -38,72 +38,13 @@
  * change, when it is too long or the window is full; what was multicast in a view by one that did
  * not survive it may be lost. */
 
-#include "coord/order/casts.h"
+#include "coord/order/views.h"
 #include "coord/table.h"
 
-#include <string.h>
+/* Sending and delivering --------------------------------------------------------------------- */
 
-enum { WINDOW, BYTES, RETRY_US }; /* parameters */
-enum { RETRY };                   /* timers */
-enum { CAST, ACK, HELLO, WELCOME, OUT, PROPOSE, STATE, CUT, NEED, COPY, READY, INSTALL };
-enum { VIEW, SECOND, THIRD, LIFE = 0 }; /* fields */
-enum { FOLLOWING, COLLECTING, SPREADING };
-
-typedef struct views {
-    uint64_t life, view, delivered; /* view 0: outside */
-    uint64_t promised;              /* the highest ballot in this view; not 0: flushing */
-    uint64_t accepted;              /* the ballot of next and cut; 0: none */
-    uint64_t planned;               /* the ballot of plan_next and plan_cut, or the best heard of */
-    uint64_t installed;             /* the ballot that led to this view */
-    uint32_t stage, armed, patience;
-    mare__set group, gone, answered; /* answered: the leader's, STATE or READY */
-    uint64_t *lives;                 /* by slot: the life that is in the view, or 0 */
-    uint64_t *wants;                 /* by slot: the life that wants in, or 0 */
-    uint64_t *acked;                 /* by member: it has my multicasts up to this one */
-    uint64_t *next, *cut;            /* accepted: lives, and messages of each sender */
-    uint64_t *plan_next, *plan_cut;
-    uint64_t *most, *holder; /* the leader's: the most that anybody has of a sender, and who */
-    uint8_t *scratch;        /* for tails */
-    mare__casts casts;
-} views;
-
-/* Tails: arrays of one number a slot -------------------------------------------------------- */
-
-static void put_array(const mare_coord *m, uint32_t index, const uint64_t *array)
-{
-    views *v = m->state;
-    uint8_t *out = v->scratch + (size_t)8 * m->setup.capacity * index;
-    for (uint32_t i = 0; i < m->setup.capacity; i++) {
-        for (uint32_t b = 0; b < 8; b++)
-            *out++ = (uint8_t)(array[i] >> (8 * b));
-    }
-}
-
-static uint64_t get_number(const mare_coord *m, const mare_coord_message *msg, uint32_t index,
-                           uint32_t slot)
-{
-    const uint8_t *in = msg->tail + (size_t)8 * (m->setup.capacity * index + slot);
-    uint64_t number = 0;
-    for (uint32_t b = 0; b < 8; b++)
-        number |= (uint64_t)in[b] << (8 * b);
-    return number;
-}
-
-static void get_array(const mare_coord *m, const mare_coord_message *msg, uint32_t index,
-                      uint64_t *array)
-{
-    for (uint32_t i = 0; i < m->setup.capacity; i++)
-        array[i] = get_number(m, msg, index, i);
-}
-
-static void copy_array(const mare_coord *m, uint64_t *to, const uint64_t *from)
-{
-    memcpy(to, from, m->setup.capacity * sizeof *to);
-}
-
-/* Sends; `arrays` of the scratch are the tail. */
-static void say(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t kind, uint64_t second,
-                uint64_t third, uint32_t arrays)
+void mare__views_say(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t kind,
+                     uint64_t second, uint64_t third, uint32_t arrays)
 {
     views *v = m->state;
     mare_coord_message msg = {.kind = kind,
@@ -113,49 +54,32 @@ static void say(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t kin
     mare__send(m, fx, to, &msg);
 }
 
-static void say_cast(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t of,
-                     const mare__cast *cast)
+void mare__views_say_cast(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t of,
+                          const mare__cast *cast)
 {
     views *v = m->state;
-    mare_coord_message msg = {.kind = to == MARE_COORD_NOBODY || of == m->setup.self ? CAST : COPY,
+    mare_coord_message msg = {.kind = v->promised ? COPY : CAST,
                               .field = {v->view, cast->seq, of},
                               .tail = mare__casts_bytes(&v->casts, cast),
                               .tail_length = cast->length};
-    if (v->promised)
-        msg.kind = COPY;
     if (to == MARE_COORD_NOBODY)
         mare__broadcast(m, fx, &msg);
     else
         mare__send(m, fx, to, &msg);
 }
 
-/* To all others of the view that are not gone and not in `but` (or everybody, when NULL). */
-static void say_group(mare_coord *m, mare_coord_effects *fx, const mare__set *but, uint32_t kind,
-                      uint64_t second, uint32_t arrays)
+void mare__views_say_group(mare_coord *m, mare_coord_effects *fx, const mare__set *but,
+                           uint32_t kind, uint64_t second, uint32_t arrays)
 {
     views *v = m->state;
     for (uint32_t i = mare__set_next(v->group, 0, m->setup.capacity); i != MARE_COORD_NOBODY;
          i = mare__set_next(v->group, i + 1, m->setup.capacity)) {
         if (i != m->setup.self && !mare__set_has(v->gone, i) && !(but && mare__set_has(*but, i)))
-            say(m, fx, i, kind, second, 0, arrays);
+            mare__views_say(m, fx, i, kind, second, 0, arrays);
     }
 }
 
-static void arm(mare_coord *m, mare_coord_effects *fx)
-{
-    views *v = m->state;
-    uint64_t sent = v->casts.received[m->setup.self];
-    int waits = !v->view || v->promised;
-    for (uint32_t i = mare__set_next(v->group, 0, m->setup.capacity);
-         !waits && i != MARE_COORD_NOBODY; i = mare__set_next(v->group, i + 1, m->setup.capacity))
-        waits = v->acked[i] < sent && i != m->setup.self;
-    if (v->armed || !waits || !mare__set_has(m->members, m->setup.self))
-        return;
-    v->armed = 1;
-    mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US));
-}
-
-static void deliver_upto(mare_coord *m, mare_coord_effects *fx, uint32_t from, uint64_t upto)
+void mare__views_deliver_upto(mare_coord *m, mare_coord_effects *fx, uint32_t from, uint64_t upto)
 {
     views *v = m->state;
     const mare__cast *next;
@@ -168,7 +92,7 @@ static void deliver_upto(mare_coord *m, mare_coord_effects *fx, uint32_t from, u
 
 /* Views -------------------------------------------------------------------------------------- */
 
-static uint32_t leader_of(const mare_coord *m)
+uint32_t mare__views_leader_of(const mare_coord *m)
 {
     const views *v = m->state;
     uint32_t i = mare__set_next(v->group, 0, m->setup.capacity);
@@ -177,8 +101,7 @@ static uint32_t leader_of(const mare_coord *m)
     return i;
 }
 
-/* Begins a view with an empty slate. */
-static void enter_view(mare_coord *m, mare_coord_effects *fx, uint64_t number,
+void mare__views_enter(mare_coord *m, mare_coord_effects *fx, uint64_t number,
                        const uint64_t *lives)
 {
     views *v = m->state;
@@ -186,7 +109,7 @@ static void enter_view(mare_coord *m, mare_coord_effects *fx, uint64_t number,
     v->view = number;
     v->promised = v->accepted = v->planned = 0;
     v->stage = FOLLOWING;
-    copy_array(m, v->lives, lives);
+    mare__views_copy_array(m, v->lives, lives);
     mare__casts_clear(&v->casts, n);
     memset(v->acked, 0, n * sizeof *v->acked);
     mare__set_clear(v->group, n);
@@ -204,8 +127,7 @@ static void enter_view(mare_coord *m, mare_coord_effects *fx, uint64_t number,
     mare__view(fx, number, v->scratch, 4 * count);
 }
 
-/* Out of the group, to be let in again as another life. */
-static void go_outside(mare_coord *m, mare_coord_effects *fx)
+void mare__views_leave(mare_coord *m, mare_coord_effects *fx)
 {
     views *v = m->state;
     v->life++;
@@ -217,236 +139,18 @@ static void go_outside(mare_coord *m, mare_coord_effects *fx)
     mare__broadcast(m, fx, &(mare_coord_message){.kind = HELLO, .field = {v->life}});
 }
 
-static void consider(mare_coord *m, mare_coord_effects *fx);
-
-static void install(mare_coord *m, mare_coord_effects *fx, int leads)
+static void arm(mare_coord *m, mare_coord_effects *fx)
 {
     views *v = m->state;
-    uint32_t n = m->setup.capacity;
-    if (v->next[m->setup.self] != v->life) {
-        go_outside(m, fx);
+    uint64_t sent = v->casts.received[m->setup.self];
+    int waits = !v->view || v->promised;
+    for (uint32_t i = mare__set_next(v->group, 0, m->setup.capacity);
+         !waits && i != MARE_COORD_NOBODY; i = mare__set_next(v->group, i + 1, m->setup.capacity))
+        waits = v->acked[i] < sent && i != m->setup.self;
+    if (v->armed || !waits || !mare__set_has(m->members, m->setup.self))
         return;
-    }
-    for (uint32_t i = 0; i < n; i++)
-        deliver_upto(m, fx, i, v->cut[i]);
-    copy_array(m, v->plan_next, v->lives); /* who was in it */
-    v->installed = v->accepted;
-    enter_view(m, fx, v->view + 1, v->next);
-    put_array(m, 0, v->lives);
-    for (uint32_t i = 0; leads && i < n; i++) {
-        if (i == m->setup.self || v->plan_next[i] == v->lives[i] || !mare__alive(m, i))
-            continue;
-        if (v->lives[i])
-            say(m, fx, i, WELCOME, 0, 0, 1);
-        else
-            say(m, fx, i, OUT, 0, 0, 0);
-    }
-    consider(m, fx);
-}
-
-static int all_answered(const mare_coord *m)
-{
-    const views *v = m->state;
-    return mare__set_covered(v->group, v->answered, v->gone, m->setup.capacity);
-}
-
-static void ask_for(mare_coord *m, mare_coord_effects *fx, uint32_t who)
-{
-    views *v = m->state;
-    put_array(m, 0, v->casts.received);
-    say(m, fx, who, NEED, 0, 0, 1);
-}
-
-static void say_cut(mare_coord *m, mare_coord_effects *fx)
-{
-    views *v = m->state;
-    put_array(m, 0, v->next);
-    put_array(m, 1, v->cut);
-    say_group(m, fx, &v->answered, CUT, v->promised, 2);
-}
-
-/* The leader, when something has changed that it may have waited for. */
-static void go_on(mare_coord *m, mare_coord_effects *fx)
-{
-    views *v = m->state;
-    uint32_t n = m->setup.capacity;
-    if (v->stage == COLLECTING && all_answered(m)) {
-        for (uint32_t i = 0; !v->planned && i < n; i++) {
-            int stays = v->lives[i] && !mare__set_has(v->gone, i);
-            v->plan_next[i] = stays ? v->lives[i] : mare__alive(m, i) ? v->wants[i] : 0;
-            v->plan_cut[i] = v->most[i];
-        }
-        if (!mare__casts_reach(&v->casts, v->plan_cut, n))
-            return; /* the copies are under way */
-        v->stage = SPREADING;
-        v->accepted = v->planned = v->promised;
-        copy_array(m, v->next, v->plan_next);
-        copy_array(m, v->cut, v->plan_cut);
-        mare__set_clear(v->answered, n);
-        mare__set_add(v->answered, m->setup.self);
-        say_cut(m, fx);
-    }
-    if (v->stage == SPREADING && all_answered(m)) {
-        say_group(m, fx, NULL, INSTALL, v->accepted, 0);
-        install(m, fx, 1);
-    }
-}
-
-static void lead(mare_coord *m, mare_coord_effects *fx)
-{
-    views *v = m->state;
-    uint32_t n = m->setup.capacity;
-    v->promised = (v->promised / n + 1) * n + m->setup.self;
-    v->stage = COLLECTING;
-    v->patience = 0;
-    v->planned = v->accepted;
-    copy_array(m, v->plan_next, v->next);
-    copy_array(m, v->plan_cut, v->cut);
-    copy_array(m, v->most, v->casts.received);
-    mare__set_clear(v->answered, n);
-    mare__set_add(v->answered, m->setup.self);
-    mare__mark(m, fx, "leads a change");
-    say_group(m, fx, NULL, PROPOSE, v->promised, 0);
-    go_on(m, fx);
-}
-
-/* Whether one that has told what it has is gone: it may have been the only one to have it. */
-static int lost_an_answer(const mare_coord *m)
-{
-    const views *v = m->state;
-    uint32_t i = mare__set_next(v->gone, 0, m->setup.capacity);
-    while (i != MARE_COORD_NOBODY && !mare__set_has(v->answered, i))
-        i = mare__set_next(v->gone, i + 1, m->setup.capacity);
-    return i != MARE_COORD_NOBODY;
-}
-
-/* Leads a change if there is need of one and it is for me to do so. */
-static void consider(mare_coord *m, mare_coord_effects *fx)
-{
-    views *v = m->state;
-    uint32_t owner = (uint32_t)(v->promised % m->setup.capacity);
-    int need = 0;
-    if (!v->view || leader_of(m) != m->setup.self)
-        return;
-    for (uint32_t i = 0; i < m->setup.capacity; i++)
-        need |= mare__set_has(v->gone, i) || (v->wants[i] && v->wants[i] != v->lives[i]);
-    if (v->stage == COLLECTING && lost_an_answer(m))
-        lead(m, fx);
-    else if (v->stage != FOLLOWING)
-        go_on(m, fx);
-    else if (need && (!v->promised || mare__set_has(v->gone, owner)))
-        lead(m, fx);
-}
-
-/* Messages of a change ----------------------------------------------------------------------- */
-
-static void on_propose(mare_coord *m, uint32_t from, uint64_t ballot, mare_coord_effects *fx)
-{
-    views *v = m->state;
-    if (ballot % m->setup.capacity != from)
-        return;
-    if (ballot > v->promised) {
-        v->promised = ballot;
-        v->stage = FOLLOWING;
-        v->patience = 0;
-    }
-    put_array(m, 0, v->casts.received);
-    put_array(m, 1, v->next);
-    put_array(m, 2, v->cut);
-    say(m, fx, from, STATE, v->promised, v->accepted, 3); /* that may be of a higher ballot */
-}
-
-static void on_state(mare_coord *m, uint32_t from, const mare_coord_message *msg,
-                     mare_coord_effects *fx)
-{
-    views *v = m->state;
-    int more = 0;
-    if (msg->field[SECOND] > v->promised) { /* somebody else has led, and gone further */
-        v->promised = msg->field[SECOND];
-        v->stage = FOLLOWING;
-        consider(m, fx);
-        return;
-    }
-    if (v->stage != COLLECTING || msg->field[SECOND] != v->promised)
-        return;
-    mare__set_add(v->answered, from);
-    for (uint32_t i = 0; i < m->setup.capacity; i++) {
-        uint64_t has = get_number(m, msg, 0, i);
-        more |= has > v->casts.received[i];
-        if (has <= v->most[i])
-            continue;
-        v->most[i] = has;
-        v->holder[i] = from;
-    }
-    if (msg->field[THIRD] > v->planned) {
-        v->planned = msg->field[THIRD];
-        get_array(m, msg, 1, v->plan_next);
-        get_array(m, msg, 2, v->plan_cut);
-    }
-    if (more)
-        ask_for(m, fx, from);
-    go_on(m, fx);
-}
-
-/* Accepts the plan if everything up to its cut is here, or asks for it. */
-static void try_accept(mare_coord *m, mare_coord_effects *fx)
-{
-    views *v = m->state;
-    uint32_t owner = (uint32_t)(v->promised % m->setup.capacity);
-    if (v->stage != FOLLOWING || !v->planned || v->planned != v->promised)
-        return;
-    if (!mare__casts_reach(&v->casts, v->plan_cut, m->setup.capacity)) {
-        return;
-    }
-    v->accepted = v->planned;
-    copy_array(m, v->next, v->plan_next);
-    copy_array(m, v->cut, v->plan_cut);
-    say(m, fx, owner, READY, v->accepted, 0, 0);
-}
-
-static void on_cut(mare_coord *m, uint32_t from, const mare_coord_message *msg,
-                   mare_coord_effects *fx)
-{
-    views *v = m->state;
-    if (msg->field[SECOND] < v->promised)
-        on_propose(m, from, msg->field[SECOND], fx);
-    if (msg->field[SECOND] != v->promised || v->stage != FOLLOWING)
-        return;
-    v->planned = v->promised;
-    v->patience = 0;
-    get_array(m, msg, 0, v->plan_next);
-    get_array(m, msg, 1, v->plan_cut);
-    try_accept(m, fx);
-    if (v->accepted != v->promised)
-        ask_for(m, fx, from);
-}
-
-static void on_need(mare_coord *m, uint32_t from, const mare_coord_message *msg,
-                    mare_coord_effects *fx)
-{
-    views *v = m->state;
-    for (uint32_t i = 0; v->promised && i < m->setup.capacity; i++) {
-        uint64_t has = get_number(m, msg, 0, i), mine = v->casts.received[i];
-        uint64_t least = mine > v->casts.window ? mine - v->casts.window : 0;
-        for (uint64_t s = has < least ? least + 1 : has + 1; s <= mine; s++) {
-            const mare__cast *cast = mare__casts_at(&v->casts, i, s);
-            if (cast)
-                say_cast(m, fx, from, i, cast);
-        }
-    }
-}
-
-static void on_copy(mare_coord *m, const mare_coord_message *msg, mare_coord_effects *fx)
-{
-    views *v = m->state;
-    if (!v->promised || !v->lives[msg->field[THIRD]])
-        return;
-    mare__casts_put(&v->casts, (uint32_t)msg->field[THIRD], msg->field[SECOND], 0, msg->tail,
-                    msg->tail_length);
-    if (v->stage == COLLECTING)
-        go_on(m, fx);
-    else if (v->accepted != v->promised)
-        try_accept(m, fx);
+    v->armed = 1;
+    mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US));
 }
 
 /* Other messages ----------------------------------------------------------------------------- */
@@ -457,25 +161,25 @@ static void on_hello(mare_coord *m, uint32_t from, uint64_t life, mare_coord_eff
     if (!v->view || life < v->lives[from] || life < v->wants[from])
         return;
     if (life == v->lives[from]) {
-        put_array(m, 0, v->lives);
-        say(m, fx, from, WELCOME, 0, 0, 1);
+        mare__views_put_array(m, 0, v->lives);
+        mare__views_say(m, fx, from, WELCOME, 0, 0, 1);
         return;
     }
     if (v->lives[from])
         mare__set_add(v->gone, from); /* the life that was in the view is over */
     v->wants[from] = life;
-    consider(m, fx);
+    mare__views_consider(m, fx);
 }
 
 static void on_welcome(mare_coord *m, const mare_coord_message *msg, mare_coord_effects *fx)
 {
     views *v = m->state;
-    if (v->view || get_number(m, msg, 0, m->setup.self) != v->life)
+    if (v->view || mare__views_get_number(m, msg, 0, m->setup.self) != v->life)
         return;
-    get_array(m, msg, 0, v->next);
+    mare__views_get_array(m, msg, 0, v->next);
     v->installed = 0;
-    enter_view(m, fx, msg->field[VIEW], v->next);
-    consider(m, fx);
+    mare__views_enter(m, fx, msg->field[VIEW], v->next);
+    mare__views_consider(m, fx);
 }
 
 /* Something of an earlier view: its sender has missed how it ended. */
@@ -484,7 +188,7 @@ static void on_late(mare_coord *m, uint32_t from, const mare_coord_message *msg,
 {
     views *v = m->state;
     if (!v->lives[from]) {
-        say(m, fx, from, OUT, 0, 0, 0);
+        mare__views_say(m, fx, from, OUT, 0, 0, 0);
     } else if ((msg->kind == READY || msg->kind == PROPOSE || msg->kind == CUT) &&
                msg->field[VIEW] + 1 == v->view && v->installed) {
         mare_coord_message done = {.kind = INSTALL, .field = {msg->field[VIEW], v->installed}};
@@ -499,41 +203,27 @@ static void on_cast(mare_coord *m, uint32_t from, const mare_coord_message *msg,
     if (v->promised || msg->field[THIRD] != from)
         return; /* whether it belongs to this view is being settled */
     mare__casts_put(&v->casts, from, msg->field[SECOND], 0, msg->tail, msg->tail_length);
-    deliver_upto(m, fx, from, UINT64_MAX);
-    say(m, fx, from, ACK, v->casts.received[from], 0, 0);
+    mare__views_deliver_upto(m, fx, from, UINT64_MAX);
+    mare__views_say(m, fx, from, ACK, v->casts.received[from], 0, 0);
 }
 
 static void in_view(mare_coord *m, uint32_t from, const mare_coord_message *msg,
                     mare_coord_effects *fx)
 {
     views *v = m->state;
-    uint64_t second = msg->field[SECOND];
+    uint64_t upto = msg->field[SECOND];
     if (msg->kind == CAST)
         on_cast(m, from, msg, fx);
     else if (msg->kind == ACK)
-        v->acked[from] = v->acked[from] < second ? second : v->acked[from];
-    else if (msg->kind == PROPOSE)
-        on_propose(m, from, second, fx);
-    else if (msg->kind == STATE)
-        on_state(m, from, msg, fx);
-    else if (msg->kind == CUT)
-        on_cut(m, from, msg, fx);
-    else if (msg->kind == NEED)
-        on_need(m, from, msg, fx);
-    else if (msg->kind == COPY)
-        on_copy(m, msg, fx);
-    else if (msg->kind == INSTALL && v->accepted && v->accepted >= second)
-        install(m, fx, 0);
-    if (msg->kind == READY && v->stage == SPREADING && second == v->promised) {
-        mare__set_add(v->answered, from);
-        go_on(m, fx);
-    }
+        v->acked[from] = v->acked[from] < upto ? upto : v->acked[from];
+    else
+        mare__views_change(m, from, msg, fx);
 }
 
 static int is_malformed(const mare_coord *m, const mare_coord_message *msg)
 {
-    static const uint8_t arrays[] = {[WELCOME] = 1, [STATE] = 3, [CUT] = 2, [NEED] = 1,
-                                     [INSTALL] = 0};
+    static const uint8_t arrays[] = {
+        [WELCOME] = 1, [STATE] = 3, [CUT] = 2, [NEED] = 1, [INSTALL] = 0};
     const views *v = m->state;
     if (msg->kind == CAST || msg->kind == COPY)
         return msg->tail_length > v->casts.bytes || msg->field[SECOND] == 0 ||
@@ -555,7 +245,7 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
     else if (msg->kind == WELCOME)
         on_welcome(m, msg, fx);
     else if (msg->kind == OUT && v->view && msg->field[VIEW] > v->view)
-        go_outside(m, fx);
+        mare__views_leave(m, fx);
     else if (msg->kind != OUT && v->view && msg->field[VIEW] < v->view)
         on_late(m, from, msg, fx);
     else if (msg->kind != OUT && v->view && msg->field[VIEW] == v->view && v->lives[from])
@@ -579,8 +269,8 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
     }
     if (!mare__casts_put(&v->casts, self, sent + 1, 0, event->data, event->length))
         return MARE_COORD_REFUSED;
-    say_cast(m, fx, MARE_COORD_NOBODY, self, mare__casts_at(&v->casts, self, sent + 1));
-    deliver_upto(m, fx, self, UINT64_MAX);
+    mare__views_say_cast(m, fx, MARE_COORD_NOBODY, self, mare__casts_at(&v->casts, self, sent + 1));
+    mare__views_deliver_upto(m, fx, self, UINT64_MAX);
     arm(m, fx);
     return MARE_COORD_OK;
 }
@@ -594,7 +284,7 @@ static void send_again(mare_coord *m, mare_coord_effects *fx)
         for (uint64_t s = v->acked[i] + 1; i != self && s <= v->casts.received[self]; s++) {
             const mare__cast *cast = mare__casts_at(&v->casts, self, s);
             if (cast && !mare__set_has(v->gone, i))
-                say_cast(m, fx, i, self, cast);
+                mare__views_say_cast(m, fx, i, self, cast);
         }
     }
 }
@@ -610,18 +300,8 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
         mare__broadcast(m, fx, &(mare_coord_message){.kind = HELLO, .field = {v->life}});
     } else if (!v->promised) {
         send_again(m, fx);
-    } else if (v->stage == COLLECTING) {
-        say_group(m, fx, &v->answered, PROPOSE, v->promised, 0);
-        for (uint32_t i = 0; i < m->setup.capacity; i++) {
-            if (v->most[i] > v->casts.received[i])
-                ask_for(m, fx, (uint32_t)v->holder[i]);
-        }
-    } else if (v->stage == SPREADING) {
-        say_cut(m, fx);
-    } else if (leader_of(m) == m->setup.self && v->patience++ > 2 + mare__random(m) % 8) {
-        lead(m, fx); /* the one that leads seems to be left out, and does not know */
-    } else if (v->accepted) {
-        say_group(m, fx, NULL, READY, v->accepted, 0);
+    } else {
+        mare__views_retry(m, fx);
     }
     arm(m, fx);
 }
@@ -642,9 +322,9 @@ static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effect
                v->wants[other] <= v->lives[other]) {
         mare__set_remove(v->gone, other); /* may be the life in the view; if not, it says HELLO */
         if (v->stage != FOLLOWING)
-            lead(m, fx); /* it has not been asked */
+            mare__views_lead(m, fx); /* it has not been asked */
     }
-    consider(m, fx);
+    mare__views_consider(m, fx);
     arm(m, fx);
 }
 
@@ -653,12 +333,12 @@ static void start(mare_coord *m, mare_coord_effects *fx)
     views *v = m->state;
     v->armed = 0;
     if (m->started || m->setup.incarnation) {
-        go_outside(m, fx);
+        mare__views_leave(m, fx);
     } else {
         v->life = 1;
         for (uint32_t i = 0; i < m->setup.members; i++)
             v->next[i] = 1;
-        enter_view(m, fx, 1, v->next);
+        mare__views_enter(m, fx, 1, v->next);
     }
     arm(m, fx);
 }
@@ -724,7 +404,7 @@ static void look(const mare_coord *m, mare_coord_view *view)
     const views *v = m->state;
     view->phase = !v->view ? "outside" : v->promised ? "flushing" : "member";
     view->epoch = v->view;
-    view->leader = v->view ? leader_of(m) : MARE_COORD_NOBODY;
+    view->leader = v->view ? mare__views_leader_of(m) : MARE_COORD_NOBODY;
 }
 
 static unsigned promises(const mare_coord_setup *setup)
