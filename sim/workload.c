@@ -9,6 +9,7 @@
 static const mare_sim_workload *const table[] = {
     &mare_sim_workload_mutex,
     &mare_sim_workload_election,
+    &mare_sim_workload_order,
 };
 
 const mare_sim_workload *mare_sim_workload_find(const char *name, mare_coord_family family)

@@ -31,3 +31,4 @@ const mare_sim_workload *mare_sim_workload_find(const char *name, mare_coord_fam
 
 extern const mare_sim_workload mare_sim_workload_mutex; /* workload_mutex.c */
 extern const mare_sim_workload mare_sim_workload_election; /* workload_election.c */
+extern const mare_sim_workload mare_sim_workload_order; /* workload_order.c */

@@ -16,6 +16,10 @@ static const mare_coord_algorithm *const table[] = {
     &mare__wireless,
     &mare__superpeer_dht,
     &mare__superpeer_tokens,
+    &mare__fifo,
+    &mare__causal,
+    &mare__total,
+    &mare__views,
 };
 
 const mare_coord_algorithm *const *mare_coord_table(size_t *count)

@@ -33,3 +33,7 @@ extern const mare_coord_algorithm mare__ring;    /* election/ring.c */
 extern const mare_coord_algorithm mare__wireless; /* election/wireless.c */
 extern const mare_coord_algorithm mare__superpeer_dht; /* election/superpeer_dht.c */
 extern const mare_coord_algorithm mare__superpeer_tokens; /* election/superpeer_tokens.c */
+extern const mare_coord_algorithm mare__fifo;    /* order/fifo.c */
+extern const mare_coord_algorithm mare__causal;  /* order/causal.c */
+extern const mare_coord_algorithm mare__total;   /* order/total.c */
+extern const mare_coord_algorithm mare__views;   /* order/views.c */

@@ -18,3 +18,7 @@ extern const mare_coord_algorithm mare_broken_ring;
 extern const mare_coord_algorithm mare_broken_wireless;
 extern const mare_coord_algorithm mare_broken_superpeer_dht;
 extern const mare_coord_algorithm mare_broken_superpeer_tokens;
+extern const mare_coord_algorithm mare_broken_fifo;
+extern const mare_coord_algorithm mare_broken_causal;
+extern const mare_coord_algorithm mare_broken_total;
+extern const mare_coord_algorithm mare_broken_views;

@@ -70,6 +70,13 @@ static void print_effect(script *s, uint32_t who, const mare_coord_effect *effec
     case MARE_COORD_SUSPECT:
         fprintf(s->out, " p%" PRIu32 " %" PRIu64, effect->peer, effect->number);
         break;
+    case MARE_COORD_VIEW:
+        fprintf(s->out, " %" PRIu64 ":", effect->number);
+        for (uint32_t at = 0, member; at + 4 <= effect->length; at += 4) {
+            memcpy(&member, effect->data + at, 4);
+            fprintf(s->out, " p%" PRIu32, member);
+        }
+        break;
     default:
         fprintf(s->out, " %s", effect->text ? effect->text : "");
     }
@@ -194,6 +201,9 @@ static void look(script *s, uint32_t who)
     fprintf(s->out, "p%" PRIu32 " %s", who, view.phase);
     if (view.lamport)
         fprintf(s->out, " clock=%" PRIu64, view.lamport);
+    for (uint32_t i = 0; view.vector && i < s->n; i++)
+        fprintf(s->out, "%s%" PRIu64 "%s", i ? "," : " vector=(", view.vector[i],
+                i + 1 == s->n ? ")" : "");
     if (view.leader != MARE_COORD_NOBODY)
         fprintf(s->out, " leader=p%" PRIu32, view.leader);
     fputc('\n', s->out);
