@@ -4,7 +4,7 @@
  * files' heads say about two leaders, large groups, and broken variants that must be caught. The
  * sweeps of all algorithms are in test_sim.c. */
 
-#include "support/cmocka.h"
+#include "support/unit.h"
 #include "tests/sim/broken.h"
 
 #include "sim/record.h"

@@ -3,7 +3,7 @@
 /* Voting, the token ring and the majority variant: counts and delays as in the sources, the risk of
  * voting computed and measured, what each survives, and broken variants that must be caught. */
 
-#include "support/cmocka.h"
+#include "support/unit.h"
 #include "tests/sim/broken.h"
 
 #include "coord/mutex/voting.h"

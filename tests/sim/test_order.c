@@ -4,7 +4,7 @@
  * messages, what a death does, and variants that the checkers must catch. The sweep over
  * seeds is that of all algorithms, in test_sim.c. */
 
-#include "support/cmocka.h"
+#include "support/unit.h"
 #include "tests/sim/broken.h"
 
 #include "sim/sim.h"

@@ -4,7 +4,7 @@
  * the sources (a short way to a superpeer, an even spread, a set proportion, a bounded load) as
  * measured, for both ways of choosing them. */
 
-#include "support/cmocka.h"
+#include "support/unit.h"
 
 #include "coord/election/place.h"
 #include "sim/sim.h"
