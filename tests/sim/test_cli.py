@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """`mare sim` as people and programs meet it: help, exit codes, JSON, drawings, ShiViz logs."""
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -132,6 +133,44 @@ class Sim(unittest.TestCase):
         done = sim('ricart', '--draw', '/nowhere/out.html')
         self.assertEqual(done.returncode, 2)
         self.assertIn('/nowhere/out.html', done.stderr)
+
+    def test_figures_are_golden(self):
+        """MARE_GOLDEN=write rewrites them: read what they say before you believe it."""
+        names = sorted(path.stem for path in (tap.ROOT / 'lua/mare/figures').glob('*.lua'))
+        listed = sim('list').stdout.split('Figures')[1]
+        for name in names:
+            done = sim(name)
+            self.assertEqual(done.returncode, 0, f'{name}: {done.stderr}')
+            self.assertRegex(listed, rf'\n  {name} +\w')
+            golden = tap.ROOT / 'tests/golden/sim' / f'{name}.txt'
+            if os.environ.get('MARE_GOLDEN') == 'write':
+                golden.parent.mkdir(parents=True, exist_ok=True)
+                golden.write_text(done.stdout, encoding='utf-8')
+            self.assertEqual(golden.read_text(encoding='utf-8'), done.stdout, name)
+
+    def test_a_scenario_of_ones_own(self):
+        path = self.path / 'mine.lua'
+        path.write_text('return {algorithm = "ricart", n = 2, requests = {{0, "enter"}}}')
+        self.assertEqual(json.loads(sim(str(path), '--json').stdout)['sent'], 2)
+        picture = self.path / 'mine.svg'
+        self.assertEqual(sim(str(path), '--draw', str(picture)).returncode, 0)
+        xml.etree.ElementTree.parse(picture)
+
+    def test_a_scenario_that_makes_no_sense(self):
+        path = self.path / 'mine.lua'
+        for text, word in (('return 1', 'table'), ('x =', 'mine.lua'),
+                           ('return {algorithm = "none"}', 'none'),
+                           ('return {algorithm = "ricart", n = 0}', '`n`'),
+                           ('return {algorithm = "ricart", requests = {{9, "enter"}}}', 'below'),
+                           ('return {algorithm = "ricart", requests = {{0, "sing"}}}', 'sing'),
+                           ('return {algorithm = "ricart", faults = "flood"}', 'flood'),
+                           ('return {algorithm = "ricart", params = {x = 1}}', "'x'"),
+                           ('return {algorithm = "ricart", route = function() error "no!" end}',
+                            'no!')):
+            path.write_text(text)
+            done = sim(str(path))
+            self.assertEqual(done.returncode, 2, text)
+            self.assertIn(word, done.stderr)
 
     def test_shiviz_reads_its_log(self):
         for name in self.algorithms():
