@@ -111,9 +111,8 @@ static int list(void)
     }
     puts("Figures and worked examples: mare sim NAME [--trace] [--draw FILE.html]\n");
     list_figures();
-    puts(
-        "\nEM1: at most one inside. EM2: every request is granted in the end. EM3: grants follow\n"
-        "happened-before. Fencing: the numbers of grants only grow. 'mare help sim' tells more.");
+    puts("\nEM1: at most one inside. EM2: every request is granted in the end. EM3: grants follow\n"
+         "happened-before. Fencing: the numbers of grants only grow. 'mare help sim' tells more.");
     return 0;
 }
 
@@ -387,10 +386,9 @@ static bool faults_make_sense(const char *text)
     size_t wrong = mare_sim_faults_read(&list, text);
     mare_sim_faults_fini(&list);
     if (wrong)
-        fprintf(
-            stderr,
-            "mare sim: --faults is not understood from '%s' on; as in crash:3@120000+50000\n",
-            text + wrong - 1);
+        fprintf(stderr,
+                "mare sim: --faults is not understood from '%s' on; as in crash:3@120000+50000\n",
+                text + wrong - 1);
     return wrong == 0;
 }
 

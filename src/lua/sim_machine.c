@@ -196,12 +196,19 @@ static int member_others(lua_State *L)
     return 1;
 }
 
-static const luaL_Reg methods[] = {
-    {"send", member_send},       {"broadcast", member_broadcast}, {"after", member_after},
-    {"cancel", member_cancel},   {"grant", member_grant},         {"revoke", member_revoke},
-    {"mark", member_mark},       {"elected", member_elected},     {"deliver", member_deliver},
-    {"suspect", member_suspect}, {"random", member_random},       {"others", member_others},
-    {NULL, NULL}};
+static const luaL_Reg methods[] = {{"send", member_send},
+                                   {"broadcast", member_broadcast},
+                                   {"after", member_after},
+                                   {"cancel", member_cancel},
+                                   {"grant", member_grant},
+                                   {"revoke", member_revoke},
+                                   {"mark", member_mark},
+                                   {"elected", member_elected},
+                                   {"deliver", member_deliver},
+                                   {"suspect", member_suspect},
+                                   {"random", member_random},
+                                   {"others", member_others},
+                                   {NULL, NULL}};
 
 // ---- Handlers ----------------------------------------------------------------------------------
 
@@ -474,9 +481,8 @@ static void read_params(lua_State *L, struct mare__lua_sim *sim)
         for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
             if (count == MARE_COORD_PARAMS || lua_type(L, -2) != LUA_TSTRING)
                 luaL_error(L, "`params` has up to 8 names with their values");
-            sim->params[count++] = (mare_coord_param){lua_tostring(L, -2), "",
-                                                      luaL_checkinteger(L, -1), INT64_MIN,
-                                                      INT64_MAX};
+            sim->params[count++] = (mare_coord_param){
+                lua_tostring(L, -2), "", luaL_checkinteger(L, -1), INT64_MIN, INT64_MAX};
         }
     }
     lua_pop(L, 1);
@@ -507,9 +513,9 @@ void mare__lua_sim_algorithm(struct mare__lua_sim *sim)
 {
     static const char *const promise_names[] = {"EM1",  "EM2",    "EM3",   "fencing", "one leader",
                                                 "fifo", "causal", "total", "atomic",  NULL};
-    static const char *const fault_names[] = {
-        "reorder",   "loss",  "duplication", "partition", "crash",    "amnesia",
-        "all crash", "pause", "drift",       "churn",     "suspects", NULL};
+    static const char *const fault_names[] = {"reorder", "loss",    "duplication", "partition",
+                                              "crash",   "amnesia", "all crash",   "pause",
+                                              "drift",   "churn",   "suspects",    NULL};
     static const char *const families[] = {"mutex", "election", "order", NULL};
     lua_State *L = sim->L;
     const char *family = text_field(L, "family", "mutex");
