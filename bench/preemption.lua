@@ -2,7 +2,8 @@
 -- Code that only computes, for stock Lua and for Maré: calls, tables, strings.
 --
 -- Run by a stock interpreter the kernels run as they are. Given "process" they run in a process of
--- Maré with the workers running, alone and so never preempted: the difference is what the possibility
+-- Maré with the workers running, alone and so never preempted: the difference is what the
+-- possibility
 -- of preemption costs. Times are os.clock's, the processor time of all threads, so that a runtime
 -- which kept another core busy in order to look fast would be found out.
 --

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Maré for C programs: start a runtime, spawn Lua processes in it, exchange messages with them, stop.
+ * Maré for C programs: start a runtime, spawn Lua processes in it, exchange messages with them,
+ * stop.
  *
- * Unless a function says otherwise, any thread may call it at any time between mare_start and mare_stop, and it does
- * not block. Functions come in families: the plain one waits for as long as it takes, `_until` takes a deadline, `try_`
- * never waits. A deadline is a point on the runtime's monotonic clock in nanoseconds: see mare_deadline_ms.
+ * Unless a function says otherwise, any thread may call it at any time between mare_start and
+ * mare_stop, and it does not block. Functions come in families: the plain one waits for as long as
+ * it takes, `_until` takes a deadline, `try_` never waits. A deadline is a point on the runtime's
+ * monotonic clock in nanoseconds: see mare_deadline_ms.
  *
- * Objects are counted. A function that returns one through an out parameter hands over a reference, which the caller
- * gives back with the matching `_unref` or `_destroy`, before mare_stop.
+ * Objects are counted. A function that returns one through an out parameter hands over a reference,
+ * which the caller gives back with the matching `_unref` or `_destroy`, before mare_stop.
  */
 #ifndef MARE_H
 #define MARE_H
@@ -80,8 +82,9 @@ typedef struct mare_options {
 MARE_API mare_err mare_start(const mare_options *options, mare_runtime **out);
 
 /*
- * Kills every process, waits for their handlers, ends the workers and frees everything. The caller must have given back
- * its references, and no other thread may be inside a call. Blocks. Not to be called from a Lua process.
+ * Kills every process, waits for their handlers, ends the workers and frees everything. The caller
+ * must have given back its references, and no other thread may be inside a call. Blocks. Not to be
+ * called from a Lua process.
  */
 MARE_API void mare_stop(mare_runtime *runtime);
 
@@ -97,13 +100,15 @@ MARE_API uint64_t mare_now_ns(const mare_runtime *runtime);
 /* The deadline `timeout_ms` milliseconds from now. */
 MARE_API uint64_t mare_deadline_ms(const mare_runtime *runtime, uint64_t timeout_ms);
 
-/* Sets the number of workers, 1 to 1024 (else MARE_INVALID), and the most finished states kept for reuse. */
+/* Sets the number of workers, 1 to 1024 (else MARE_INVALID), and the most finished states kept for
+ * reuse. */
 MARE_API mare_err mare_set_workers(mare_runtime *runtime, unsigned workers);
 MARE_API void mare_set_recycle(mare_runtime *runtime, unsigned states);
 
-/* ---- Messages -------------------------------------------------------------------------------------------------- */
+/* ---- Messages -------------------------------------------------------------------------------- */
 
-/* The types of a value seen from C. A table, a function or another rich value is MARE_OTHER: see mare_message_bytes. */
+/* The types of a value seen from C. A table, a function or another rich value is MARE_OTHER: see
+ * mare_message_bytes. */
 typedef enum mare_type {
     MARE_NIL,
     MARE_BOOLEAN,
@@ -115,7 +120,8 @@ typedef enum mare_type {
     MARE_OTHER
 } mare_type;
 
-/* One value. Strings belong to the message they were read from; channels and processes too: ref them to keep them. */
+/* One value. Strings belong to the message they were read from; channels and processes too: ref
+ * them to keep them. */
 typedef struct mare_value {
     mare_type type;
     union {
@@ -152,20 +158,23 @@ MARE_API size_t mare_message_count(const mare_message *message);
 /* Reads the value at `index`, from 0: MARE_INVALID when there is none. */
 MARE_API mare_err mare_message_get(const mare_message *message, size_t index, mare_value *out);
 
-/* The values as they travel: `count` MessagePack objects, one after the other. Valid while the message lives. */
+/* The values as they travel: `count` MessagePack objects, one after the other. Valid while the
+ * message lives. */
 MARE_API const void *mare_message_bytes(const mare_message *message, size_t *length);
 
 /* A message from MessagePack bytes that came from elsewhere. Checked here: MARE_BADMSG. */
 MARE_API mare_err mare_message_parse(const void *bytes, size_t length, mare_message **out);
 
-/* ---- Processes ------------------------------------------------------------------------------------------------- */
+/* ---- Processes ------------------------------------------------------------------------------- */
 
 /*
- * Creates a process from Lua source or a binary chunk. `name` is what error messages call the code. `arguments` may be
- * NULL; it stays the caller's. On MARE_SYNTAX, `*error` (if not NULL) is a string to free() that says what is wrong.
+ * Creates a process from Lua source or a binary chunk. `name` is what error messages call the code.
+ * `arguments` may be NULL; it stays the caller's. On MARE_SYNTAX, `*error` (if not NULL) is a
+ * string to free() that says what is wrong.
  */
-MARE_API mare_err mare_spawn(mare_runtime *runtime, const char *code, size_t length, const char *name,
-                             const mare_message *arguments, mare_process **out, char **error);
+MARE_API mare_err mare_spawn(mare_runtime *runtime, const char *code, size_t length,
+                             const char *name, const mare_message *arguments, mare_process **out,
+                             char **error);
 
 /* Adds a reference to a process, or gives one back. */
 MARE_API mare_process *mare_process_ref(mare_process *process);
@@ -178,21 +187,24 @@ MARE_API uint64_t mare_process_id(const mare_process *process);
 MARE_API bool mare_process_alive(const mare_process *process);
 
 /*
- * Waits for its end. MARE_OK and its results, MARE_DIED and the error, a string, MARE_KILLED, or MARE_TIMEOUT. `result`
- * may be NULL; otherwise it is set (perhaps to NULL), and the caller destroys it. Blocks.
+ * Waits for its end. MARE_OK and its results, MARE_DIED and the error, a string, MARE_KILLED, or
+ * MARE_TIMEOUT. `result` may be NULL; otherwise it is set (perhaps to NULL), and the caller
+ * destroys it. Blocks.
  */
-MARE_API mare_err mare_process_join_until(mare_process *process, uint64_t deadline, mare_message **result);
+MARE_API mare_err mare_process_join_until(mare_process *process, uint64_t deadline,
+                                          mare_message **result);
 
 /* Ends it wherever it is; its `__close` handlers run. Returns false if it had finished. */
 MARE_API bool mare_process_kill(mare_process *process);
 
-/* ---- Channels -------------------------------------------------------------------------------------------------- */
+/* ---- Channels -------------------------------------------------------------------------------- */
 
 /*
- * A new channel: a rendezvous when `capacity` is 0, else a buffer of that many messages. `name` may be NULL; a taken
- * name fails with MARE_EXISTS.
+ * A new channel: a rendezvous when `capacity` is 0, else a buffer of that many messages. `name` may
+ * be NULL; a taken name fails with MARE_EXISTS.
  */
-MARE_API mare_err mare_chan_create(mare_runtime *runtime, size_t capacity, const char *name, mare_channel **out);
+MARE_API mare_err mare_chan_create(mare_runtime *runtime, size_t capacity, const char *name,
+                                   mare_channel **out);
 
 /* The channel registered under a name: MARE_NONAME. */
 MARE_API mare_err mare_chan_find(mare_runtime *runtime, const char *name, mare_channel **out);
@@ -202,22 +214,26 @@ MARE_API mare_channel *mare_chan_ref(mare_channel *channel);
 MARE_API void mare_chan_unref(mare_channel *channel);
 
 /*
- * Sends a message. On success its contents have left and `message` is empty, to be used again; on failure (MARE_CLOSED,
- * MARE_TIMEOUT, MARE_FULL, MARE_NOMEM, MARE_STOPPED) it is as it was. The first two block; for a foreign thread only.
+ * Sends a message. On success its contents have left and `message` is empty, to be used again; on
+ * failure (MARE_CLOSED, MARE_TIMEOUT, MARE_FULL, MARE_NOMEM, MARE_STOPPED) it is as it was. The
+ * first two block; for a foreign thread only.
  */
 MARE_API mare_err mare_chan_send(mare_channel *channel, mare_message *message);
-MARE_API mare_err mare_chan_send_until(mare_channel *channel, mare_message *message, uint64_t deadline);
+MARE_API mare_err mare_chan_send_until(mare_channel *channel, mare_message *message,
+                                       uint64_t deadline);
 MARE_API mare_err mare_chan_try_send(mare_channel *channel, mare_message *message);
 
 /*
- * Receives a message into `*out`, which the caller destroys: MARE_CLOSED, MARE_TIMEOUT, MARE_EMPTY, MARE_NOMEM,
- * MARE_STOPPED. The first two block; for a foreign thread only.
+ * Receives a message into `*out`, which the caller destroys: MARE_CLOSED, MARE_TIMEOUT, MARE_EMPTY,
+ * MARE_NOMEM, MARE_STOPPED. The first two block; for a foreign thread only.
  */
 MARE_API mare_err mare_chan_receive(mare_channel *channel, mare_message **out);
-MARE_API mare_err mare_chan_receive_until(mare_channel *channel, mare_message **out, uint64_t deadline);
+MARE_API mare_err mare_chan_receive_until(mare_channel *channel, mare_message **out,
+                                          uint64_t deadline);
 MARE_API mare_err mare_chan_try_receive(mare_channel *channel, mare_message **out);
 
-/* Wakes every waiter with MARE_CLOSED; what was buffered can still be received. False if it was closed before. */
+/* Wakes every waiter with MARE_CLOSED; what was buffered can still be received. False if it was
+ * closed before. */
 MARE_API bool mare_chan_close(mare_channel *channel);
 
 #ifdef __cplusplus

@@ -5,7 +5,8 @@
     check_docs.py [ROOT [MARE]]
 
 - Every public function and type in include/**/*.h has a comment right above it.
-- Every function that src/lua/*.c registers, `{"name", function}` in a table, is in docs/reference.
+- Every function that src/lua/*.c registers, `{"name", function}` in a luaL_Reg table, is in
+  docs/reference.
   A name that starts with an underscore is a metamethod or private.
 - Every command that `MARE help` lists is in docs/reference/cli.md. A command is a line of two
   spaces, the name, two or more spaces and a description.
@@ -58,14 +59,17 @@ def check_lua(root):
     text = '\n'.join(path.read_text(encoding='utf-8')
                      for path in sorted((root / 'docs/reference').glob('*.md')))
     for path in sorted((root / 'src/lua').glob('*.c')):
+        inside = False  # a table of functions
         for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1):
-            for match in REGISTERED.finditer(line):
+            inside = inside or re.search(r'\bluaL_Reg\b.*=', line) is not None
+            for match in REGISTERED.finditer(line) if inside else ():
                 name = match[1]
                 # Written as a call on something: mare.spawn(, p:join(, luaproc.send( ...
                 if not re.search(rf'[.:]{name}\b', text):
                     yield (f'{path.relative_to(root)}:{number}: the Lua function {name} is not in '
                            'docs/reference; describe it there, as `module.name(...)` or '
                            '`object:name(...)`')
+            inside = inside and '};' not in line
 
 
 def check_commands(root, mare):

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- The evaluating half of the REPL: a process that gets pieces of text from the terminal's thread and answers "done", or
--- "more" when a piece is only the beginning of something.
+-- The evaluating half of the REPL: a process that gets pieces of text from the terminal's thread
+-- and answers "done", or "more" when a piece is only the beginning of something.
 local function show(ok, ...)
     if not ok then
         io.stderr:write(tostring((...)), "\n")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The countdown is the one mutable global beside the runtime handle: it exists so that tests can make the n-th
-// allocation fail for every n. While no test runs it is zero and costs one relaxed load.
+// The countdown is the one mutable global beside the runtime handle: it exists so that tests can
+// make the n-th allocation fail for every n. While no test runs it is zero and costs one relaxed
+// load.
 #include "base/alloc.h"
 
 #include <stdatomic.h>

@@ -10,8 +10,10 @@ void *mare__alloc_zero(size_t size);
 void *mare__realloc(void *block, size_t size);
 void mare__free(void *block);
 
-// The n-th allocation from now fails, and every later one; 0 ends it. Affects every thread; for tests only.
+// The n-th allocation from now fails, and every later one; 0 ends it. Affects every thread; for
+// tests only.
 void mare__alloc_fail_after(long n);
 
-// Whether an allocation made now must fail. Process heaps ask too, so that Lua's allocations take part.
+// Whether an allocation made now must fail. Process heaps ask too, so that Lua's allocations take
+// part.
 int mare__alloc_must_fail(void);

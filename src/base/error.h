@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The codes of everything that can go wrong in operation: one list makes the enum, the C strings and the Lua words.
+// The codes of everything that can go wrong in operation: one list makes the enum, the C strings
+// and the Lua words.
 #pragma once
 
 #include <mare.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Each node keeps its first child, its next sibling and the address of the pointer that leads to it, which makes
-// removal from the middle a matter of one store. Merging is iterative: a million siblings need no deep stack.
+// Each node keeps its first child, its next sibling and the address of the pointer that leads to
+// it, which makes removal from the middle a matter of one store. Merging is iterative: a million
+// siblings need no deep stack.
 #include "base/heap.h"
 
 #include <stddef.h>

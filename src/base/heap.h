@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A pairing heap: an intrusive priority queue that never allocates. Insertion takes constant time, removal
-// logarithmic time (amortised). Fredman, Sedgewick, Sleator, Tarjan, "The pairing heap", Algorithmica 1 (1986).
+// A pairing heap: an intrusive priority queue that never allocates. Insertion takes constant time,
+// removal logarithmic time (amortised). Fredman, Sedgewick, Sleator, Tarjan, "The pairing heap",
+// Algorithmica 1 (1986).
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// An intrusive doubly linked list with a head node. An unlinked node points to itself, so that removing twice is safe.
+// An intrusive doubly linked list with a head node. An unlinked node points to itself, so that
+// removing twice is safe.
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What can be referred to from several places, messages among them: a count, a kind, and how it ends.
+// What can be referred to from several places, messages among them: a count, a kind, and how it
+// ends.
 #pragma once
 
 #include <stdatomic.h>

@@ -3,9 +3,10 @@
 //
 //      senders  ->  [ ring, up to capacity ]  ->  receivers
 //
-// Invariants, whenever the lock is free: receivers wait only while the ring is empty and no sender waits; senders wait
-// only while the ring is full and no receiver waits. So at most one line is not empty. (A node whose wait has been
-// claimed by another may still stand in line; it counts as absent and is skipped by whoever meets it.)
+// Invariants, whenever the lock is free: receivers wait only while the ring is empty and no sender
+// waits; senders wait only while the ring is full and no receiver waits. So at most one line is not
+// empty. (A node whose wait has been claimed by another may still stand in line; it counts as
+// absent and is skipped by whoever meets it.)
 //
 // The lock is never held across a wake: the other end is claimed under it, and served after it.
 #include "chan/channel.h"
@@ -88,7 +89,8 @@ static inline struct mare__node *claim_first(struct mare__list *line)
 static inline void unlock(mare_channel *channel)
 {
     unsigned char can = 0;
-    if (channel->closed || channel->count < channel->capacity || !mare__list_empty(&channel->receivers))
+    if (channel->closed || channel->count < channel->capacity ||
+        !mare__list_empty(&channel->receivers))
         can |= MARE__CAN_SEND;
     if (channel->closed || channel->count > 0 || !mare__list_empty(&channel->senders))
         can |= MARE__CAN_RECEIVE;
@@ -145,8 +147,10 @@ static void give(struct mare__node *receiver, mare_message *message)
     serve(receiver);
 }
 
-// The three outcomes under the lock: done (perhaps with a peer to serve), failed, or nothing possible now.
-static inline mare_err try_send(mare_channel *channel, mare_message *message, struct mare__node **receiver)
+// The three outcomes under the lock: done (perhaps with a peer to serve), failed, or nothing
+// possible now.
+static inline mare_err try_send(mare_channel *channel, mare_message *message,
+                                struct mare__node **receiver)
 {
     if (channel->closed)
         return MARE_CLOSED;
@@ -161,7 +165,8 @@ static inline mare_err try_send(mare_channel *channel, mare_message *message, st
     return MARE_OK;
 }
 
-static inline mare_err try_receive(mare_channel *channel, mare_message *message, struct mare__node **sender)
+static inline mare_err try_receive(mare_channel *channel, mare_message *message,
+                                   struct mare__node **sender)
 {
     if (channel->count > 0) {
         ring_pop(channel, message);
@@ -284,15 +289,17 @@ bool mare__chan_post(mare_channel *channel, mare_message *message)
     return err == MARE_OK || err == MARE_FULL;
 }
 
-// ---- Several at once -------------------------------------------------------------------------------------------------
+// ---- Several at once ----------------------------------------------------------------------------
 
 static int by_address(const void *a, const void *b)
 {
-    uintptr_t x = (uintptr_t) * (mare_channel *const *)a, y = (uintptr_t) * (mare_channel *const *)b;
+    uintptr_t x = (uintptr_t) * (mare_channel *const *)a,
+              y = (uintptr_t) * (mare_channel *const *)b;
     return x < y ? -1 : x > y;
 }
 
-// Locks every channel once, in the order of addresses, so that two selects cannot wait for each other.
+// Locks every channel once, in the order of addresses, so that two selects cannot wait for each
+// other.
 static uint32_t lock_all(struct mare__case *cases, uint32_t count, mare_channel **order)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -322,8 +329,9 @@ static bool stand_in_lines(struct mare__case *cases, uint32_t count, struct mare
     return false;
 }
 
-mare_err mare__chan_select(struct mare__case *cases, uint32_t count, uint32_t start, struct mare__wait *wait,
-                           mare_message *message, uint32_t *fired, mare_channel **order)
+mare_err mare__chan_select(struct mare__case *cases, uint32_t count, uint32_t start,
+                           struct mare__wait *wait, mare_message *message, uint32_t *fired,
+                           mare_channel **order)
 {
     struct mare__node *peer = NULL;
     struct mare__case *c = NULL;
@@ -332,7 +340,8 @@ mare_err mare__chan_select(struct mare__case *cases, uint32_t count, uint32_t st
     for (uint32_t i = 0; i < count && err == MARE_EMPTY; i++) {
         *fired = (start + i) % count;
         c = &cases[*fired];
-        err = c->send ? try_send(c->channel, &c->message, &peer) : try_receive(c->channel, message, &peer);
+        err = c->send ? try_send(c->channel, &c->message, &peer)
+                      : try_receive(c->channel, message, &peer);
         if (err == MARE_FULL)
             err = MARE_EMPTY;
     }

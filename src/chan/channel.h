@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Channels: where processes meet. This file knows messages and waits; it knows nothing of Lua or of workers.
+// Channels: where processes meet. This file knows messages and waits; it knows nothing of Lua or of
+// workers.
 #pragma once
 
 #include "base/list.h"
@@ -19,8 +20,9 @@ struct mare_channel {
     mare__lock lock;  // guards all below
     bool closed;
     uint64_t id;
-    struct mare__list receivers, senders; // of struct mare__node; at most one of the two is not empty
-    mare_message *ring;                   // buffered messages; grows up to capacity
+    struct mare__list receivers,
+        senders;        // of struct mare__node; at most one of the two is not empty
+    mare_message *ring; // buffered messages; grows up to capacity
     size_t capacity, room, head, count;
     uint64_t sent;
     struct mare_runtime *runtime; // for foreign threads that wait; NULL in unit tests
@@ -52,14 +54,15 @@ mare_err mare__chan_send(mare_channel *channel, mare_message *message, struct ma
 // MARE_CLOSED, MARE_KILLED.
 mare_err mare__chan_receive(mare_channel *channel, mare_message *message, struct mare__node *node);
 
-// Takes a node out of line if it still stands there. The owner calls it when its wait ended another way.
+// Takes a node out of line if it still stands there. The owner calls it when its wait ended another
+// way.
 void mare__chan_forget(mare_channel *channel, struct mare__node *node);
 
-// Sends without ever waiting: a message that finds no room stands in line by itself. Takes the contents. False when there
-// was no memory for that or the channel is closed.
+// Sends without ever waiting: a message that finds no room stands in line by itself. Takes the
+// contents. False when there was no memory for that or the channel is closed.
 bool mare__chan_post(mare_channel *channel, mare_message *message);
 
-// ---- Several at once -------------------------------------------------------------------------------------------------
+// ---- Several at once ----------------------------------------------------------------------------
 struct mare__case {
     mare_channel *channel;
     bool send;
@@ -67,8 +70,10 @@ struct mare__case {
     struct mare__node node;
 };
 
-// Performs the first case, looking from `start` on, that can go at once; its index is `*fired`. When none can, stands
-// in line in every one (if `wait` is not NULL) and returns MARE_EMPTY, or MARE_KILLED when that was
-// cancelled. Otherwise returns what the operation returned; `message` has what was received. `order` is scratch for `count` pointers.
-mare_err mare__chan_select(struct mare__case *cases, uint32_t count, uint32_t start, struct mare__wait *wait,
-                           mare_message *message, uint32_t *fired, mare_channel **order);
+// Performs the first case, looking from `start` on, that can go at once; its index is `*fired`.
+// When none can, stands in line in every one (if `wait` is not NULL) and returns MARE_EMPTY, or
+// MARE_KILLED when that was cancelled. Otherwise returns what the operation returned; `message` has
+// what was received. `order` is scratch for `count` pointers.
+mare_err mare__chan_select(struct mare__case *cases, uint32_t count, uint32_t start,
+                           struct mare__wait *wait, mare_message *message, uint32_t *fired,
+                           mare_channel **order);

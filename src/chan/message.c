@@ -49,7 +49,8 @@ void mare__message_shift_handles(mare_message *message, uint32_t start, uint32_t
 {
     uint8_t *data = (uint8_t *)mare__message_data(message);
     uint32_t offset;
-    // From the last handle back to the first one that moved. Each begins with the offset (plus 1) of the one before.
+    // From the last handle back to the first one that moved. Each begins with the offset (plus 1)
+    // of the one before.
     for (uint8_t *link = (uint8_t *)&message->handles;; link = data + offset - 1) {
         memcpy(&offset, link, sizeof offset);
         if (offset <= start)
@@ -99,7 +100,8 @@ bool mare__message_join(mare_message *to, const mare_message *from)
     uint32_t last = to->handles, at = from->handles ? from->handles + base : 0, next;
     if (at)
         to->handles = at;
-    for (; at; at = next) { // the chain moves along, and its end is tied to the chain that was there
+    for (; at;
+         at = next) { // the chain moves along, and its end is tied to the chain that was there
         struct mare__handle handle;
         memcpy(&handle, data + at - 1, sizeof handle);
         next = handle.previous ? handle.previous + base : 0;
@@ -216,8 +218,8 @@ const void *mare_message_bytes(const mare_message *message, size_t *length)
     return mare__message_data(message);
 }
 
-static void read_value(const mare_message *message, const uint8_t *at, const struct mare__token *token,
-                       mare_value *out)
+static void read_value(const mare_message *message, const uint8_t *at,
+                       const struct mare__token *token, mare_value *out)
 {
     out->type = MARE_OTHER;
     switch (token->kind) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A message: a tuple of values as MessagePack, small ones inside the structure, so that an integer or a short string
-// crosses without an allocation. References to channels, processes and buffers are ext objects that hold a pointer;
-// the message owns a reference to each, and finds them again through a chain of offsets when it is dropped.
+// A message: a tuple of values as MessagePack, small ones inside the structure, so that an integer
+// or a short string crosses without an allocation. References to channels, processes and buffers
+// are ext objects that hold a pointer; the message owns a reference to each, and finds them again
+// through a chain of offsets when it is dropped.
 #pragma once
 
 #include <mare.h>
@@ -11,17 +12,19 @@
 #include "mare_limits.h"
 #include "wire/pack.h"
 
-// The ext kinds. All but the references are well-formed MessagePack inside, so that a stranger can skip or show them.
+// The ext kinds. All but the references are well-formed MessagePack inside, so that a stranger can
+// skip or show them.
 enum mare__ext {
-    MARE__EXT_REPEAT = 1, // u32: the table or function with that number, counted from 0 in order of appearance
-    MARE__EXT_GLOBALS,    // empty: the receiver's table of globals
-    MARE__EXT_MODULE,     // the bytes of a name: what `require` returns for it
-    MARE__EXT_MEMBER,     // two strings: a library and one of its functions
-    MARE__EXT_MIXED,      // an array, then a map: a table with both parts
-    MARE__EXT_FUNCTION,   // bytecode (bin), then its upvalues
-    MARE__EXT_SHARED,     // u32, u8: an upvalue shared with that function's upvalue of that number
-    MARE__EXT_TRAVEL,     // a module's name and a value: what its `arrive` makes of it
-    MARE__EXT_HANDLE,     // struct mare__handle: only inside one operating-system process
+    MARE__EXT_REPEAT =
+        1, // u32: the table or function with that number, counted from 0 in order of appearance
+    MARE__EXT_GLOBALS,  // empty: the receiver's table of globals
+    MARE__EXT_MODULE,   // the bytes of a name: what `require` returns for it
+    MARE__EXT_MEMBER,   // two strings: a library and one of its functions
+    MARE__EXT_MIXED,    // an array, then a map: a table with both parts
+    MARE__EXT_FUNCTION, // bytecode (bin), then its upvalues
+    MARE__EXT_SHARED,   // u32, u8: an upvalue shared with that function's upvalue of that number
+    MARE__EXT_TRAVEL,   // a module's name and a value: what its `arrive` makes of it
+    MARE__EXT_HANDLE,   // struct mare__handle: only inside one operating-system process
 };
 
 // The payload of MARE__EXT_HANDLE.
@@ -38,8 +41,8 @@ struct mare_message {
     uint32_t count;    // values
     uint32_t handles;  // offset of the last handle's payload plus 1; 0 when none
     bool rich;         // there are tables, functions or others beyond plain values and references
-    bool repeats;      // some value is referred to again: the reader must number tables and functions
-    bool foreign;      // came from outside: no handles, no code
+    bool repeats; // some value is referred to again: the reader must number tables and functions
+    bool foreign; // came from outside: no handles, no code
     union {
         uint8_t small[MARE__MESSAGE_SMALL];
         uint8_t *large;
@@ -69,7 +72,8 @@ static inline void mare__message_move(mare_message *to, mare_message *from)
     mare__message_init(from);
 }
 
-// Room for `size` more bytes at the end, or NULL (MARE_NOMEM, MARE_TOOBIG). The caller adds to `length` what it used.
+// Room for `size` more bytes at the end, or NULL (MARE_NOMEM, MARE_TOOBIG). The caller adds to
+// `length` what it used.
 uint8_t *mare__message_room_slow(mare_message *message, size_t size);
 
 static inline uint8_t *mare__message_room(mare_message *message, size_t size)

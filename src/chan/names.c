@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A hash table with chains, under one lock: names are looked up when programs set themselves up, not for every message.
+// A hash table with chains, under one lock: names are looked up when programs set themselves up,
+// not for every message.
 #include "chan/names.h"
 
 #include <string.h>

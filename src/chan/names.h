@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The names under which channels and processes are found. One space for both, so that a name means one thing.
+// The names under which channels and processes are found. One space for both, so that a name means
+// one thing.
 #pragma once
 
 #include "base/object.h"

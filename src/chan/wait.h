@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Waiting: how a routine (or a foreign thread) sleeps until exactly one of several things happens to it.
+// Waiting: how a routine (or a foreign thread) sleeps until exactly one of several things happens
+// to it.
 //
 // A wait has one word. Its owner stands in the lines of channels and publishes the wait; whoever
 // wants to end it (a channel's other end, a close, a timer, a kill) must first claim it, and only

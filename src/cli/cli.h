@@ -12,19 +12,22 @@ enum { EXIT_DIED = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 // What a program is made from.
 enum source { SOURCE_FILE, SOURCE_CODE, SOURCE_STDIN };
 
-// Runs a program to its end; `argv[0]` is the file (or the code), the rest are its arguments. Returns the exit code.
+// Runs a program to its end; `argv[0]` is the file (or the code), the rest are its arguments.
+// Returns the exit code.
 int mare__cli_run(enum source source, int argc, char **argv);
 
 // Reads, evaluates and prints until the end of input.
 int mare__cli_repl(void);
 
-// A runtime for the command line: it takes signals, and it ends in order. NULL after saying why not.
+// A runtime for the command line: it takes signals, and it ends in order. NULL after saying why
+// not.
 struct mare_runtime *mare__cli_start(void);
 
 // From now on an interrupt raises an error in this process; NULL: it ends the program again.
 void mare__cli_interrupts_go_to(mare_process *repl);
 
-// Waits for the end of the main process and of all others, stops the runtime and returns the exit code.
+// Waits for the end of the main process and of all others, stops the runtime and returns the exit
+// code.
 int mare__cli_finish(struct mare_runtime *runtime);
 
 // The simulator: `mare sim …`, and what `mare help sim` says.

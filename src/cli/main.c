@@ -39,14 +39,16 @@ static const struct command commands[] = {
     {"help", "what the commands do: mare help [command]",
      "mare help [command]\n\nWithout a command, lists them all.\n", help},
     {"-e", "runs a piece of Lua: mare -e CODE [args]",
-     "mare -e CODE [args]\n\nRuns CODE as the main process. The arguments are `...` and the table `arg`.\n\n"
+     "mare -e CODE [args]\n\n"
+     "Runs CODE as the main process. The arguments are `...` and the table `arg`.\n\n"
      "    mare -e 'print(require(\"mare\").workers())'\n",
      run_code},
     {"-", "runs the program on standard input: mare - [args]",
      "mare - [args]\n\nReads a whole program from standard input, then runs it.\n", run_stdin},
     {"sim", "simulates coordination algorithms, checks and draws them: mare sim ALGORITHM",
      mare__cli_sim_help, mare__cli_sim},
-    {"-v", "prints the version", "mare -v\n\nPrints the version; --version is the same.\n", version},
+    {"-v", "prints the version", "mare -v\n\nPrints the version; --version is the same.\n",
+     version},
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
@@ -79,8 +81,8 @@ static int help(int argc, char **argv)
          "  mare                  reads, evaluates and prints, with history\n\nCommands:");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         printf("  %-6s  %s\n", commands[i].name, commands[i].summary);
-    puts("\nExit codes: 0 success, 1 the main process died, 2 wrong usage, 128 + n ended by signal n, or\n"
-         "what the program gave to os.exit. The module is documented in docs/reference/lua.md.");
+    puts("\nExit codes: 0 success, 1 the main process died, 2 wrong usage, 128 + n ended by\n"
+         "signal n, or what the program gave to os.exit. docs/reference/lua.md has the module.");
     return 0;
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Runs a program: its main script is the first process; when that has ended the others are waited for. An interrupt
-// kills every process in order (their closing handlers run); a second one ends the program at once.
-#include <pthread.h>
-#include <signal.h>
+// Runs a program: its main script is the first process; when that has ended the others are waited
+// for. An interrupt kills every process in order (their closing handlers run); a second one ends
+// the program at once.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 #include "cli/cli.h"
 #include "sched/sched.h"
 
-// ---- Signals -------------------------------------------------------------------------------------------------------------------
+// ---- Signals ------------------------------------------------------------------------------------
 
 // A handler may do little: it notes the signal and wakes a thread that does the rest.
 static struct {
@@ -41,7 +40,8 @@ static void *watch(void *unused)
             mare__process_interrupt(interrupt.repl);
         } else if (interrupt.number && !atomic_load(&interrupt.over)) {
             int nobody = -1;
-            atomic_compare_exchange_strong(&interrupt.runtime->exit_code, &nobody, EXIT_SIGNAL + interrupt.number);
+            atomic_compare_exchange_strong(&interrupt.runtime->exit_code, &nobody,
+                                           EXIT_SIGNAL + interrupt.number);
             mare__runtime_changed(interrupt.runtime);
         }
     }
@@ -50,16 +50,12 @@ static void *watch(void *unused)
 
 static void take_signals(mare_runtime *runtime)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
     interrupt.runtime = runtime;
     if (mare__thread_start(&interrupt.thread, "mare-signals", watch, NULL) != 0) {
         interrupt.runtime = NULL;
         return;
     }
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    mare__signals_take(on_signal);
 }
 
 void mare__cli_interrupts_go_to(mare_process *repl)
@@ -76,7 +72,7 @@ static void leave_signals(void)
     pthread_join(interrupt.thread, NULL);
 }
 
-// ---- Start and end -------------------------------------------------------------------------------------------------------------
+// ---- Start and end ------------------------------------------------------------------------------
 
 mare_runtime *mare__cli_start(void)
 {
@@ -105,22 +101,25 @@ int mare__cli_finish(mare_runtime *runtime)
 {
     mare_process *main = runtime->main;
     mare_err err = mare__runtime_await(runtime, true, MARE_FOREVER);
-    if (err == MARE_DEADLOCK && mare__wait_end(&main->wait, MARE_DEADLOCK)) // an error where it waits
+    if (err == MARE_DEADLOCK &&
+        mare__wait_end(&main->wait, MARE_DEADLOCK)) // an error where it waits
         err = mare__runtime_await(runtime, true, MARE_FOREVER);
     int code = atomic_load(&runtime->exit_code);
     if (err == MARE_DEADLOCK && mare_process_alive(main)) {
-        fprintf(stderr, "mare: %s\n", mare_strerror(MARE_DEADLOCK)); // it caught that, and waits again
+        fprintf(stderr, "mare: %s\n",
+                mare_strerror(MARE_DEADLOCK)); // it caught that, and waits again
         code = EXIT_DIED;
     } else if (err == MARE_DEADLOCK) {
-        fprintf(stderr, "mare: %lu %s for what can no longer come: ended\n", atomic_load(&runtime->live),
+        fprintf(stderr, "mare: %lu %s for what can no longer come: ended\n",
+                atomic_load(&runtime->live),
                 atomic_load(&runtime->live) == 1 ? "process waits" : "processes wait");
     }
     if (code < 0) {
         bool killed = !mare_process_alive(main) && main->how == MARE_KILLED;
         bool died = !mare_process_alive(main) && main->how == MARE_DIED;
         if (killed)
-            fprintf(stderr, "mare: the main process was killed%s%s\n", main->kill_reason ? ": " : "",
-                    main->kill_reason ? main->kill_reason : "");
+            fprintf(stderr, "mare: the main process was killed%s%s\n",
+                    main->kill_reason ? ": " : "", main->kill_reason ? main->kill_reason : "");
         code = died || killed ? EXIT_DIED : EXIT_SUCCESS;
     }
     if (interrupt.number)
@@ -132,7 +131,7 @@ int mare__cli_finish(mare_runtime *runtime)
     return code;
 }
 
-// ---- The main process ----------------------------------------------------------------------------------------------------------
+// ---- The main process ---------------------------------------------------------------------------
 
 struct program {
     enum source source;
@@ -147,8 +146,9 @@ static int prepare(lua_State *L)
     struct program *program = lua_touserdata(L, 1);
     lua_settop(L, 0);
     const char *name = program->argv[0];
-    int status = program->source == SOURCE_CODE ? luaL_loadbuffer(L, name, strlen(name), "=(command line)")
-                                                : luaL_loadfile(L, program->source == SOURCE_FILE ? name : NULL);
+    int status = program->source == SOURCE_CODE
+                     ? luaL_loadbuffer(L, name, strlen(name), "=(command line)")
+                     : luaL_loadfile(L, program->source == SOURCE_FILE ? name : NULL);
     if (status != LUA_OK)
         return lua_error(L);
     lua_createtable(L, program->argc, 1);

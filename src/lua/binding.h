@@ -46,5 +46,6 @@ int mare__lua_select(lua_State *L);
 int mare__lua_buffer_new(lua_State *L);
 int mare__lua_wait(lua_State *L);
 
-// Opens a module in the state of a host, such as the stock interpreter; the first one starts the runtime.
+// Opens a module in the state of a host, such as the stock interpreter; the first one starts the
+// runtime.
 int mare__lua_host_open(lua_State *L, lua_CFunction open);

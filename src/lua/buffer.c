@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Blocks of bytes that change hands without being copied. A buffer has one owner: sending it empties the sender's.
+// Blocks of bytes that change hands without being copied. A buffer has one owner: sending it
+// empties the sender's.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -37,7 +38,8 @@ int mare__lua_buffer_new(lua_State *L)
         luaL_argcheck(L, size >= 0, 1, "a size cannot be negative");
         length = (size_t)size;
     }
-    struct buffer *buffer = length < SIZE_MAX - sizeof *buffer ? mare__alloc(sizeof *buffer + length) : NULL;
+    struct buffer *buffer =
+        length < SIZE_MAX - sizeof *buffer ? mare__alloc(sizeof *buffer + length) : NULL;
     if (!buffer)
         return mare__lua_fail(L, MARE_NOMEM);
     mare__object_init(&buffer->object, MARE__KIND_BUFFER, destroy);
@@ -80,8 +82,9 @@ static int buffer_set(lua_State *L)
     lua_Integer at = position(luaL_checkinteger(L, 2), buffer->length);
     size_t length;
     const char *bytes = luaL_checklstring(L, 3, &length);
-    luaL_argcheck(L, at >= 1 && length <= buffer->length && (size_t)at - 1 <= buffer->length - length, 2,
-                  "outside the buffer");
+    luaL_argcheck(L,
+                  at >= 1 && length <= buffer->length && (size_t)at - 1 <= buffer->length - length,
+                  2, "outside the buffer");
     memcpy(buffer->bytes + at - 1, bytes, length);
     return 0;
 }
@@ -98,7 +101,8 @@ static int buffer_moved(lua_State *L)
 static int buffer_len(lua_State *L)
 {
     struct mare__ref_link *ref = mare__handle_of(L, 1, MARE__KIND_BUFFER);
-    lua_pushinteger(L, ref && ref->object ? (lua_Integer)((struct buffer *)ref->object)->length : 0);
+    lua_pushinteger(L,
+                    ref && ref->object ? (lua_Integer)((struct buffer *)ref->object)->length : 0);
     return 1;
 }
 

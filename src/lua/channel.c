@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Channels in Lua. The hot path of every message: a send marshals into the process's own message, offers it to the
-// channel, and yields only if it must wait; a receive is its mirror.
+// Channels in Lua. The hot path of every message: a send marshals into the process's own message,
+// offers it to the channel, and yields only if it must wait; a receive is its mirror.
 #include "lua/binding.h"
 
 // A statistic: a host's messages are not counted.
@@ -36,7 +36,8 @@ static int send(lua_State *L, mare_channel *channel, int first, bool wait, uint6
     mare__message_clear(message);
     if (mare__marshal_quickly(L, first, lua_gettop(L) - first + 1, message, "arg") != MARE_OK)
         return mare__lua_refuse(L);
-    mare_err err = mare__can(channel, MARE__CAN_SEND) ? mare__chan_send(channel, message, NULL) : MARE_FULL;
+    mare_err err =
+        mare__can(channel, MARE__CAN_SEND) ? mare__chan_send(channel, message, NULL) : MARE_FULL;
     if (err == MARE_OK) {
         if (process->leaving)
             mare__handles_left(L, 0, true);
@@ -80,7 +81,8 @@ static int receive_done(lua_State *L, int status, lua_KContext context)
     (void)status, (void)context;
     mare_process *process = mare__self(L);
     mare__block_clean(process);
-    return process->wait.result ? mare__lua_fail(L, process->wait.result) : push_received(L, process);
+    return process->wait.result ? mare__lua_fail(L, process->wait.result)
+                                : push_received(L, process);
 }
 
 static int receive(lua_State *L, mare_channel *channel, bool wait, uint64_t deadline)
@@ -191,14 +193,22 @@ static int channel_tostring(lua_State *L)
     return 1;
 }
 
-const luaL_Reg mare__channel_methods[] = {
-    {"send", channel_send},         {"sendwithin", channel_sendwithin}, {"trysend", channel_trysend},
-    {"receive", channel_receive},   {"tryreceive", channel_tryreceive}, {"messages", channel_messages},
-    {"close", channel_close},       {"closed", channel_closed},         {"capacity", channel_capacity},
-    {"name", channel_name},         {NULL, NULL}};
+const luaL_Reg mare__channel_methods[] = {{"send", channel_send},
+                                          {"sendwithin", channel_sendwithin},
+                                          {"trysend", channel_trysend},
+                                          {"receive", channel_receive},
+                                          {"tryreceive", channel_tryreceive},
+                                          {"messages", channel_messages},
+                                          {"close", channel_close},
+                                          {"closed", channel_closed},
+                                          {"capacity", channel_capacity},
+                                          {"name", channel_name},
+                                          {NULL, NULL}};
 
-const luaL_Reg mare__channel_metamethods[] = {
-    {"__len", channel_len}, {"__tostring", channel_tostring}, {"__close", channel_close}, {NULL, NULL}};
+const luaL_Reg mare__channel_metamethods[] = {{"__len", channel_len},
+                                              {"__tostring", channel_tostring},
+                                              {"__close", channel_close},
+                                              {NULL, NULL}};
 
 int mare__lua_channel_new(lua_State *L)
 {

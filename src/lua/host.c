@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// `require "mare"` under the stock interpreter, or in any Lua state that is not ours: the first one starts the runtime,
-// and the end of that state waits for the processes, as luaproc does. The state's thread sleeps where a process would
-// yield.
+// `require "mare"` under the stock interpreter, or in any Lua state that is not ours: the first one
+// starts the runtime, and the end of that state waits for the processes, as luaproc does. The
+// state's thread sleeps where a process would yield.
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The interface of luaproc, for programs written for it. Its channels are named and shared by all; its functions return
-// `true` or `nil, message`, with luaproc's own messages.
+// The interface of luaproc, for programs written for it. Its channels are named and shared by all;
+// its functions return `true` or `nil, message`, with luaproc's own messages.
 #include "lua/binding.h"
 
 static int refuse(lua_State *L, const char *format, const char *name)
@@ -195,12 +195,16 @@ static int recycle(lua_State *L)
     return 0;
 }
 
-static const luaL_Reg functions[] = {
-    {"newproc", newproc},       {"send", send},
-    {"receive", receive},       {"newchannel", newchannel},
-    {"delchannel", delchannel}, {"setnumworkers", setnumworkers},
-    {"wait", wait},             {"getnumworkers", getnumworkers},
-    {"recycle", recycle},       {NULL, NULL}};
+static const luaL_Reg functions[] = {{"newproc", newproc},
+                                     {"send", send},
+                                     {"receive", receive},
+                                     {"newchannel", newchannel},
+                                     {"delchannel", delchannel},
+                                     {"setnumworkers", setnumworkers},
+                                     {"wait", wait},
+                                     {"getnumworkers", getnumworkers},
+                                     {"recycle", recycle},
+                                     {NULL, NULL}};
 
 int mare__lua_open_luaproc(lua_State *L)
 {

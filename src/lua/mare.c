@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The module `mare`: its table of functions, and those that are neither a channel's nor a process's.
+// The module `mare`: its table of functions, and those that are neither a channel's nor a
+// process's.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,8 @@ static int mare_workers(lua_State *L)
     mare_runtime *runtime = mare__self(L)->runtime;
     if (!lua_isnoneornil(L, 1)) {
         lua_Integer count = luaL_checkinteger(L, 1);
-        luaL_argcheck(L, count >= 1 && count <= MARE__WORKERS_MAX, 1, "the number of workers is 1 to 1024");
+        luaL_argcheck(L, count >= 1 && count <= MARE__WORKERS_MAX, 1,
+                      "the number of workers is 1 to 1024");
         mare_err err = mare__workers_set(runtime, (unsigned)count);
         if (err)
             return mare__lua_fail(L, err);
@@ -46,14 +48,15 @@ static int mare_recycle(lua_State *L)
     mare_runtime *runtime = mare__self(L)->runtime;
     if (!lua_isnoneornil(L, 1)) {
         lua_Integer count = luaL_checkinteger(L, 1);
-        luaL_argcheck(L, count >= 0 && count <= UINT32_MAX / 2, 1, "the number of states is 0 or more");
+        luaL_argcheck(L, count >= 0 && count <= UINT32_MAX / 2, 1,
+                      "the number of states is 0 or more");
         mare_set_recycle(runtime, (unsigned)count);
     }
     lua_pushinteger(L, atomic_load(&runtime->recycle_limit));
     return 1;
 }
 
-// ---- Time --------------------------------------------------------------------------------------------------------------------
+// ---- Time ---------------------------------------------------------------------------------------
 
 static int mare_now(lua_State *L)
 {
@@ -112,7 +115,7 @@ static int mare_deadline(lua_State *L)
     return 1;
 }
 
-// ---- The program's end -------------------------------------------------------------------------------------------------------
+// ---- The program's end --------------------------------------------------------------------------
 
 // A process other than this one that is alive, with a reference.
 static mare_process *another(mare_process *self)
@@ -120,7 +123,8 @@ static mare_process *another(mare_process *self)
     mare_runtime *runtime = self->runtime;
     mare_process *found = NULL;
     mare__lock_acquire(&runtime->process_lock);
-    for (struct mare__list *l = runtime->processes.next; l != &runtime->processes && !found; l = l->next) {
+    for (struct mare__list *l = runtime->processes.next; l != &runtime->processes && !found;
+         l = l->next) {
         mare_process *process = MARE__ENTRY(l, mare_process, in_all);
         if (process != self)
             found = mare_process_ref(process);
@@ -152,7 +156,8 @@ static int wait_for_others(lua_State *L, uint64_t deadline)
         mare_err err = mare__process_watch(process, false, &ended);
         if (err == MARE_OK) {
             mare__message_clear(&self->wait.message);
-            return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ended, deadline, wait_done, (lua_KContext)deadline);
+            return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ended, deadline, wait_done,
+                               (lua_KContext)deadline);
         }
         if (err != MARE_CLOSED)
             return mare__lua_fail(L, err);
@@ -173,7 +178,7 @@ static int mare_exit(lua_State *L)
     return mare__exit(L);
 }
 
-// ---- What can be watched -----------------------------------------------------------------------------------------------------
+// ---- What can be watched ------------------------------------------------------------------------
 
 static const char *const statuses[] = {"idle", "ready", "running", "blocked", "finished"};
 
@@ -183,12 +188,14 @@ struct row {
     mare_process *process;
 };
 
-// A picture of the live processes, taken under the lock; `rows` has room for `room`. Returns how many there are.
+// A picture of the live processes, taken under the lock; `rows` has room for `room`. Returns how
+// many there are.
 static size_t take_picture(mare_runtime *runtime, struct row *rows, size_t room)
 {
     size_t count = 0;
     mare__lock_acquire(&runtime->process_lock);
-    for (struct mare__list *l = runtime->processes.next; l != &runtime->processes; l = l->next, count++) {
+    for (struct mare__list *l = runtime->processes.next; l != &runtime->processes;
+         l = l->next, count++) {
         mare_process *p = MARE__ENTRY(l, mare_process, in_all);
         if (count >= room)
             continue;
@@ -252,10 +259,14 @@ static int mare_stats(lua_State *L)
     const struct {
         const char *name;
         unsigned long value;
-    } counters[] = {{"spawned", atomic_load(&runtime->spawned)}, {"live", atomic_load(&runtime->live)},
-                    {"switches", switches},                      {"preemptions", preemptions},
-                    {"steals", steals},                          {"recycled", recycled},
-                    {"sent", sent},                              {"received", received},
+    } counters[] = {{"spawned", atomic_load(&runtime->spawned)},
+                    {"live", atomic_load(&runtime->live)},
+                    {"switches", switches},
+                    {"preemptions", preemptions},
+                    {"steals", steals},
+                    {"recycled", recycled},
+                    {"sent", sent},
+                    {"received", received},
                     {"timers", atomic_load(&runtime->timer_count)},
                     {"workers", atomic_load(&runtime->worker_count)}};
     lua_createtable(L, 0, 10);
@@ -266,15 +277,25 @@ static int mare_stats(lua_State *L)
     return 1;
 }
 
-// ---- The module ----------------------------------------------------------------------------------------------------------------
+// ---- The module ---------------------------------------------------------------------------------
 
-static const luaL_Reg functions[] = {
-    {"spawn", mare__lua_spawn},   {"channel", mare__lua_channel_new}, {"select", mare__lua_select},
-    {"self", mare_self},          {"find", mare_find},                {"sleep", mare_sleep},
-    {"now", mare_now},            {"deadline", mare_deadline},        {"yield", mare_yield},
-    {"wait", mare__lua_wait},          {"exit", mare_exit},                {"buffer", mare__lua_buffer_new},
-    {"workers", mare_workers},    {"recycle", mare_recycle},          {"stats", mare_stats},
-    {"processes", mare_processes}, {NULL, NULL}};
+static const luaL_Reg functions[] = {{"spawn", mare__lua_spawn},
+                                     {"channel", mare__lua_channel_new},
+                                     {"select", mare__lua_select},
+                                     {"self", mare_self},
+                                     {"find", mare_find},
+                                     {"sleep", mare_sleep},
+                                     {"now", mare_now},
+                                     {"deadline", mare_deadline},
+                                     {"yield", mare_yield},
+                                     {"wait", mare__lua_wait},
+                                     {"exit", mare_exit},
+                                     {"buffer", mare__lua_buffer_new},
+                                     {"workers", mare_workers},
+                                     {"recycle", mare_recycle},
+                                     {"stats", mare_stats},
+                                     {"processes", mare_processes},
+                                     {NULL, NULL}};
 
 static int open_embedded(lua_State *L)
 {
@@ -282,7 +303,8 @@ static int open_embedded(lua_State *L)
     for (size_t i = 0; i < mare__embedded_count; i++)
         if (strcmp(mare__embedded[i].name, name) == 0) {
             lua_pushfstring(L, "=%s", name);
-            if (luaL_loadbuffer(L, mare__embedded[i].source, mare__embedded[i].length, lua_tostring(L, -1)) != LUA_OK)
+            if (luaL_loadbuffer(L, mare__embedded[i].source, mare__embedded[i].length,
+                                lua_tostring(L, -1)) != LUA_OK)
                 return lua_error(L);
             lua_pushvalue(L, 1);
             lua_call(L, 1, 1);

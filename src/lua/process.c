@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "lua/binding.h"
 
-// ---- Spawn -------------------------------------------------------------------------------------------------------------------
+// ---- Spawn --------------------------------------------------------------------------------------
 
 struct options {
     const char *name;
@@ -28,7 +28,8 @@ static void read_option(lua_State *L, const char *key, struct options *options)
         options->link = lua_toboolean(L, -1);
     } else if (strcmp(key, "monitor") == 0) {
         struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_CHANNEL);
-        luaL_argcheck(L, ref || lua_isboolean(L, -1), 1, "option 'monitor' must be true or a channel");
+        luaL_argcheck(L, ref || lua_isboolean(L, -1), 1,
+                      "option 'monitor' must be true or a channel");
         if (ref) {
             options->monitor = (mare_channel *)ref->object;
         } else if (lua_toboolean(L, -1)) {
@@ -111,7 +112,7 @@ int mare__lua_spawn(lua_State *L)
     mare__handle_push_new(L, process); // so that an error cannot lose it
     if (mare__marshal_body(L, body, top - body + 1, &process->wait.message, "arg") != MARE_OK)
         return mare__lua_refuse(L);
-    process->memory_limit = options.memory;
+    process->deadline = options.memory; // until it has a state
     process->luaproc = self->luaproc;
     mare_err err = prepare(L, process, &options);
     if (err == MARE_EXISTS) {
@@ -129,17 +130,20 @@ int mare__lua_spawn(lua_State *L)
     return 2;
 }
 
-// ---- References ----------------------------------------------------------------------------------------------------------------
+// ---- References ---------------------------------------------------------------------------------
 
 int mare__lua_push_end(lua_State *L, mare_process *process)
 {
+    int top;
     switch (process->how) {
     case MARE_OK:
         lua_pushboolean(L, 1);
         return 1 + mare__unmarshal(L, &process->wait.message);
     case MARE_DIED:
         lua_pushnil(L);
-        lua_settop(L, lua_gettop(L) - mare__unmarshal(L, &process->wait.message) + 2); // and no more
+        top = lua_gettop(L);
+        mare__unmarshal(L, &process->wait.message);
+        lua_settop(L, top + 2); // the error and the traceback; what is printed comes after them
         lua_pushstring(L, mare__err_word(MARE_DIED));
         lua_insert(L, -2);
         return 4;
@@ -261,10 +265,10 @@ static int process_tostring(lua_State *L)
     return 1;
 }
 
-const luaL_Reg mare__process_methods[] = {
-    {"join", process_join},     {"kill", process_kill},     {"alive", process_alive},
-    {"status", process_status}, {"id", process_id},         {"name", process_name},
-    {"link", process_link},     {"unlink", process_unlink}, {"monitor", process_monitor},
-    {NULL, NULL}};
+const luaL_Reg mare__process_methods[] = {{"join", process_join},       {"kill", process_kill},
+                                          {"alive", process_alive},     {"status", process_status},
+                                          {"id", process_id},           {"name", process_name},
+                                          {"link", process_link},       {"unlink", process_unlink},
+                                          {"monitor", process_monitor}, {NULL, NULL}};
 
 const luaL_Reg mare__process_metamethods[] = {{"__tostring", process_tostring}, {NULL, NULL}};

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// mare.select: turns a table of cases into the array that channels understand, and the outcome into results.
+// mare.select: turns a table of cases into the array that channels understand, and the outcome into
+// results.
 #include <string.h>
 
 #include "base/alloc.h"
 #include "lua/binding.h"
 
-// Describes the case on top of the stack and pops it. For a process that has ended, returns its number; else 0.
+// Describes the case on top of the stack and pops it. For a process that has ended, returns its
+// number; else 0.
 static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number)
 {
     struct mare__case *c = &self->cases[self->case_count];
@@ -28,7 +30,8 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
         lua_rawgeti(L, table, 1);
         ref = mare__handle_of(L, -1, MARE__KIND_CHANNEL);
         if (!ref)
-            luaL_error(L, "bad argument #1 to 'select' (case %I: a table must be {channel, ...})", number);
+            luaL_error(L, "bad argument #1 to 'select' (case %I: a table must be {channel, ...})",
+                       number);
         lua_Integer count = luaL_len(L, table);
         luaL_checkstack(L, (int)count, "too many values");
         for (lua_Integer i = 2; i <= count; i++)
@@ -40,7 +43,9 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
         c->send = true;
         lua_settop(L, table);
     } else {
-        luaL_error(L, "bad argument #1 to 'select' (case %I: expected a channel, a process or a table)", number);
+        luaL_error(
+            L, "bad argument #1 to 'select' (case %I: expected a channel, a process or a table)",
+            number);
     }
     self->case_count++;
     lua_pop(L, 1);
@@ -90,7 +95,8 @@ int mare__lua_select(lua_State *L)
     uint64_t deadline = mare__lua_deadline(L, 2);
     lua_Integer count = luaL_len(L, 1);
     luaL_argcheck(L, count <= 1 << 20, 1, "too many cases");
-    luaL_argcheck(L, count > 0 || deadline != MARE_FOREVER, 1, "no cases and no timeout: it would wait for ever");
+    luaL_argcheck(L, count > 0 || deadline != MARE_FOREVER, 1,
+                  "no cases and no timeout: it would wait for ever");
     if (deadline != 0)
         mare__block_check(L, self);
     mare__block_drop_cases(self);
@@ -118,8 +124,8 @@ int mare__lua_select(lua_State *L)
     uint32_t fired = 0;
     mare_err err = MARE_EMPTY;
     if (count > 0)
-        err = mare__chan_select(self->cases, (uint32_t)count, self->turn, NULL, &self->wait.message, &fired,
-                                (mare_channel **)(self->cases + count));
+        err = mare__chan_select(self->cases, (uint32_t)count, self->turn, NULL, &self->wait.message,
+                                &fired, (mare_channel **)(self->cases + count));
     if (err != MARE_EMPTY)
         return push_outcome(L, self, fired, err);
     mare__block_drop_cases(self);

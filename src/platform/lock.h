@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A lock for critical sections of a few dozen instructions that never call out. One atomic exchange to take, one store
-// to give back: half of a mutex, which matters where a message costs a hundred nanoseconds.
+// A lock for critical sections of a few dozen instructions that never call out. One atomic exchange
+// to take, one store to give back: half of a mutex, which matters where a message costs a hundred
+// nanoseconds.
 #pragma once
 
 #include <stdatomic.h>
@@ -15,7 +16,8 @@ void mare__lock_contended(mare__lock *lock);
 
 static inline bool mare__lock_try(mare__lock *lock)
 {
-    // Acquire: pairs with the release in mare__lock_release, so that what the last holder wrote is seen.
+    // Acquire: pairs with the release in mare__lock_release, so that what the last holder wrote is
+    // seen.
     return atomic_exchange_explicit(&lock->held, 1, memory_order_acquire) == 0;
 }
 

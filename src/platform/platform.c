@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Clock, parking and threads on Linux. Parking is a futex: 0 nobody, 1 a thread sleeps, 2 a wake is stored.
+// Clock, parking and threads on Linux. Parking is a futex: 0 nobody, 1 a thread sleeps, 2 a wake is
+// stored.
 #include "platform/platform.h"
 
 #include <errno.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sched.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,7 +25,15 @@ static uint64_t live_now_ns(void *context)
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-const struct mare__platform mare__platform_live = {live_now_ns, NULL};
+static uint64_t live_random(void *context)
+{
+    uint64_t number;
+    if (getrandom(&number, sizeof number, 0) != sizeof number)
+        number = live_now_ns(context) ^ (uint64_t)getpid() << 32;
+    return number;
+}
+
+const struct mare__platform mare__platform_live = {live_now_ns, live_random, NULL};
 
 long mare__os_process(void)
 {
@@ -45,7 +55,8 @@ void mare__lock_contended(mare__lock *lock)
         for (int i = 0; i < 64; i++) {
             mare__pause();
             // Relaxed: only a hint; mare__lock_try has the acquire.
-            if (atomic_load_explicit(&lock->held, memory_order_relaxed) == 0 && mare__lock_try(lock))
+            if (atomic_load_explicit(&lock->held, memory_order_relaxed) == 0 &&
+                mare__lock_try(lock))
                 return;
         }
         sched_yield(); // the holder may have lost its processor
@@ -107,4 +118,13 @@ int mare__thread_start(pthread_t *thread, const char *name, void *(*main)(void *
     if (err == 0)
         pthread_setname_np(*thread, name);
     return err;
+}
+
+void mare__signals_take(void (*handler)(int number))
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
 }

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: MIT
-// What the layers above need of the operating system: a clock, threads, a place to sleep, a tick. Nothing above this
-// folder reads a clock, makes a thread or asks the system for randomness in another way.
+// What the layers above need of the operating system: a clock, threads, a place to sleep, a tick.
+// Nothing above this folder reads a clock, makes a thread or asks the system for randomness in
+// another way.
 #pragma once
 
 #include <mare.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
-// Where time comes from. The live one is mare__platform_live; a simulator supplies its own.
+// Where time and chance come from. The live one is mare__platform_live; a simulator supplies its
+// own.
 struct mare__platform {
     uint64_t (*now_ns)(void *context);
+    uint64_t (*random)(void *context);
     void *context;
 };
 
@@ -34,11 +38,11 @@ static inline void mare__pause(void)
 #endif
 }
 
-// ---- A barrier that only one side pays for ---------------------------------------------------------
-// Two threads that each write one thing and then read the other's: one side, which runs often, calls
-// mare__barrier_here between the two, at no cost; the other, which runs rarely, calls
-// mare__barrier_everywhere, which makes every running thread of the process pass a barrier. Where the
-// system has no such call both are ordinary fences.
+// ---- A barrier that only one side pays for ------------------------------------------------------
+// Two threads that each write one thing and then read the other's: one side, which runs often,
+// calls mare__barrier_here between the two, at no cost; the other, which runs rarely, calls
+// mare__barrier_everywhere, which makes every running thread of the process pass a barrier. Where
+// the system has no such call both are ordinary fences.
 extern bool mare__barrier_is_asymmetric;
 
 // Called once before the others.
@@ -53,8 +57,9 @@ static inline void mare__barrier_here(void)
         atomic_thread_fence(memory_order_seq_cst);
 }
 
-// ---- A place for one thread to sleep -------------------------------------------------------------------------------
-// A wake that comes before the sleep is kept: the sleep then returns at once. Any thread may wake; one thread sleeps.
+// ---- A place for one thread to sleep ------------------------------------------------------------
+// A wake that comes before the sleep is kept: the sleep then returns at once. Any thread may wake;
+// one thread sleeps.
 struct mare__parker {
     atomic_uint word;
 };
@@ -65,22 +70,22 @@ bool mare__park(struct mare__parker *parker, uint64_t deadline);
 // May be called from a signal handler.
 void mare__unpark(struct mare__parker *parker);
 
-// ---- Threads -------------------------------------------------------------------------------------------------------
+// ---- Threads ------------------------------------------------------------------------------------
 // Starts a thread with a name that debuggers show. Returns 0, or an errno value.
 int mare__thread_start(pthread_t *thread, const char *name, void *(*main)(void *), void *argument);
 
 // Whatever the layer above wants to know of its own threads; NULL on others.
 extern _Thread_local void *mare__thread_data __attribute__((tls_model("initial-exec")));
 
-// ---- The tick: a signal on the calling thread, periodically ----------------------------------------------------------
+// ---- The tick: a signal on the calling thread, periodically -------------------------------------
 struct mare__tick {
     timer_t timer;
     pthread_t thread;
     bool running;
 };
 
-// Creates the calling thread's tick, stopped. `handler(argument)` runs in a signal handler on this thread. Returns 0, or
-// an errno value.
+// Creates the calling thread's tick, stopped. `handler(argument)` runs in a signal handler on this
+// thread. Returns 0, or an errno value.
 int mare__tick_init(struct mare__tick *tick, void (*handler)(void *), void *argument);
 
 // Called by the owner only.
@@ -88,5 +93,11 @@ void mare__tick_start(struct mare__tick *tick, uint64_t period_ns);
 void mare__tick_stop(struct mare__tick *tick);
 void mare__tick_fini(struct mare__tick *tick);
 
-// Makes the handler run soon on the tick's thread, from any thread, while the owner has not called fini.
+// Makes the handler run soon on the tick's thread, from any thread, while the owner has not called
+// fini.
 void mare__tick_now(struct mare__tick *tick);
+
+// ---- Signals that end a program -----------------------------------------------------------------
+// Interrupt, terminate and hang-up call `handler` with their number, on any thread. They do not
+// interrupt system calls, and are as usual in programs that this one starts.
+void mare__signals_take(void (*handler)(int number));

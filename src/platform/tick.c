@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A POSIX timer whose signal goes to one thread. The signal is SIGURG: ignored by default, so that one in flight while
-// a handler is being removed does no harm, and hardly used by programs (the Go runtime chose it for the same reasons).
-// SA_RESTART keeps it from interrupting most system calls that C libraries make.
+// A POSIX timer whose signal goes to one thread. The signal is SIGURG: ignored by default, so that
+// one in flight while a handler is being removed does no harm, and hardly used by programs (the Go
+// runtime chose it for the same reasons). SA_RESTART keeps it from interrupting most system calls
+// that C libraries make.
 #include <errno.h>
 #include <signal.h>
 #include <string.h>

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Layout: the first chunk holds this header, then the blocks of the state's birth, then the first blocks of its life.
+// Layout: the first chunk holds this header, then the blocks of the state's birth, then the first
+// blocks of its life.
 //
 //     base                                                  base + MARE__ARENA_BASE
 //     | header | lua_State, string table, names, stack ... | bump -> free ........ |
 //
-// Blocks of up to SMALL bytes are rounded up to a multiple of 16 and belong to the free list of their size from then on.
-// Larger ones come from malloc and stand in a list, except at birth, when they are carved too: a state's own structures
-// then lie together in one piece, which is what mare__arena_remember copies. Lua says the size of each block it returns,
-// so that blocks need no headers.
+// Blocks of up to SMALL bytes are rounded up to the size of a class and belong to the free list of
+// their size from then on. Larger ones come from malloc and stand in a list, except at birth, when
+// they are carved too: a state's own structures then lie together in one piece, which is what
+// mare__arena_remember copies. Lua says the size of each block it returns, so that blocks need no
+// headers.
 #include "sched/arena.h"
 
 #include <stdatomic.h>
@@ -18,7 +20,7 @@
 #include "base/list.h"
 #include "mare_limits.h"
 
-enum { GRAIN = 16, SMALL = 256, CLASSES = SMALL / GRAIN + 1 };
+enum { GRAIN = 8, SMALL = 256, CLASSES = 17 };
 
 struct free_block {
     struct free_block *next;
@@ -115,19 +117,33 @@ static bool is_inborn(const struct mare__arena *arena, const void *block)
     return at >= base && at < base + MARE__ARENA_BASE;
 }
 
+// Sizes of blocks grow by 8 up to 64, by 16 up to 128, by 32 up to 256.
+static size_t class_of(size_t size)
+{
+    return size <= 64    ? (size + 7) / 8
+           : size <= 128 ? 8 + (size - 64 + 15) / 16
+                         : 12 + (size - 128 + 31) / 32;
+}
+
+static size_t size_of_class(size_t class)
+{
+    return class <= 8 ? class * 8 : class <= 12 ? 64 + (class - 8) * 16 : 128 + (class - 12) * 32;
+}
+
 static void *take(struct mare__arena *arena, size_t size)
 {
     if (is_small(size)) {
-        size_t class = (size + GRAIN - 1) / GRAIN;
+        size_t class = class_of(size);
         struct free_block *block = arena->free[class];
         if (block) {
             arena->free[class] = block->next;
             return block;
         }
-        return carve(arena, class * GRAIN);
+        return carve(arena, size_of_class(class));
     }
     size_t rounded = (size + GRAIN - 1) / GRAIN * GRAIN;
-    if (!arena->born && !arena->chunks && !MARE__ARENA_PLAIN && (size_t)(arena->end - arena->bump) >= rounded)
+    if (!arena->born && !arena->chunks && !MARE__ARENA_PLAIN &&
+        (size_t)(arena->end - arena->bump) >= rounded)
         return carve(arena, rounded);
     struct large *large = mare__alloc(sizeof *large + size);
     if (!large)
@@ -139,10 +155,9 @@ static void *take(struct mare__arena *arena, size_t size)
 static void give_back(struct mare__arena *arena, void *block, size_t size)
 {
     if (is_small(size)) {
-        size_t class = (size + GRAIN - 1) / GRAIN;
         struct free_block *free = block;
-        free->next = arena->free[class];
-        arena->free[class] = free;
+        free->next = arena->free[class_of(size)];
+        arena->free[class_of(size)] = free;
     } else if (is_inborn(arena, block)) {
         // The old stack, when it has grown: carve from it if that is more than what is left.
         size_t rounded = (size + GRAIN - 1) / GRAIN * GRAIN;
@@ -170,7 +185,7 @@ static void *resize_large(struct mare__arena *arena, void *block, size_t size)
 static void *resize(struct mare__arena *arena, void *block, size_t old_size, size_t new_size)
 {
     bool small = is_small(old_size);
-    if (small && is_small(new_size) && (old_size + GRAIN - 1) / GRAIN == (new_size + GRAIN - 1) / GRAIN)
+    if (small && is_small(new_size) && class_of(old_size) == class_of(new_size))
         return block;
     if (!small && !is_small(new_size) && !is_inborn(arena, block)) {
         void *moved = resize_large(arena, block, new_size);
@@ -185,7 +200,8 @@ static void *resize(struct mare__arena *arena, void *block, size_t old_size, siz
     return moved;
 }
 
-// Relaxed, and no read-modify-write: there is one writer at a time, and a reader only wants a recent figure.
+// Relaxed, and no read-modify-write: there is one writer at a time, and a reader only wants a
+// recent figure.
 static size_t used(const struct mare__arena *arena)
 {
     return atomic_load_explicit(&arena->used, memory_order_relaxed);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // How a routine sleeps. It notes what it wants to wait for and yields, through every coroutine that
-// the program has put between (see coroutine.c). The worker, when the state is at rest, puts it into
-// the lines of the channels concerned (commits the wait); or finds that what it wants has become
-// possible meanwhile, and lets it go on. In the state of a host program (the stock interpreter) there
-// is no worker: the thread commits and sleeps itself.
+// the program has put between (see coroutine.c). The worker, when the state is at rest, puts it
+// into the lines of the channels concerned (commits the wait); or finds that what it wants has
+// become possible meanwhile, and lets it go on. In the state of a host program (the stock
+// interpreter) there is no worker: the thread commits and sleeps itself.
 #include "base/alloc.h"
 #include "sched/sched.h"
 
@@ -27,8 +27,9 @@ static mare_err attempt(mare_process *process, uint32_t *fired)
     case MARE__WAITS_TO_RECEIVE:
         return mare__chan_receive(process->waits_for, &wait->message, &process->node);
     case MARE__WAITS_IN_SELECT:
-        return mare__chan_select(process->cases, process->case_count, process->turn, wait, &wait->message,
-                                 fired, (mare_channel **)(process->cases + process->case_count));
+        return mare__chan_select(process->cases, process->case_count, process->turn, wait,
+                                 &wait->message, fired,
+                                 (mare_channel **)(process->cases + process->case_count));
     default: // for time only
         return mare__wait_publish(wait) ? MARE_EMPTY : MARE_KILLED;
     }
@@ -72,7 +73,8 @@ void mare__block_clean(mare_process *process)
         for (uint32_t i = 0; i < process->case_count; i++)
             if (i != wait->fired)
                 mare__chan_forget(process->cases[i].channel, &process->cases[i].node);
-    } else if (process->waits != MARE__WAITS_NOT && process->waits_for && wait->fired == MARE__FIRED_NONE) {
+    } else if (process->waits != MARE__WAITS_NOT && process->waits_for &&
+               wait->fired == MARE__FIRED_NONE) {
         mare__chan_forget(process->waits_for, &process->node);
     }
     process->waits = MARE__WAITS_NOT;
@@ -95,7 +97,7 @@ static void host_sleep(mare_process *process)
     if (!mare__block_commit(process))
         return;
     atomic_fetch_add(&process->runtime->waiters, 1);
-    while (!mare__park(process->host, process->host_deadline))
+    while (!mare__park(process->host, process->deadline))
         mare__wait_end(&process->wait, MARE_TIMEOUT); // if too late, the wake is on its way
     atomic_fetch_sub(&process->runtime->waiters, 1);
 }
@@ -106,7 +108,7 @@ int mare__block(lua_State *L, mare_process *process, enum mare__waits waits, mar
     process->waits = (uint8_t)waits;
     process->waits_for = channel;
     if (process->host) {
-        process->host_deadline = deadline;
+        process->deadline = deadline;
         host_sleep(process);
         return then(L, LUA_OK, context);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A program that spawns one function many times would dump it as many times. When a function is
 // spawned for the second time in a row, its bytecode becomes an object that messages refer to; a
-// table with weak keys finds it from the function. (Functions that are made anew for every spawn are
-// other values each time, and gain nothing from being remembered.)
+// table with weak keys finds it from the function. (Functions that are made anew for every spawn
+// are other values each time, and gain nothing from being remembered.)
 #include <string.h>
 
 #include "base/alloc.h"

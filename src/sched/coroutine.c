@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT
 // coroutine.resume and coroutine.wrap for programs whose coroutines may wait.
 //
-// When a routine must wait inside a coroutine that the program made, the yield arrives at the program's own resume. These
-// versions tell the scheduler's yields from the program's: a scheduler's yield is passed on upwards, with a continuation
-// that resumes the same coroutine later as if nothing had happened; the program's yields return as they always did.
+// When a routine must wait inside a coroutine that the program made, the yield arrives at the
+// program's own resume. These versions tell the scheduler's yields from the program's: a
+// scheduler's yield is passed on upwards, with a continuation that resumes the same coroutine later
+// as if nothing had happened; the program's yields return as they always did.
 //
-//     worker -> lua_resume(main) -> resume -> lua_resume(co) -> receive: yields (process->yield set)
+//     worker -> lua_resume(main) -> resume -> lua_resume(co) -> receive: yields (process->yield
+//     set)
 //            <------------------- yields again <-------------
 //
-// process->nest lists the coroutines that are being resumed inside each other, so that a kill can close them all, and
-// process->current is the innermost, so that the tick knows where to set its hook.
+// process->nest lists the coroutines that are being resumed inside each other, so that a kill can
+// close them all, and process->current is the innermost, so that the tick knows where to set its
+// hook.
 #include "base/alloc.h"
 #include "sched/sched.h"
 
@@ -38,8 +41,8 @@ static void leave(lua_State *L, mare_process *process)
         process->unyieldable--;
 }
 
-// What differs between resume and wrap is only how the outcome is returned: with a number of results, or with -1 and the
-// error on top.
+// What differs between resume and wrap is only how the outcome is returned: with a number of
+// results, or with -1 and the error on top.
 typedef int (*finisher)(lua_State *L, lua_State *co, int results);
 
 // The coroutine ran until it ended, failed, or the program yielded: takes over what it left.
@@ -71,9 +74,9 @@ static int go_on(lua_State *L, lua_State *co, int arguments, lua_KFunction again
 // Begins to resume `co` with the arguments on top of L.
 static int begin(lua_State *L, lua_State *co, int arguments, lua_KFunction again, finisher finish)
 {
-    const char *refusal = !lua_checkstack(co, arguments)     ? "too many arguments to resume"
+    const char *refusal = !lua_checkstack(co, arguments) ? "too many arguments to resume"
                           : !enter(L, mare__self(L), co) ? "not enough memory"
-                                                             : NULL;
+                                                         : NULL;
     if (refusal) {
         lua_pushstring(L, refusal);
         return finish(L, co, -1);
@@ -110,7 +113,8 @@ static int finish_wrap(lua_State *L, lua_State *co, int results)
     if (results >= 0)
         return results;
     int status = lua_status(co);
-    if (status != LUA_OK && status != LUA_YIELD) { // it failed: its variables are closed, which may change the error
+    if (status != LUA_OK &&
+        status != LUA_YIELD) { // it failed: its variables are closed, which may change the error
         status = lua_resetthread(co);
         lua_xmove(co, L, 1);
     }

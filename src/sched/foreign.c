@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a thread that is no worker can do: the public functions of mare.h that spawn, wait, send and receive.
+// What a thread that is no worker can do: the public functions of mare.h that spawn, wait, send and
+// receive.
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,7 +101,8 @@ mare_err mare_chan_try_receive(mare_channel *channel, mare_message **out)
     return receive(channel, out, false, 0);
 }
 
-mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *name, mare_channel **out)
+mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *name,
+                           mare_channel **out)
 {
     mare_channel *channel = mare__chan_new(runtime, capacity);
     if (!channel)
@@ -124,9 +126,11 @@ mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *n
     return err;
 }
 
-mare_err mare_chan_create(mare_runtime *runtime, size_t capacity, const char *name, mare_channel **out)
+mare_err mare_chan_create(mare_runtime *runtime, size_t capacity, const char *name,
+                          mare_channel **out)
 {
-    return mare__runtime_valid(runtime) ? mare__chan_create(runtime, capacity, name, out) : MARE_STOPPED;
+    return mare__runtime_valid(runtime) ? mare__chan_create(runtime, capacity, name, out)
+                                        : MARE_STOPPED;
 }
 
 mare_err mare_chan_find(mare_runtime *runtime, const char *name, mare_channel **out)
@@ -173,7 +177,7 @@ mare_err mare_process_join_until(mare_process *process, uint64_t deadline, mare_
     return process->how;
 }
 
-// ---- Spawning ----------------------------------------------------------------------------------------------------------------
+// ---- Spawning -----------------------------------------------------------------------------------
 
 mare_process *mare__host_open(mare_runtime *runtime, struct mare__parker *parker)
 {
@@ -245,7 +249,8 @@ mare_err mare_spawn(mare_runtime *runtime, const char *code, size_t length, cons
     mare_process *process = mare__process_new(runtime);
     if (!process)
         return MARE_NOMEM;
-    struct request request = {code, name ? name : "=(mare_spawn)", length, arguments, process, MARE_OK};
+    struct request request = {code,   name ? name : "=(mare_spawn)", length, arguments, process,
+                              MARE_OK};
     mare_err err = mare__compile(process, compile, &request, error);
     if (request.err) {
         err = request.err;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// References to channels, processes and buffers as Lua userdata. In one state there is one userdata for one object
-// (tables with weak values find it), so that references can be compared and used as keys. They stand in a list of their
-// process, so that a state can be dropped without running finalizers.
+// References to channels, processes and buffers as Lua userdata. In one state there is one userdata
+// for one object (tables with weak values find it), so that references can be compared and used as
+// keys. They stand in a list of their process, so that a state can be dropped without running
+// finalizers.
 #include "sched/sched.h"
 
 // Their addresses are keys of the registry: of the tables of userdata, by number for objects that
-// this state made, by address for those that came in messages; and of the metatables by kind.
-static const char made_here, came_here, class_keys[5];
+// this state made, by address for those that came in messages; of the first that came, which most
+// often is the only one and needs no table; and of the metatables by kind.
+static const char made_here, came_here, came_first, class_keys[5];
 
 // Pushes one of the tables of userdata, making it on first use.
 static void push_table(lua_State *L, const char *key)
@@ -37,8 +39,8 @@ static int handle_gc(lua_State *L)
     return 0;
 }
 
-// A foreign state's extra space is not ours to rely on: coroutines that existed before have garbage there. So in a host
-// each function is wrapped, and the wrapper writes it first.
+// A foreign state's extra space is not ours to rely on: coroutines that existed before have garbage
+// there. So in a host each function is wrapped, and the wrapper writes it first.
 static int call_in_host(lua_State *L)
 {
     *(mare_process **)lua_getextraspace(L) = lua_touserdata(L, lua_upvalueindex(1));
@@ -57,9 +59,19 @@ void mare__function_push(lua_State *L, lua_CFunction function)
     }
 }
 
+// A reference is the process's own until a userdata has it; so when making that fails for want of
+// memory, it is found and given back, here or at the process's end.
+static void keep_until_filled(mare_process *process, struct mare__object *object)
+{
+    if (process->pending)
+        mare__unref(process->pending);
+    process->pending = object;
+}
+
 void mare__handles_drop(mare_process *process)
 {
     struct mare__list *link;
+    keep_until_filled(process, NULL);
     while ((link = mare__list_first(&process->handles)) != NULL) {
         struct mare__ref_link *ref = MARE__ENTRY(link, struct mare__ref_link, link);
         mare__list_remove(link);
@@ -91,15 +103,16 @@ static void push_metatable(lua_State *L, mare_process *process, int kind)
     lua_rawsetp(L, LUA_REGISTRYINDEX, &class_keys[kind]);
 }
 
-// Pushes the userdata that stands for an object already, if there is one.
-static bool push_existing(lua_State *L, const mare_process *process, const struct mare__object *object)
+// Pushes the userdata that stands for an object in one of the tables, if there is one.
+static bool push_from(lua_State *L, const char *table, const struct mare__object *object)
 {
-    bool here = object->home == process->id;
     bool found = false;
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, here ? &made_here : &came_here) == LUA_TTABLE) {
-        int type = here ? lua_rawgeti(L, -1, object->home_index) : lua_rawgetp(L, -1, object);
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, table) == LUA_TTABLE) {
+        int type = table == &made_here ? lua_rawgeti(L, -1, object->home_index)
+                                       : lua_rawgetp(L, -1, object);
         // The place may be another's by now, if the first userdata was collected.
-        found = type == LUA_TUSERDATA && ((struct mare__ref_link *)lua_touserdata(L, -1))->object == object;
+        found = type == LUA_TUSERDATA &&
+                ((struct mare__ref_link *)lua_touserdata(L, -1))->object == object;
         lua_remove(L, -2);
     }
     if (!found)
@@ -107,60 +120,111 @@ static bool push_existing(lua_State *L, const mare_process *process, const struc
     return found;
 }
 
-// Pushes a new userdata that holds the reference, so that an error cannot lose it.
-static struct mare__ref_link *push_userdata(lua_State *L, mare_process *process, struct mare__object *object)
+// Pushes the userdata of the first object that came, or nil.
+static bool push_first(lua_State *L, const struct mare__object *object)
 {
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &came_first) == LUA_TUSERDATA &&
+        ((struct mare__ref_link *)lua_touserdata(L, -1))->object == object)
+        return true;
+    lua_pop(L, 1);
+    return false;
+}
+
+static bool push_existing(lua_State *L, const mare_process *process,
+                          const struct mare__object *object)
+{
+    return (object->home == process->id && push_from(L, &made_here, object)) ||
+           push_first(L, object) || push_from(L, &came_here, object);
+}
+
+// Registers the userdata on top of the stack, so that the object finds it when it comes again.
+static void enter(lua_State *L, const struct mare__object *object)
+{
+    bool first = object->kind == MARE__KIND_CHANNEL &&
+                 lua_rawgetp(L, LUA_REGISTRYINDEX, &came_first) == LUA_TNIL;
+    if (object->kind == MARE__KIND_CHANNEL)
+        lua_pop(L, 1);
+    if (first) { // it stays for the life of the process, which costs little
+        lua_pushvalue(L, -1);
+        lua_rawsetp(L, LUA_REGISTRYINDEX, &came_first);
+    } else {
+        push_table(L, &came_here);
+        lua_pushvalue(L, -2);
+        lua_rawsetp(L, -2, object);
+        lua_pop(L, 1);
+    }
+}
+
+// Pushes a new userdata for a kind of object, empty.
+static struct mare__ref_link *push_userdata(lua_State *L, mare_process *process, int kind)
+{
+    push_metatable(L, process, kind);
     struct mare__ref_link *ref = lua_newuserdatauv(L, sizeof *ref, 0);
-    *ref = (struct mare__ref_link){.magic = MARE__REF_MAGIC + object->kind, .object = object};
-    mare__list_append(&process->handles, &ref->link);
-    push_metatable(L, process, object->kind);
+    *ref = (struct mare__ref_link){.magic = MARE__REF_MAGIC + (uint64_t)kind};
+    mare__list_init(&ref->link);
+    lua_rotate(L, -2, 1);
     lua_setmetatable(L, -2);
     return ref;
+}
+
+// The last step, which cannot fail: from here on the userdata holds the reference.
+static void fill(mare_process *process, struct mare__ref_link *ref, struct mare__object *object)
+{
+    ref->object = object;
+    mare__list_append(&process->handles, &ref->link);
+    process->pending = NULL;
 }
 
 void mare__handle_push(lua_State *L, void *object)
 {
     mare_process *process = mare__self(L);
+    keep_until_filled(process, object);
     if (push_existing(L, process, object)) {
-        mare__unref(object);
+        keep_until_filled(process, NULL);
         return;
     }
-    push_userdata(L, process, object);
-    push_table(L, &came_here);
-    lua_pushvalue(L, -2);
-    lua_rawsetp(L, -2, object);
-    lua_pop(L, 1);
+    struct mare__ref_link *ref = push_userdata(L, process, ((struct mare__object *)object)->kind);
+    enter(L, object);
+    fill(process, ref, object);
 }
 
 void mare__handle_push_new(lua_State *L, void *made)
 {
     mare_process *process = mare__self(L);
     struct mare__object *object = made;
-    struct mare__ref_link *ref = push_userdata(L, process, object);
+    keep_until_filled(process, object);
+    struct mare__ref_link *ref = push_userdata(L, process, object->kind);
     push_table(L, &made_here);
     lua_pushvalue(L, -2);
     ref->index = luaL_ref(L, -2);
     lua_pop(L, 1);
     object->home = process->id;
     object->home_index = ref->index;
+    fill(process, ref, object);
 }
 
 void mare__handle_push_owned(lua_State *L, void *object)
 {
+    mare_process *process = mare__self(L);
     struct mare__object *buffer = object;
-    if (!atomic_exchange(&buffer->taken, true)) {
+    keep_until_filled(process, buffer);
+    if (push_existing(L, process, buffer)) { // for the second time in one message
+        keep_until_filled(process, NULL);
+    } else if (!atomic_exchange(&buffer->taken, true)) {
+        process->pending = NULL;
         mare__handle_push(L, object);
-        return;
+    } else { // somebody who got the same message had it first: as one that was sent away
+        push_userdata(L, process, buffer->kind);
+        keep_until_filled(process, NULL);
     }
-    // Somebody who got the same message had it first: what is pushed is as one that was sent away.
-    struct mare__ref_link *ref = push_userdata(L, mare__self(L), buffer);
-    ref->object = NULL;
-    mare__unref(buffer);
 }
 
 void mare__handle_leaves(lua_State *L, struct mare__ref_link *ref)
 {
     mare_process *process = mare__self(L);
+    for (struct mare__ref_link *other = process->leaving; other; other = other->next_leaving)
+        if (other == ref)
+            return; // twice in one message
     ref->next_leaving = process->leaving;
     ref->leaving_case = process->leaving_case;
     process->leaving = ref;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Libraries on first use. A state is born with an empty table of globals whose metatable supplies what is named:
+// Libraries on first use. A state is born with an empty table of globals whose metatable supplies
+// what is named:
 //
-//     print         one function of the base library, whose address was learned from a template state
-//     string        the whole library, through its luaopen function
+//     print         one function of the base library, whose address was learned from a template
+//     state string        the whole library, through its luaopen function
 //     ("x"):rep(3)  the same, through the metatable of strings; so does arithmetic on strings
 //
-// Each name is supplied once: a program that sets `os = nil` has no `os` after that. Whatever could tell the difference
-// (pairs or next over _G, a metatable for _G, rawget, `package`, `debug`) first makes everything real and removes the
-// metatable; from then on the table is as ordinary as in the stock interpreter.
+// Each name is supplied once: a program that sets `os = nil` has no `os` after that. Whatever could
+// tell the difference (pairs or next over _G, a metatable for _G, rawget, `package`, `debug`) first
+// makes everything real and removes the metatable; from then on the table is as ordinary as in the
+// stock interpreter.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -19,10 +21,10 @@ struct library {
 };
 
 static const struct library libraries[] = {
-    {LUA_STRLIBNAME, luaopen_string}, {LUA_TABLIBNAME, luaopen_table},
-    {LUA_MATHLIBNAME, luaopen_math},  {LUA_COLIBNAME, luaopen_coroutine},
-    {LUA_IOLIBNAME, luaopen_io},      {LUA_OSLIBNAME, luaopen_os},
-    {LUA_UTF8LIBNAME, luaopen_utf8},  {LUA_DBLIBNAME, luaopen_debug},
+    {LUA_STRLIBNAME, luaopen_string},   {LUA_TABLIBNAME, luaopen_table},
+    {LUA_MATHLIBNAME, luaopen_math},    {LUA_COLIBNAME, luaopen_coroutine},
+    {LUA_IOLIBNAME, luaopen_io},        {LUA_OSLIBNAME, luaopen_os},
+    {LUA_UTF8LIBNAME, luaopen_utf8},    {LUA_DBLIBNAME, luaopen_debug},
     {LUA_LOADLIBNAME, luaopen_package},
 };
 
@@ -33,16 +35,17 @@ struct mare__harvest {
     unsigned count;
 };
 
-// ---- What the base library consists of ---------------------------------------------------------------------------------
+// ---- What the base library consists of ----------------------------------------------------------
 
 static int harvest(lua_State *L)
 {
     struct mare__harvest *harvest = lua_touserdata(L, 1);
     // Ordered by how often programs name them.
     static const char *const names[] = {
-        "print",  "pairs",  "ipairs",   "type",   "tostring",     "tonumber",       "error",  "assert",
-        "pcall",  "select", "next",     "xpcall", "setmetatable", "getmetatable",   "rawget", "rawset",
-        "rawlen", "load",   "rawequal", "dofile", "loadfile",     "collectgarbage", "warn"};
+        "print",        "pairs",        "ipairs",   "type",           "tostring", "tonumber",
+        "error",        "assert",       "pcall",    "select",         "next",     "xpcall",
+        "setmetatable", "getmetatable", "rawget",   "rawset",         "rawlen",   "load",
+        "rawequal",     "dofile",       "loadfile", "collectgarbage", "warn"};
     luaL_requiref(L, LUA_GNAME, luaopen_base, 1);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         lua_getfield(L, -1, names[i]);
@@ -80,7 +83,7 @@ void mare__harvest_destroy(struct mare__harvest *harvest)
     mare__free(harvest);
 }
 
-// ---- Supplying -----------------------------------------------------------------------------------------------------------
+// ---- Supplying ----------------------------------------------------------------------------------
 
 // Bits of process->libraries: first the libraries, then these, then the base functions.
 enum { BIT_ENVIRONMENT = LIBRARY_COUNT, BIT_VERSION, BIT_REQUIRE, BIT_LUAPROC, BIT_BASE };
@@ -95,11 +98,11 @@ static int bit_of(const mare_process *process, const char *name)
     for (int i = 0; i < LIBRARY_COUNT; i++)
         if (strcmp(name, libraries[i].name) == 0)
             return i;
-    return strcmp(name, LUA_GNAME) == 0                          ? BIT_ENVIRONMENT
-           : strcmp(name, "_VERSION") == 0                       ? BIT_VERSION
-           : strcmp(name, "require") == 0                        ? BIT_REQUIRE
+    return strcmp(name, LUA_GNAME) == 0                       ? BIT_ENVIRONMENT
+           : strcmp(name, "_VERSION") == 0                    ? BIT_VERSION
+           : strcmp(name, "require") == 0                     ? BIT_REQUIRE
            : process->luaproc && strcmp(name, "luaproc") == 0 ? BIT_LUAPROC
-                                                                  : -1;
+                                                              : -1;
 }
 
 // What Maré does differently, in a library on top of the stack that was just opened.
@@ -109,6 +112,8 @@ static void patch(lua_State *L, lua_CFunction open)
         mare__coroutine_patch(L);
     else if (open == luaopen_os)
         luaL_setfuncs(L, mare__os_overrides, 0);
+    else if (open == luaopen_math)
+        mare__math_seed(L);
     else if (open == luaopen_debug)
         mare__debug_patch(L);
     else if (open == luaopen_package)
@@ -159,7 +164,8 @@ static void supply(lua_State *L, int bit)
         mare__lazy_require(L, "luaproc");
     else
         lua_pushcfunction(L, process->runtime->harvest->base[bit - BIT_BASE].func);
-    process->libraries = before | UINT64_C(1) << bit; // only now: opening may have failed, or set globals itself
+    process->libraries =
+        before | UINT64_C(1) << bit; // only now: opening may have failed, or set globals itself
 }
 
 static bool supplied(const mare_process *process, int bit)
@@ -178,12 +184,13 @@ void mare__lazy_finish(lua_State *L)
     for (int bit = 0; bit < bits; bit++) {
         if (supplied(process, bit) || (bit == BIT_LUAPROC && !process->luaproc))
             continue;
-        const char *name = bit < LIBRARY_COUNT       ? libraries[bit].name
+        const char *name = bit < LIBRARY_COUNT      ? libraries[bit].name
                            : bit == BIT_ENVIRONMENT ? LUA_GNAME
                            : bit == BIT_VERSION     ? "_VERSION"
                            : bit == BIT_REQUIRE     ? "require"
-                           : bit == BIT_LUAPROC     ? "luaproc"
-                                                     : process->runtime->harvest->base[bit - BIT_BASE].name;
+                           : bit == BIT_LUAPROC
+                               ? "luaproc"
+                               : process->runtime->harvest->base[bit - BIT_BASE].name;
         lua_pushstring(L, name);
         supply(L, bit);
         lua_rawset(L, -3);
@@ -216,7 +223,8 @@ static int globals_index(lua_State *L)
     int bit = wanted(L, 2);
     if (bit < 0)
         return 0;
-    if (strcmp(lua_tostring(L, 2), LUA_LOADLIBNAME) == 0 || strcmp(lua_tostring(L, 2), LUA_DBLIBNAME) == 0) {
+    if (strcmp(lua_tostring(L, 2), LUA_LOADLIBNAME) == 0 ||
+        strcmp(lua_tostring(L, 2), LUA_DBLIBNAME) == 0) {
         mare__lazy_finish(L); // package.loaded shows every library; debug sees through all of this
         lua_rawget(L, 1);
         return 1;
@@ -246,7 +254,7 @@ static int globals_pairs(lua_State *L)
     return 3;
 }
 
-// ---- Strings ---------------------------------------------------------------------------------------------------------------
+// ---- Strings ------------------------------------------------------------------------------------
 
 static int string_index(lua_State *L)
 {
@@ -256,40 +264,46 @@ static int string_index(lua_State *L)
     return 1;
 }
 
-#define STRING_ARITHMETIC(name, op)                                                                \
-    static int string_##name(lua_State *L)                                                         \
-    {                                                                                              \
-        open_library(L, 0);                                                                        \
-        lua_settop(L, 2);                                                                          \
-        lua_arith(L, op);                                                                          \
-        return 1;                                                                                  \
-    }
-STRING_ARITHMETIC(add, LUA_OPADD)
-STRING_ARITHMETIC(sub, LUA_OPSUB)
-STRING_ARITHMETIC(mul, LUA_OPMUL)
-STRING_ARITHMETIC(mod, LUA_OPMOD)
-STRING_ARITHMETIC(pow, LUA_OPPOW)
-STRING_ARITHMETIC(div, LUA_OPDIV)
-STRING_ARITHMETIC(idiv, LUA_OPIDIV)
-
-static int string_unm(lua_State *L)
+// Arithmetic on strings is the work of metamethods of the real library: they run in this one's
+// place, so that what they say of errors is the same.
+static int arithmetic(lua_State *L, const char *event)
 {
-    open_library(L, 0);
-    lua_settop(L, 1);
-    lua_arith(L, LUA_OPUNM);
-    return 1;
+    mare__lazy_string(L);
+    lua_pushliteral(L, "");
+    lua_getmetatable(L, -1);
+    lua_getfield(L, -1, event);
+    lua_CFunction real = lua_tocfunction(L, -1);
+    lua_settop(L, 2);
+    return real(L);
 }
 
-// ---- Birth -----------------------------------------------------------------------------------------------------------------
+#define STRING_ARITHMETIC(name)                                                                    \
+    static int string_##name(lua_State *L)                                                         \
+    {                                                                                              \
+        return arithmetic(L, "__" #name);                                                          \
+    }
+STRING_ARITHMETIC(add)
+STRING_ARITHMETIC(sub)
+STRING_ARITHMETIC(mul)
+STRING_ARITHMETIC(mod)
+STRING_ARITHMETIC(pow)
+STRING_ARITHMETIC(div)
+STRING_ARITHMETIC(idiv)
+STRING_ARITHMETIC(unm)
+
+// ---- Birth --------------------------------------------------------------------------------------
 
 void mare__lazy_install(lua_State *L)
 {
-    static const luaL_Reg for_globals[] = {
-        {"__index", globals_index}, {"__newindex", globals_newindex}, {"__pairs", globals_pairs}, {NULL, NULL}};
-    static const luaL_Reg for_strings[] = {
-        {"__index", string_index}, {"__add", string_add}, {"__sub", string_sub},   {"__mul", string_mul},
-        {"__mod", string_mod},     {"__pow", string_pow}, {"__div", string_div},   {"__idiv", string_idiv},
-        {"__unm", string_unm},     {NULL, NULL}};
+    static const luaL_Reg for_globals[] = {{"__index", globals_index},
+                                           {"__newindex", globals_newindex},
+                                           {"__pairs", globals_pairs},
+                                           {NULL, NULL}};
+    static const luaL_Reg for_strings[] = {{"__index", string_index}, {"__add", string_add},
+                                           {"__sub", string_sub},     {"__mul", string_mul},
+                                           {"__mod", string_mod},     {"__pow", string_pow},
+                                           {"__div", string_div},     {"__idiv", string_idiv},
+                                           {"__unm", string_unm},     {NULL, NULL}};
     lua_pushglobaltable(L);
     luaL_newlibtable(L, for_globals);
     luaL_setfuncs(L, for_globals, 0);
@@ -301,7 +315,7 @@ void mare__lazy_install(lua_State *L)
     lua_pop(L, 2);
 }
 
-// ---- Lazy tables of functions ------------------------------------------------------------------------------------------------
+// ---- Lazy tables of functions -------------------------------------------------------------------
 
 static int table_index(lua_State *L)
 {
@@ -365,7 +379,8 @@ bool mare__lazy_require(lua_State *L, const char *name)
     return open != NULL;
 }
 
-// Looks through a table of functions (below the function sought, at `index`) for its name. Pushes it if found.
+// Looks through a table of functions (below the function sought, at `index`) for its name. Pushes
+// it if found.
 static bool name_in(lua_State *L, int index)
 {
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))

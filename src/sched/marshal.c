@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Lua values into a message. The walk does not recurse: a frame for each table or function that is being written, the
-// values themselves on the Lua stack, so that the depth of a message is bounded by memory and not by a C stack.
+// Lua values into a message. The walk does not recurse: a frame for each table or function that is
+// being written, the values themselves on the Lua stack, so that the depth of a message is bounded
+// by memory and not by a C stack.
 //
 //     frame TABLE     stack: table, key            the next pair comes from lua_next
 //     frame FUNCTION  stack: function              the next upvalue comes from lua_getupvalue
 //     frame TRAVEL    stack: original              its substitute was written
 //
-// Tables and functions are numbered in the order in which they appear, and a second appearance refers to the number, so
-// that shared references and cycles survive. A table's integer keys from 1 on that come first, in order, are written as
-// an array; what follows makes it a map, or both.
+// Tables and functions are numbered in the order in which they appear, and a second appearance
+// refers to the number, so that shared references and cycles survive. A table's integer keys from 1
+// on that come first, in order, are written as an array; what follows makes it a map, or both.
 #include <string.h>
 
 #include "sched/sched.h"
@@ -60,7 +61,7 @@ static bool out_of_room(struct writer *w)
     return fail(w, w->message->length > MARE__MESSAGE_MAX / 2 ? MARE_TOOBIG : MARE_NOMEM, NULL);
 }
 
-// ---- What was seen -------------------------------------------------------------------------------------------------------
+// ---- What was seen ------------------------------------------------------------------------------
 
 static uint32_t slot_of(const struct writer *w, const void *pointer)
 {
@@ -100,14 +101,15 @@ static void grow_seen(struct writer *w)
 
 static void remember(struct writer *w, const void *pointer, uint32_t number, uint32_t extra)
 {
-    if (w->seen == w->few_seen ? w->seen_count == MARE__MARSHAL_SEEN : w->seen_count * 2 >= w->seen_room)
+    if (w->seen == w->few_seen ? w->seen_count == MARE__MARSHAL_SEEN
+                               : w->seen_count * 2 >= w->seen_room)
         grow_seen(w);
     uint32_t at = w->seen == w->few_seen ? w->seen_count : slot_of(w, pointer);
     w->seen[at] = (struct seen){pointer, number, extra};
     w->seen_count++;
 }
 
-// ---- Writing ---------------------------------------------------------------------------------------------------------------
+// ---- Writing ------------------------------------------------------------------------------------
 
 static bool append(struct writer *w, const void *bytes, size_t size)
 {
@@ -170,7 +172,8 @@ static bool write_names(struct writer *w, enum mare__ext kind, int count)
     for (int i = count; i > 0 && done; i--)
         done = write_string(w, -i);
     if (done)
-        mare__pack_ext_header(at(w, start), (int8_t)kind, w->message->length - start - MARE__PACK_EXT);
+        mare__pack_ext_header(at(w, start), (int8_t)kind,
+                              w->message->length - start - MARE__PACK_EXT);
     lua_pop(w->L, count);
     return done;
 }
@@ -181,9 +184,10 @@ static int write_chunk(lua_State *L, const void *bytes, size_t size, void *ud)
     return !append(ud, bytes, size);
 }
 
-// ---- Frames ------------------------------------------------------------------------------------------------------------------
+// ---- Frames -------------------------------------------------------------------------------------
 
-// A new frame for the object on top of the stack, with a header of the given size to be filled in later.
+// A new frame for the object on top of the stack, with a header of the given size to be filled in
+// later.
 static struct frame *push_frame(struct writer *w, enum frame_kind kind, size_t header)
 {
     uint8_t zeros[MARE__PACK_EXT] = {0};
@@ -199,7 +203,8 @@ static struct frame *push_frame(struct writer *w, enum frame_kind kind, size_t h
         w->room *= 4;
     }
     struct frame *frame = &w->frames[w->depth++];
-    *frame = (struct frame){.kind = (uint8_t)kind, .start = w->message->length, .index = lua_gettop(w->L)};
+    *frame = (struct frame){
+        .kind = (uint8_t)kind, .start = w->message->length, .index = lua_gettop(w->L)};
     return append(w, zeros, header) ? frame : NULL;
 }
 
@@ -250,7 +255,9 @@ static bool begin_travel(struct writer *w)
     luaL_getmetafield(L, -1, "__travel");
     lua_pushvalue(L, -2);
     if (lua_pcall(L, 1, 2, 0) != LUA_OK)
-        return fail(w, MARE_BADMSG, lua_pushfstring(L, "a value whose __travel failed: %s", luaL_tolstring(L, -1, NULL)));
+        return fail(
+            w, MARE_BADMSG,
+            lua_pushfstring(L, "a value whose __travel failed: %s", luaL_tolstring(L, -1, NULL)));
     if (lua_type(L, -2) != LUA_TSTRING)
         return fail(w, MARE_BADMSG, "a value whose __travel does not return the name of a module");
     if (!write_string(w, -2))
@@ -276,7 +283,8 @@ static bool begin_table(struct writer *w)
         lua_pop(L, 1);
         return seen ? write_repeat(w, seen->number) : write_ext(w, MARE__EXT_GLOBALS, "", 0);
     }
-    // A module is known by its name. It is looked for where modules are found: among arguments and upvalues.
+    // A module is known by its name. It is looked for where modules are found: among arguments and
+    // upvalues.
     bool meta = lua_getmetatable(L, -1);
     lua_pop(L, meta);
     struct frame *parent = w->depth ? &w->frames[w->depth - 1] : NULL;
@@ -392,7 +400,8 @@ static bool step_table(struct writer *w, struct frame *frame)
         uint8_t *start = at(w, frame->start);
         if (frame->mixed) {
             mare__pack_map_header(at(w, frame->inner), frame->count);
-            mare__pack_ext_header(start, MARE__EXT_MIXED, w->message->length - frame->start - MARE__PACK_EXT);
+            mare__pack_ext_header(start, MARE__EXT_MIXED,
+                                  w->message->length - frame->start - MARE__PACK_EXT);
         } else if (frame->kind == ARRAY) {
             mare__pack_array_header(start, frame->count);
         } else {
@@ -464,7 +473,7 @@ static bool step(struct writer *w)
     return true;
 }
 
-// ---- Refusals --------------------------------------------------------------------------------------------------------------
+// ---- Refusals -----------------------------------------------------------------------------------
 
 // Where the writer stands: "arg 2, field 'log', upvalue 'file'".
 static void push_path(struct writer *w, const char *what)
@@ -541,8 +550,8 @@ static int write_plain(lua_State *L, int first, int count, mare_message *message
     return count;
 }
 
-static mare_err write_all(lua_State *L, int first, int written, int count, mare_message *message, const char *what,
-                          int before, struct mare__code *code)
+static mare_err write_all(lua_State *L, int first, int written, int count, mare_message *message,
+                          const char *what, int before, struct mare__code *code)
 {
     struct writer w;
     int top = lua_gettop(L);
@@ -600,13 +609,15 @@ static bool is_plain_body(lua_State *L, int index)
     return plain;
 }
 
-mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *message, const char *what)
+mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *message,
+                            const char *what)
 {
     struct mare__code *code = mare__code_of(L, first);
     if (!code || !is_plain_body(L, first))
         return write_all(L, first, 0, count, message, what, first - 1, code);
     if (!mare__message_append_handle(message, &code->object))
-        return write_all(L, first, 0, count, message, what, first - 1, NULL); // which says what is wrong
+        return write_all(L, first, 0, count, message, what, first - 1,
+                         NULL); // which says what is wrong
     message->count++;
     int written = write_plain(L, first + 1, count - 1, message);
     if (written == count - 1)

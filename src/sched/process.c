@@ -3,11 +3,13 @@
 //
 //     new (idle) -> launch -> ready <-> running <-> blocked -> finish -> finished
 //
-// References: whoever asked for it has one, and the runtime has one from launch to finish. What is known after the end
-// (how, and the results or the error) stays in the structure until the last reference goes.
+// References: whoever asked for it has one, and the runtime has one from launch to finish. What is
+// known after the end (how, and the results or the error) stays in the structure until the last
+// reference goes.
 //
-// An error that nobody takes note of is printed. "Nobody" is decided a little after the end, for whoever spawned it may
-// be about to join: the finished process waits, with the runtime's own timer, for a join to cancel the report.
+// An error that nobody takes note of is printed. "Nobody" is decided a little after the end, for
+// whoever spawned it may be about to join: the finished process waits, with the runtime's own
+// timer, for a join to cancel the report.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +62,7 @@ void mare__process_launch(mare_process *process)
     mare__ready(process);
 }
 
-// ---- Start -----------------------------------------------------------------------------------------------------------------
+// ---- Start --------------------------------------------------------------------------------------
 
 // As in the stock interpreter: all libraries, the generational collector, the table `arg`. On the
 // stack are the program and that table; the program and its arguments replace them.
@@ -124,7 +126,8 @@ static int push_start(mare_process *process, struct mare__code *code)
     lua_pushcfunction(L, unpack_start);
     lua_pushlightuserdata(L, message);
     if (code)
-        lua_rotate(L, 1, -1); // the function becomes the second argument, in the place of the first value
+        lua_rotate(L, 1,
+                   -1); // the function becomes the second argument, in the place of the first value
     return lua_pcall(L, code ? 2 : 1, LUA_MULTRET, 0);
 }
 
@@ -145,7 +148,7 @@ bool mare__process_start(mare_process *process, int *arguments)
     return true;
 }
 
-// ---- The end ---------------------------------------------------------------------------------------------------------------
+// ---- The end ------------------------------------------------------------------------------------
 
 static void add_string(mare_message *message, const char *string)
 {
@@ -164,12 +167,13 @@ static int keep_results(lua_State *L)
     return 0;
 }
 
-// The error value, as it is if it can travel, else as a string; then the traceback.
+// The error value, as it is if it can travel, else as a string; the traceback; and, if it is not a
+// string, what to print of it.
 static int keep_error(lua_State *L)
 {
     mare_process *process = mare__self(L);
     mare_message *message = &process->wait.message;
-    const char *traceback = lua_tostring(L, 2);
+    const char *traceback = lua_touserdata(L, 2);
     if (mare__marshal(L, 1, 1, message, "error") != MARE_OK) {
         luaL_tolstring(L, 1, NULL);
         add_string(message, lua_tostring(L, -1));
@@ -177,15 +181,16 @@ static int keep_error(lua_State *L)
     add_string(message, traceback ? traceback : "");
     if (lua_type(L, 1) == LUA_TSTRING)
         return 0;
-    // What to print, as the stock interpreter would.
     if (luaL_callmeta(L, 1, "__tostring") && lua_type(L, -1) == LUA_TSTRING)
         add_string(message, lua_tostring(L, -1));
     else
-        add_string(message, lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1)));
+        add_string(message,
+                   lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1)));
     return 0;
 }
 
-// Runs one of the above protected, on what it finds on the stack. When even that fails there is no memory.
+// Runs one of the above protected, on what it finds on the stack. When even that fails there is no
+// memory.
 static void keep(lua_State *L, lua_CFunction keeper, int arguments)
 {
     mare_process *process = mare__self(L);
@@ -206,32 +211,40 @@ static int push_traceback(lua_State *L)
     return 1;
 }
 
-// What remains of it: results or error, marshalled. Closes pending variables, whose handlers may fail as well.
+// A copy of the traceback outside Lua, for the stack that it tells of will be gone.
+static char *take_traceback(lua_State *L)
+{
+    char *copy = NULL;
+    if (!lua_checkstack(L, 4))
+        return NULL;
+    lua_pushcfunction(L, push_traceback);
+    lua_pushlightuserdata(L, L);
+    if (lua_pcall(L, 1, 1, 0) == LUA_OK)
+        copy = strdup(lua_tostring(L, -1));
+    lua_pop(L, 1);
+    return copy;
+}
+
+// What remains of it: results or error, marshalled. Closes pending variables first: their handlers
+// may use channels, and an error in one takes the place of the first.
 static void settle(mare_process *process, int status, int results)
 {
     lua_State *L = process->state;
-    if (mare__killed(process)) {
-        process->how = MARE_KILLED;
-        mare__state_unwind(process);
-        return;
-    }
-    // The values wait in another thread of the state while this one is unwound.
-    bool failed = status != LUA_OK;
-    process->how = failed ? MARE_DIED : MARE_OK;
-    if (!failed) {
+    bool killed = mare__killed(process);
+    process->how = killed ? MARE_KILLED : status == LUA_OK ? MARE_OK : MARE_DIED;
+    if (process->how == MARE_OK) {
         if (results > 0)
             keep(L, keep_results, results);
         return;
     }
-    lua_checkstack(L, 4);
-    lua_pushcfunction(L, push_traceback);
-    lua_pushlightuserdata(L, L);
-    if (lua_pcall(L, 1, 1, 0) != LUA_OK) {
-        lua_pop(L, 1);
-        lua_pushnil(L);
-    }
-    keep(L, keep_error, 2);
+    char *traceback = killed ? NULL : take_traceback(L);
     mare__state_unwind(process);
+    mare__message_clear(&process->wait.message);
+    if (!killed) {
+        lua_pushlightuserdata(L, traceback);
+        keep(L, keep_error, 2);
+    }
+    free(traceback);
 }
 
 static const char *how_word(mare_err how)
@@ -259,15 +272,18 @@ static void print_error(mare_process *process)
 {
     mare_value error, traceback;
     const mare_message *message = &process->wait.message;
-    bool text = mare_message_get(message, message->count > 2 ? 2 : 0, &error) == MARE_OK && error.type == MARE_STRING;
-    bool trace = mare_message_get(message, 1, &traceback) == MARE_OK && traceback.type == MARE_STRING;
+    bool text = mare_message_get(message, message->count > 2 ? 2 : 0, &error) == MARE_OK &&
+                error.type == MARE_STRING;
+    bool trace =
+        mare_message_get(message, 1, &traceback) == MARE_OK && traceback.type == MARE_STRING;
     flockfile(stderr);
     if (process == process->runtime->main)
         fputs("mare: ", stderr); // as the stock interpreter does
     else
         fprintf(stderr, "mare: process %llu%s%s died: ", (unsigned long long)process->id,
                 process->name ? " " : "", process->name ? process->name : "");
-    fprintf(stderr, "%.*s\n", text ? (int)error.as.string.length : 1, text ? error.as.string.bytes : "?");
+    fprintf(stderr, "%.*s\n", text ? (int)error.as.string.length : 1,
+            text ? error.as.string.bytes : "?");
     if (trace)
         fprintf(stderr, "%.*s\n", (int)traceback.as.string.length, traceback.as.string.bytes);
     funlockfile(stderr);
@@ -394,7 +410,11 @@ void mare__process_finish(mare_process *process, int status, int results)
     mare__message_clear(&process->wait.message);
     if (process->state) {
         settle(process, status, results);
+        mare_message result; // aside: finalizers may use channels
+        mare__message_move(&result, &process->wait.message);
         mare__state_close(process);
+        mare__message_clear(&process->wait.message);
+        mare__message_move(&process->wait.message, &result);
     } else if (mare__killed(process)) {
         process->how = MARE_KILLED;
     } else {
@@ -404,7 +424,7 @@ void mare__process_finish(mare_process *process, int status, int results)
     announce(process);
 }
 
-// ---- What others can do with it ------------------------------------------------------------------------------------------------
+// ---- What others can do with it -----------------------------------------------------------------
 
 static void ended_destroy(struct mare__object *object)
 {

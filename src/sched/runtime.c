@@ -28,6 +28,7 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
         return MARE_NOMEM;
     mare__barrier_init();
     runtime->platform = mare__platform_live;
+    runtime->seed = runtime->platform.random(runtime->platform.context);
     runtime->module = module;
     runtime->classes = classes;
     runtime->owner = mare__os_process();
@@ -82,7 +83,8 @@ mare_err mare__runtime_await(mare_runtime *runtime, bool or_stuck, uint64_t dead
             err = MARE_DEADLOCK;
         else if (deadline == MARE_FOREVER)
             pthread_cond_wait(&runtime->end_signal, &runtime->end_mutex);
-        else if (pthread_cond_timedwait(&runtime->end_signal, &runtime->end_mutex, &at) == ETIMEDOUT)
+        else if (pthread_cond_timedwait(&runtime->end_signal, &runtime->end_mutex, &at) ==
+                 ETIMEDOUT)
             err = MARE_TIMEOUT;
     }
     pthread_mutex_unlock(&runtime->end_mutex);
@@ -104,7 +106,8 @@ void mare__runtime_kill_all(mare_runtime *runtime, const char *reason)
     for (;;) {
         mare_process *next = NULL;
         mare__lock_acquire(&runtime->process_lock);
-        for (struct mare__list *l = runtime->processes.next; l != &runtime->processes; l = l->next) {
+        for (struct mare__list *l = runtime->processes.next; l != &runtime->processes;
+             l = l->next) {
             mare_process *process = MARE__ENTRY(l, mare_process, in_all);
             if (process->id > last) {
                 next = mare__ref(&process->object);
@@ -143,7 +146,8 @@ uint64_t mare_now_ns(const mare_runtime *runtime)
 uint64_t mare_deadline_ms(const mare_runtime *runtime, uint64_t timeout_ms)
 {
     uint64_t now = mare__now(runtime);
-    return timeout_ms > (MARE_FOREVER - 1 - now) / 1000000u ? MARE_FOREVER : now + timeout_ms * 1000000u;
+    return timeout_ms > (MARE_FOREVER - 1 - now) / 1000000u ? MARE_FOREVER
+                                                            : now + timeout_ms * 1000000u;
 }
 
 mare_err mare_set_workers(mare_runtime *runtime, unsigned workers)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The scheduler's own structures: runtime, workers, processes. Shared by the files of this folder and by the bindings.
+// The scheduler's own structures: runtime, workers, processes. Shared by the files of this folder
+// and by the bindings.
 #pragma once
 
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
 #include <mare.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,14 +22,20 @@
 #include "platform/platform.h"
 #include "sched/arena.h"
 
-// ---- Processes -------------------------------------------------------------------------------------------------------
+// ---- Processes ----------------------------------------------------------------------------------
 enum mare__status { MARE__IDLE, MARE__READY, MARE__RUNNING, MARE__BLOCKED, MARE__FINISHED };
 
 // Why a process gave up its worker. BY_PROGRAM: the program's own coroutine.yield at its top level.
 enum mare__yield { MARE__YIELD_BY_PROGRAM, MARE__YIELD_TURN, MARE__YIELD_WAIT };
 
 // What a process that gave up its worker waits for, beside time.
-enum mare__waits { MARE__WAITS_NOT, MARE__WAITS_TO_SEND, MARE__WAITS_TO_RECEIVE, MARE__WAITS_IN_SELECT, MARE__WAITS_FOR_TIME };
+enum mare__waits {
+    MARE__WAITS_NOT,
+    MARE__WAITS_TO_SEND,
+    MARE__WAITS_TO_RECEIVE,
+    MARE__WAITS_IN_SELECT,
+    MARE__WAITS_FOR_TIME
+};
 
 // A tie between two processes. Each side has one, in the other's name.
 struct mare__link {
@@ -49,57 +55,56 @@ struct mare_process {
     mare_process *next; // in a run queue
 
     // Touched only by the thread that runs it.
-    lua_State *state;   // the state's main thread: its first routine. NULL before the start and after the end
+    lua_State *state; // its main thread is the first routine. NULL before the start, after the end
     lua_State *current; // the coroutine that runs now
     struct mare__arena *arena;
-    struct mare__worker *worker; // the one it runs on, while it runs
-    uint8_t yield;               // enum mare__yield
-    uint32_t unyieldable;        // coroutines in `nest` that were resumed from where a yield is impossible
-    bool needs_close;            // something in the state has a finalizer
-    bool has_c_modules;          // so the state cannot be recycled
-    bool warnings_on, warning;   // what warn("@on") set; a warning's first piece was printed
-    bool loaded;                 // the state came with its function on the stack
-    bool is_main;                // has everything from the start, as the stock interpreter
-    bool luaproc;                // the global `luaproc` exists in it
-    uint64_t libraries;          // bits of the globals that were supplied: see lazy.c
-    const void *globals;         // address of its globals table while that is lazy
-    struct mare__list handles;   // of struct mare__ref_link: references held by its userdata
-    lua_State **nest;            // coroutines resumed inside each other
+    struct mare__worker *worker;  // the one it runs on, while it runs
+    uint64_t libraries;           // bits of the globals that were supplied: see lazy.c
+    const void *globals;          // address of its globals table while that is lazy
+    struct mare__object *pending; // a reference on its way into a userdata: see handle.c
+    struct mare__list handles;    // of struct mare__ref_link: references held by its userdata
+    lua_State **nest;             // coroutines resumed inside each other
     uint32_t nested, nest_room;
-    lua_Hook hook;               // the program's own, called by ours; and how it was set
-    int hook_mask, hook_count;
-    bool hook_armed;             // a count event was asked for on top
-    const void *last_body;       // what it spawned last: see code.c
-    size_t memory_limit;         // for the state to come
+    uint32_t unyieldable;      // of these, those resumed from where a yield is impossible
+    uint8_t yield;             // enum mare__yield
+    bool needs_close;          // something in the state has a finalizer
+    bool has_c_modules;        // so the state cannot be recycled
+    bool warnings_on, warning; // what warn("@on") set; a warning's first piece was printed
+    bool loaded;               // the state came with its function on the stack
+    bool is_main;              // has everything from the start, as the stock interpreter
+    bool luaproc;              // the global `luaproc` exists in it
+    bool hook_armed;           // a count event was asked for on top of the program's hook
+    uint8_t waits;             // enum mare__waits
+    bool timed;                // it waits until `deadline`
+    int hook_mask, hook_count; // how the program set its own hook,
+    lua_Hook hook;             // which ours calls
+    const void *last_body;     // what it spawned last: see code.c
 
-    // What it waits for: one channel, or the cases of a select. The wait's message serves a whole life: before the first
-    // run it has the function and its arguments, then what is sent or received, in the end the results or the error.
+    // What it waits for: one channel, or the cases of a select. The wait's message serves a whole
+    // life: before the first run it has the function and its arguments, then what is sent or
+    // received, in the end the results or the error.
     struct mare__wait wait;
     struct mare__node node;
     mare_channel *waits_for;
-    uint8_t waits; // enum mare__waits
-    bool timed;    // until `deadline`
-    uint64_t deadline;
+    uint64_t deadline;        // before the first run: the state's limit of memory, 0 for none
     struct mare__case *cases; // of a select: allocated, followed by room for as many pointers
     uint32_t case_count;
     uint32_t turn;                  // where the next select begins to look
     struct mare__ref_link *leaving; // buffers in the message to be sent: they change hands if it is
+    struct mare__parker *host; // not NULL: no process of ours but a thread of a host, asleep here
     uint32_t leaving_case;
 
-    struct mare__parker *host; // not NULL: not a process of ours but a thread of the host, which sleeps here
-    uint64_t host_deadline;
-
-    atomic_uchar status; // enum mare__status; for those who ask
-    atomic_ulong slices;
+    atomic_uchar status;     // enum mare__status; for those who ask
     atomic_bool interrupted; // it shall get an error where it is
+    atomic_ulong slices;
 
     mare__lock lock; // guards all below
     bool finished;
-    bool observed;  // somebody knows, or will be told, how it ends
-    bool reporting; // it died, and its error will be printed unless somebody looks
+    bool observed;       // somebody knows, or will be told, how it ends
+    bool reporting;      // it died, and its error will be printed unless somebody looks
+    mare_err how;        // MARE_OK, MARE_DIED, MARE_KILLED; set before `finished`
     mare_channel *ended; // closed when it ends; made when somebody wants to know
     struct mare__list links, monitors;
-    mare_err how; // MARE_OK, MARE_DIED, MARE_KILLED; set before `finished`
     char *kill_reason;
     char *name;
     struct mare__list in_all; // the runtime's list of live processes, under its lock
@@ -112,15 +117,15 @@ struct mare__ref_link {
     uint64_t magic; // MARE__REF_MAGIC + kind: tells a reference from other userdata
     struct mare__list link;
     struct mare__object *object; // NULL: given away
-    int index;                   // in the table of objects made here, or 0
     struct mare__ref_link *next_leaving;
     uint32_t leaving_case; // of a select
+    int index;             // in the table of objects made here, or 0
 };
 
 // What a worker keeps for reuse.
 enum mare__spares { MARE__SPARE_PROCESS, MARE__SPARE_CHANNEL, MARE__SPARES };
 
-// ---- Workers -----------------------------------------------------------------------------------------------------------
+// ---- Workers ------------------------------------------------------------------------------------
 struct mare__worker {
     mare_runtime *runtime;
     unsigned index;
@@ -130,7 +135,7 @@ struct mare__worker {
 
     // For the signal handler on this same thread.
     mare_process *volatile running;
-    volatile unsigned age;       // ticks since it was given the worker
+    volatile unsigned age;        // ticks since it was given the worker
     volatile sig_atomic_t ticked; // a tick came: look at the timers
 
     _Atomic(mare_process *) slot; // the oldest ready process, while the queue is empty
@@ -146,7 +151,7 @@ struct mare__worker {
     // Blocks of ended processes and of the channels that told of their end, for the next ones.
     struct mare__spare {
         struct mare__spare *next;
-    } *spares[MARE__SPARES];
+    } * spares[MARE__SPARES];
     unsigned spare_count[MARE__SPARES];
 
     struct mare__list idle; // in the runtime's list, under idle_lock
@@ -157,7 +162,7 @@ struct mare__worker {
     } counters;
 };
 
-// ---- The runtime ---------------------------------------------------------------------------------------------------------
+// ---- The runtime --------------------------------------------------------------------------------
 enum { MARE__WORKERS_MAX = 1024 };
 
 // How references of a kind behave in Lua.
@@ -170,14 +175,16 @@ struct mare__harvest; // what the standard libraries are made of: see lazy.c
 
 struct mare_runtime {
     struct mare__platform platform;
-    lua_CFunction (*module)(const char *name); // what opens a module that needs no file; NULL when there is none
-    const struct mare__class *classes;         // by enum mare__kind
+    lua_CFunction (*module)(
+        const char *name); // what opens a module that needs no file; NULL when there is none
+    const struct mare__class *classes; // by enum mare__kind
     struct mare__harvest *harvest;
     struct mare__names *names;
 
     mare__lock worker_lock; // one change of the number of workers at a time
     struct mare__worker *_Atomic workers[MARE__WORKERS_MAX];
     atomic_uint worker_count; // wanted; those with a higher index are leaving
+    atomic_uint worker_alive; // threads that have not left yet
 
     mare__lock inbox_lock; // ready processes that come from no worker
     mare_process *inbox_head, *inbox_tail;
@@ -206,17 +213,18 @@ struct mare_runtime {
     // Those who wait for the end: of all processes, or for nothing being able to move.
     pthread_mutex_t end_mutex;
     pthread_cond_t end_signal;
-    bool stuck;            // under end_mutex: all asleep, no timer, nothing ready
-    atomic_uint waiters;   // threads in mare__runtime_await
+    bool stuck;          // under end_mutex: all asleep, no timer, nothing ready
+    atomic_uint waiters; // threads in mare__runtime_await
     atomic_bool stopping;
     atomic_int exit_code; // -1: nobody asked to exit
     bool exits_in_order;  // somebody awaits the end and looks at exit_code
     mare_process *main;   // whose end ends the program, or NULL
     bool gc_stress;
-    long owner; // the operating-system process that started it
+    uint64_t seed; // of the random numbers of processes
+    long owner;    // the operating-system process that started it
 };
 
-// ---- Small accessors -------------------------------------------------------------------------------------------------------
+// ---- Small accessors ----------------------------------------------------------------------------
 // The process that a Lua state or one of its coroutines belongs to.
 static inline mare_process *mare__self(lua_State *L)
 {
@@ -230,7 +238,8 @@ static inline uint64_t mare__now(const mare_runtime *runtime)
 
 static inline bool mare__killed(const mare_process *process)
 {
-    return atomic_load_explicit(&process->wait.cancelled, memory_order_relaxed); // see mare__wait_publish
+    return atomic_load_explicit(&process->wait.cancelled,
+                                memory_order_relaxed); // see mare__wait_publish
 }
 
 // The worker that the calling thread is, or NULL.
@@ -247,7 +256,7 @@ static inline void mare__count(atomic_ulong *counter)
                           memory_order_relaxed);
 }
 
-// ---- worker.c --------------------------------------------------------------------------------------------------------------
+// ---- worker.c -----------------------------------------------------------------------------------
 // A block of zeros of a kind's size, or NULL; and its return. Any thread; workers keep some.
 void *mare__spare_take(enum mare__spares kind, size_t size);
 void mare__spare_give(enum mare__spares kind, void *block);
@@ -268,9 +277,9 @@ bool mare__workers_stuck(mare_runtime *runtime);
 void mare__give_way(lua_State *L);
 void mare__give_way_hook(lua_State *L, lua_Debug *event);
 
-// ---- timer.c ---------------------------------------------------------------------------------------------------------------
-// Ends the wait with MARE_TIMEOUT at the deadline, if it has not ended by then. The caller holds the
-// runtime's timer_lock.
+// ---- timer.c ------------------------------------------------------------------------------------
+// Ends the wait with MARE_TIMEOUT at the deadline, if it has not ended by then. The caller holds
+// the runtime's timer_lock.
 void mare__timer_start(mare_runtime *runtime, struct mare__wait *wait, uint64_t deadline);
 
 // Forgets it; takes the lock. Must be called before the wait is used again.
@@ -279,7 +288,7 @@ void mare__timer_stop(mare_runtime *runtime, struct mare__wait *wait);
 // Ends the waits whose time has come. `now` of MARE_FOREVER ends them all, with MARE_STOPPED.
 void mare__timer_expire(mare_runtime *runtime, uint64_t now);
 
-// ---- process.c -------------------------------------------------------------------------------------------------------------
+// ---- process.c ----------------------------------------------------------------------------------
 // A new process with one reference for the caller, not yet ready; NULL when there is no memory.
 mare_process *mare__process_new(mare_runtime *runtime);
 
@@ -292,8 +301,8 @@ bool mare__process_start(mare_process *process, int *arguments);
 // The state has stopped with this status of lua_resume and that many results: ends the process.
 void mare__process_finish(mare_process *process, int status, int results);
 
-// A channel that is closed when the process ends and lives as long as it: MARE_OK; or MARE_CLOSED if it has ended,
-// MARE_NOMEM. With `observe`, its error will not be printed.
+// A channel that is closed when the process ends and lives as long as it: MARE_OK; or MARE_CLOSED
+// if it has ended, MARE_NOMEM. With `observe`, its error will not be printed.
 mare_err mare__process_watch(mare_process *process, bool observe, mare_channel **ended);
 
 // Ends it with a reason (copied; may be NULL). False if it had finished.
@@ -302,7 +311,8 @@ bool mare__process_kill(mare_process *process, const char *reason);
 // Raises an error in it, wherever it is: in a computation, or in a wait.
 void mare__process_interrupt(mare_process *process);
 
-// Ties two processes; if one has ended badly already, the other is killed. False when there is no memory.
+// Ties two processes; if one has ended badly already, the other is killed. False when there is no
+// memory.
 bool mare__process_link(mare_process *a, mare_process *b);
 void mare__process_unlink(mare_process *a, mare_process *b);
 
@@ -312,7 +322,7 @@ bool mare__process_monitor(mare_process *process, mare_channel *channel);
 // Somebody has taken note of how it ended, so that its error need not be printed.
 void mare__process_observed(mare_process *process);
 
-// ---- code.c ----------------------------------------------------------------------------------
+// ---- code.c -------------------------------------------------------------------------------------
 // The bytecode of a function, dumped once while the same function is spawned again.
 struct mare__code {
     struct mare__object object;
@@ -324,7 +334,7 @@ struct mare__code {
 // keeps it as long as the function lives.
 struct mare__code *mare__code_of(lua_State *L, int index);
 
-// ---- state.c ---------------------------------------------------------------------------------------------------------------
+// ---- state.c ------------------------------------------------------------------------------------
 // Gives the process a new or a recycled Lua state. False when there is no memory. If the state has
 // `code` (may be NULL) loaded, process->loaded is set and the function is on its stack.
 bool mare__state_open(mare_process *process, const struct mare__code *code);
@@ -341,12 +351,13 @@ void mare__state_unwind(mare_process *process);
 // Frees the states kept for reuse beyond `limit`.
 void mare__state_trim(mare_runtime *runtime, unsigned limit);
 
-// ---- lazy.c ----------------------------------------------------------------------------------------------------------------
+// ---- lazy.c -------------------------------------------------------------------------------------
 // Learns what the standard libraries consist of. NULL when there is no memory.
 struct mare__harvest *mare__harvest_create(void);
 void mare__harvest_destroy(struct mare__harvest *harvest);
 
-// At a state's birth: globals and strings that open libraries when they are named. Called in protected mode.
+// At a state's birth: globals and strings that open libraries when they are named. Called in
+// protected mode.
 void mare__lazy_install(lua_State *L);
 
 // Opens all that has not been opened and makes the globals an ordinary table.
@@ -356,12 +367,12 @@ void mare__lazy_finish(lua_State *L);
 // `listable`, has them all when it is iterated over.
 void mare__lazy_table(lua_State *L, const luaL_Reg *members, bool listable);
 
-// Pushes what require(name) returns for a standard library or one of the runtime's own modules, and returns true; or
-// pushes nothing.
+// Pushes what require(name) returns for a standard library or one of the runtime's own modules, and
+// returns true; or pushes nothing.
 bool mare__lazy_require(lua_State *L, const char *name);
 
-// Pushes "library", "function" for a C function that is part of a standard library or module that is loaded, and
-// returns true; or pushes nothing. The function is at `index`.
+// Pushes "library", "function" for a C function that is part of a standard library or module that
+// is loaded, and returns true; or pushes nothing. The function is at `index`.
 bool mare__lazy_name_of(lua_State *L, int index);
 
 // Pushes the name of the module whose table is at `index` and returns true; or pushes nothing.
@@ -370,8 +381,9 @@ bool mare__lazy_module_of(lua_State *L, int index);
 // Opens the string library, so that the metatable of strings is the real one.
 void mare__lazy_string(lua_State *L);
 
-// ---- stdlib.c --------------------------------------------------------------------------------------------------------------
+// ---- stdlib.c -----------------------------------------------------------------------------------
 // What Maré does in place of functions of the standard libraries.
+void mare__math_seed(lua_State *L);
 extern const luaL_Reg mare__base_overrides[], mare__os_overrides[];
 int mare__next(lua_State *L);
 int mare__require(lua_State *L);
@@ -390,11 +402,11 @@ void mare__hook_arm(mare_process *process);
 // ours (a host, a C program), as exit does.
 int mare__exit(lua_State *L);
 
-// ---- coroutine.c -----------------------------------------------------------------------------------------------------------
+// ---- coroutine.c --------------------------------------------------------------------------------
 // Replaces resume and wrap in the coroutine library on top of the stack.
 void mare__coroutine_patch(lua_State *L);
 
-// ---- handle.c --------------------------------------------------------------------------------------------------------------
+// ---- handle.c -----------------------------------------------------------------------------------
 // Pushes a C function of the bindings; in a host's state, wrapped so that it finds its process.
 void mare__function_push(lua_State *L, lua_CFunction function);
 
@@ -404,8 +416,8 @@ void mare__handles_drop(mare_process *process);
 // Pushes a reference to an object (a channel, a process, a buffer), taking over the caller's.
 void mare__handle_push(lua_State *L, void *object);
 
-// The same for one that has one owner at a time and came in a message: if somebody has taken it from
-// there already, what is pushed is empty.
+// The same for one that has one owner at a time and came in a message: if somebody has taken it
+// from there already, what is pushed is empty.
 void mare__handle_push_owned(lua_State *L, void *object);
 
 // The same for one that was made just now and that nobody else has seen.
@@ -414,7 +426,8 @@ void mare__handle_push_new(lua_State *L, void *object);
 // A buffer is in the message to be sent.
 void mare__handle_leaves(lua_State *L, struct mare__ref_link *ref);
 
-// The message was sent, or not: its buffers are the receiver's, or still ours. Of several, only those of one case.
+// The message was sent, or not: its buffers are the receiver's, or still ours. Of several, only
+// those of one case.
 void mare__handles_left(lua_State *L, uint32_t which, bool sent);
 
 // What is behind a reference at a stack index, or NULL if it is something else.
@@ -428,7 +441,7 @@ static inline struct mare__ref_link *mare__handle_of(lua_State *L, int index, en
     return is ? ref : NULL;
 }
 
-// ---- block.c ----------------------------------------------------------------------------------
+// ---- block.c ------------------------------------------------------------------------------------
 // Whether the calling routine can wait here.
 static inline bool mare__block_possible(lua_State *L, const mare_process *process)
 {
@@ -440,7 +453,8 @@ void mare__block_check(lua_State *L, mare_process *process);
 
 // Puts the calling routine to sleep until it has sent or received what is in process->wait, its
 // select has fired, or the deadline has passed. Then `then` runs, which first calls
-// mare__block_clean and finds the outcome in process->wait. To be used as `return mare__block(...)`.
+// mare__block_clean and finds the outcome in process->wait. To be used as `return
+// mare__block(...)`.
 int mare__block(lua_State *L, mare_process *process, enum mare__waits waits, mare_channel *channel,
                 uint64_t deadline, lua_KFunction then, lua_KContext context);
 
@@ -454,28 +468,30 @@ void mare__block_clean(mare_process *process);
 // Frees the cases of a select, with what they hold.
 void mare__block_drop_cases(mare_process *process);
 
-// ---- marshal.c, unmarshal.c --------------------------------------------------------------------------------------------------
-// Appends `count` values from stack index `first` on to a message. On failure pushes an error message that says which
-// value cannot travel and where it sits, leaves the message cleared, and returns the code. `what` names the values:
-// "arg", "result".
+// ---- marshal.c, unmarshal.c ---------------------------------------------------------------------
+// Appends `count` values from stack index `first` on to a message. On failure pushes an error
+// message that says which value cannot travel and where it sits, leaves the message cleared, and
+// returns the code. `what` names the values: "arg", "result".
 mare_err mare__marshal(lua_State *L, int first, int count, mare_message *message, const char *what);
 
 // The same for what a new process starts with: the first value is a function.
-mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *message, const char *what);
+mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *message,
+                            const char *what);
 
 // The same; most messages are one integer.
-static inline mare_err mare__marshal_quickly(lua_State *L, int first, int count, mare_message *message,
-                                             const char *what)
+static inline mare_err mare__marshal_quickly(lua_State *L, int first, int count,
+                                             mare_message *message, const char *what)
 {
     if (count != 1 || !lua_isinteger(L, first) || MARE__MESSAGE_SMALL < MARE__PACK_MAX)
         return mare__marshal(L, first, count, message, what);
-    message->length = (uint32_t)mare__pack_integer(message->as.small, lua_tointegerx(L, first, NULL));
+    message->length =
+        (uint32_t)mare__pack_integer(message->as.small, lua_tointegerx(L, first, NULL));
     message->count = 1;
     return MARE_OK;
 }
 
-// Pushes the values of a message; raises an error when it is malformed or memory runs out. Returns their number. The
-// message stays the caller's.
+// Pushes the values of a message; raises an error when it is malformed or memory runs out. Returns
+// their number. The message stays the caller's.
 int mare__unmarshal(lua_State *L, const mare_message *message);
 
 // The same, and leaves the message empty.
@@ -493,25 +509,28 @@ static inline int mare__unmarshal_quickly(lua_State *L, mare_message *message)
     return count;
 }
 
-// ---- foreign.c -------------------------------------------------------------------------------------------------------------
+// ---- foreign.c ----------------------------------------------------------------------------------
 // A new channel, registered if it has a name.
-mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *name, mare_channel **out);
+mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *name,
+                           mare_channel **out);
 
-// Something that stands for a Lua state which is not ours, so that it can use the bindings: its thread sleeps in `parker`.
+// Something that stands for a Lua state which is not ours, so that it can use the bindings: its
+// thread sleeps in `parker`.
 mare_process *mare__host_open(mare_runtime *runtime, struct mare__parker *parker);
 void mare__host_wake(struct mare__wait *wait);
 
-// Runs a C function with a light userdata in a state that is thrown away, to marshal what a new process starts with. On
-// failure `*error` (if not NULL) is a string to free: MARE_SYNTAX, MARE_NOMEM.
+// Runs a C function with a light userdata in a state that is thrown away, to marshal what a new
+// process starts with. On failure `*error` (if not NULL) is a string to free: MARE_SYNTAX,
+// MARE_NOMEM.
 mare_err mare__compile(mare_process *process, lua_CFunction function, void *argument, char **error);
 
-// ---- runtime.c -------------------------------------------------------------------------------------------------------------
+// ---- runtime.c ----------------------------------------------------------------------------------
 // Starts a runtime whose processes know the given modules and classes (which must be static).
 mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module)(const char *name),
                              const struct mare__class *classes, mare_runtime **out);
 
-// Waits until no process is left or, if `or_stuck`, until nothing can move any more (MARE_DEADLOCK), or somebody asked to
-// exit (MARE_STOPPED), or the deadline. Not for workers.
+// Waits until no process is left or, if `or_stuck`, until nothing can move any more
+// (MARE_DEADLOCK), or somebody asked to exit (MARE_STOPPED), or the deadline. Not for workers.
 mare_err mare__runtime_await(mare_runtime *runtime, bool or_stuck, uint64_t deadline);
 
 // Wakes those in mare__runtime_await, so that they look again.

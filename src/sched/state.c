@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Lua states: born with almost nothing (lazy.c opens libraries when they are named), put away, and used again.
+// Lua states: born with almost nothing (lazy.c opens libraries when they are named), put away, and
+// used again.
 //
-// A state is the arena it lives in. To recycle one, the bytes that it had when it was born are put back. What a state
-// can have outside its arena is this: references held by userdata, which stand in process->handles; whatever finalizers
-// must run, for which lua_close is called if there may be any (needs_close); and pointers that C modules of strangers
-// keep, in which case the state is not used again.
+// A state is the arena it lives in. To recycle one, the bytes that it had when it was born are put
+// back. What a state can have outside its arena is this: references held by userdata, which stand
+// in process->handles; whatever finalizers must run, for which lua_close is called if there may be
+// any (needs_close); and pointers that C modules of strangers keep, in which case the state is not
+// used again.
 #include <stdio.h>
 #include <string.h>
 
@@ -73,9 +75,11 @@ static lua_State *state_new(mare_runtime *runtime, struct mare__arena **arena)
         return NULL;
     }
     mare__arena_born(*arena);
-    unsigned limit = atomic_load_explicit(&runtime->recycle_limit, memory_order_relaxed); // a setting
+    unsigned limit =
+        atomic_load_explicit(&runtime->recycle_limit, memory_order_relaxed); // a setting
     if (limit > 0 && !MARE__ARENA_PLAIN) {
-        if (atomic_fetch_add(&runtime->images, 1) >= limit || !mare__arena_remember(*arena, MARE__AT_BIRTH))
+        if (atomic_fetch_add(&runtime->images, 1) >= limit ||
+            !mare__arena_remember(*arena, MARE__AT_BIRTH))
             atomic_fetch_sub(&runtime->images, 1);
     }
     return L;
@@ -126,8 +130,8 @@ bool mare__state_open(mare_process *process, const struct mare__code *code)
     lua_setwarnf(L, on_warning, process);
     if (runtime->gc_stress)
         lua_gc(L, LUA_GCINC, 1, 1000, 0);
-    if (process->memory_limit)
-        mare__arena_limit(process->arena, mare__arena_used(process->arena) + process->memory_limit);
+    if (process->deadline)
+        mare__arena_limit(process->arena, mare__arena_used(process->arena) + process->deadline);
     lua_pushglobaltable(L);
     process->globals = lua_topointer(L, -1);
     lua_pop(L, 1);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// What Maré does in place of a few functions of the standard libraries. Each behaves as the original does, and besides:
-// the ones that could see that globals are lazy make them real first; setmetatable notes that a finalizer exists; print
-// writes its line in one piece; require lets a module wait while it loads; os.exit ends every process in order; and the
-// debug library's hooks share the hook with preemption.
+// What Maré does in place of a few functions of the standard libraries. Each behaves as the
+// original does, and besides: the ones that could see that globals are lazy make them real first;
+// setmetatable notes that a finalizer exists; print writes its line in one piece; require lets a
+// module wait while it loads; os.exit ends every process in order; and the debug library's hooks
+// share the hook with preemption.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sched/sched.h"
 
-// ---- base ----------------------------------------------------------------------------------------------------------------
+// ---- base ---------------------------------------------------------------------------------------
 
 static void see_globals(lua_State *L, int index)
 {
@@ -72,6 +73,17 @@ static int base_rawget(lua_State *L)
     return 1;
 }
 
+static int base_rawset(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    luaL_checkany(L, 2);
+    luaL_checkany(L, 3);
+    see_globals(L, 1);
+    lua_settop(L, 3);
+    lua_rawset(L, 1);
+    return 1;
+}
+
 static int base_print(lua_State *L)
 {
     int count = lua_gettop(L);
@@ -90,9 +102,13 @@ static int base_print(lua_State *L)
     return 0;
 }
 
-const luaL_Reg mare__base_overrides[] = {
-    {"getmetatable", base_getmetatable}, {"setmetatable", base_setmetatable}, {"next", mare__next},
-    {"rawget", base_rawget},             {"print", base_print},               {NULL, NULL}};
+const luaL_Reg mare__base_overrides[] = {{"getmetatable", base_getmetatable},
+                                         {"setmetatable", base_setmetatable},
+                                         {"next", mare__next},
+                                         {"rawget", base_rawget},
+                                         {"rawset", base_rawset},
+                                         {"print", base_print},
+                                         {NULL, NULL}};
 
 // Puts a function with the original as its upvalue in the original's place.
 static void wrap_member(lua_State *L, const char *name, lua_CFunction function)
@@ -102,7 +118,7 @@ static void wrap_member(lua_State *L, const char *name, lua_CFunction function)
     lua_setfield(L, -2, name);
 }
 
-// ---- require and package ---------------------------------------------------------------------------------------------------
+// ---- require and package ------------------------------------------------------------------------
 
 enum { NAME = 1, LOADED, PACKAGE, SEARCHERS, REASONS };
 
@@ -124,7 +140,8 @@ static int required(lua_State *L, int status, lua_KContext context)
     return 2;
 }
 
-// Pushes the loader that a searcher found and its data; raises an error with the reasons of all if none did.
+// Pushes the loader that a searcher found and its data; raises an error with the reasons of all if
+// none did.
 static void find_loader(lua_State *L, const char *name)
 {
     if (lua_getfield(L, PACKAGE, "searchers") != LUA_TTABLE)
@@ -177,7 +194,8 @@ int mare__host_require(lua_State *L)
     return 1;
 }
 
-// package.loadlib(path, name): the original, which is an upvalue; the state has a C module from then on.
+// package.loadlib(path, name): the original, which is an upvalue; the state has a C module from
+// then on.
 static int package_loadlib(lua_State *L)
 {
     mare__self(L)->has_c_modules = true;
@@ -192,7 +210,20 @@ void mare__package_patch(lua_State *L)
     wrap_member(L, "loadlib", package_loadlib);
 }
 
-// ---- debug -----------------------------------------------------------------------------------
+// ---- math ---------------------------------------------------------------------------------------
+// The library seeds itself from the time and the address of the state, and states of processes that
+// follow each other have the same.
+
+void mare__math_seed(lua_State *L)
+{
+    mare_process *process = mare__self(L);
+    lua_getfield(L, -1, "randomseed");
+    lua_pushinteger(L, (lua_Integer)process->runtime->seed);
+    lua_pushinteger(L, (lua_Integer)process->id);
+    lua_call(L, 2, 0);
+}
+
+// ---- debug --------------------------------------------------------------------------------------
 // A hook that the program sets is called by ours, which also serves preemption: the tick then asks
 // for a count event (see mare__hook_arm) and our hook gives way at it.
 
@@ -266,14 +297,14 @@ void mare__debug_patch(lua_State *L)
     wrap_member(L, "gethook", debug_gethook);
 }
 
-// ---- os --------------------------------------------------------------------------------------------------------------------
+// ---- os -----------------------------------------------------------------------------------------
 
 int mare__exit(lua_State *L)
 {
     mare_process *process = mare__self(L);
     mare_runtime *runtime = process->runtime;
     int code = lua_isboolean(L, 1) ? (lua_toboolean(L, 1) ? EXIT_SUCCESS : EXIT_FAILURE)
-                                    : (int)luaL_optinteger(L, 1, EXIT_SUCCESS);
+                                   : (int)luaL_optinteger(L, 1, EXIT_SUCCESS);
     int nobody = -1;
     if (process->host) {
         mare__runtime_kill_all(runtime, "the program exits");

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Deadlines. One heap for the runtime: workers look at it when their tick has come or when they have nothing to do, and
-// an idle worker sleeps no longer than to the earliest deadline. A timer is only ever started by a thread that will look
-// itself (a worker), so starting one wakes nobody.
+// Deadlines. One heap for the runtime: workers look at it when their tick has come or when they
+// have nothing to do, and an idle worker sleeps no longer than to the earliest deadline. A timer is
+// only ever started by a thread that will look itself (a worker), so starting one wakes nobody.
 #include "sched/sched.h"
 
 static void publish_next(mare_runtime *runtime)
 {
     struct mare__heap_node *first = mare__heap_min(&runtime->timers);
     // Relaxed: a hint for mare__timer_expire, which looks again under the lock.
-    atomic_store_explicit(&runtime->next_deadline, first ? first->key : MARE_FOREVER, memory_order_relaxed);
+    atomic_store_explicit(&runtime->next_deadline, first ? first->key : MARE_FOREVER,
+                          memory_order_relaxed);
 }
 
 void mare__timer_start(mare_runtime *runtime, struct mare__wait *wait, uint64_t deadline)
@@ -45,7 +46,8 @@ void mare__timer_expire(mare_runtime *runtime, uint64_t now)
         mare__heap_remove(&runtime->timers, first);
         atomic_fetch_sub(&runtime->timer_count, 1);
         publish_next(runtime);
-        // Claimed under the lock, so that its owner, who stops the timer first, cannot have begun another wait.
+        // Claimed under the lock, so that its owner, who stops the timer first, cannot have begun
+        // another wait.
         bool claimed = mare__wait_claim(wait);
         mare__lock_release(&runtime->timer_lock);
         if (claimed) {

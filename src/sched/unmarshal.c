@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// A message back into Lua values, on the receiver's own thread and in its own memory. As in marshal.c there is no
-// recursion: a frame for each container that is being filled, the container itself on the Lua stack.
+// A message back into Lua values, on the receiver's own thread and in its own memory. As in
+// marshal.c there is no recursion: a frame for each container that is being filled, the container
+// itself on the Lua stack.
 //
-// Messages of our own making may hold code and references. Foreign ones (mare_message_parse) may not, and are taken for
-// hostile: every count is checked against the bytes that are there.
+// Messages of our own making may hold code and references. Foreign ones (mare_message_parse) may
+// not, and are taken for hostile: every count is checked against the bytes that are there.
 #include <string.h>
 
 #include "sched/sched.h"
@@ -55,7 +56,8 @@ static struct frame *push_frame(struct reader *r, enum frame_kind kind, uint32_t
         r->room *= 4;
     }
     struct frame *frame = &r->frames[r->depth++];
-    *frame = (struct frame){.kind = (uint8_t)kind, .remaining = remaining, .next = 1, .index = lua_gettop(r->L)};
+    *frame = (struct frame){
+        .kind = (uint8_t)kind, .remaining = remaining, .next = 1, .index = lua_gettop(r->L)};
     return frame;
 }
 
@@ -150,7 +152,8 @@ static void push_member(struct reader *r)
 static void push_handle(struct reader *r, struct mare__object *object)
 {
     lua_State *L = r->L;
-    if (object->kind == MARE__KIND_CODE) { // only at a process's start, which has the function ready
+    if (object->kind ==
+        MARE__KIND_CODE) { // only at a process's start, which has the function ready
         lua_pushvalue(L, 2);
         number(r);
         return;
@@ -265,7 +268,8 @@ static void put(struct reader *r)
         break;
     case MAP:
         if (!frame->has_key) {
-            if (lua_isnil(L, -1) || (lua_type(L, -1) == LUA_TNUMBER && lua_tonumber(L, -1) != lua_tonumber(L, -1)))
+            if (lua_isnil(L, -1) ||
+                (lua_type(L, -1) == LUA_TNUMBER && lua_tonumber(L, -1) != lua_tonumber(L, -1)))
                 malformed(r);
             frame->has_key = true;
         } else {

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: MIT
 // Workers: threads that run ready processes, in the order in which they became ready.
 //
-// Each worker has a slot and a queue. A process that becomes ready while the queue is empty goes into the slot (no lock:
-// two processes that talk to each other never touch one); otherwise to the end of the queue. The slot is always older
-// than the queue, so the order is kept. What becomes ready on a foreign thread goes to the inbox, which every worker
-// looks at. A worker with nothing to do takes half of another's queue, or a slot that nobody has served for a tick.
+// Each worker has a slot and a queue. A process that becomes ready while the queue is empty goes
+// into the slot (no lock: two processes that talk to each other never touch one); otherwise to the
+// end of the queue. The slot is always older than the queue, so the order is kept. What becomes
+// ready on a foreign thread goes to the inbox, which every worker looks at. A worker with nothing
+// to do takes half of another's queue, or a slot that nobody has served for a tick.
 //
 //     ready (same worker) -> [slot] or [queue]  --+
 //     ready (foreign)     -> [inbox] -------------+--> run -> wait | turn over | end
 //     other workers       -> steal ---------------+
 //
-// Sleep and wake: a worker announces itself as idle, then looks once more everywhere, then sleeps. Whoever adds work that
-// another could do looks at the idle count after adding. One of the two always sees the other.
+// Sleep and wake: a worker announces itself as idle, then looks once more everywhere, then sleeps.
+// Whoever adds work that another could do looks at the idle count after adding. One of the two
+// always sees the other.
 //
-// Preemption: a tick on the worker's own thread, only while it runs something. When a process has had its slice and
-// another waits, the handler sets a count hook on the running coroutine; the hook yields. Code that is never
-// interrupted never pays for it.
+// Preemption: a tick on the worker's own thread, only while it runs something. When a process has
+// had its slice and another waits, the handler sets a count hook on the running coroutine; the hook
+// yields. Code that is never interrupted never pays for it.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +26,7 @@
 #include "base/alloc.h"
 #include "sched/sched.h"
 
-// ---- Queues ------------------------------------------------------------------------------------------------------------
+// ---- Queues -------------------------------------------------------------------------------------
 
 static void append(mare_process **head, mare_process **tail, mare_process *process)
 {
@@ -216,7 +218,7 @@ static mare_process *steal(struct mare__worker *thief)
     return NULL;
 }
 
-// ---- Spare blocks ------------------------------------------------------------------------------
+// ---- Spare blocks -------------------------------------------------------------------------------
 // The C library's own caches are per thread too, but hold seven blocks of a size, and processes end
 // in crowds: when a collection finds that their references are garbage.
 
@@ -255,7 +257,7 @@ static void free_spares(struct mare__worker *worker)
         }
 }
 
-// ---- The tick ------------------------------------------------------------------------------------------------------------
+// ---- The tick -----------------------------------------------------------------------------------
 
 static bool others_wait(const struct mare__worker *worker)
 {
@@ -283,8 +285,8 @@ void mare__give_way_hook(lua_State *L, lua_Debug *event)
     mare__give_way(L);
 }
 
-// An idle worker is woken from a signal handler: no lock but by trying; next tick if it is held, perhaps by the code
-// under this very handler.
+// An idle worker is woken from a signal handler: no lock but by trying; next tick if it is held,
+// perhaps by the code under this very handler.
 static void wake_one_from_handler(mare_runtime *runtime)
 {
     if (!mare__lock_try(&runtime->idle_lock))
@@ -318,7 +320,7 @@ static void on_tick(void *argument)
         mare__hook_arm(process);
 }
 
-// ---- Running -------------------------------------------------------------------------------------------------------------
+// ---- Running ------------------------------------------------------------------------------------
 
 // Gives the process the worker until it waits, its turn is over or it ends.
 static void run(struct mare__worker *worker, mare_process *process)
@@ -327,7 +329,8 @@ static void run(struct mare__worker *worker, mare_process *process)
     process->worker = worker;
     mare__count(&process->slices);
     mare__count(&worker->counters.switches);
-    atomic_store_explicit(&process->status, MARE__RUNNING, memory_order_relaxed); // for those who ask
+    atomic_store_explicit(&process->status, MARE__RUNNING,
+                          memory_order_relaxed); // for those who ask
     for (;;) {
         if (mare__killed(process)) {
             mare__process_finish(process, LUA_YIELD, 0);
@@ -351,7 +354,8 @@ static void run(struct mare__worker *worker, mare_process *process)
             mare__ready(process);
             return;
         }
-        atomic_store_explicit(&process->status, MARE__BLOCKED, memory_order_relaxed); // for those who ask
+        atomic_store_explicit(&process->status, MARE__BLOCKED,
+                              memory_order_relaxed); // for those who ask
         if (mare__block_commit(process))
             return;
     }
@@ -373,7 +377,8 @@ static bool work_anywhere(mare_runtime *runtime)
         return true;
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
         struct mare__worker *worker = runtime->workers[i];
-        if (length_of(&worker->length) > 0 || (atomic_load(&worker->slot_shared) && atomic_load(&worker->slot)))
+        if (length_of(&worker->length) > 0 ||
+            (atomic_load(&worker->slot_shared) && atomic_load(&worker->slot)))
             return true;
     }
     return false;
@@ -401,9 +406,10 @@ static void go_idle(struct mare__worker *worker)
     worker->is_idle = true;
     unsigned idle = atomic_fetch_add(&runtime->idle_count, 1) + 1;
     mare__lock_release(&runtime->idle_lock);
-    atomic_thread_fence(memory_order_seq_cst); // announced, then looks: pairs with the fence in mare__ready
+    atomic_thread_fence(
+        memory_order_seq_cst); // announced, then looks: pairs with the fence in mare__ready
     if (!work_anywhere(runtime) && !atomic_load(&worker->quit)) {
-        if (idle >= atomic_load(&runtime->worker_count) && atomic_load(&runtime->waiters) > 0)
+        if (idle >= atomic_load(&runtime->worker_alive) && atomic_load(&runtime->waiters) > 0)
             mare__runtime_changed(runtime);
         mare__park(&worker->parker, atomic_load(&runtime->next_deadline));
     }
@@ -413,8 +419,8 @@ static void go_idle(struct mare__worker *worker)
 
 bool mare__workers_stuck(mare_runtime *runtime)
 {
-    return atomic_load(&runtime->idle_count) >= atomic_load(&runtime->worker_count) && !work_anywhere(runtime) &&
-           atomic_load(&runtime->timer_count) == 0;
+    return atomic_load(&runtime->idle_count) >= atomic_load(&runtime->worker_alive) &&
+           !work_anywhere(runtime) && atomic_load(&runtime->timer_count) == 0;
 }
 
 // Looks a few times before it sleeps: a wake through the kernel costs more than a short wait.
@@ -432,7 +438,8 @@ static mare_process *find_or_steal(struct mare__worker *worker)
     return NULL;
 }
 
-// Leaves if it still should; under the lock, so that whoever wants it back can tell whether it is too late.
+// Leaves if it still should; under the lock, so that whoever wants it back can tell whether it is
+// too late.
 static bool retire(struct mare__worker *worker)
 {
     mare__lock_acquire(&worker->lock);
@@ -477,11 +484,12 @@ static void *worker_main(void *argument)
     mare_process *left;
     while ((left = take_slot(worker)) != NULL || (left = queue_pop(worker)) != NULL)
         mare__ready(left);
+    atomic_fetch_sub(&worker->runtime->worker_alive, 1);
     wake_one(worker->runtime); // it may have started a timer that no other worker has looked at
     return NULL;
 }
 
-// ---- Their number ----------------------------------------------------------------------------------------------------------
+// ---- Their number -------------------------------------------------------------------------------
 
 static mare_err worker_start(mare_runtime *runtime, unsigned index)
 {
@@ -506,9 +514,12 @@ static mare_err worker_start(mare_runtime *runtime, unsigned index)
         pthread_join(worker->thread, NULL);
     char name[16];
     snprintf(name, sizeof name, "mare-%u", index);
+    atomic_fetch_add(&runtime->worker_alive, 1);
     worker->started = mare__thread_start(&worker->thread, name, worker_main, worker) == 0;
-    if (!worker->started)
+    if (!worker->started) {
         worker->alive = false;
+        atomic_fetch_sub(&runtime->worker_alive, 1);
+    }
     return worker->started ? MARE_OK : MARE_NOMEM;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The MessagePack tokens. The reader is driven by one table: for each leading byte, the kind, how many bytes of value
-// or length follow, and what is carried in the byte itself.
+// The MessagePack tokens. The reader is driven by one table: for each leading byte, the kind, how
+// many bytes of value or length follow, and what is carried in the byte itself.
 #include "wire/pack.h"
 
 size_t mare__pack_integer(uint8_t *out, int64_t value)
@@ -200,7 +200,8 @@ bool mare__unpack(const uint8_t **cursor, const uint8_t *end, struct mare__token
             token->ext = (int8_t)*in++;
         }
     }
-    // What is promised must be there: an object takes a byte at least, so a count beyond the bytes left is a lie.
+    // What is promised must be there: an object takes a byte at least, so a count beyond the bytes
+    // left is a lie.
     size_t left = (size_t)(end - in), need = 0;
     if (token->kind >= MARE__TOKEN_STRING)
         need = token->kind == MARE__TOKEN_MAP ? 2 * (size_t)token->size : token->size;

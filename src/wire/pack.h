@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// MessagePack, token by token: what Maré's messages are made of, in memory and between nodes. Writers fill a caller's
-// buffer and return the bytes used; the reader hands out one token at a time and never allocates. The format is that of
-// the MessagePack specification; integers take their shortest form, floats always eight bytes.
+// MessagePack, token by token: what Maré's messages are made of, in memory and between nodes.
+// Writers fill a caller's buffer and return the bytes used; the reader hands out one token at a
+// time and never allocates. The format is that of the MessagePack specification; integers take
+// their shortest form, floats always eight bytes.
 #pragma once
 
 #include <stdbool.h>
@@ -34,8 +35,9 @@ struct mare__token {
     } as;
 };
 
-// Reads the token at *cursor and moves the cursor past it; a string's or ext's bytes are left to be read, but are known
-// to be there. Returns false when the bytes end too soon or are not MessagePack.
+// Reads the token at *cursor and moves the cursor past it; a string's or ext's bytes are left to be
+// read, but are known to be there. Returns false when the bytes end too soon or are not
+// MessagePack.
 bool mare__unpack(const uint8_t **cursor, const uint8_t *end, struct mare__token *token);
 
 // Moves the cursor past one whole object, however deep, without recursion. False when it is
@@ -47,7 +49,8 @@ size_t mare__pack_float(uint8_t *out, double value);
 size_t mare__pack_string_header(uint8_t *out, uint32_t length);
 size_t mare__pack_binary_header(uint8_t *out, uint32_t length);
 
-// Headers of a fixed length of five bytes (an array or map) and six (an ext), to be filled in when the size is known.
+// Headers of a fixed length of five bytes (an array or map) and six (an ext), to be filled in when
+// the size is known.
 enum { MARE__PACK_TABLE = 5, MARE__PACK_EXT = 6 };
 void mare__pack_array_header(uint8_t *out, uint32_t count);
 void mare__pack_map_header(uint8_t *out, uint32_t count);

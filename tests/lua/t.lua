@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- What a test says: t.eq(got, expected), t.ok(value), t.raises(pattern, f, ...),
--- t.fails(code, f(...)), t.skip(reason). Each raises an error that tells what was found instead.
+-- t.fails(code, f(...)), t.reaches(condition), t.skip(reason). Each raises an error that tells what
+-- was found instead.
 local t = {}
 
 local function show(value, seen)
@@ -96,6 +97,44 @@ function t.fails(code, ...)
     end
 end
 
+--- Gives way to other processes until the condition holds: for what sends no message, as a status.
+function t.reaches(condition, message)
+    local mare = require "mare"
+    local deadline = mare.deadline(t.patience)
+    while not condition() do
+        if deadline:left() == 0 then
+            fail(message, "not reached in time", 2)
+        end
+        mare.yield()
+    end
+end
+
+-- How many threads of this program are workers, by their names.
+local function worker_threads()
+    local pipe = assert(io.popen "cat /proc/$PPID/task/*/comm 2>/dev/null")
+    local count = 0
+    for name in pipe:lines() do
+        count = count + (name:find "^mare%-%d+$" and 1 or 0)
+    end
+    pipe:close()
+    return count
+end
+
+--- Calls f while there are exactly n workers: none that was dismissed is left. Then as before.
+function t.with_workers(n, f)
+    local mare = require "mare"
+    local before = mare.workers()
+    mare.workers(n)
+    t.reaches(function() return worker_threads() == n end, "the number of worker threads")
+    mare.yield() -- a new slice
+    local results = table.pack(pcall(f))
+    mare.workers(before)
+    if not results[1] then
+        error(results[2], 0)
+    end
+    return table.unpack(results, 2, results.n)
+end
+
 --- Ends the case here, neither passed nor failed.
 function t.skip(reason)
     error({skip = reason or "no reason given"}, 0)
@@ -103,6 +142,9 @@ end
 
 --- How many times slower than usual this run is: for the deadlines of a test, never for an assert.
 t.slow = tonumber(os.getenv "MARE_TEST_SLOW" or "1")
+
+--- A deadline for what must happen, in seconds: only a failing test waits that long.
+t.patience = 20 * t.slow
 
 --- A seed for a randomised case, new each time, or MARE_SEED. Prints the line that replays it.
 function t.seed()

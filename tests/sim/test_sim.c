@@ -3,7 +3,7 @@
 /* The simulator: the same seed gives the same bytes, counts equal the formulas, schedules can be
  * written and read, sweeps are clean, and what is broken is caught and shrunk. */
 
-#include "support/cmocka.h"
+#include "support/unit.h"
 #include "tests/sim/broken.h"
 
 #include "sim/record.h"

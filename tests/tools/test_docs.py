@@ -55,10 +55,15 @@ class Docs(unittest.TestCase):
         self.assertIn('mare_x', gaps[0])
 
     def test_lua_function_not_in_reference(self):
-        gaps = self.gaps({'src/lua/chan.c': '    {"receive", receive},\n',
+        gaps = self.gaps({'src/lua/chan.c': 'const luaL_Reg f[] = {\n  {"receive", receive},\n};\n',
                           'docs/reference/lua.md': 'One can receive.\n'})
         self.assertEqual(len(gaps), 1, gaps)
-        self.assertIn('src/lua/chan.c:1: the Lua function receive', gaps[0])
+        self.assertIn('src/lua/chan.c:2: the Lua function receive', gaps[0])
+
+    def test_other_tables_are_no_functions(self):
+        self.assertEqual(self.gaps({
+            'src/lua/x.c': 'const luaL_Reg f[] = {{NULL, NULL}};\n'
+                           'struct counter c[] = {{"switches", switches}};\n'}), [])
 
     def test_command_not_in_reference(self):
         gaps = self.gaps({'docs/reference/cli.md': '`mare help`\n'}, mare=True)

@@ -2,7 +2,7 @@
 
 /* Logical clocks: the book's figures, the rules, and the agreement of the sparse with the dense. */
 
-#include "support/cmocka.h"
+#include "support/unit.h"
 
 #include <mare/coord_clock.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 
 /* The core: set-up, messages as bytes, refusals, deadlines, and arbitrary events. */
 
-#include "support/cmocka.h"
+#include "support/unit.h"
 
 #include <mare/coord.h>
 #include <stdlib.h>

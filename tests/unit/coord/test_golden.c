@@ -3,7 +3,7 @@
 /* The golden scripts of tests/golden/coord: worked examples of the sources, effect by effect. The
  * scripts to run are the arguments. */
 
-#include "support/cmocka.h"
+#include "support/unit.h"
 #include "support/script.h"
 
 #include <stdlib.h>

@@ -1,0 +1,259 @@
+-- SPDX-License-Identifier: MIT
+-- How a program ends: it waits for its processes, or exits, or is stuck, or is told to.
+local t, shell = require "t", require "shell"
+
+local function ends(expected, text)
+    local got = shell.lua("local mare = require 'mare'\n" .. text)
+    t.eq({out = got.out, err = got.err, code = got.code}, expected)
+end
+
+-- Runs the text, sends it the signals once it has printed "ready", one for each further "ready".
+local function signalled(text, ...)
+    local file <close> = shell.file("local mare = require 'mare'\n" .. text)
+    local fifo = os.tmpname()
+    os.remove(fifo)
+    local script = {"mkfifo " .. fifo, ("%s %s >%s & pid=$!"):format(shell.mare, file.name, fifo),
+        "exec 3<" .. fifo}
+    for _, signal in ipairs {...} do
+        script[#script + 1] = "while read -r line <&3; do echo $line; "
+            .. "[ \"$line\" = ready ] && break; done; kill -" .. signal .. " $pid"
+    end
+    script[#script + 1] = "cat <&3; wait $pid; code=$?; rm " .. fifo .. "; exit $code"
+    return shell.run(table.concat(script, "\n"))
+end
+
+return {
+    -- Waiting for the others.
+
+    the_end_of_main_waits_for_processes = function()
+        ends({out = "main\nother\n", err = "", code = 0}, [[
+            mare.spawn(function() mare.sleep(0.02) print "other" end)
+            print "main"
+        ]])
+    end,
+
+    also_for_those_that_processes_spawn = function()
+        ends({out = "4\n", err = "", code = 0}, [[
+            local function chain(n)
+                if n == 4 then print(n) else require "mare".spawn(chain, n + 1) end
+            end
+            mare.spawn(chain, 0)
+        ]])
+    end,
+
+    also_when_main_died = function()
+        local got = shell.lua [[
+            require "mare".spawn(function() require "mare".sleep(0.02) print "other" end)
+            error "main died"
+        ]]
+        t.eq({got.out, got.code}, {"other\n", 1})
+        t.ok(got.err:find "main died")
+    end,
+
+    wait_waits_for_all = function()
+        ends({out = "1\n2\n3\nall\n", err = "", code = 0}, [[
+            for i = 1, 3 do mare.spawn(function() mare.sleep(i * 0.02) print(i) end) end
+            assert(mare.wait() == true)
+            print "all"
+        ]])
+    end,
+
+    finalizers_and_close_of_main_run = function()
+        ends({out = "close\ngc\n", err = "", code = 0}, [[
+            kept = setmetatable({}, {__gc = function() print "gc" end})
+            local c <close> = setmetatable({}, {__close = function() print "close" end})
+        ]])
+    end,
+
+    -- Exits.
+
+    exit_codes_of_main = function()
+        for code, call in pairs {[0] = "os.exit()", [7] = "os.exit(7)", [1] = "os.exit(false)",
+                                 [9] = "mare.exit(9)", [255] = "os.exit(-1)"} do
+            ends({out = "", err = "", code = code}, call .. " print 'not reached'")
+        end
+        ends({out = "", err = "", code = 0}, "os.exit(true)")
+        ends({out = "", err = "", code = 0}, "mare.exit()")
+        ends({out = "", err = "", code = 1}, "mare.exit(false)")
+    end,
+
+    exit_of_another_process_ends_the_program = function()
+        for _, call in ipairs {"os.exit(5)", "require 'mare'.exit(5)"} do
+            ends({out = "", err = "", code = 5}, ([[
+                mare.spawn(function() %s print "not reached" end)
+                mare.channel():receive()
+                print "not reached either"
+            ]]):format(call))
+        end
+    end,
+
+    exit_inside_pcall_and_coroutines = function()
+        ends({out = "", err = "", code = 3}, [[
+            pcall(function() coroutine.wrap(function() os.exit(3) end)() end)
+            print "not reached"
+        ]])
+        ends({out = "", err = "", code = 4}, [[
+            pcall(table.sort, {2, 1}, function() os.exit(4) end)
+            while true do end
+        ]])
+    end,
+
+    exit_runs_close_handlers_everywhere = function()
+        local got = shell.lua [[
+            local mare = require "mare"
+            local ready = mare.channel()
+            for i = 1, 3 do
+                mare.spawn(function()
+                    local function close() print("closed", i) end
+                    local c <close> = setmetatable({}, {__close = close})
+                    ready:send()
+                    mare.channel():receive()
+                end)
+                ready:receive()
+            end
+            local c <close> = setmetatable({}, {__close = function() print "closed\tmain" end})
+            os.exit(2)
+        ]]
+        local lines = {}
+        for line in got.out:gmatch "[^\n]+" do lines[#lines + 1] = line end
+        table.sort(lines)
+        t.eq(lines, {"closed\t1", "closed\t2", "closed\t3", "closed\tmain"})
+        t.eq({got.err, got.code}, {"", 2})
+    end,
+
+    exit_ends_what_computes_without_end = function()
+        ends({out = "", err = "", code = 6}, [[
+            for _ = 1, 4 do mare.spawn(function() while true do end end) end
+            mare.sleep(0.01)
+            os.exit(6)
+        ]])
+    end,
+
+    the_first_exit_counts = function()
+        ends({out = "", err = "", code = 8}, [[
+            local c <close> = setmetatable({}, {__close = function() os.exit(9) end})
+            os.exit(8)
+        ]])
+    end,
+
+    processes_spawned_during_the_end_are_refused_or_ended = function()
+        local got = shell.lua [[
+            local mare = require "mare"
+            local c <close> = setmetatable({}, {__close = function()
+                pcall(mare.spawn, function() while true do mare.yield() end end)
+            end})
+            os.exit(0)
+        ]]
+        t.eq({got.err, got.code}, {"", 0})
+    end,
+
+    -- Errors of processes.
+
+    an_error_that_nobody_noticed_is_printed_once = function()
+        local got = shell.lua [[
+            require "mare".spawn({name = "worker"}, function() error("unnoticed", 0) end)
+        ]]
+        t.eq({got.out, got.code}, {"", 0})
+        t.ok(got.err:find "^mare: process %d+ worker died: unnoticed\nstack traceback:", got.err)
+        t.eq(select(2, got.err:gsub("unnoticed", "")), 1)
+    end,
+
+    an_error_that_somebody_noticed_is_not_printed = function()
+        ends({out = "died\tdied\tdied\tkilled\n", err = "", code = 0}, [[
+            local function fail() error("noticed", 0) end
+            local _, _, joined = mare.spawn(fail):join()
+            local _, news = mare.spawn({monitor = true}, fail)
+            local _, monitored = news:receive()
+            local _, _, _, selected = mare.select({mare.spawn(fail)})
+            local linked = mare.spawn(function()
+                mare.spawn({link = true}, fail)
+                mare.channel():receive()
+            end)
+            local _, _, killed = linked:join()
+            print(joined, monitored, selected, killed)
+        ]])
+    end,
+
+    a_kill_is_not_printed = function()
+        ends({out = "", err = "", code = 0}, [[
+            local p = mare.spawn(function() mare.channel():receive() end)
+            p:kill "quietly"
+        ]])
+    end,
+
+    -- Stuck.
+
+    a_deadlock_of_main_is_told = function()
+        local got = shell.lua "require 'mare'.channel():receive()"
+        t.eq({got.out, got.code}, {"", 1})
+        t.ok(got.err:find "^mare: .*deadlock: every process waits", got.err)
+    end,
+
+    processes_that_wait_for_ever_are_ended_and_counted = function()
+        local got = shell.lua [[
+            local mare = require "mare"
+            for _ = 1, 3 do mare.spawn(function()
+                local c <close> = setmetatable({}, {__close = function() print "closed" end})
+                mare.channel():receive()
+            end) end
+            print "main ends"
+        ]]
+        t.eq({got.out, got.code}, {"main ends\nclosed\nclosed\nclosed\n", 0})
+        t.ok(got.err:find "^mare: 3 processes wait", got.err)
+    end,
+
+    a_sleeper_is_no_deadlock = function()
+        ends({out = "woken\n", err = "", code = 0}, "mare.sleep(0.05) print 'woken'")
+        ends({out = "timeout\n", err = "", code = 0},
+            "print((select(3, mare.channel():receive(0.05))))")
+    end,
+
+    -- Signals.
+
+    an_interrupt_ends_the_program_in_order = function()
+        for signal, code in pairs {INT = 130, TERM = 143, HUP = 129} do
+            local got = signalled([[
+                local c <close> = setmetatable({}, {__close = function() print "closed" end})
+                print "ready"
+                mare.channel():receive(3600)
+                print "not reached"
+            ]], signal)
+            t.eq({got.out, got.code}, {"ready\nclosed\n", code}, signal)
+        end
+    end,
+
+    an_interrupt_ends_endless_loops = function()
+        local got = signalled([[
+            for _ = 1, 4 do mare.spawn(function() while true do end end) end
+            print "ready"
+            while true do end
+        ]], "INT")
+        t.eq({got.out, got.code}, {"ready\n", 130})
+    end,
+
+    a_second_interrupt_ends_it_at_once = function()
+        local got = signalled([[
+            local c <close> = setmetatable({}, {__close = function()
+                print "ready"
+                while true do end
+            end})
+            print "ready"
+            mare.channel():receive(3600)
+        ]], "INT", "INT")
+        t.eq({got.out, got.code}, {"ready\nready\n", 130})
+    end,
+
+    a_signal_during_the_end = function()
+        local got = signalled([[
+            local c <close> = setmetatable({}, {__close = function()
+                print "ready"
+                local start = mare.now()
+                while mare.now() - start < 0.2 do end
+                print "closed"
+            end})
+            os.exit(5)
+        ]], "TERM")
+        t.ok(got.code == 5 or got.code == 143, got.code)
+        t.eq(got.out, "ready\nclosed\n")
+    end,
+}

@@ -1,0 +1,378 @@
+-- SPDX-License-Identifier: MIT
+-- p:kill in every state a process can be in, and what still runs on the way out.
+local mare, t = require "mare", require "t"
+
+-- Spawns the body, waits until it has said that it is there and has reached the status, kills it.
+-- Its `log` is what it sent after that. The body gets the channel to say so.
+local function killed(status, body, ...)
+    local log = mare.channel(100)
+    local p = mare.spawn(body, log, ...)
+    t.eq(log:receive(t.patience), "here")
+    t.reaches(function() return p:status() == status end)
+    t.eq(p:kill "on purpose", true)
+    t.eq({p:join(t.patience)}, {nil, "on purpose", "killed"})
+    t.eq(p:alive(), false)
+    local said = {}
+    log:close()
+    for word in log:messages() do said[#said + 1] = word end
+    return said
+end
+
+return {
+    -- Blocked, each way.
+
+    while_it_receives = function()
+        t.eq(killed("blocked", function(log)
+            log:send "here"
+            mare.channel():receive()
+            log:send "not reached"
+        end), {})
+    end,
+
+    while_it_sends = function()
+        local ch = mare.channel()
+        t.eq(killed("blocked", function(log, to)
+            log:send "here"
+            to:send "to nobody"
+        end, ch), {})
+        t.fails("empty", ch:tryreceive())
+    end,
+
+    while_it_sends_to_a_full_buffer = function()
+        local ch = mare.channel(1)
+        killed("blocked", function(log, to)
+            to:send(1)
+            log:send "here"
+            to:send(2)
+        end, ch)
+        t.eq({ch:receive(0), (ch:tryreceive())}, {1})
+    end,
+
+    while_it_selects = function()
+        local a, b = mare.channel(), mare.channel()
+        killed("blocked", function(log, x, y)
+            log:send "here"
+            mare.select({x, {y, "value"}, x, y})
+        end, a, b)
+        t.fails("full", a:trysend(1))
+        t.fails("empty", b:tryreceive())
+    end,
+
+    while_it_selects_on_nothing = function()
+        killed("blocked", function(log)
+            log:send "here"
+            mare.select({}, 3600)
+        end)
+    end,
+
+    while_it_sleeps = function()
+        killed("blocked", function(log)
+            log:send "here"
+            mare.sleep(3600)
+        end)
+    end,
+
+    while_it_waits_with_a_deadline = function()
+        killed("blocked", function(log)
+            log:send "here"
+            mare.channel():receive(3600)
+        end)
+        killed("blocked", function(log)
+            log:send "here"
+            mare.channel():sendwithin(3600)
+        end)
+        killed("blocked", function(log)
+            log:send "here"
+            mare.select({mare.channel()}, 3600)
+        end)
+    end,
+
+    while_it_joins = function()
+        local stay = mare.channel()
+        local q = mare.spawn(function() stay:receive() end)
+        killed("blocked", function(log, other)
+            log:send "here"
+            other:join()
+        end, q)
+        t.ok(q:alive(), "whom it joined lives on")
+        stay:send()
+        t.ok(q:join(t.patience))
+    end,
+
+    while_it_iterates_over_messages = function()
+        killed("blocked", function(log)
+            log:send "here"
+            for _ in mare.channel():messages() do end
+        end)
+    end,
+
+    while_it_waits_for_all = function()
+        killed("blocked", function(log)
+            log:send "here"
+            mare.wait()
+        end)
+    end,
+
+    -- Running and ready.
+
+    while_it_computes_without_end = function()
+        local log = mare.channel(1)
+        local p = mare.spawn(function()
+            log:send "here"
+            while true do end
+        end)
+        log:receive(t.patience)
+        p:kill()
+        t.fails("killed", p:join(t.patience))
+    end,
+
+    while_it_computes_inside_pcall = function()
+        local log = mare.channel(10)
+        local p = mare.spawn(function()
+            log:send "here"
+            pcall(function() while true do end end)
+            log:send "pcall must not catch it"
+        end)
+        log:receive(t.patience)
+        p:kill()
+        t.fails("killed", p:join(t.patience))
+        t.fails("empty", log:tryreceive())
+    end,
+
+    while_it_catches_everything_in_a_loop = function()
+        local log = mare.channel(1)
+        local p = mare.spawn(function()
+            log:send "here"
+            while true do
+                pcall(function() mare.yield() end)
+                xpcall(function() local n = 0 for i = 1, 100 do n = n + i end end, print)
+            end
+        end)
+        log:receive(t.patience)
+        p:kill()
+        t.fails("killed", p:join(t.patience))
+    end,
+
+    while_it_computes_in_nested_coroutines = function()
+        local log = mare.channel(1)
+        local p = mare.spawn(function()
+            coroutine.wrap(function()
+                coroutine.wrap(function()
+                    log:send "here"
+                    while true do end
+                end)()
+            end)()
+        end)
+        log:receive(t.patience)
+        p:kill()
+        t.fails("killed", p:join(t.patience))
+    end,
+
+    while_it_computes_under_its_own_hook = function()
+        local log = mare.channel(1)
+        local p = mare.spawn(function()
+            debug.sethook(function() end, "", 1000)
+            log:send "here"
+            while true do end
+        end)
+        log:receive(t.patience)
+        p:kill()
+        t.fails("killed", p:join(t.patience))
+    end,
+
+    before_it_ran = function()
+        -- With one worker, which is here, it cannot have begun, unless this slice ends just now.
+        t.with_workers(1, function()
+            for _ = 1, 100 do
+                local ran = mare.channel(1)
+                local p = mare.spawn(function() ran:send(true) end)
+                if p:kill "too early" then
+                    t.eq({p:join(t.patience)}, {nil, "too early", "killed"})
+                    t.fails("empty", ran:tryreceive())
+                    return
+                end
+            end
+            error "always too late"
+        end)
+    end,
+
+    while_it_yields = function()
+        local log = mare.channel(1)
+        local p = mare.spawn(function()
+            log:send "here"
+            while true do coroutine.yield() end
+        end)
+        log:receive(t.patience)
+        p:kill()
+        t.fails("killed", p:join(t.patience))
+    end,
+
+    when_it_has_finished = function()
+        local p = mare.spawn(function() return 1 end)
+        p:join(t.patience)
+        t.eq(p:kill(), false)
+        t.eq({p:join()}, {true, 1}, "its results stay")
+    end,
+
+    itself = function()
+        local log = mare.channel(10)
+        local p = mare.spawn(function()
+            local _guard <close> = setmetatable({}, {__close = function() log:trysend "closed" end})
+            pcall(function() mare.self():kill "enough" end)
+            log:send "not reached"
+        end)
+        t.eq({p:join(t.patience)}, {nil, "enough", "killed"})
+        t.eq(log:tryreceive(), "closed")
+        t.fails("empty", log:tryreceive())
+    end,
+
+    itself_in_a_coroutine = function()
+        local p = mare.spawn(function()
+            coroutine.wrap(function() mare.self():kill "inside" end)()
+            return "not reached"
+        end)
+        t.eq({p:join(t.patience)}, {nil, "inside", "killed"})
+    end,
+
+    itself_in_a_callback_that_cannot_yield = function()
+        local p = mare.spawn(function()
+            local list = {3, 1, 2}
+            table.sort(list, function(a, b)
+                mare.self():kill "sorting"
+                return a < b
+            end)
+            while true do end
+        end)
+        t.eq({p:join(t.patience)}, {nil, "sorting", "killed"})
+    end,
+
+    the_first_reason_counts = function()
+        local p = mare.spawn(function() mare.channel():receive() end)
+        p:kill "first"
+        p:kill "second"
+        t.eq({p:join(t.patience)}, {nil, "first", "killed"})
+    end,
+
+    a_reason_is_text = function()
+        local p = mare.spawn(function() mare.channel():receive() end)
+        t.raises("#1 to 'kill'.*string expected", function() p:kill {} end)
+        t.ok(p:alive())
+        p:kill()
+        local _, message = p:join(t.patience)
+        t.eq(type(message), "string", "there is a message without a reason too")
+    end,
+
+    -- What runs on the way out.
+
+    close_handlers_run_inner_first = function()
+        t.eq(killed("blocked", function(log)
+            local function guard(name)
+                return setmetatable({}, {__close = function(_, err)
+                    log:trysend(name)
+                    log:trysend(err == nil)
+                end})
+            end
+            local _outer <close> = guard "outer"
+            local _middle <close> = guard "middle"
+            pcall(function()
+                local _inner <close> = guard "inner"
+                log:send "here"
+                mare.channel():receive()
+            end)
+        end), {"inner", true, "middle", true, "outer", true})
+    end,
+
+    close_handlers_of_inner_coroutines_run_before_the_outer = function()
+        t.eq(killed("blocked", function(log)
+            local function guard(name)
+                return setmetatable({}, {__close = function() log:trysend(name) end})
+            end
+            local _outer <close> = guard "process"
+            coroutine.wrap(function()
+                local _middle <close> = guard "coroutine"
+                for _ in coroutine.wrap(function()
+                    local _inner <close> = guard "iterator"
+                    log:send "here"
+                    mare.channel():receive()
+                end) do end
+            end)()
+        end), {"iterator", "coroutine", "process"})
+    end,
+
+    close_handlers_of_a_loop_run = function()
+        t.eq(killed("blocked", function(log)
+            local closing = setmetatable({}, {__close = function() log:trysend "loop" end})
+            for _ in function() return 1 end, nil, nil, closing do
+                log:send "here"
+                mare.channel():receive()
+            end
+        end), {"loop"})
+    end,
+
+    finalizers_run_after_close_handlers = function()
+        t.eq(killed("blocked", function(log)
+            _G.kept = setmetatable({}, {__gc = function() log:trysend "gc" end})
+            local _guard <close> = setmetatable({}, {__close = function() log:trysend "close" end})
+            log:send "here"
+            mare.channel():receive()
+        end), {"close", "gc"})
+    end,
+
+    a_close_handler_that_fails_does_not_stop_the_others = function()
+        t.eq(killed("blocked", function(log)
+            local _outer <close> = setmetatable({}, {__close = function() log:trysend "outer" end})
+            local _inner <close> = setmetatable({}, {__close = function() error "in close" end})
+            log:send "here"
+            mare.channel():receive()
+        end), {"outer"})
+    end,
+
+    a_close_handler_cannot_wait_but_can_try = function()
+        local said = killed("blocked", function(log)
+            local _guard <close> = setmetatable({}, {__close = function()
+                local ok, err = pcall(function() mare.channel():receive() end)
+                log:trysend(ok)
+                log:trysend(err)
+            end})
+            log:send "here"
+            mare.channel():receive()
+        end)
+        t.eq(said[1], false)
+        t.ok(said[2]:find "cannot wait here", said[2])
+    end,
+
+    a_channel_in_a_close_variable_is_closed = function()
+        local ch = mare.channel()
+        killed("blocked", function(log, shared)
+            local mine <close> = shared
+            log:send "here"
+            mine:receive()
+        end, ch)
+        t.ok(ch:closed())
+    end,
+
+    what_it_held_is_let_go = function()
+        local live = mare.stats().live
+        for _ = 1, 50 do
+            local p = mare.spawn(function()
+                local held = {}
+                for i = 1, 20 do held[i] = mare.channel(1) end
+                mare.select(held)
+            end)
+            p:kill()
+            p:join(t.patience)
+        end
+        t.reaches(function() return mare.stats().live <= live end)
+    end,
+
+    a_thousand_die_at_once = function()
+        local never = mare.channel()
+        local list = {}
+        for i = 1, 1000 do
+            list[i] = mare.spawn(function() never:receive() end)
+        end
+        for _, p in ipairs(list) do p:kill() end
+        for _, p in ipairs(list) do t.fails("killed", p:join(t.patience)) end
+        t.fails("full", never:trysend(1))
+    end,
+}

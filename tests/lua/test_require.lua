@@ -1,0 +1,194 @@
+-- SPDX-License-Identifier: MIT
+-- Modules: in Lua from a folder, in C from Debian, preloaded, and ones that wait while they load.
+local mare, t = require "mare", require "t"
+
+-- A folder with the given files, for package.path; removed when closed.
+local function folder(files)
+    local name = os.tmpname()
+    os.remove(name)
+    assert(os.execute("mkdir -p " .. name .. "/sub"))
+    for file, text in pairs(files) do
+        local handle = assert(io.open(name .. "/" .. file, "w"))
+        handle:write(text)
+        handle:close()
+    end
+    return setmetatable({name = name}, {__close = function() os.execute("rm -r " .. name) end})
+end
+
+local function there(f, ...)
+    local results = table.pack(mare.spawn(f, ...):join(t.patience))
+    if not results[1] then error(results[2], 2) end
+    return table.unpack(results, 2, results.n)
+end
+
+-- Runs a piece of Lua in a new process that finds its modules in the folder.
+local function with(dir, code, ...)
+    local path = ("package.path = '%s/?.lua;%s/?/init.lua'\n"):format(dir.name, dir.name)
+    return there(path .. code, ...)
+end
+
+return {
+    a_module_in_lua = function()
+        local dir <close> = folder {["m.lua"] = "return {name = ..., file = select(2, ...)}"}
+        t.eq({with(dir, "local m, where = require 'm'; return m.name, m.file, where")},
+            {"m", dir.name .. "/m.lua", dir.name .. "/m.lua"})
+    end,
+
+    a_module_is_loaded_once = function()
+        local dir <close> = folder {["m.lua"] = "loads = (loads or 0) + 1; return {}"}
+        t.eq({with(dir, [[
+            local m = require "m"
+            return m == require "m", loads, m == package.loaded.m
+        ]])}, {true, 1, true})
+    end,
+
+    each_process_loads_its_own = function()
+        local dir <close> = folder {["m.lua"] = "return {n = 0}"}
+        local code = "local m = require 'm'; m.n = m.n + 1; return m.n"
+        t.eq({with(dir, code), (with(dir, code))}, {1, 1})
+    end,
+
+    modules_in_folders = function()
+        local dir <close> = folder {["sub/a.lua"] = "return 'a'", ["sub/init.lua"] = "return 'i'"}
+        t.eq({with(dir, "return (require 'sub.a'), (require 'sub')")}, {"a", "i"})
+    end,
+
+    a_module_that_returns_nothing_is_true = function()
+        local dir <close> = folder {["m.lua"] = "x = 1", ["f.lua"] = "return false"}
+        t.eq({with(dir, "return (require 'm'), x, (require 'f')")}, {true, 1, false})
+    end,
+
+    a_module_can_set_itself = function()
+        local dir <close> = folder {["m.lua"] = "package.loaded[...] = 'set'"}
+        t.eq(with(dir, "return (require 'm')"), "set")
+    end,
+
+    modules_require_modules = function()
+        local dir <close> = folder {
+            ["a.lua"] = "return {b = require 'b'}", ["b.lua"] = "return {c = require 'string'}"}
+        t.eq(with(dir, "return require 'a'.b.c == string"), true)
+    end,
+
+    a_module_that_is_not_there_tells_where_it_looked = function()
+        local dir <close> = folder {}
+        local err = with(dir, "return select(2, pcall(require, 'nosuch.module'))")
+        t.ok(err:find "module 'nosuch.module' not found:", err)
+        t.ok(err:find("no field package.preload['nosuch.module']", 1, true), err)
+        t.ok(err:find("no file '" .. dir.name .. "/nosuch/module.lua'", 1, true), err)
+    end,
+
+    a_module_with_a_mistake = function()
+        local dir <close> = folder {["m.lua"] = "x =", ["e.lua"] = "error 'while loading'"}
+        t.ok(with(dir, "return select(2, pcall(require, 'm'))"):find "error loading module 'm'")
+        t.ok(with(dir, "return select(2, pcall(require, 'e'))"):find "while loading")
+        t.eq(with(dir, "pcall(require, 'e'); return package.loaded.e"), nil)
+    end,
+
+    preload_comes_first = function()
+        t.eq({there [[
+            package.preload.mine = function(name, where) return {name, where} end
+            local m, where = require "mine"
+            return m[1], m[2], where
+        ]]}, {"mine", ":preload:", ":preload:"})
+    end,
+
+    searchers_can_be_added = function()
+        t.eq(there [[
+            table.insert(package.searchers, function(name)
+                if name:find "^made%." then return function(n, x) return n .. x end, "!" end
+                return "nothing of mine"
+            end)
+            return (require "made.up")
+        ]], "made.up!")
+        t.ok(there [[
+            package.searchers = nil
+            return select(2, pcall(require, "x"))
+        ]]:find "'package.searchers' must be a table")
+    end,
+
+    searchpath_works = function()
+        local dir <close> = folder {["m.lua"] = ""}
+        t.eq(with(dir, "return package.searchpath('m', package.path)"), dir.name .. "/m.lua")
+    end,
+
+    a_module_that_waits_while_it_loads = function()
+        local dir <close> = folder {["slow.lua"] = [[
+            local mare = require "mare"
+            mare.sleep(0.001)
+            local ch = mare.channel()
+            mare.spawn(function() ch:send "made while loading" end)
+            return {value = ch:receive()}
+        ]]}
+        t.eq(with(dir, "return require 'slow'.value"), "made while loading")
+        t.eq(with(dir, "return coroutine.wrap(function() return require 'slow'.value end)()"),
+            "made while loading")
+    end,
+
+    a_module_as_an_upvalue_is_required_by_the_receiver = function()
+        local dir <close> = folder {["m.lua"] = "return {f = function() return 'called' end}"}
+        t.eq({with(dir, [[
+            local mare, m = require "mare", require "m"
+            -- The path of a new process is the default one, so m is not found there.
+            local ok, err = mare.spawn(function() return m.f() end):join()
+            return ok, err:match "module 'm' not found"
+        ]])}, {nil, "module 'm' not found"})
+        t.eq(with(dir, [[
+            local mare, m = require "mare", require "m"
+            local ch = mare.channel(1)
+            ch:send(m)
+            return ch:receive() == m
+        ]]), true)
+    end,
+
+    c_modules_of_debian = function()
+        t.eq({there [[
+            local lpeg = require "lpeg"
+            local number = lpeg.C(lpeg.R "09" ^ 1) / tonumber
+            return lpeg.match(lpeg.Ct(number * ("," * number) ^ 0), "1,22,333")[3]
+        ]]}, {333})
+        t.eq(there [[
+            local json = require "cjson"
+            local value = json.decode '{"a": [1, 2.5, null, "x"], "b": true}'
+            return json.encode(value.a[4]) .. value.a[2] .. tostring(value.a[3] == json.null)
+        ]], '"x"2.5true')
+    end,
+
+    sockets_of_debian = function()
+        t.eq(there [[
+            local socket = require "socket"
+            local server = assert(socket.bind("127.0.0.1", 0))
+            local _, port = server:getsockname()
+            local client = assert(socket.connect("127.0.0.1", port))
+            local peer = assert(server:accept())
+            client:send "hello\n"
+            local line = peer:receive()
+            client:close()
+            peer:close()
+            server:close()
+            return line
+        ]], "hello")
+    end,
+
+    c_modules_in_many_processes_at_once = function()
+        local done = mare.channel(20)
+        for i = 1, 20 do
+            mare.spawn(function(n)
+                local json, lpeg = require "cjson", require "lpeg"
+                local list = {}
+                for k = 1, 50 do list[k] = {n = n, k = k} end
+                local back = json.decode(json.encode(list))
+                done:send(lpeg.match(lpeg.P "x" ^ 0, ("x"):rep(n)) - 1 + back[50].k * 0 == n)
+            end, i)
+        end
+        for _ = 1, 20 do t.eq(done:receive(t.patience), true) end
+    end,
+
+    callbacks_of_c_modules_cannot_wait = function()
+        local err = there [[
+            local lpeg, mare = require "lpeg", require "mare"
+            local waits = lpeg.P(1) / function() mare.channel():receive() end
+            return select(2, pcall(lpeg.match, waits, "x"))
+        ]]
+        t.ok(err:find "cannot wait here", err)
+    end,
+}

@@ -1,0 +1,163 @@
+-- SPDX-License-Identifier: MIT
+-- The stock lua5.4 with mare.so: its own state takes part, and its end waits for the processes.
+local t, shell = require "t", require "shell"
+
+local function ends(expected, text)
+    if not shell.has_stock() then t.skip "lua5.4 cannot load this mare.so" end
+    local got = shell.stock("local mare = require 'mare'\n" .. text)
+    t.eq({out = got.out, err = got.err, code = got.code}, expected)
+end
+
+local function prints(expected, text)
+    ends({out = expected, err = "", code = 0}, text)
+end
+
+return {
+    spawn_and_join = function()
+        prints("42\tdied\tkilled\ttimeout\n", [[
+            local _, a = mare.spawn(function(x) return x * 2 end, 21):join()
+            local _, _, b = mare.spawn(error, "oops"):join()
+            local p = mare.spawn(function() mare.channel():receive() end)
+            local _, _, d = p:join(0.001)
+            p:kill()
+            local _, _, c = p:join(10)
+            print(a, b, c, d)
+        ]])
+    end,
+
+    channels = function()
+        prints("1\tthree\n10\n55\nclosed\n", [[
+            local there, back = mare.channel(), mare.channel(2)
+            mare.spawn(function() back:send(there:receive()) end)
+            there:send(1, "three")
+            print(back:receive())
+            mare.spawn(function() for i = 1, 10 do there:send(i) end there:close() end)
+            local n, sum = 0, 0
+            for i in there:messages() do n, sum = n + 1, sum + i end
+            print(n)
+            print(sum)
+            print((select(3, there:receive())))
+        ]])
+    end,
+
+    select_of_every_kind = function()
+        prints("2\thello\n1\ttrue\n3\ttrue\t7\ntimeout\nclosed\n", [[
+            local a, b, sink = mare.channel(), mare.channel(), mare.channel()
+            mare.spawn(function() b:send "hello" end)
+            print(mare.select({a, b}))
+            mare.spawn(function() sink:receive() end)
+            print(mare.select({{sink, 1}}))
+            local p = mare.spawn(function() return 7 end)
+            print(mare.select({a, b, p}))
+            print((select(3, mare.select({a}, 0.001))))
+            a:close()
+            print((select(4, mare.select({a}))))
+        ]])
+    end,
+
+    waits_inside_coroutines_and_callbacks = function()
+        prints("received\t1 2 3\n", [[
+            local ch = mare.channel()
+            mare.spawn(function() ch:send "received" ch:send(1) ch:send(1) end)
+            local got = coroutine.wrap(function() return ch:receive() end)()
+            local list = {3, 1, 2}
+            local waited = 0
+            table.sort(list, function(x, y)
+                if waited < 2 then waited = waited + ch:receive() end
+                return x < y
+            end)
+            print(got, table.concat(list, " "))
+        ]])
+    end,
+
+    sleep_deadlines_and_now = function()
+        prints("true\ttrue\n", [[
+            local start, d = mare.now(), mare.deadline(0.01)
+            mare.sleep(0.005)
+            mare.sleep(d)
+            print(mare.now() - start >= 0.01, d:left() == 0)
+        ]])
+    end,
+
+    the_end_waits_for_processes = function()
+        prints("main\nother\n", [[
+            mare.spawn(function() mare.sleep(0.02) print "other" end)
+            print "main"
+        ]])
+    end,
+
+    wait_waits = function()
+        prints("other\nmain\ntimeout\n", [[
+            mare.spawn(function() mare.sleep(0.01) print "other" end)
+            mare.wait()
+            print "main"
+            local p = mare.spawn(function() mare.channel():receive(60) end)
+            print((select(3, mare.wait(0.001))))
+            p:kill()
+        ]])
+    end,
+
+    exits = function()
+        ends({out = "", err = "", code = 7}, "os.exit(7)")
+        ends({out = "", err = "", code = 7}, "os.exit(7, true)")
+        ends({out = "", err = "", code = 8}, [[
+            mare.spawn(function() os.exit(8) end)
+            mare.channel():receive(10)
+        ]])
+        ends({out = "", err = "", code = 9}, [[
+            mare.spawn(function() while true do end end)
+            mare.exit(9)
+        ]])
+    end,
+
+    an_error_of_main_is_reported_by_the_interpreter = function()
+        if not shell.has_stock() then t.skip "lua5.4 cannot load this mare.so" end
+        local got = shell.stock "require 'mare'.spawn(print, 'other') error 'oops'"
+        t.eq({got.out, got.code}, {"other\n", 1})
+        t.ok(got.err:find "^lua5.4: .*oops", got.err)
+    end,
+
+    processes_that_wait_for_ever_are_ended = function()
+        if not shell.has_stock() then t.skip "lua5.4 cannot load this mare.so" end
+        local got = shell.stock [[
+            local mare = require "mare"
+            for _ = 1, 2 do mare.spawn(function() mare.channel():receive() end) end
+        ]]
+        t.eq({got.out, got.code}, {"", 0})
+        t.ok(got.err:find "2 processes wait", got.err)
+    end,
+
+    messages_and_refusals_are_the_same = function()
+        prints("table\t9223372036854775807\tfloat\narg 1, field 'f': a file cannot travel\n", [[
+            local ch = mare.channel(1)
+            ch:send({x = {}}, math.maxinteger, 1.0)
+            local a, b, c = ch:receive()
+            print(type(a.x), b, math.type(c))
+            print((select(2, pcall(ch.send, ch, {f = io.stdout}))))
+        ]])
+    end,
+
+    upvalues_travel_from_the_hosts_state = function()
+        prints("3\ttrue\n", [[
+            local n, list = 1, {2}
+            local function f() return n + list[1], mare.self() ~= nil end
+            print(select(2, mare.spawn(f):join()))
+        ]])
+    end,
+
+    self_and_links = function()
+        prints("running\tdied\n", [[
+            local me = mare.self()
+            local _, news = mare.spawn({monitor = true}, error, "x")
+            print(me:status(), (select(2, news:receive())))
+        ]])
+    end,
+
+    c_modules_and_threads_of_workers = function()
+        prints("[1,2]\t4\n", [[
+            mare.workers(4)
+            local _, s = mare.spawn(function() return require "cjson".encode {1, 2} end):join()
+            print(s, mare.workers())
+        ]])
+    end,
+}

@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: MIT
+// One channel and its parties: the rendezvous, the buffer, closing, messages that stand in line by
+// themselves; and everything at random against a model.
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "fake.h"
+
+static int end_countdown(void **state)
+{
+    (void)state;
+    mare__alloc_fail_after(0);
+    return 0;
+}
+
+// ---- A rendezvous -------------------------------------------------------------------------------
+
+static void a_waiting_receiver_is_given_the_message(void **state)
+{
+    (void)state;
+    mare_channel *channel = mare__chan_new(NULL, 0);
+    for (int i = 0; i < 2; i++) {
+        struct fake r, s;
+        assert_int_equal(receive(channel, &r), MARE_EMPTY);
+        r.node.index = 7;
+        assert_int_equal(send(channel, &s, 42), MARE_OK);
+        assert_true(mare__message_empty(&s.message));
+        assert_int_equal(r.woken, 1);
+        assert_int_equal(word(&r), MARE__WAIT_ENDED);
+        assert_int_equal(r.wait.result, MARE_OK);
+        assert_int_equal(r.wait.fired, 7);
+        assert_int_equal(take(&r.wait.message), 42);
+        assert_true(mare__list_empty(&channel->receivers) && mare__list_empty(&channel->senders));
+    }
+    assert_int_equal(channel->sent, 2);
+    mare_chan_unref(channel);
+}
+
+static void a_waiting_sender_is_relieved_of_its_message(void **state)
+{
+    (void)state;
+    mare_channel *channel = mare__chan_new(NULL, 0);
+    for (int i = 0; i < 2; i++) {
+        struct fake r, s;
+        assert_int_equal(send(channel, &s, 43), MARE_FULL);
+        assert_int_equal(receive(channel, &r), MARE_OK);
+        assert_int_equal(take(&r.wait.message), 43);
+        assert_true(mare__message_empty(&s.message));
+        assert_int_equal(s.woken, 1);
+        assert_int_equal(s.wait.result, MARE_OK);
+        assert_int_equal(s.wait.fired, 0);
+    }
+    mare_chan_unref(channel);
+}
+
+static void those_who_do_not_wait_leave_no_trace(void **state)
+{
+    (void)state;
+    mare_channel *channel = mare__chan_new(NULL, 0);
+    int64_t number;
+    mare_message message;
+    put(&message, 1);
+    assert_int_equal(mare__chan_send(channel, &message, NULL), MARE_FULL);
+    assert_int_equal(take(&message), 1); // it is as it was
+    assert_int_equal(try_receive(channel, &number), MARE_EMPTY);
+    assert_true(mare__list_empty(&channel->receivers) && mare__list_empty(&channel->senders));
+    mare_chan_unref(channel);
+}
+
+static void the_first_in_line_is_served_first(void **state)
+{
+    (void)state;
+    mare_channel *channel = mare__chan_new(NULL, 0);
+    struct fake r[3], s[3];
+    int64_t number;
+    for (int i = 0; i < 3; i++)
+        receive(channel, &r[i]);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(try_send(channel, i), MARE_OK);
+        assert_int_equal(take(&r[i].wait.message), i);
+    }
+    for (int i = 0; i < 3; i++)
+        send(channel, &s[i], i);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(try_receive(channel, &number), MARE_OK);
+        assert_int_equal(number, i);
+        assert_int_equal(s[i].woken, 1);
+    }
+    mare_chan_unref(channel);
+}
+
+// A node may still stand in line when a timer or a kill has ended its wait: it counts as absent.
+static void who_has_given_up_is_passed_over(void **state)
+{
+    (void)state;
+    mare_channel *channel = mare__chan_new(NULL, 0);
+    struct fake r[3], s[3];
+    int64_t number;
+    for (int i = 0; i < 3; i++)
+        receive(channel, &r[i]);
+    mare__wait_end(&r[0].wait, MARE_TIMEOUT);
+    mare__wait_end(&r[1].wait, MARE_KILLED);
+    assert_int_equal(try_send(channel, 5), MARE_OK);
+    assert_int_equal(take(&r[2].wait.message), 5);
+    assert_true(mare__message_empty(&r[0].wait.message));
+    assert_int_equal(r[0].wait.result, MARE_TIMEOUT);
+    mare__chan_forget(channel, &r[0].node); // what its owner does, after it was passed over
+    for (int i = 0; i < 3; i++)
+        send(channel, &s[i], i);
+    mare__wait_end(&s[0].wait, MARE_TIMEOUT);
+    assert_int_equal(try_receive(channel, &number), MARE_OK);
+    assert_int_equal(number, 1);
+    assert_int_equal(take(&s[0].message), 0); // it kept its message
+    mare__wait_end(&s[2].wait, MARE_TIMEOUT);
+    mare__chan_forget(channel, &s[2].node); // before anybody passed it over
+    assert_int_equal(try_receive(channel, &number), MARE_EMPTY);
+    assert_true(mare__list_empty(&channel->senders));
+    mare__message_clear(&s[2].message);
+    mare_chan_unref(channel);
+}
+
+// ---- A buffer -----------------------------------------------------------------------------------
+
+static void a_buffer_holds_its_capacity(void **state)
+{
+    (void)state;
+    static const size_t capacities[] = {1, 2, 7, 8, 9, 16, 33, 1000};
+    for (size_t i = 0; i < sizeof capacities / sizeof *capacities; i++) {
+        mare_channel *channel = mare__chan_new(NULL, capacities[i]);
+        int64_t number, sent = 0, received = 0;
+        for (int round = 0; round < 3; round++) { // the ring goes around
+            for (size_t k = 0; k < capacities[i]; k++)
+                assert_int_equal(try_send(channel, sent++), MARE_OK);
+            assert_int_equal(try_send(channel, -1), MARE_FULL);
+            assert_int_equal(channel->count, capacities[i]);
+            for (size_t k = 0; k < capacities[i] / 2 + 1; k++) {
+                assert_int_equal(try_receive(channel, &number), MARE_OK);
+                assert_int_equal(number, received++);
+                assert_int_equal(try_send(channel, sent++), MARE_OK);
+            }
+            while (received < sent) {
+                assert_int_equal(try_receive(channel, &number), MARE_OK);
+                assert_int_equal(number, received++);
+            }
+            assert_int_equal(try_receive(channel, &number), MARE_EMPTY);
+        }
+        mare_chan_unref(channel);
+    }
+}
+
+static void waiting_senders_move_up(void **state)
+{
+    (void)state;
+    mare_channel *channel = mare__chan_new(NULL, 2);
+    struct fake s[3];
+    int64_t number;
+    assert_int_equal(try_send(channel, 0), MARE_OK);
+    assert_int_equal(try_send(channel, 1), MARE_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(send(channel, &s[i], 2 + i), MARE_FULL);
+    mare__wait_end(&s[1].wait, MARE_TIMEOUT);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(try_receive(channel, &number), MARE_OK);
+        assert_int_equal(number, i < 3 ? i : 4);
+    }
+    assert_int_equal(s[0].woken, 1);
+    assert_int_equal(s[2].woken, 1);
+    assert_int_equal(take(&s[1].message), 3);
+    assert_int_equal(channel->sent, 4);
+    assert_int_equal(try_receive(channel, &number), MARE_EMPTY);
+    mare_chan_unref(channel);
+}
+
+static void a_ring_that_cannot_grow_refuses(void **state)
+{
+    (void)state;
+    mare_channel *channel = mare__chan_new(NULL, SIZE_MAX);
+    mare_message messages[MARE__RING_FIRST + 1];
+    int64_t number;
+    for (int i = 0; i <= MARE__RING_FIRST; i++)
+        put(&messages[i], i);
+    mare__alloc_fail_after(2); // the first ring, but not the second
+    for (int i = 0; i < MARE__RING_FIRST; i++)
+        assert_int_equal(mare__chan_send(channel, &messages[i], NULL), MARE_OK);
+    assert_int_equal(mare__chan_send(channel, &messages[MARE__RING_FIRST], NULL), MARE_NOMEM);
+    mare__alloc_fail_after(0);
+    assert_int_equal(take(&messages[MARE__RING_FIRST]), MARE__RING_FIRST); // it is as it was
+    for (int i = 0; i < MARE__RING_FIRST; i++) {
+        assert_int_equal(try_receive(channel, &number), MARE_OK);
+        assert_int_equal(number, i);
+    }
+    assert_int_equal(try_send(channel, 9), MARE_OK);
+    mare_chan_unref(channel); // with a message inside
+}
+
+// ---- Close --------------------------------------------------------------------------------------
+
+static void closing_tells_everybody_who_waits(void **state)
+{
+    (void)state;
+    for (int sending = 0; sending < 2; sending++) {
+        mare_channel *channel = mare__chan_new(NULL, 0);
+        struct fake f[4];
+        for (int i = 0; i < 4; i++) {
+            assert_int_equal(sending ? send(channel, &f[i], i) : receive(channel, &f[i]),
+                             sending ? MARE_FULL : MARE_EMPTY);
+            f[i].node.index = (uint32_t)i;
+        }
+        mare__wait_end(&f[1].wait, MARE_TIMEOUT); // number 1 has given up
+        assert_true(mare_chan_close(channel));
+        assert_false(mare_chan_close(channel));
+        for (int i = 0; i < 4; i++) {
+            assert_int_equal(f[i].wait.result, i == 1 ? MARE_TIMEOUT : MARE_CLOSED);
+            assert_int_equal(f[i].wait.fired, i == 1 ? MARE__FIRED_NONE : (unsigned)i);
+            assert_int_equal(f[i].woken, 1);
+            assert_int_equal(word(&f[i]), MARE__WAIT_ENDED);
+            assert_true(mare__list_empty(&f[i].node.link));
+            if (sending)
+                assert_int_equal(take(&f[i].message), i); // each kept its message
+        }
+        mare_chan_unref(channel);
+    }
+}
+
+static void what_was_buffered_can_still_be_received(void **state)
+{
+    (void)state;
+    mare_channel *channel = mare__chan_new(NULL, 2);
+    struct fake late, r;
+    int64_t number;
+    assert_int_equal(try_send(channel, 1), MARE_OK);
+    assert_int_equal(try_send(channel, 2), MARE_OK);
+    assert_int_equal(send(channel, &late, 3), MARE_FULL);
+    assert_true(mare_chan_close(channel));
+    assert_int_equal(late.wait.result, MARE_CLOSED);
+    assert_int_equal(take(&late.message), 3);
+    assert_int_equal(try_send(channel, 4), MARE_CLOSED);
+    assert_int_equal(send(channel, &late, 4), MARE_CLOSED);
+    assert_int_equal(word(&late), MARE__WAIT_IDLE); // no wait has begun
+    mare__message_clear(&late.message);
+    for (int i = 1; i <= 2; i++) {
+        assert_int_equal(try_receive(channel, &number), MARE_OK);
+        assert_int_equal(number, i);
+    }
+    assert_int_equal(try_receive(channel, &number), MARE_CLOSED);
+    assert_int_equal(receive(channel, &r), MARE_CLOSED);
+    assert_true(mare__list_empty(&channel->receivers));
+    mare_chan_unref(channel);
+}
+
+// ---- Messages that stand in line by themselves --------------------------------------------------
+
+static int ended;
+
+static void count_end(struct mare__object *object)
+{
+    (void)object;
+    ended++;
+}
+
+static void a_posted_message_waits_by_itself(void **state)
+{
+    (void)state;
+    mare_channel *channel = mare__chan_new(NULL, 1);
+    struct fake r;
+    mare_message message;
+    int64_t number;
+    for (int i = 0; i < 4; i++) {
+        put(&message, i);
+        assert_true(mare__chan_post(channel, &message));
+        assert_true(mare__message_empty(&message));
+    }
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(try_receive(channel, &number), MARE_OK);
+        assert_int_equal(number, i);
+    }
+    receive(channel, &r);
+    put(&message, 9); // to somebody who waits
+    assert_true(mare__chan_post(channel, &message));
+    assert_int_equal(take(&r.wait.message), 9);
+    assert_true(mare_chan_close(channel));
+    put(&message, 10);
+    assert_false(mare__chan_post(channel, &message));
+    assert_true(mare__message_empty(&message)); // its contents are taken all the same
+    mare_chan_unref(channel);
+}
+
+static void posted_messages_end_with_the_channel(void **state)
+{
+    (void)state;
+    for (int closed = 0; closed < 2; closed++) {
+        struct mare__object object;
+        mare__object_init(&object, MARE__KIND_BUFFER, count_end);
+        mare_channel *channel = mare__chan_new(NULL, 2);
+        for (int i = 0; i < 5; i++) {
+            mare_message message;
+            put(&message, i);
+            assert_true(mare__message_append_handle(&message, &object));
+            assert_true(mare__chan_post(channel, &message));
+        }
+        assert_int_equal(atomic_load(&object.references), 6);
+        if (closed) {
+            mare_chan_close(channel);
+            assert_int_equal(atomic_load(&object.references), 3); // those in the buffer stay
+        }
+        mare_chan_unref(channel);
+        assert_int_equal(atomic_load(&object.references), 1);
+    }
+    assert_int_equal(ended, 0);
+}
+
+static void posting_without_memory_says_so(void **state)
+{
+    (void)state;
+    struct mare__object object;
+    mare__object_init(&object, MARE__KIND_BUFFER, count_end);
+    mare_channel *channel = mare__chan_new(NULL, 0);
+    mare_message message;
+    mare__message_init(&message);
+    assert_true(mare__message_append_handle(&message, &object));
+    mare__alloc_fail_after(1);
+    assert_false(mare__chan_post(channel, &message));
+    assert_true(mare__message_empty(&message));
+    assert_int_equal(atomic_load(&object.references), 1);
+    assert_true(mare__list_empty(&channel->senders));
+    mare_chan_unref(channel);
+}
+
+// ---- Everything at random, against a model ------------------------------------------------------
+
+enum { FAKES = 24 };
+
+struct model {
+    mare_channel *channel;
+    size_t capacity;
+    bool closed;
+    struct fake fakes[FAKES];
+    enum { FREE, SENDS, RECEIVES } role[FAKES];
+    int64_t number[FAKES];                                              // what it sends
+    int senders[FAKES], sender_count, receivers[FAKES], receiver_count; // who waits, in order
+    int64_t buffer[64];
+    size_t buffered;
+    int64_t next;
+};
+
+static void drop_first(int *line, int *count)
+{
+    memmove(line, line + 1, (size_t)-- * count * sizeof *line);
+}
+
+static void model_send(struct model *m, int who, bool wait)
+{
+    struct fake *f = &m->fakes[who];
+    int64_t number = m->next++;
+    fake_init(f);
+    put(&f->message, number);
+    mare_err err = mare__chan_send(m->channel, &f->message, wait ? &f->node : NULL);
+    if (m->closed) {
+        assert_int_equal(err, MARE_CLOSED);
+        mare__message_clear(&f->message);
+    } else if (m->receiver_count > 0) {
+        assert_int_equal(err, MARE_OK);
+        struct fake *r = &m->fakes[m->receivers[0]];
+        assert_int_equal(take(&r->wait.message), number);
+        assert_int_equal(r->woken, 1);
+        m->role[m->receivers[0]] = FREE;
+        drop_first(m->receivers, &m->receiver_count);
+    } else if (m->buffered < m->capacity) {
+        assert_int_equal(err, MARE_OK);
+        m->buffer[m->buffered++] = number;
+    } else {
+        assert_int_equal(err, MARE_FULL);
+        if (wait) {
+            m->role[who] = SENDS;
+            m->number[who] = number;
+            m->senders[m->sender_count++] = who;
+        } else {
+            mare__message_clear(&f->message);
+        }
+    }
+}
+
+static void model_receive(struct model *m, int who, bool wait)
+{
+    struct fake *f = &m->fakes[who];
+    fake_init(f);
+    mare_err err = mare__chan_receive(m->channel, &f->wait.message, wait ? &f->node : NULL);
+    if (m->buffered == 0 && m->sender_count == 0) {
+        assert_int_equal(err, m->closed ? MARE_CLOSED : MARE_EMPTY);
+        if (wait && !m->closed) {
+            m->role[who] = RECEIVES;
+            m->receivers[m->receiver_count++] = who;
+        }
+        return;
+    }
+    assert_int_equal(err, MARE_OK);
+    if (m->sender_count > 0) {
+        int sender = m->senders[0];
+        drop_first(m->senders, &m->sender_count);
+        assert_int_equal(m->fakes[sender].woken, 1);
+        m->role[sender] = FREE;
+        m->buffer[m->buffered++] = m->number[sender];
+    }
+    assert_int_equal(take(&f->wait.message), m->buffer[0]);
+    memmove(m->buffer, m->buffer + 1, --m->buffered * sizeof *m->buffer);
+}
+
+static void model_give_up(struct model *m, int who)
+{
+    struct fake *f = &m->fakes[who];
+    int *line = m->role[who] == SENDS ? m->senders : m->receivers;
+    int *count = m->role[who] == SENDS ? &m->sender_count : &m->receiver_count;
+    assert_true(mare__wait_end(&f->wait, MARE_TIMEOUT));
+    mare__chan_forget(m->channel, &f->node);
+    mare__message_clear(&f->message);
+    for (int i = 0; i < *count; i++)
+        if (line[i] == who) {
+            memmove(line + i, line + i + 1, (size_t)(--*count - i) * sizeof *line);
+            break;
+        }
+    m->role[who] = FREE;
+}
+
+static void model_close(struct model *m)
+{
+    assert_int_equal(mare_chan_close(m->channel), !m->closed);
+    m->closed = true;
+    for (int i = 0; i < FAKES; i++)
+        if (m->role[i] != FREE) {
+            assert_int_equal(m->fakes[i].woken, 1);
+            assert_int_equal(m->fakes[i].wait.result, MARE_CLOSED);
+            mare__message_clear(&m->fakes[i].message);
+            m->role[i] = FREE;
+        }
+    m->sender_count = m->receiver_count = 0;
+}
+
+static void random_operations_agree_with_a_model(void **state)
+{
+    (void)state;
+    uint64_t random = unit_seed();
+    for (int round = 0; round < 300; round++) {
+        struct model *m = calloc(1, sizeof *m);
+        m->capacity = unit_random(&random) % 12;
+        m->channel = mare__chan_new(NULL, m->capacity);
+        unsigned bias = 1 + unit_random(&random) % 9; // of ten, how many send
+        for (int step = 0; step < 300; step++) {
+            int who = (int)(unit_random(&random) % FAKES);
+            uint64_t r = unit_random(&random);
+            if (r % 1000 < 2)
+                model_close(m);
+            else if (m->role[who] != FREE) {
+                if (r % 4 == 0)
+                    model_give_up(m, who);
+            } else if (r % 10 < bias)
+                model_send(m, who, r & 1024);
+            else
+                model_receive(m, who, r & 1024);
+            assert_int_equal(m->channel->count, m->buffered);
+            assert_int_equal(mare__list_empty(&m->channel->senders), m->sender_count == 0);
+            assert_int_equal(mare__list_empty(&m->channel->receivers), m->receiver_count == 0);
+            // The hint for those who look without the lock says what is possible now.
+            assert_int_equal(mare__can(m->channel, MARE__CAN_SEND),
+                             m->closed || m->buffered < m->capacity || m->receiver_count > 0);
+            assert_int_equal(mare__can(m->channel, MARE__CAN_RECEIVE),
+                             m->closed || m->buffered > 0 || m->sender_count > 0);
+        }
+        model_close(m);
+        mare_chan_unref(m->channel);
+        free(m);
+    }
+}
+
+#define CASE(name) cmocka_unit_test_teardown(name, end_countdown)
+
+UNIT_TESTS(CASE(a_waiting_receiver_is_given_the_message),
+           CASE(a_waiting_sender_is_relieved_of_its_message),
+           CASE(those_who_do_not_wait_leave_no_trace), CASE(the_first_in_line_is_served_first),
+           CASE(who_has_given_up_is_passed_over), CASE(a_buffer_holds_its_capacity),
+           CASE(waiting_senders_move_up), CASE(a_ring_that_cannot_grow_refuses),
+           CASE(closing_tells_everybody_who_waits), CASE(what_was_buffered_can_still_be_received),
+           CASE(a_posted_message_waits_by_itself), CASE(posted_messages_end_with_the_channel),
+           CASE(posting_without_memory_says_so), CASE(random_operations_agree_with_a_model))

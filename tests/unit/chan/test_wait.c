@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// A wait by itself: published, claimed once, ended, cancelled.
+#include "fake.h"
+
+static void a_published_wait_is_claimed_once(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_init(&f);
+    assert_int_equal(word(&f), MARE__WAIT_IDLE);
+    assert_false(mare__wait_claim(&f.wait)); // not before it is published
+    assert_false(mare__wait_end(&f.wait, MARE_TIMEOUT));
+    assert_true(mare__wait_publish(&f.wait));
+    assert_int_equal(word(&f), MARE__WAIT_WAITING);
+    assert_int_equal(f.wait.fired, MARE__FIRED_NONE);
+    assert_int_equal(f.wait.result, MARE_OK);
+    assert_true(mare__wait_claim(&f.wait));
+    assert_int_equal(word(&f), MARE__WAIT_ENDED);
+    assert_false(mare__wait_claim(&f.wait));
+    assert_false(mare__wait_end(&f.wait, MARE_TIMEOUT));
+    assert_int_equal(f.woken, 0); // that is the claimant's affair
+    mare__wait_begin(&f.wait);
+    assert_int_equal(word(&f), MARE__WAIT_IDLE);
+    assert_true(mare__wait_publish(&f.wait)); // and again
+    assert_true(mare__wait_end(&f.wait, MARE_TIMEOUT));
+    assert_int_equal(f.woken, 1);
+    assert_int_equal(f.wait.result, MARE_TIMEOUT);
+    assert_int_equal(f.wait.fired, MARE__FIRED_NONE);
+}
+
+static void a_cancelled_owner_waits_no_more(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_init(&f);
+    assert_true(mare__wait_publish(&f.wait));
+    mare__wait_cancel(&f.wait);
+    assert_int_equal(f.woken, 1);
+    assert_int_equal(f.wait.result, MARE_KILLED);
+    mare__wait_cancel(&f.wait); // once is enough
+    assert_int_equal(f.woken, 1);
+    fake_init(&f);
+    mare__wait_cancel(&f.wait); // while it runs
+    assert_int_equal(f.woken, 0);
+    for (int i = 0; i < 2; i++) {
+        mare__wait_begin(&f.wait);
+        assert_false(mare__wait_publish(&f.wait));
+        assert_int_equal(f.wait.result, MARE_KILLED);
+        assert_int_equal(f.woken, 0); // it is awake
+        assert_false(mare__wait_claim(&f.wait));
+    }
+}
+
+UNIT_TESTS(cmocka_unit_test(a_published_wait_is_claimed_once),
+           cmocka_unit_test(a_cancelled_owner_waits_no_more))

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: MIT
+// Allocation fails at every point: the n-th and all later ones, for n = 1, 2, 3 and so on until a
+// whole scenario runs without reaching the end of the countdown. Each time nothing hangs, nothing
+// crashes, the error is the right one, and (under AddressSanitizer) nothing leaks.
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "runtime.h"
+
+// Runs with the n-th allocation failing; complains by returning a string.
+typedef const char *scenario(void);
+
+static int end_countdown(void **state)
+{
+    (void)state;
+    mare__alloc_fail_after(0);
+    alarm(0);
+    return 0;
+}
+
+static void at_every_point(scenario *play)
+{
+    // Threads share the countdown, so that the same scenario may need one allocation more or less:
+    // it must get through several times in a row.
+    int through = 0;
+    long n = 1;
+    for (; through < 5; n++) {
+        alarm(60 * unit_slow()); // a hang ends the program
+        mare__alloc_fail_after(n);
+        const char *complaint = play();
+        through = mare__alloc_must_fail() ? 0 : through + 1;
+        mare__alloc_fail_after(0);
+        if (complaint)
+            fail_msg("allocation %ld: %s", n, complaint);
+    }
+    printf("# %ld allocations\n", n - through);
+    assert_true(n > 10);
+}
+
+static const char *describe(const char *where, mare_err err, const mare_message *message)
+{
+    static char text[400];
+    mare_value value = {.type = MARE_NIL};
+    if (message)
+        mare_message_get(message, 0, &value);
+    snprintf(text, sizeof text, "%s: %s (%.*s)", where, mare_strerror(err),
+             value.type == MARE_STRING ? (int)value.as.string.length : 0,
+             value.type == MARE_STRING ? value.as.string.bytes : "");
+    return text;
+}
+
+// No error but one is allowed, and then the scenario is over.
+static bool over(mare_err err, const char *where, const char **complaint)
+{
+    if (err != MARE_OK && err != MARE_NOMEM && !*complaint)
+        *complaint = describe(where, err, NULL);
+    return err != MARE_OK;
+}
+
+// How a process may end: well, or of the lack of memory. Its error is a string if there was memory
+// for one.
+static const char *judge_end(mare_err err, const mare_message *result)
+{
+    mare_value value = {.type = MARE_NIL};
+    if (err == MARE_OK) {
+        if (!result || mare_message_get(result, 0, &value) || value.type != MARE_BOOLEAN ||
+            !value.as.boolean)
+            return describe("it ended well, but its result is lost", err, result);
+        return NULL;
+    }
+    if (err == MARE_NOMEM || (err == MARE_DIED && !result))
+        return NULL;
+    if (err != MARE_DIED || mare_message_get(result, 0, &value) || value.type != MARE_STRING)
+        return describe("join", err, result);
+    if (!memmem(value.as.string.bytes, value.as.string.length, "not enough memory", 17))
+        return describe("join", err, result);
+    return NULL;
+}
+
+// ---- Parts without a runtime --------------------------------------------------------------------
+
+static const char *messages(void)
+{
+    mare_message *message = NULL, *parsed = NULL;
+    const char *complaint = NULL;
+    do {
+        if (over(mare_message_create(&message), "create", &complaint))
+            break;
+        char text[500];
+        memset(text, 'x', sizeof text);
+        mare_value value = {.type = MARE_STRING, .as.string = {text, sizeof text}};
+        mare_err err = MARE_OK;
+        for (int i = 0; i < 60 && !err; i++) {
+            err = mare_message_add(message, &value);
+            if (!err)
+                err = mare_message_add_integer(message, i);
+        }
+        if (over(err, "add", &complaint))
+            break;
+        size_t length;
+        const void *bytes = mare_message_bytes(message, &length);
+        err = mare_message_parse(bytes, length, &parsed);
+        if (err)
+            parsed = NULL;
+        if (over(err, "parse", &complaint))
+            break;
+        if (mare_message_count(parsed) != mare_message_count(message))
+            complaint = "the copy is not whole";
+    } while (0);
+    mare_message_destroy(message);
+    mare_message_destroy(parsed);
+    return complaint;
+}
+
+static void messages_at_every_point(void **state)
+{
+    (void)state;
+    at_every_point(messages);
+}
+
+static const char *start_and_stop(void)
+{
+    mare_options options = {.workers = 3, .recycle = 2};
+    mare_runtime *runtime;
+    mare_err err = mare_start(&options, &runtime);
+    if (err)
+        return err == MARE_NOMEM ? NULL : describe("start", err, NULL);
+    mare_stop(runtime);
+    return NULL;
+}
+
+static void start_and_stop_at_every_point(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        long n = 1;
+        do
+            mare__alloc_fail_after(n++);
+        while (start_and_stop() == NULL && mare__alloc_must_fail() && n < 100);
+        mare__alloc_fail_after(0);
+        assert_true(n > 5 && n < 100);
+    }
+}
+
+// ---- A program in C and Lua ---------------------------------------------------------------------
+
+// Runs a program in a process that is given a channel. What can be done without waiting is done
+// around it.
+static const char *run_program(const char *code, bool talk)
+{
+    mare_options options = {.workers = 2, .recycle = 2};
+    mare_runtime *runtime = NULL;
+    mare_channel *channel = NULL, *named = NULL, *found = NULL;
+    mare_message *arguments = NULL, *table = NULL, *result = NULL;
+    mare_process *process = NULL;
+    char *error = NULL;
+    const char *complaint = NULL;
+    mare_err err = mare_start(&options, &runtime);
+    if (err)
+        return err == MARE_NOMEM ? NULL : describe("start", err, NULL);
+    do {
+        if (over(mare_chan_create(runtime, 4, NULL, &channel), "channel", &complaint))
+            break;
+        if (over(mare_chan_create(runtime, 1, "a name", &named), "named channel", &complaint))
+            break;
+        err = mare_chan_find(runtime, "a name", &found);
+        if (err)
+            complaint = describe("find", err, NULL);
+        static const uint8_t bytes[] = {0x92, 0x01, 0x81, 0xa1, 'k', 0xa5, 'v', 'a', 'l', 'u', 'e'};
+        err = mare_message_parse(bytes, sizeof bytes, &table);
+        if (err)
+            table = NULL;
+        if (over(err, "parse", &complaint))
+            break;
+        if (over(talk ? mare_chan_send_until(channel, table, run_soon(runtime)) : MARE_OK, "send",
+                 &complaint))
+            break;
+        if (over(mare_message_create(&arguments), "arguments", &complaint))
+            break;
+        mare_value value = {.type = MARE_CHANNEL, .as.channel = channel};
+        if (over(mare_message_add(arguments, &value), "arguments", &complaint))
+            break;
+        err = mare_spawn(runtime, code, strlen(code), "=program", arguments, &process, &error);
+        if (err && error && !strstr(error, "not enough memory"))
+            complaint = describe(error, err, NULL);
+        if (over(err, "spawn", &complaint))
+            break;
+        err = mare_process_join_until(process, run_soon(runtime), &result);
+        complaint = judge_end(err, result);
+        if (complaint || !talk || err)
+            break;
+        mare_message *answer = NULL;
+        err = mare_chan_receive_until(channel, &answer, run_soon(runtime));
+        if (err && err != MARE_NOMEM)
+            complaint = describe("receive", err, NULL);
+        mare_message_destroy(answer);
+    } while (0);
+    free(error);
+    if (process)
+        mare_process_unref(process);
+    mare_message_destroy(arguments);
+    mare_message_destroy(table);
+    mare_message_destroy(result);
+    if (found)
+        mare_chan_unref(found);
+    if (named) {
+        mare_chan_close(named);
+        mare_chan_unref(named);
+    }
+    if (channel)
+        mare_chan_unref(channel);
+    mare_stop(runtime);
+    return complaint;
+}
+
+static const char *conversation(void)
+{
+    return run_program("local channel = ...\n"
+                       "local t = channel:receive()\n"
+                       "assert(t[1] == 1 and t[2].k == 'value')\n"
+                       "assert(channel:send({'answer', t, [t] = true}, ('x'):rep(300)))\n"
+                       "return true",
+                       true);
+}
+
+static void conversation_at_every_point(void **state)
+{
+    (void)state;
+    at_every_point(conversation);
+}
+
+static const char *tables_and_functions(void)
+{
+    return run_program(
+        "local m = require 'mare'\n"
+        "local c = assert(m.channel(2))\n"
+        "local t = {} for i = 1, 40 do t[i] = {i, t, name = 'n' .. i} end\n"
+        "local up = {0} local function f() up[1] = up[1] + 1 return up[1], f end\n"
+        "assert(c:send(t, f, {f, t, print, m}, 1.5, c, m.self()))\n"
+        "local t2, f2, all = c:receive()\n"
+        "assert(#t2 == 40 and t2[7][2] == t2 and f2() == 1 and all[1] == f2 and all[3] == print)\n"
+        "return true",
+        false);
+}
+
+static void tables_and_functions_at_every_point(void **state)
+{
+    (void)state;
+    at_every_point(tables_and_functions);
+}
+
+static const char *selects_and_names(void)
+{
+    return run_program(
+        "local m = require 'mare'\n"
+        "local a, b = assert(m.channel(1)), assert(m.channel(1, 'b'))\n"
+        "assert(m.find 'b' == b)\n"
+        "assert(a:send(1))\n"
+        "for i = 1, 4 do\n"
+        "  local big = {i, 'a table that takes more than a few bytes'}\n"
+        "  local which, x, err = m.select({a, b, {a, big}}, 5)\n"
+        "  if not which or x == nil then error(x or err) end\n"
+        "end\n"
+        "local none, _, code = m.select({b}, 0.001)\n"
+        "if none or code ~= 'timeout' then error(_ or 'no timeout') end\n"
+        "assert(b:close()) return true",
+        false);
+}
+
+static void selects_and_names_at_every_point(void **state)
+{
+    (void)state;
+    at_every_point(selects_and_names);
+}
+
+static const char *families(void)
+{
+    return run_program("local m = require 'mare'\n"
+                       "local p = assert(m.spawn(function(...) return ... end, 1, {2}))\n"
+                       "local ok, one, two = p:join(20) if not ok then error(one) end\n"
+                       "assert(one == 1 and two[1] == 2)\n"
+                       "local q, news = m.spawn({monitor = true, memory = 200000}, 'return 1')\n"
+                       "if not q then error(news) end\n"
+                       "local who, how, err = news:receive(20)\n"
+                       "if how ~= 'normal' then error(err or how) end\n"
+                       "local r = assert(m.spawn(function() m.sleep(100) end))\n"
+                       "assert(r:link() == true) r:unlink() r:kill('enough')\n"
+                       "local done, why, code = r:join(20)\n"
+                       "if code ~= 'killed' then error(why) end\n"
+                       "assert(#m.processes() >= 1)\n"
+                       "return true",
+                       false);
+}
+
+static void families_at_every_point(void **state)
+{
+    (void)state;
+    at_every_point(families);
+}
+
+static const char *coroutines_and_handlers(void)
+{
+    return run_program(
+        "local m = require 'mare'\n"
+        "local c = assert(m.channel())\n"
+        "assert(m.spawn(function() for i = 1, 3 do c:sendwithin(20, i) end end))\n"
+        "local closed = 0\n"
+        "local co = coroutine.wrap(function()\n"
+        "  local x <close> = setmetatable({}, {__close = function() closed = closed + 1 end})\n"
+        "  for i = 1, 3 do\n"
+        "    local n, err = c:receive(0.2) if n ~= i then error(err or 'wrong', 0) end\n"
+        "    coroutine.yield(i)\n"
+        "  end\n"
+        "end)\n"
+        "for i = 1, 3 do assert(co() == i) end co()\n"
+        "assert(closed == 1)\n"
+        "setmetatable({}, {__gc = function() closed = 2 end}) collectgarbage()\n"
+        "assert(closed == 2) return true",
+        false);
+}
+
+static void coroutines_at_every_point(void **state)
+{
+    (void)state;
+    // The sender may die of the lack of memory, and the receiver then runs into its deadline: that
+    // is right, too.
+    int through = 0;
+    for (long n = 1; through < 3; n += 3) {
+        alarm(60 * unit_slow());
+        mare__alloc_fail_after(n);
+        const char *complaint = coroutines_and_handlers();
+        through = mare__alloc_must_fail() ? 0 : through + 1;
+        mare__alloc_fail_after(0);
+        if (complaint && !strstr(complaint, "the deadline passed"))
+            fail_msg("allocation %ld: %s", n, complaint);
+    }
+}
+
+#define CASE(name) cmocka_unit_test_teardown(name, end_countdown)
+
+UNIT_TESTS(CASE(messages_at_every_point), CASE(start_and_stop_at_every_point),
+           CASE(conversation_at_every_point), CASE(tables_and_functions_at_every_point),
+           CASE(selects_and_names_at_every_point), CASE(families_at_every_point),
+           CASE(coroutines_at_every_point))
