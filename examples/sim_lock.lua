@@ -28,7 +28,7 @@ end
 
 function naive.exit() end
 
--- Ricart and Agrawala: requests carry a time, the older one goes first, the other is answered later.
+-- Ricart and Agrawala: requests carry a time, the older goes first, the other is answered later.
 local fair = {
     name = "fair", title = "a lock that lets the older request go first",
     promises = {"EM1", "EM2", "EM3", "fencing"}, tolerates = {"reorder", "pause", "drift"},
@@ -75,7 +75,7 @@ fair.exit, fair.abandon = answer_later, answer_later
 for _, lock in ipairs {naive, fair} do
     local broken, seeds = sim.sweep({algorithm = lock, duration_us = 200000}, 200)
     if broken then
-        print(("%s: %s is violated in the run of seed %d"):format(lock.name, broken.violation, seeds))
+        print(("%s: %s is violated by seed %d"):format(lock.name, broken.violation, seeds))
     else
         print(("%s: %d seeds, no violation"):format(lock.name, seeds))
     end

@@ -5,7 +5,8 @@ local sim, t = require "mare.sim", require "t"
 -- Says yes to everybody: catches nothing by itself.
 local function careless(more)
     local algorithm = {
-        name = "careless", promises = {"EM1"}, messages = {{"ASK", "number"}, {"DATA", tail = true}},
+        name = "careless", promises = {"EM1"},
+        messages = {{"ASK", "number"}, {"DATA", tail = true}},
         enter = function(self) self:grant(1) end,
         exit = function() end,
         receive = function() end,

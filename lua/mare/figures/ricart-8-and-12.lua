@@ -4,7 +4,8 @@ return {
     title = "Ricart–Agrawala: 8 wins over 12 (Tanenbaum and Van Steen, figure 6.15)",
     text = [[
 Processes 0 and 2 ask at the same moment, with timestamps 8 and 12; process 1 does not compete. It
-answers both. 2 sees that it has lost and lets 0 go first; 0 goes in, and answers 2 when it is done.]],
+answers both. 2 sees that it has lost and lets 0 go first; 0 goes in, and answers 2 when it is
+done.]],
     algorithm = "ricart",
     n = 3,
     params = {repair = 0},
