@@ -7,7 +7,7 @@ FUZZ_SECONDS ?= 60
 export FUZZ_SECONDS PREFIX
 
 .DEFAULT_GOAL := build
-.PHONY: build run test quick sanitize tiny check format bench bench-peers scaling sweep fuzz install clean help
+.PHONY: build run test quick sanitize tiny check format bench bench-peers plots sweep fuzz install clean help
 
 build: ## build build/mare and build/mare.so
 	@tools/build.sh build
@@ -51,7 +51,7 @@ bench-peers: ## install the peers, then measure
 	@tools/setup.sh peers
 	@$(MAKE) --no-print-directory bench
 
-scaling: ## measure how it scales, and draw the plots in docs/
+plots: ## measure how it scales, and draw the plots in docs/
 	@tools/setup.sh build
 	@tools/build.sh build
 	@python3 bench/scaling.py
