@@ -33,6 +33,11 @@ static void write_head(const mare_sim_drawing *d)
 static void write_verdict(const mare_sim_drawing *d)
 {
     FILE *out = d->out;
+    if (d->show->about) {
+        fputs("<p class=\"about\">", out);
+        mare__sim_escape(d->show->about, out);
+        fputs("</p>", out);
+    }
     if (d->outcome->violation[0]) {
         fprintf(out, "<p class=\"verdict bad\">%s is violated: ", d->outcome->violation);
         mare__sim_escape(d->outcome->detail, out);
@@ -69,7 +74,7 @@ static void write_legend(const mare_sim_drawing *d)
               "<span><i class=\"key box\" style=\"background:var(--insidebg);"
               "border:1px solid var(--inside)\"></i>inside, with its fencing number</span>",
               out);
-    fputs("<span><i class=\"key\" style=\"background:var(--leads)\"></i>leads</span>"
+    fputs("<span><i class=\"key\" style=\"background:var(--leads)\"></i>★ leads</span>"
           "<span style=\"color:var(--soft)\">hover: follow a message · click a dot: all that "
           "happened before it · ctrl-wheel, drag: move</span></div>\n",
           out);

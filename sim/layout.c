@@ -12,6 +12,8 @@
 #define READABLE 500u /* messages in one drawing, unless the window was given */
 #define LEAST_STEP 17.0
 #define MORE_STEP 44.0
+#define PLEASANT 980.0 /* what a short run is stretched to */
+#define STRETCH_MOST 3.2
 
 static int is_message(const mare_sim_record *record)
 {
@@ -79,6 +81,22 @@ static uint64_t middle_gap(const mare_sim_layout *layout)
     return middle ? middle : 1;
 }
 
+/* A short run is stretched, so that its arrows have room for their names. */
+static void place_on_scale(mare_sim_layout *layout)
+{
+    double middle = (double)middle_gap(layout), x = 0, first = MARE_SIM_LEFT + 30;
+    for (size_t i = 0; i < layout->moments; i++) {
+        double gap = i ? (double)(layout->time_us[i] - layout->time_us[i - 1]) : 0;
+        x += i ? LEAST_STEP + MORE_STEP * gap / (gap + middle) : 0;
+        layout->x[i] = x;
+    }
+    double stretch = x > 0 ? PLEASANT / x : 1;
+    stretch = stretch < 1 ? 1 : stretch > STRETCH_MOST ? STRETCH_MOST : stretch;
+    for (size_t i = 0; i < layout->moments; i++)
+        layout->x[i] = first + stretch * layout->x[i];
+    layout->width = first + stretch * x + 90;
+}
+
 static void place_moments(mare_sim_layout *layout)
 {
     const mare_sim_recording *r = layout->recording;
@@ -94,13 +112,7 @@ static void place_moments(mare_sim_layout *layout)
         if (!layout->moments || layout->time_us[layout->moments - 1] != record->time_us)
             layout->time_us[layout->moments++] = record->time_us;
     }
-    double middle = (double)middle_gap(layout), x = MARE_SIM_LEFT + 30;
-    for (size_t i = 0; i < layout->moments; i++) {
-        double gap = i ? (double)(layout->time_us[i] - layout->time_us[i - 1]) : 0;
-        x += i ? LEAST_STEP + MORE_STEP * gap / (gap + middle) : 0;
-        layout->x[i] = x;
-    }
-    layout->width = x + 90;
+    place_on_scale(layout);
 }
 
 static void place_rows(mare_sim_layout *layout)

@@ -9,6 +9,7 @@
 
 typedef struct mare_sim_show {
     const char *title;  /* of the drawing; NULL: the algorithm's */
+    const char *about;  /* a paragraph below it, or NULL */
     const char *draw;   /* a file: .svg, or HTML with the same drawing to move about in */
     const char *shiviz; /* a file for ShiViz */
     int trace, json;

@@ -168,8 +168,8 @@ static void draw_arrow(const mare_sim_drawing *d, arrow *a)
     a->x2 = a->end ? mare_sim_layout_x(l, a->end->time_us) : l->width - 40;
     a->y2 = mare_sim_layout_y(l, a->sent->peer);
     if (lost && a->end->time_us == a->sent->time_us) { /* lost at once: a stump */
-        a->x2 = a->x1 + 26;
-        a->y2 = a->y1 + (a->y2 > a->y1 ? 34 : -34);
+        a->x2 = a->x1 + 11;
+        a->y2 = a->y1 + (a->y2 > a->y1 ? 30 : -30);
     }
     fprintf(d->out, "<g class=\"m k%u%s\"", kind_of(d, a->sent) % MARE_SIM_COLOURS,
             lost                              ? " lost"

@@ -73,7 +73,8 @@ function sim.main(name, trace, json, draw, shiviz, from, to, seed, seeds)
     if not ok then fail(spec) end
     if tonumber(seeds) > 0 then sweep(spec, tonumber(seeds), tonumber(seed)) end
     local more = {trace = set(trace) ~= nil, json = set(json) ~= nil, draw = set(draw),
-                  shiviz = set(shiviz), from_us = tonumber(from), to_us = tonumber(to), text = true}
+                  shiviz = set(shiviz), from_us = tonumber(from), to_us = tonumber(to), text = true,
+                  about = spec.text}
     more.trace = more.trace or not (more.json or more.draw or more.shiviz)
     if set(seed) then more.seed = tonumber(seed) end
     local done, outcome = pcall(sim.run, with(spec, more))

@@ -391,6 +391,7 @@ static int sim_run(lua_State *L)
     struct mare__lua_sim *sim = lua_newuserdatauv(L, sizeof *sim, 0);
     *sim = (struct mare__lua_sim){.L = L};
     mare_sim_show show = {.title = text_field(L, SIM_SPEC, "title"),
+                          .about = text_field(L, SIM_SPEC, "about"),
                           .draw = text_field(L, SIM_SPEC, "draw"),
                           .shiviz = text_field(L, SIM_SPEC, "shiviz"),
                           .trace = flag_field(L, SIM_SPEC, "trace"),
