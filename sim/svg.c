@@ -12,6 +12,7 @@
  * page can follow a message, and show all that happened before an event. */
 
 #include "sim/svg.h"
+#include "sim/heap.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -194,11 +195,13 @@ static void draw_arrows(const mare_sim_drawing *d)
 {
     const mare_sim_recording *r = d->layout.recording;
     const mare_sim_layout *l = &d->layout;
-    size_t *step = malloc((r->capacity + 1) * sizeof *step);
-    size_t *sender = malloc((l->messages + 1) * sizeof *sender);
+    size_t *step = mare_sim_realloc(NULL, (r->capacity + 1) * sizeof *step);
+    size_t *sender = mare_sim_realloc(NULL, (l->messages + 1) * sizeof *sender);
     uint8_t *ended = calloc(l->messages + 1, 1);
     for (uint32_t i = 0; i < r->capacity; i++)
         step[i] = MARE_SIM_NONE;
+    for (uint64_t i = 0; i <= l->messages; i++)
+        sender[i] = MARE_SIM_NONE;
     for (size_t i = 0; i < r->count; i++) {
         const mare_sim_record *record = &r->record[i];
         int arrived = record->sight == MARE_SIM_STEPPED && record->event == MARE_COORD_MESSAGE;

@@ -25,6 +25,17 @@ static uint8_t next_byte(struct input *in)
     return in->at < in->end ? *in->at++ : 0;
 }
 
+// A copy of exactly this size, so that AddressSanitizer sees the first byte read too far.
+static uint8_t *copy_of(const uint8_t *bytes, uint32_t length)
+{
+    uint8_t *copy = malloc(length ? length : 1);
+    if (!copy)
+        abort();
+    if (length)
+        memcpy(copy, bytes, length);
+    return copy;
+}
+
 static void must(int holds)
 {
     if (!holds)
@@ -56,13 +67,15 @@ struct group {
 static void make(struct machine *m, const mare_coord_setup *setup)
 {
     size_t bytes = mare_coord_size(setup);
-    void *memory = malloc(bytes);
-    m->coord = mare_coord_init(memory, bytes, setup);
-    must(m->coord != NULL);
+    void *memory = malloc(bytes);                     // which is where the machine is
+    m->coord = mare_coord_init(memory, bytes, setup); // NOLINT(clang-analyzer-unix.Malloc)
+    if (!m->coord)
+        abort();
     mare_coord_room(setup, &m->effects.room, &m->effects.bytes_room);
     m->effects.list = malloc(m->effects.room * sizeof *m->effects.list);
     m->effects.bytes = malloc(m->effects.bytes_room + 1u);
-    must(m->effects.list && m->effects.bytes);
+    if (!m->effects.list || !m->effects.bytes)
+        abort();
     m->now_us = 1000000;
 }
 
@@ -73,9 +86,7 @@ static void post(struct group *g, uint32_t from, uint32_t to, const mare_coord_e
         return;
     must(g->flights < FLIGHT_MOST);
     struct flight *f = &g->flight[g->flights++];
-    *f = (struct flight){from, to, effect->length, malloc(effect->length + 1u)};
-    must(f->bytes != NULL);
-    memcpy(f->bytes, effect->data, effect->length);
+    *f = (struct flight){from, to, effect->length, copy_of(effect->data, effect->length)};
 }
 
 static void note_grant(struct group *g, uint32_t who, uint64_t fence)
@@ -184,9 +195,7 @@ static void send_noise(struct group *g, struct input *in, uint32_t who)
     uint8_t bytes[2 + 8 * MARE_COORD_FIELDS + TAIL_MOST + 1];
     mare_coord_event event = {.kind = MARE_COORD_MESSAGE, .peer = next_byte(in) % (GROUP + 2)};
     event.length = make_noise(g, in, bytes);
-    uint8_t *exact = malloc(event.length ? event.length : 1); // so that reading on is seen
-    must(exact != NULL);
-    memcpy(exact, bytes, event.length);
+    uint8_t *exact = copy_of(bytes, event.length);
     event.data = exact;
     step(g, who, event);
     free(exact);
@@ -233,9 +242,7 @@ static void deliver(struct group *g, uint32_t index, uint8_t fate)
     mare_coord_event event = {MARE_COORD_MESSAGE, f.from, 0, 0, f.bytes, f.length};
     int lost = fate % 4 == 1 && g->tolerates & MARE_COORD_LOSS;
     int twice = fate % 4 == 2 && g->tolerates & MARE_COORD_DUPLICATION;
-    uint8_t *copy = malloc(f.length + 1u);
-    must(copy != NULL);
-    memcpy(copy, f.bytes, f.length);
+    uint8_t *copy = copy_of(f.bytes, f.length);
     event.data = copy;
     if (!twice)
         take_out(g, index); // before the step, which may need the place
@@ -304,8 +311,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     setup.marks = 1;
     g.tolerates = g.algorithm->tolerates(&setup);
     g.promises = g.algorithm->promises(&setup);
-    for (setup.self = 0; setup.self < GROUP; setup.self++)
-        make(&g.member[setup.self], &setup);
+    for (uint32_t i = 0; i < GROUP; i++) {
+        setup.self = i;
+        make(&g.member[i], &setup);
+    }
     if (g.lies)
         play_alone(&g, &in);
     else
