@@ -51,7 +51,7 @@ bench-peers: ## install the peers, then measure
 	@tools/setup.sh peers
 	@$(MAKE) --no-print-directory bench
 
-plots: ## measure how it scales, and draw the plots in docs/
+plots: ## measure how it scales, and draw the plots in docs/img
 	@tools/setup.sh build
 	@tools/build.sh build
 	@python3 bench/scaling.py

@@ -16,8 +16,9 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 support=$PWD/tests/support
-asan=print_legend=0:detect_stack_use_after_return=1:strict_string_checks=1
-tsan=second_deadlock_stack=1:history_size=4:suppressions=$support/tsan.supp
+null=allocator_may_return_null=1 # as malloc does when too much is asked for
+asan=$null:print_legend=0:detect_stack_use_after_return=1:strict_string_checks=1
+tsan=$null:second_deadlock_stack=1:history_size=4:suppressions=$support/tsan.supp
 export ASAN_OPTIONS="${ASAN_OPTIONS:-$asan}"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-$tsan}"
 export LSAN_OPTIONS="${LSAN_OPTIONS:-suppressions=$support/lsan.supp:print_suppressions=0}"

@@ -30,6 +30,21 @@ static void on_signal(int number)
     mare__unpark(&interrupt.parker);
 }
 
+// A process inside a C function that does not come back cannot be ended in order.
+static void end_within_a_second(int number)
+{
+    mare_runtime *runtime = interrupt.runtime;
+    int nobody = -1;
+    atomic_compare_exchange_strong(&runtime->exit_code, &nobody, EXIT_SIGNAL + number);
+    mare__runtime_changed(runtime);
+    uint64_t deadline = mare__now(runtime) + 1000000000u;
+    while (!atomic_load(&interrupt.over))
+        if (!mare__park(&interrupt.parker, deadline)) {
+            fflush(stdout);
+            _exit(EXIT_SIGNAL + number);
+        }
+}
+
 static void *watch(void *unused)
 {
     (void)unused;
@@ -39,10 +54,7 @@ static void *watch(void *unused)
             interrupt.number = 0;
             mare__process_interrupt(interrupt.repl);
         } else if (interrupt.number && !atomic_load(&interrupt.over)) {
-            int nobody = -1;
-            atomic_compare_exchange_strong(&interrupt.runtime->exit_code, &nobody,
-                                           EXIT_SIGNAL + interrupt.number);
-            mare__runtime_changed(interrupt.runtime);
+            end_within_a_second(interrupt.number);
         }
     }
     return NULL;
@@ -87,16 +99,6 @@ mare_runtime *mare__cli_start(void)
     return runtime;
 }
 
-// After a signal nobody waits for a process that is inside a C function and does not come back.
-static void end_within_a_second(mare_runtime *runtime, int code)
-{
-    mare__runtime_kill_all(runtime, "interrupted");
-    if (mare__runtime_await(runtime, false, mare__now(runtime) + 1000000000u) == MARE_TIMEOUT) {
-        fflush(stdout);
-        _exit(code);
-    }
-}
-
 int mare__cli_finish(mare_runtime *runtime)
 {
     mare_process *main = runtime->main;
@@ -122,12 +124,13 @@ int mare__cli_finish(mare_runtime *runtime)
                     main->kill_reason ? ": " : "", main->kill_reason ? main->kill_reason : "");
         code = died || killed ? EXIT_DIED : EXIT_SUCCESS;
     }
-    if (interrupt.number)
-        end_within_a_second(runtime, code);
     mare_process_unref(main);
     mare_stop(runtime);
     leave_signals();
-    fflush(stdout);
+    if (fflush(stdout) != 0 && code == EXIT_SUCCESS) {
+        perror("mare: standard output");
+        code = EXIT_DIED;
+    }
     return code;
 }
 

@@ -7,7 +7,10 @@
 
 static const mare_coord_algorithm *const table[] = {
     &mare__central,
+    &mare__voting,
     &mare__ricart,
+    &mare__majority,
+    &mare__token,
 };
 
 const mare_coord_algorithm *const *mare_coord_table(size_t *count)

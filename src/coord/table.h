@@ -23,5 +23,8 @@ enum {
     MARE__TAG_VIEWS = 35,
 };
 
-extern const mare_coord_algorithm mare__central; /* mutex/central.c */
-extern const mare_coord_algorithm mare__ricart;  /* mutex/ricart.c */
+extern const mare_coord_algorithm mare__central;  /* mutex/central.c */
+extern const mare_coord_algorithm mare__voting;   /* mutex/voting.c */
+extern const mare_coord_algorithm mare__ricart;   /* mutex/ricart.c */
+extern const mare_coord_algorithm mare__majority; /* mutex/majority.c */
+extern const mare_coord_algorithm mare__token;    /* mutex/token.c */

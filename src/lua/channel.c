@@ -62,6 +62,8 @@ static int channel_send(lua_State *L)
 static int channel_sendwithin(lua_State *L)
 {
     mare_channel *channel = mare__lua_channel(L, 1);
+    if (lua_isnone(L, 2))
+        return luaL_typeerror(L, 2, "number of seconds or deadline");
     return send(L, channel, 3, true, mare__lua_deadline(L, 2));
 }
 

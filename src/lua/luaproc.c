@@ -43,8 +43,9 @@ static int newproc(lua_State *L)
     if (!process)
         return refuse(L, "%s", mare_strerror(MARE_NOMEM));
     mare__handle_push_new(L, process);
-    if (mare__marshal_body(L, 1, 1, &process->wait.message, "arg") != MARE_OK)
-        return refuse(L, "failed to copy upvalue of unsupported type: %s", lua_tostring(L, -1));
+    const char *refused = "?";
+    if (mare__marshal_body(L, 1, 1, &process->wait.message, &refused) != MARE_OK)
+        return refuse(L, "failed to copy upvalue of unsupported type '%s'", refused);
     process->luaproc = true;
     mare__process_launch(process);
     lua_pushboolean(L, 1);
@@ -85,8 +86,10 @@ static int send(lua_State *L)
     mare_channel *channel = channel_named(L, name);
     if (!channel)
         return 2;
-    if (mare__marshal(L, 2, count, &self->wait.message, "value") != MARE_OK)
-        return refuse(L, "failed to send value of unsupported type: %s", lua_tostring(L, -1));
+    const char *type = "?";
+    struct mare__marshalling how = {.what = "value", .refused = &type};
+    if (mare__marshal_as(L, 2, count, &self->wait.message, &how) != MARE_OK)
+        return refuse(L, "failed to send value of unsupported type '%s'", type);
     mare__block_check(L, self);
     mare_err err = mare__chan_send(channel, &self->wait.message, NULL);
     if (err == MARE_FULL)

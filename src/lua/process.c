@@ -110,7 +110,7 @@ int mare__lua_spawn(lua_State *L)
         return mare__lua_fail(L, MARE_NOMEM);
     int top = lua_gettop(L);
     mare__handle_push_new(L, process); // so that an error cannot lose it
-    if (mare__marshal_body(L, body, top - body + 1, &process->wait.message, "arg") != MARE_OK)
+    if (mare__marshal_body(L, body, top - body + 1, &process->wait.message, NULL) != MARE_OK)
         return mare__lua_refuse(L);
     process->deadline = options.memory; // until it has a state
     process->luaproc = self->luaproc;
@@ -202,11 +202,9 @@ static int process_alive(lua_State *L)
     return 1;
 }
 
-static const char *const statuses[] = {"idle", "ready", "running", "blocked", "finished"};
-
 static int process_status(lua_State *L)
 {
-    lua_pushstring(L, statuses[atomic_load(&mare__lua_process(L, 1)->status)]);
+    lua_pushstring(L, mare__process_status(mare__lua_process(L, 1)));
     return 1;
 }
 

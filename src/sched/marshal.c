@@ -46,7 +46,6 @@ struct writer {
     const char *refusal; // a kind of value
     int scratch;         // stack index of what `frames` and `seen` point to once there are many
     int current;         // the value being written, from 1
-    int before;          // how many arguments of the call come before the first value
 };
 
 static bool fail(struct writer *w, mare_err err, const char *refusal)
@@ -476,10 +475,10 @@ static bool step(struct writer *w)
 // ---- Refusals -----------------------------------------------------------------------------------
 
 // Where the writer stands: "arg 2, field 'log', upvalue 'file'".
-static void push_path(struct writer *w, const char *what)
+static void push_path(struct writer *w, const struct mare__marshalling *how)
 {
     lua_State *L = w->L;
-    lua_pushfstring(L, "%s %d", what, w->current + w->before);
+    lua_pushfstring(L, "%s %d", how->what, w->current + how->before);
     for (uint32_t i = 0; i < w->depth; i++) {
         struct frame *frame = &w->frames[i];
         int key = frame->index + 1;
@@ -508,11 +507,11 @@ static void push_path(struct writer *w, const char *what)
     }
 }
 
-static void push_refusal(struct writer *w, const char *what)
+static void push_refusal(struct writer *w, const struct mare__marshalling *how)
 {
     lua_State *L = w->L;
     if (w->err == MARE_BADMSG) {
-        push_path(w, what);
+        push_path(w, how);
         lua_pushfstring(L, "%s: %s cannot travel", lua_tostring(L, -1), w->refusal);
     } else {
         lua_pushstring(L, mare_strerror(w->err));
@@ -551,7 +550,7 @@ static int write_plain(lua_State *L, int first, int count, mare_message *message
 }
 
 static mare_err write_all(lua_State *L, int first, int written, int count, mare_message *message,
-                          const char *what, int before, struct mare__code *code)
+                          const struct mare__marshalling *how)
 {
     struct writer w;
     int top = lua_gettop(L);
@@ -562,11 +561,10 @@ static mare_err write_all(lua_State *L, int first, int written, int count, mare_
     w.room = MARE__MARSHAL_FRAMES;
     w.seen = w.few_seen;
     w.depth = w.seen_count = w.seen_room = 0;
-    w.numbered = written > 0 && message->handles; // code that was written counts as a function
+    w.numbered = how->numbered;
     w.err = MARE_OK;
     w.scratch = top + 1;
-    w.code = code;
-    w.before = before;
+    w.code = how->code;
     lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
     w.globals = lua_topointer(L, -1);
     lua_pushnil(L); // the two places of `scratch`
@@ -581,8 +579,10 @@ static mare_err write_all(lua_State *L, int first, int written, int count, mare_
         w.code = NULL;
     }
     if (!done) {
+        if (how->refused)
+            *how->refused = luaL_typename(L, -1);
         lua_checkstack(L, 8);
-        push_refusal(&w, what);
+        push_refusal(&w, how);
         lua_replace(L, top + 1); // above it lies only what the walk left
         mare__message_clear(message);
     }
@@ -590,10 +590,16 @@ static mare_err write_all(lua_State *L, int first, int written, int count, mare_
     return w.err;
 }
 
-mare_err mare__marshal(lua_State *L, int first, int count, mare_message *message, const char *what)
+mare_err mare__marshal_as(lua_State *L, int first, int count, mare_message *message,
+                          const struct mare__marshalling *how)
 {
     int written = write_plain(L, first, count, message);
-    return written == count ? MARE_OK : write_all(L, first, written, count, message, what, 0, NULL);
+    return written == count ? MARE_OK : write_all(L, first, written, count, message, how);
+}
+
+mare_err mare__marshal(lua_State *L, int first, int count, mare_message *message, const char *what)
+{
+    return mare__marshal_as(L, first, count, message, &(struct mare__marshalling){.what = what});
 }
 
 // Whether the function at an index has no upvalue but the globals, as lua_load gives them.
@@ -610,17 +616,18 @@ static bool is_plain_body(lua_State *L, int index)
 }
 
 mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *message,
-                            const char *what)
+                            const char **refused)
 {
-    struct mare__code *code = mare__code_of(L, first);
-    if (!code || !is_plain_body(L, first))
-        return write_all(L, first, 0, count, message, what, first - 1, code);
-    if (!mare__message_append_handle(message, &code->object))
-        return write_all(L, first, 0, count, message, what, first - 1,
-                         NULL); // which says what is wrong
+    struct mare__marshalling how = {.what = "arg", .before = first - 1, .refused = refused};
+    how.code = mare__code_of(L, first);
+    if (!how.code || !is_plain_body(L, first))
+        return write_all(L, first, 0, count, message, &how);
+    bool done = mare__message_append_handle(message, &how.code->object);
+    how.code = NULL;
+    if (!done)
+        return write_all(L, first, 0, count, message, &how); // which says what is wrong
     message->count++;
+    how.numbered = 1;
     int written = write_plain(L, first + 1, count - 1, message);
-    if (written == count - 1)
-        return MARE_OK;
-    return write_all(L, first, written + 1, count, message, what, first - 1, NULL);
+    return written == count - 1 ? MARE_OK : write_all(L, first, written + 1, count, message, &how);
 }

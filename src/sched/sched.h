@@ -319,6 +319,9 @@ void mare__process_unlink(mare_process *a, mare_process *b);
 // Sends `p, how, error, traceback` to the channel when it ends. False when there is no memory.
 bool mare__process_monitor(mare_process *process, mare_channel *channel);
 
+// What it does, in a word. A process that has given up its worker but stands in no line yet runs.
+const char *mare__process_status(const mare_process *process);
+
 // Somebody has taken note of how it ended, so that its error need not be printed.
 void mare__process_observed(mare_process *process);
 
@@ -474,9 +477,21 @@ void mare__block_drop_cases(mare_process *process);
 // returns the code. `what` names the values: "arg", "result".
 mare_err mare__marshal(lua_State *L, int first, int count, mare_message *message, const char *what);
 
+// How to marshal, beyond what is usual.
+struct mare__marshalling {
+    const char *what;        // what refusals call the values: "arg"
+    int before;              // how many arguments of the call come before the first value
+    uint32_t numbered;       // functions that the message has already
+    struct mare__code *code; // of the first value, or NULL
+    const char **refused;    // if not NULL: gets the type of what was refused
+};
+
+mare_err mare__marshal_as(lua_State *L, int first, int count, mare_message *message,
+                          const struct mare__marshalling *how);
+
 // The same for what a new process starts with: the first value is a function.
 mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *message,
-                            const char *what);
+                            const char **refused);
 
 // The same; most messages are one integer.
 static inline mare_err mare__marshal_quickly(lua_State *L, int first, int count,

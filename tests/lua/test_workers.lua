@@ -31,7 +31,7 @@ return {
 
     a_thousand_and_back = function()
         local _restore <close> = restore()
-        mare.workers(1000)
+        mare.workers(1000 // t.slow)
         local list = {}
         for i = 1, 2000 do list[i] = mare.spawn(function(n) return n * 2 end, i) end
         for i, p in ipairs(list) do t.eq({p:join(t.patience)}, {true, i * 2}) end
@@ -137,6 +137,7 @@ return {
     end,
 
     spinners_do_not_starve_the_others = function()
+        t.needs_preemption()
         local _restore <close> = restore()
         mare.workers(2)
         local spinners = {}

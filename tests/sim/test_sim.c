@@ -69,21 +69,21 @@ static void calm(mare_sim_options *options, const mare_coord_algorithm *algorith
 static void counts_equal_the_formulas(void **state)
 {
     (void)state;
-    size_t count;
-    const mare_coord_algorithm *const *table = mare_coord_table(&count);
-    for (size_t a = 0; a < count; a++) {
-        for (uint32_t n = 2; table[a]->family == MARE_COORD_MUTEX && n <= 200; n++) {
+    const char *const names[] = {"central", "ricart"}; /* others: test_mutex.c */
+    for (int a = 0; a < 2; a++) {
+        const mare_coord_algorithm *algorithm = mare_coord_find(names[a]);
+        for (uint32_t n = 2; n <= 200; n++) {
             mare_sim_options options;
             mare_sim_outcome out;
-            calm(&options, table[a], n);
+            calm(&options, algorithm, n);
             assert_true(mare_sim_run(&options, NULL, &out));
             assert_int_equal(out.grants, 2 * (n - 1));
-            assert_int_equal(out.sent, out.grants * table[a]->messages(&options.setup));
+            assert_int_equal(out.sent, out.grants * algorithm->messages(&options.setup));
             assert_int_equal(out.delivered, out.sent);
             if (n % 50 == 0)
                 print_message("# %-8s n=%-3u  %u entries, %u messages = entries x %s\n",
-                              table[a]->name, (unsigned)n, (unsigned)out.grants,
-                              (unsigned)out.sent, table[a]->formula);
+                              algorithm->name, (unsigned)n, (unsigned)out.grants,
+                              (unsigned)out.sent, algorithm->formula);
         }
     }
 }

@@ -181,15 +181,14 @@ struct ticker {
     struct mare__parker ready, go_on;
     atomic_int ticks;
     atomic_bool elsewhere;
-    pthread_t thread;
-    struct mare__parker *waker;
+    pthread_t thread, self; // as its maker knows it, and as it knows itself
     bool kept_errno;
 };
 
 static void on_tick(void *argument)
 {
     struct ticker *ticker = argument;
-    if (!pthread_equal(pthread_self(), ticker->thread))
+    if (!pthread_equal(pthread_self(), ticker->self))
         atomic_store(&ticker->elsewhere, true);
     errno = EINVAL; // whatever it does to errno, the code under it does not see
     atomic_fetch_add(&ticker->ticks, 1);
@@ -198,7 +197,7 @@ static void on_tick(void *argument)
 static void *tick_for_a_while(void *argument)
 {
     struct ticker *ticker = argument;
-    ticker->thread = pthread_self();
+    ticker->self = pthread_self();
     ticker->kept_errno = true;
     if (mare__tick_init(&ticker->tick, on_tick, ticker) != 0)
         return NULL;
@@ -248,7 +247,7 @@ static void ticks_come_to_the_thread_that_asked(void **state)
 static void *sleep_with_ticks(void *argument)
 {
     struct ticker *ticker = argument;
-    ticker->thread = pthread_self();
+    ticker->self = pthread_self();
     if (mare__tick_init(&ticker->tick, on_tick, ticker) != 0)
         return NULL;
     mare__tick_start(&ticker->tick, SECOND / 5000);
