@@ -147,6 +147,16 @@ def ahead_of_go(row, samples):
     return ours < median_of(samples, "go", "ns")
 
 
+def simulated(*arguments):
+    """The simulator's row, absent while the algorithm is."""
+    def program(tools, _scale):
+        figures = tools.mare("sim.lua", *arguments)
+        if "absent" in figures:
+            raise harness.Absent(f"there is no algorithm {arguments[1]}")
+        return figures
+    return program
+
+
 def rows():
     return [
         Row("pingpong", "ping-pong of one integer", "ns",
@@ -227,4 +237,15 @@ def rows():
             {"floor": key("twice_us"), "ours": key("channel_us")},
             must=2, aim=1, against="floor",
             notes=[note("ours", "twice_us", "built twice in a process: {:.0f} µs")]),
+        Row("sim", "simulated messages, n = 16", "M/s",
+            {"ours": simulated("messages", "ricart", 16)}, {"ours": key("per_second", 1e-6)},
+            must=1, score_unit="M/s", more_is_better=True, repetitions=3),
+        Row("simricart", "one entry by ricart, n = 1,000", "s",
+            {"ours": simulated("round", "ricart", 1000)}, {"ours": key("seconds")},
+            must=10, score_unit="s", repetitions=3,
+            notes=[note("ours", "messages", "messages of it: {:,.0f}")]),
+        Row("simring", "one election by ring, n = 10,000", "s",
+            {"ours": simulated("round", "ring", 10000)}, {"ours": key("seconds")},
+            must=10, score_unit="s", repetitions=3,
+            notes=[note("ours", "messages", "messages of it: {:,.0f}")]),
     ]

@@ -137,7 +137,7 @@ static void run_seed(const mare_coord_algorithm *algorithm, uint64_t seed)
     options.seed = seed;
     mare_sim_vary(&options);
     if (!mare_sim_run(&options, NULL, &out))
-        fail_msg("%s: mare-sim %s --n %u --seed %u", out.violation, algorithm->name,
+        fail_msg("%s: mare sim %s --n %u --seed %u", out.violation, algorithm->name,
                  (unsigned)options.setup.members, (unsigned)seed);
     mare_sim_options_fini(&options);
 }
