@@ -87,6 +87,7 @@ return {
     end,
 
     with_one_worker_the_order_is_that_of_becoming_ready = function()
+        if t.slow > 1 then t.skip "slices so short that one may lose its turn before it sends" end
         t.with_workers(1, function()
             local order = mare.channel(1000)
             for i = 1, 1000 do

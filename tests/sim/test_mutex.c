@@ -376,7 +376,7 @@ static void sweep(const char *name, const char *param, int64_t value, uint64_t s
         options.seed = seed;
         mare_sim_vary(&options);
         if (!mare_sim_run(&options, NULL, &out))
-            fail_msg("%s: mare-sim %s --n %u --seed %u --set %s=%d", out.violation, name,
+            fail_msg("%s: mare sim %s --n %u --seed %u --param %s=%d", out.violation, name,
                      (unsigned)options.setup.members, (unsigned)seed, param, (int)value);
         mare_sim_options_fini(&options);
     }
