@@ -130,8 +130,11 @@ static void voting_takes_3_m_k(void **state)
             who++;
         uint32_t m = mare__voting_votes(&options.setup);
         assert_true(who <= n && 2 * m > n);
-        line rows[] = {{1, who, MARE_COORD_ENTER}, {100000, who, MARE_COORD_EXIT},
-                       {200000, who, MARE_COORD_ENTER}, {300000, who, MARE_COORD_EXIT}, {0}};
+        line rows[] = {{1, who, MARE_COORD_ENTER},
+                       {100000, who, MARE_COORD_EXIT},
+                       {200000, who, MARE_COORD_ENTER},
+                       {300000, who, MARE_COORD_EXIT},
+                       {0}};
         options.workload = &script;
         options.workload_context = rows;
         options.network = (mare_sim_network){.delay_us = 1, .bus = 1};
@@ -453,8 +456,10 @@ static void resources_do_not_interfere(void **state)
         for (; h.head < h.tail; h.head++) {
             const letter *next = &h.letters[h.head];
             step(&h, next->resource, next->to,
-                 (mare_coord_event){.kind = MARE_COORD_MESSAGE, .peer = next->from,
-                                    .data = next->data, .length = next->length});
+                 (mare_coord_event){.kind = MARE_COORD_MESSAGE,
+                                    .peer = next->from,
+                                    .data = next->data,
+                                    .length = next->length});
         }
         assert_int_equal(h.inside[0], 1);
         assert_int_equal(h.inside[1], 2);

@@ -231,8 +231,8 @@ static void necessary_acknowledgements_suffice(void **state)
         options.seed = seed;
         mare_sim_vary(&options);
         if (!mare_sim_run(&options, NULL, &out))
-            fail_msg("mare sim total --param acks=0 --seed %u: %s: %s", (unsigned)seed, out.violation,
-                     out.detail);
+            fail_msg("mare sim total --param acks=0 --seed %u: %s: %s", (unsigned)seed,
+                     out.violation, out.detail);
         mare_sim_options_fini(&options);
     }
 }

@@ -159,10 +159,10 @@ static void sweeps_are_clean(void **state)
 static void what_failed_once(void **state)
 {
     (void)state;
-    run_seed(mare_coord_find("central"), 21078);  /* a takeover unheard by one that was down */
-    run_seed(mare_coord_find("central"), 240521); /* an old epoch learnt from an old message */
+    run_seed(mare_coord_find("central"), 21078);   /* a takeover unheard by one that was down */
+    run_seed(mare_coord_find("central"), 240521);  /* an old epoch learnt from an old message */
     run_seed(mare_coord_find("central"), 1810852); /* a death forgotten over news of the group */
-    run_seed(mare_coord_find("ricart"), 15044);   /* two that each had the other for dead */
+    run_seed(mare_coord_find("ricart"), 15044);    /* two that each had the other for dead */
     run_seed(mare_coord_find("ricart"), 15646);
     run_seed(mare_coord_find("ricart"), 1150915); /* news of the group told out of order */
 }
