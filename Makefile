@@ -7,7 +7,7 @@ FUZZ_SECONDS ?= 60
 export FUZZ_SECONDS PREFIX
 
 .DEFAULT_GOAL := build
-.PHONY: build run test quick sanitize tiny check format bench bench-peers sweep fuzz install clean help
+.PHONY: build run test quick sanitize tiny check format bench bench-peers plots sweep fuzz install clean help
 
 build: ## build build/mare and build/mare.so
 	@tools/build.sh build
@@ -51,10 +51,15 @@ bench-peers: ## install the peers, then measure
 	@tools/setup.sh peers
 	@$(MAKE) --no-print-directory bench
 
-sweep: ## measure how it scales, and draw the plots in docs/
+plots: ## measure how it scales, and draw the plots in docs/img
 	@tools/setup.sh build
 	@tools/build.sh build
 	@python3 bench/scaling.py
+
+sweep: ## simulate SWEEP_SEEDS (100000) runs of each coordination algorithm, with faults
+	@tools/setup.sh build
+	@tools/build.sh build
+	@tools/sweep.sh
 
 fuzz: ## run each fuzz target for FUZZ_SECONDS (60)
 	@tools/setup.sh build test

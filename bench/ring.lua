@@ -12,13 +12,14 @@ mare.workers(1)
 local done = mare.channel()
 
 local function hop(from, to, finished)
+  local send, receive = to.send, from.receive
   while true do
-    local n = from:receive()
+    local n = receive(from)
     if not n then return end
     if n == 0 then
       finished:send(true)
     else
-      to:send(n - 1)
+      send(to, n - 1)
     end
   end
 end

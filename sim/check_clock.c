@@ -9,7 +9,11 @@
  * after the arrival the receiver's clock is past that time.
  *
  * Algorithms that keep a Lamport clock show it in their view and call the field of their messages
- * that carries it "clock". */
+ * that carries it "clock".
+ *
+ * A vector clock that an algorithm shows is counted again from what the application was told: VC[k]
+ * at a process is how many messages of k were delivered to it. The effects of a step are seen after
+ * the step, so the clock that it left is compared when the process is stepped next. */
 
 #include "sim/check.h"
 
@@ -20,9 +24,11 @@ typedef struct clock {
     uint64_t before, after; /* the last step */
 } clock;
 
+/* State: a clock each, then for each process what its vector should be and what it was. */
 static size_t size(const mare_sim_options *options)
 {
-    return options->setup.capacity * sizeof(clock);
+    size_t n = options->setup.capacity;
+    return n * sizeof(clock) + (options->no_vectors ? 0 : 2 * n * n * sizeof(uint64_t));
 }
 
 /* The time that a message carries, or 0. */
@@ -64,13 +70,38 @@ static void see_step(clock *own, mare_sim *sim, const mare_sim_observation *seen
     own->after = now;
 }
 
+static void see_vector(clock *all, mare_sim *sim, const mare_sim_observation *seen,
+                       const uint64_t *now)
+{
+    uint32_t n = mare_sim_options_of(sim)->setup.capacity;
+    uint64_t *should = (uint64_t *)(all + n) + (size_t)2 * n * seen->process, *was = should + n;
+    if (seen->sight == MARE_SIM_EFFECT) {
+        should[seen->effect->peer]++;
+        return;
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        if (seen->event->kind == MARE_COORD_START)
+            should[k] = now[k];
+        else if (should[k] != was[k])
+            mare_sim_violate(sim, "CLOCK", "the vector of p%" PRIu32 " counts %" PRIu64
+                             " of p%" PRIu32 ", but it delivered %" PRIu64, seen->process, was[k],
+                             k, should[k]);
+        was[k] = now[k];
+    }
+}
+
 static void see(void *state, mare_sim *sim, const mare_sim_observation *seen)
 {
     clock *all = state;
     mare_coord_view view;
-    if (seen->sight != MARE_SIM_STEPPED && seen->sight != MARE_SIM_SENT)
+    int delivery = seen->sight == MARE_SIM_EFFECT && seen->effect->kind == MARE_COORD_DELIVER;
+    if (seen->sight != MARE_SIM_STEPPED && seen->sight != MARE_SIM_SENT && !delivery)
         return;
     mare_coord_look(seen->machine, &view);
+    if (view.vector && seen->sight != MARE_SIM_SENT && !mare_sim_options_of(sim)->no_vectors)
+        see_vector(all, sim, seen, view.vector);
+    if (delivery)
+        return;
     if (view.lamport && seen->sight == MARE_SIM_SENT)
         see_sending(&all[seen->process], sim, seen);
     else if (view.lamport)

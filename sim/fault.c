@@ -98,6 +98,8 @@ static void draw_one(mare_sim_fault_list *list, mare_sim_random *random, unsigne
     }
     int can_last = fault.kind == MARE_SIM_CRASH || fault.kind == MARE_SIM_LEAVE ||
                    fault.kind == MARE_SIM_JOIN;
+    if (fault.kind == MARE_SIM_CRASH && tolerated & MARE_COORD_ALL_RETURN)
+        can_last = 0;
     if (for_ever && can_last)
         fault.for_us = 0;
     if (!has_side(fault.kind))

@@ -2,12 +2,16 @@
 
 /* The table of workloads. */
 
+#include "sim/script.h"
 #include "sim/workload.h"
 
 #include <string.h>
 
 static const mare_sim_workload *const table[] = {
     &mare_sim_workload_mutex,
+    &mare_sim_workload_election,
+    &mare_sim_workload_order,
+    &mare_sim_workload_script,
 };
 
 const mare_sim_workload *mare_sim_workload_find(const char *name, mare_coord_family family)

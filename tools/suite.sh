@@ -9,15 +9,16 @@
 #   stress  the ordinary build again, the Lua tests with a collector that collects all the time
 #   tiny    buffers, slices and chunks so small that rare paths become common
 #   asan    AddressSanitizer and UndefinedBehaviorSanitizer
-#   tsan    ThreadSanitizer
+#   tsan    ThreadSanitizer: whatever has threads (the simulator and the tools have none)
 #
 # MARE_TEST_ARGS goes to `meson test`, for example MARE_TEST_ARGS='unit-sched-queue'.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
 support=$PWD/tests/support
-asan=print_legend=0:detect_stack_use_after_return=1:strict_string_checks=1
-tsan=second_deadlock_stack=1:history_size=4:suppressions=$support/tsan.supp
+null=allocator_may_return_null=1 # as malloc does when too much is asked for
+asan=$null:print_legend=0:detect_stack_use_after_return=1:strict_string_checks=1
+tsan=$null:second_deadlock_stack=1:history_size=4:suppressions=$support/tsan.supp
 export ASAN_OPTIONS="${ASAN_OPTIONS:-$asan}"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-$tsan}"
 export LSAN_OPTIONS="${LSAN_OPTIONS:-suppressions=$support/lsan.supp:print_suppressions=0}"
@@ -30,7 +31,7 @@ for run in "$@"; do
         stress) dir=build       args="--setup stress --suite lua" ;;
         tiny)   dir=build-tiny  args="--setup slow --suite unit --suite lua --suite examples" ;;
         asan)   dir=build-asan  args="--setup slow" ;;
-        tsan)   dir=build-tsan  args="--setup slow" ;;
+        tsan)   dir=build-tsan  args="--setup slow --suite unit --suite lua --suite examples" ;;
         *) echo "suite.sh: no run called '$run'" >&2; exit 2 ;;
     esac
     log=$dir/meson-logs/$run.json

@@ -27,7 +27,9 @@
 
 #include <mare/coord_clock.h>
 
+/* A machine: one member's part of one algorithm, in the caller's memory. One thread at a time. */
 typedef struct mare_coord mare_coord;
+/* A kind of machine. Those of the library are constant and live for ever. */
 typedef struct mare_coord_algorithm mare_coord_algorithm;
 
 #define MARE_COORD_PARAMS 8           /* settings of an algorithm, at most */
@@ -47,6 +49,7 @@ typedef enum mare_coord_status {
     MARE_COORD_UNKNOWN,   /* no such event, parameter or request for this algorithm */
 } mare_coord_status;
 
+/* The name of a status, a constant string. */
 MARE_COORD_EXPORT const char *mare_coord_status_name(mare_coord_status status);
 
 /* Events ------------------------------------------------------------------------------------- */
@@ -83,6 +86,7 @@ typedef enum mare_coord_event_kind {
     MARE_COORD_EVENT_KINDS
 } mare_coord_event_kind;
 
+/* What a machine is stepped with. The bytes it points to are read during the step only. */
 typedef struct mare_coord_event {
     mare_coord_event_kind kind;
     uint32_t peer;
@@ -92,6 +96,7 @@ typedef struct mare_coord_event {
     uint32_t length;
 } mare_coord_event;
 
+/* The name of a kind of event, a constant string. */
 MARE_COORD_EXPORT const char *mare_coord_event_name(mare_coord_event_kind kind);
 
 /* Effects ------------------------------------------------------------------------------------ */
@@ -116,6 +121,7 @@ typedef enum mare_coord_effect_kind {
     MARE_COORD_EFFECT_KINDS
 } mare_coord_effect_kind;
 
+/* What a step wants done. The bytes it points to lie in the caller's buffer of effects. */
 typedef struct mare_coord_effect {
     mare_coord_effect_kind kind;
     uint32_t peer;
@@ -126,6 +132,7 @@ typedef struct mare_coord_effect {
     const char *text; /* a constant of the library, or NULL */
 } mare_coord_effect;
 
+/* The name of a kind of effect, a constant string. */
 MARE_COORD_EXPORT const char *mare_coord_effect_name(mare_coord_effect_kind kind);
 
 /* The buffer for the effects of one step, all of it memory of the caller, used again and again.
@@ -145,6 +152,7 @@ typedef struct mare_coord_effects {
 
 /* Set-up ------------------------------------------------------------------------------------- */
 
+/* What a machine is made from. Copied by mare_coord_init, but for what it points to. */
 typedef struct mare_coord_setup {
     const mare_coord_algorithm *algorithm;
     uint32_t self;
@@ -201,8 +209,11 @@ typedef struct mare_coord_view {
     int asked;              /* waiting, and the others are being asked: order counts from here */
 } mare_coord_view;
 
+/* Fills in what an onlooker may know of a machine: for drawing, checking and tests. */
 MARE_COORD_EXPORT void mare_coord_look(const mare_coord *machine, mare_coord_view *view);
+/* Whether the machine counts this number among the members of its group. */
 MARE_COORD_EXPORT int mare_coord_has_member(const mare_coord *machine, uint32_t member);
+/* The set-up that the machine was made from; it belongs to the machine. */
 MARE_COORD_EXPORT const mare_coord_setup *mare_coord_setup_of(const mare_coord *machine);
 
 /* Messages ----------------------------------------------------------------------------------- */
@@ -216,6 +227,7 @@ typedef struct mare_coord_form {
     int has_tail;
 } mare_coord_form;
 
+/* A message taken apart: its kind, its numbers, and the bytes that follow them. */
 typedef struct mare_coord_message {
     uint32_t kind; /* index into the algorithm's forms */
     uint64_t field[MARE_COORD_FIELDS];
@@ -239,6 +251,7 @@ MARE_COORD_EXPORT void mare_coord_describe(const mare_coord_algorithm *algorithm
 
 /* Algorithms --------------------------------------------------------------------------------- */
 
+/* What an algorithm is for, which decides the requests that it understands. */
 typedef enum mare_coord_family {
     MARE_COORD_MUTEX,
     MARE_COORD_ELECTION,
@@ -270,10 +283,12 @@ enum {
     MARE_COORD_ALL_CRASH = 1 << 6, /* without it, one member is spared: see `assumes` */
     MARE_COORD_PAUSE = 1 << 7,
     MARE_COORD_DRIFT = 1 << 8,
-    MARE_COORD_CHURN = 1 << 9,    /* members join and leave */
-    MARE_COORD_SUSPECTS = 1 << 10 /* a detector that is sometimes wrong */
+    MARE_COORD_CHURN = 1 << 9,     /* members join and leave */
+    MARE_COORD_SUSPECTS = 1 << 10, /* a detector that is sometimes wrong */
+    MARE_COORD_ALL_RETURN = 1 << 11, /* no fault but a limit to them: no crash is for ever */
 };
 
+/* A parameter of an algorithm, set by name. */
 typedef struct mare_coord_param {
     const char *name;    /* units last: "retry_us" */
     const char *meaning; /* one line for help and documentation */

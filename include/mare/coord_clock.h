@@ -68,6 +68,7 @@ MARE_COORD_EXPORT void mare_coord_vector_receive(uint64_t *clock, const uint64_t
 MARE_COORD_EXPORT void mare_coord_vector_merge(uint64_t *clock, const uint64_t *stamp,
                                                uint32_t count);
 
+/* How two stamps of `count` members relate: before, after, equal or concurrent. */
 MARE_COORD_EXPORT mare_coord_order mare_coord_vector_compare(const uint64_t *a, const uint64_t *b,
                                                              uint32_t count);
 
@@ -89,6 +90,7 @@ typedef struct mare_coord_sparse_entry {
     uint64_t count;
 } mare_coord_sparse_entry;
 
+/* A vector clock of the members that have been heard of, for groups too large for a full one. */
 typedef struct mare_coord_sparse {
     mare_coord_sparse_entry *entry; /* of the caller */
     uint32_t count, room;

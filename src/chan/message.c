@@ -68,7 +68,35 @@ static void each_handle(const mare_message *message, void (*visit)(struct mare__
         struct mare__handle handle;
         memcpy(&handle, data + at - 1, sizeof handle);
         at = handle.previous;
-        visit(handle.object);
+        if (handle.object)
+            visit(handle.object);
+    }
+}
+
+void mare__message_disown(mare_message *message, struct mare__object *keeper)
+{
+    const uint8_t *data = mare__message_data(message);
+    for (uint32_t at = message->handles; at != 0;) {
+        struct mare__handle handle;
+        memcpy(&handle, data + at - 1, sizeof handle);
+        at = handle.previous;
+        if (handle.object == keeper)
+            mare__unref(keeper);
+    }
+}
+
+void mare__message_forget(mare_message *message, const struct mare__object *keeper)
+{
+    uint8_t *data = (uint8_t *)mare__message_data(message);
+    for (uint32_t at = message->handles; at != 0;) {
+        struct mare__handle handle;
+        uint8_t *place = data + at - 1;
+        memcpy(&handle, place, sizeof handle);
+        at = handle.previous;
+        if (handle.object == keeper) {
+            handle.object = NULL;
+            memcpy(place, &handle, sizeof handle);
+        }
     }
 }
 

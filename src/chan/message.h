@@ -108,6 +108,11 @@ bool mare__message_copy(mare_message *to, const mare_message *from);
 // references only, so that tables keep their numbers. False when there is no memory.
 bool mare__message_join(mare_message *to, const mare_message *from);
 
+// A message that an object keeps and that refers to the object itself would keep it for ever: such
+// references are made not to count (disown), and must be forgotten before the message is cleared.
+void mare__message_disown(mare_message *message, struct mare__object *keeper);
+void mare__message_forget(mare_message *message, const struct mare__object *keeper);
+
 // Gives back what the message holds and leaves it empty.
 void mare__message_clear_slow(mare_message *message);
 

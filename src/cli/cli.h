@@ -29,3 +29,7 @@ void mare__cli_interrupts_go_to(mare_process *repl);
 // Waits for the end of the main process and of all others, stops the runtime and returns the exit
 // code.
 int mare__cli_finish(struct mare_runtime *runtime);
+
+// The simulator: `mare sim …`, and what `mare help sim` says.
+int mare__cli_sim(int argc, char **argv);
+extern const char mare__cli_sim_help[];

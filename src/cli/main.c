@@ -45,6 +45,8 @@ static const struct command commands[] = {
      run_code},
     {"-", "runs the program on standard input: mare - [args]",
      "mare - [args]\n\nReads a whole program from standard input, then runs it.\n", run_stdin},
+    {"sim", "simulates coordination algorithms, checks and draws them: mare sim ALGORITHM",
+     mare__cli_sim_help, mare__cli_sim},
     {"-v", "prints the version", "mare -v\n\nPrints the version; --version is the same.\n",
      version},
 };

@@ -127,7 +127,10 @@ int mare__cli_finish(mare_runtime *runtime)
     mare_process_unref(main);
     mare_stop(runtime);
     leave_signals();
-    fflush(stdout);
+    if (fflush(stdout) != 0 && code == EXIT_SUCCESS) {
+        perror("mare: standard output");
+        code = EXIT_DIED;
+    }
     return code;
 }
 

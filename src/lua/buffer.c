@@ -57,7 +57,7 @@ static lua_Integer position(lua_Integer at, size_t length)
 {
     if (at >= 0)
         return at;
-    return -at > (lua_Integer)length ? 0 : (lua_Integer)length + at + 1;
+    return at < -(lua_Integer)length ? 0 : (lua_Integer)length + at + 1;
 }
 
 static int buffer_get(lua_State *L)

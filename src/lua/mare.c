@@ -180,11 +180,9 @@ static int mare_exit(lua_State *L)
 
 // ---- What can be watched ------------------------------------------------------------------------
 
-static const char *const statuses[] = {"idle", "ready", "running", "blocked", "finished"};
-
 struct row {
     uint64_t id, memory, slices;
-    unsigned char status;
+    const char *status;
     mare_process *process;
 };
 
@@ -202,7 +200,7 @@ static size_t take_picture(mare_runtime *runtime, struct row *rows, size_t room)
         mare__lock_acquire(&p->lock); // its state may be going
         size_t memory = p->arena ? mare__arena_used(p->arena) : 0;
         mare__lock_release(&p->lock);
-        rows[count] = (struct row){p->id, memory, atomic_load(&p->slices), atomic_load(&p->status),
+        rows[count] = (struct row){p->id, memory, atomic_load(&p->slices), mare__process_status(p),
                                    mare_process_ref(p)};
     }
     mare__lock_release(&runtime->process_lock);
@@ -218,7 +216,7 @@ static void push_row(lua_State *L, const struct row *row)
     lua_setfield(L, -2, "memory");
     lua_pushinteger(L, (lua_Integer)row->slices);
     lua_setfield(L, -2, "slices");
-    lua_pushstring(L, statuses[row->status]);
+    lua_pushstring(L, row->status);
     lua_setfield(L, -2, "status");
     if (row->process->name) {
         lua_pushstring(L, row->process->name);
@@ -320,6 +318,8 @@ static lua_CFunction module_of(const char *name)
         return mare__lua_open;
     if (strcmp(name, "luaproc") == 0)
         return mare__lua_open_luaproc;
+    if (strcmp(name, "mare._sim") == 0)
+        return mare__lua_open_sim;
     for (size_t i = 0; i < mare__embedded_count; i++)
         if (strcmp(mare__embedded[i].name, name) == 0)
             return open_embedded;
@@ -351,6 +351,7 @@ mare_err mare_start(const mare_options *options, mare_runtime **out)
 // Only hosts call these: states of ours have the modules without them.
 MARE_API int luaopen_mare(lua_State *L);
 MARE_API int luaopen_luaproc(lua_State *L);
+MARE_API int luaopen_mare__sim(lua_State *L);
 
 int luaopen_mare(lua_State *L)
 {
@@ -360,4 +361,9 @@ int luaopen_mare(lua_State *L)
 int luaopen_luaproc(lua_State *L)
 {
     return mare__lua_host_open(L, mare__lua_open_luaproc);
+}
+
+int luaopen_mare__sim(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_sim);
 }

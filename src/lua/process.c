@@ -202,11 +202,9 @@ static int process_alive(lua_State *L)
     return 1;
 }
 
-static const char *const statuses[] = {"idle", "ready", "running", "blocked", "finished"};
-
 static int process_status(lua_State *L)
 {
-    lua_pushstring(L, statuses[atomic_load(&mare__lua_process(L, 1)->status)]);
+    lua_pushstring(L, mare__process_status(mare__lua_process(L, 1)));
     return 1;
 }
 

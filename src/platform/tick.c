@@ -66,6 +66,10 @@ void mare__tick_stop(struct mare__tick *tick)
 
 void mare__tick_fini(struct mare__tick *tick)
 {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, TICK_SIGNAL);
+    pthread_sigmask(SIG_BLOCK, &set, NULL); // one may be on its way to a thread that is ending
     mine.handler = NULL;
     timer_delete(tick->timer);
 }

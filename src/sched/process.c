@@ -20,6 +20,7 @@
 static void destroy(struct mare__object *object)
 {
     mare_process *process = (mare_process *)object;
+    mare__message_forget(&process->wait.message, object);
     mare__message_clear(&process->wait.message);
     if (process->ended)
         mare_chan_unref(process->ended);
@@ -369,6 +370,7 @@ static void announce(mare_process *process)
 {
     mare_runtime *runtime = process->runtime;
     struct mare__list links, monitors;
+    mare__message_disown(&process->wait.message, &process->object); // it may have returned itself
     if (process->name)
         mare__names_remove(runtime->names, process->name, &process->object);
     mare__lock_acquire(&runtime->process_lock);
@@ -594,4 +596,13 @@ uint64_t mare_process_id(const mare_process *process)
 bool mare_process_alive(const mare_process *process)
 {
     return atomic_load(&process->status) != MARE__FINISHED;
+}
+
+const char *mare__process_status(const mare_process *process)
+{
+    static const char *const words[] = {"idle", "ready", "running", "blocked", "finished"};
+    unsigned status = atomic_load(&process->status);
+    if (status == MARE__BLOCKED && atomic_load(&process->wait.word) != MARE__WAIT_WAITING)
+        status = MARE__RUNNING;
+    return words[status];
 }

@@ -319,6 +319,9 @@ void mare__process_unlink(mare_process *a, mare_process *b);
 // Sends `p, how, error, traceback` to the channel when it ends. False when there is no memory.
 bool mare__process_monitor(mare_process *process, mare_channel *channel);
 
+// What it does, in a word. A process that has given up its worker but stands in no line yet runs.
+const char *mare__process_status(const mare_process *process);
+
 // Somebody has taken note of how it ended, so that its error need not be printed.
 void mare__process_observed(mare_process *process);
 

@@ -113,16 +113,17 @@ bool mare__state_open(mare_process *process, const struct mare__code *code)
 {
     mare_runtime *runtime = process->runtime;
     struct mare__recycled *recycled = take_recycled(runtime, 0);
+    struct mare__arena *arena;
     lua_State *L;
     if (recycled) {
-        process->arena = recycled->arena;
+        arena = recycled->arena;
         L = recycled->state;
         process->loaded = recycled->code && recycled->code == code;
         if (recycled->code && !process->loaded)
-            mare__arena_revert(process->arena, MARE__AT_BIRTH);
+            mare__arena_revert(arena, MARE__AT_BIRTH);
         mare__count(&process->worker->counters.recycled);
     } else {
-        L = state_new(runtime, &process->arena);
+        L = state_new(runtime, &arena);
         if (!L)
             return false;
     }
@@ -132,11 +133,14 @@ bool mare__state_open(mare_process *process, const struct mare__code *code)
         lua_gc(L, LUA_GCINC, 1, 1000, 0);
     // Always: a state that served another may remember its limit.
     size_t limit = process->deadline; // before the first run it is that
-    mare__arena_limit(process->arena, limit ? mare__arena_used(process->arena) + limit : 0);
+    mare__arena_limit(arena, limit ? mare__arena_used(arena) + limit : 0);
     lua_pushglobaltable(L);
     process->globals = lua_topointer(L, -1);
     lua_pop(L, 1);
     process->state = process->current = L;
+    mare__lock_acquire(&process->lock); // who lists the processes looks at the arena
+    process->arena = arena;
+    mare__lock_release(&process->lock);
     return true;
 }
 

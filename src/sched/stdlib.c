@@ -281,6 +281,8 @@ static int debug_gethook(lua_State *L)
     lua_State *about = thread_meant(L);
     mare_process *process = mare__self(L);
     bool shared = lua_gethook(about) == shared_hook;
+    if (lua_gethook(about) == mare__give_way_hook)
+        lua_sethook(about, NULL, 0, 0); // not the program's; the next tick sets it again
     if (shared)
         lua_sethook(about, process->hook, process->hook_mask, process->hook_count);
     lua_pushvalue(L, lua_upvalueindex(1));

@@ -339,6 +339,7 @@ static void run(struct mare__worker *worker, mare_process *process)
         if (!process->state && !mare__process_start(process, &arguments))
             return;
         process->yield = MARE__YIELD_BY_PROGRAM;
+        atomic_store_explicit(&process->status, MARE__RUNNING, memory_order_relaxed); // as above
         worker->age = 0;
         worker->running = process;
         int status = lua_resume(process->state, NULL, arguments, &results);

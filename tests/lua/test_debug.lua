@@ -10,6 +10,7 @@ end
 
 -- Calls f in a process that gets preempted all the time: one worker, and another that never rests.
 local function under_pressure(f, ...)
+    t.needs_preemption()
     local arguments = table.pack(...)
     return t.with_workers(1, function()
         local rival = mare.spawn(function() while true do end end)
@@ -124,6 +125,7 @@ return {
     end,
 
     a_process_with_a_hook_is_preempted_too = function()
+        t.needs_preemption()
         t.with_workers(1, function()
             local go = mare.channel()
             local hooked = mare.spawn(function()
@@ -163,6 +165,7 @@ return {
     -- Preemption.
 
     an_endless_loop_does_not_hold_back_a_timer = function()
+        t.needs_preemption()
         t.with_workers(1, function()
             local spinner = mare.spawn(function() while true do end end)
             for _ = 1, 5 do
@@ -177,6 +180,7 @@ return {
     end,
 
     loops_inside_coroutines_are_preempted = function()
+        t.needs_preemption()
         t.with_workers(1, function()
             local spinner = mare.spawn(function()
                 for _ in coroutine.wrap(function()
@@ -223,6 +227,7 @@ return {
     end,
 
     endless_loops_share_the_workers = function()
+        t.needs_preemption()
         t.with_workers(1, function()
             local spinners, counts = {}, mare.channel(1000)
             for i = 1, 5 do

@@ -88,6 +88,7 @@ return {
     end,
 
     exit_inside_pcall_and_coroutines = function()
+        t.needs_preemption()
         ends({out = "", err = "", code = 3}, [[
             pcall(function() coroutine.wrap(function() os.exit(3) end)() end)
             print "not reached"
@@ -122,6 +123,7 @@ return {
     end,
 
     exit_ends_what_computes_without_end = function()
+        t.needs_preemption()
         ends({out = "", err = "", code = 6}, [[
             for _ = 1, 4 do mare.spawn(function() while true do end end) end
             mare.sleep(0.01)
@@ -223,6 +225,7 @@ return {
     end,
 
     an_interrupt_ends_endless_loops = function()
+        t.needs_preemption()
         local got = signalled([[
             for _ = 1, 4 do mare.spawn(function() while true do end end) end
             print "ready"

@@ -116,6 +116,7 @@ return {
     -- Running and ready.
 
     while_it_computes_without_end = function()
+        t.needs_preemption()
         local log = mare.channel(1)
         local p = mare.spawn(function()
             log:send "here"
@@ -127,6 +128,7 @@ return {
     end,
 
     while_it_computes_inside_pcall = function()
+        t.needs_preemption()
         local log = mare.channel(10)
         local p = mare.spawn(function()
             log:send "here"
@@ -154,6 +156,7 @@ return {
     end,
 
     while_it_computes_in_nested_coroutines = function()
+        t.needs_preemption()
         local log = mare.channel(1)
         local p = mare.spawn(function()
             coroutine.wrap(function()
@@ -169,6 +172,7 @@ return {
     end,
 
     while_it_computes_under_its_own_hook = function()
+        t.needs_preemption()
         local log = mare.channel(1)
         local p = mare.spawn(function()
             debug.sethook(function() end, "", 1000)
@@ -235,6 +239,7 @@ return {
     end,
 
     itself_in_a_callback_that_cannot_yield = function()
+        t.needs_preemption()
         local p = mare.spawn(function()
             local list = {3, 1, 2}
             table.sort(list, function(a, b)

@@ -10,7 +10,7 @@ end
 
 local function hoard()
     local list = {}
-    for i = 1, math.huge do list[i] = ("x"):rep(1000) .. #list .. i end
+    for i = 1, math.huge do list[i] = ("x"):rep(20000) .. #list .. i end
 end
 
 return {
@@ -48,7 +48,7 @@ return {
     garbage_is_collected_before_the_limit_is_felt = function()
         t.eq({limited(2 * MB, function()
             local n = 0
-            for i = 1, 2000 do n = n + #("z"):rep(10000 + i) end
+            for i = 1, 500 do n = n + #("z"):rep(100000 + i) end
             return n > 0
         end)}, {true, true})
     end,
@@ -102,7 +102,7 @@ return {
             local n = 0
             while not stop:closed() do
                 local list = {}
-                for i = 1, 1000 do list[i] = {i} end
+                for i = 1, 100 do list[i] = {i} end
                 n = n + #list
                 mare.yield()
             end
@@ -141,8 +141,8 @@ return {
     the_limit_is_a_promise_about_memory = function()
         local p = mare.spawn({memory = 4 * MB, name = "memory.watched"}, function()
             local list = {}
-            pcall(function() for i = 1, math.huge do list[i] = {i} end end)
-            for i = 1, 1000 do list[i] = nil end
+            pcall(function() for i = 1, math.huge do list[i] = ("x"):rep(10000) .. i end end)
+            for i = 1, 10 do list[i] = nil end
             collectgarbage()
             mare.channel():receive()
             return list

@@ -165,6 +165,7 @@ return {
             cases[i] = ch
             senders[i] = mare.spawn(function() while ch:send(true) do end end)
         end
+        for i = 1, 4 do t.reaches(function() return senders[i]:status() == "blocked" end) end
         local hits = {0, 0, 0, 0}
         for _ = 1, 2000 do
             local i = mare.select(cases)

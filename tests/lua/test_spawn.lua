@@ -260,7 +260,7 @@ return {
             pcall(mare.spawn, {name = "spawn.failed", link = true, monitor = true}, print,
                 io.stdout)
         end
-        t.eq(mare.stats().live, live)
+        t.ok(mare.stats().live <= live) -- one of the case before may still have been ending
         t.fails("noname", mare.find "spawn.failed")
         t.ok(mare.spawn({name = "spawn.failed"}, function() end):join(t.patience))
     end,

@@ -70,6 +70,13 @@ static void print_effect(script *s, uint32_t who, const mare_coord_effect *effec
     case MARE_COORD_SUSPECT:
         fprintf(s->out, " p%" PRIu32 " %" PRIu64, effect->peer, effect->number);
         break;
+    case MARE_COORD_VIEW:
+        fprintf(s->out, " %" PRIu64 ":", effect->number);
+        for (uint32_t at = 0, member; at + 4 <= effect->length; at += 4) {
+            memcpy(&member, effect->data + at, 4);
+            fprintf(s->out, " p%" PRIu32, member);
+        }
+        break;
     default:
         fprintf(s->out, " %s", effect->text ? effect->text : "");
     }
@@ -194,6 +201,9 @@ static void look(script *s, uint32_t who)
     fprintf(s->out, "p%" PRIu32 " %s", who, view.phase);
     if (view.lamport)
         fprintf(s->out, " clock=%" PRIu64, view.lamport);
+    for (uint32_t i = 0; view.vector && i < s->n; i++)
+        fprintf(s->out, "%s%" PRIu64 "%s", i ? "," : " vector=(", view.vector[i],
+                i + 1 == s->n ? ")" : "");
     if (view.leader != MARE_COORD_NOBODY)
         fprintf(s->out, " leader=p%" PRIu32, view.leader);
     fputc('\n', s->out);
@@ -221,6 +231,29 @@ static int run_event(script *s, char **word, uint32_t who, uint32_t second)
     return 1;
 }
 
+/* "links 0-1 1-2 …": only these pairs are neighbours; the others leave each other's view. */
+static int set_links(script *s, char **word, int words)
+{
+    int linked[GROUP_MAX][GROUP_MAX] = {0};
+    for (int w = 1; w < words; w++) {
+        char *dash = strchr(word[w], '-');
+        uint32_t a = (uint32_t)strtoul(word[w], NULL, 10);
+        uint32_t b = dash ? (uint32_t)strtoul(dash + 1, NULL, 10) : GROUP_MAX;
+        if (a >= s->n || b >= s->n)
+            return 1;
+        linked[a][b] = linked[b][a] = 1;
+    }
+    for (uint32_t a = 0; a < s->n; a++) {
+        for (uint32_t b = 0; b < s->n; b++) {
+            int is = mare_coord_has_member(s->machine[a], b);
+            if (a != b && is != linked[a][b])
+                step(s, a, (mare_coord_event){.kind = is ? MARE_COORD_LEAVE : MARE_COORD_JOIN,
+                                              .peer = b});
+        }
+    }
+    return 0;
+}
+
 static int run_command(script *s, char *line)
 {
     char *word[16] = {0};
@@ -231,6 +264,8 @@ static int run_command(script *s, char *line)
         return 0;
     if (strcmp(word[0], "group") == 0)
         return make_group(s, word, words);
+    if (strcmp(word[0], "links") == 0)
+        return set_links(s, word, words);
     uint32_t first = words > 1 ? (uint32_t)strtoul(word[1], NULL, 10) : 0;
     uint32_t second = words > 2 ? (uint32_t)strtoul(word[2], NULL, 10) : 0;
     if (first >= s->n)

@@ -21,6 +21,7 @@
  *     down I J   up I J     I is told that J is down, or up
  *     crash I         what reaches I is lost, until      restart I   START again, with memory
  *     look I          prints phase and clock
+ *     links I-J …     only these pairs are neighbours
  *
  * With MARE_GOLDEN=write in the environment the expected parts are written anew. */
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
 /* A program that takes the library home alone: one header, no libc but the three memory functions,
- * everything in a few static bytes. Five members agree on who is inside, within the budget of a
- * small microcontroller; the exit status says whether they did. */
+ * everything in a few static bytes. Five members agree on who is inside, and five elect a leader,
+ * within the budget of a small microcontroller; the exit status says whether they did. */
 
 #include <mare/coord.h>
 
 #define MEMBERS 5
 #define MACHINE_BYTES 768 /* a member of a group of five; see docs/reference/coord.md */
 #define EFFECTS 24
-#define MESSAGE_BYTES 320
+#define MESSAGE_BYTES 384
 #define UNDER_WAY 64
 
 static uint64_t memory[MEMBERS][MACHINE_BYTES / 8];
@@ -20,7 +20,7 @@ static struct {
     uint32_t from, to, length;
     uint8_t data[40];
 } wire[UNDER_WAY];
-static uint32_t wire_head, wire_tail, entries;
+static uint32_t wire_head, wire_tail, entries, elected[MEMBERS];
 
 static void post(uint32_t from, uint32_t to, const mare_coord_effect *effect)
 {
@@ -45,6 +45,8 @@ static mare_coord_status step(uint32_t who, mare_coord_event event)
                 post(who, to, &list[i]);
         }
         entries += list[i].kind == MARE_COORD_GRANTED;
+        if (list[i].kind == MARE_COORD_ELECTED)
+            elected[who] = list[i].peer;
     }
     return status;
 }
@@ -60,16 +62,38 @@ static void deliver(void)
     }
 }
 
-int main(void)
+static int make_group(const char *algorithm)
 {
     for (uint32_t i = 0; i < MEMBERS; i++) {
         mare_coord_setup setup;
-        mare_coord_setup_init(&setup, mare_coord_find("ricart"), MEMBERS);
+        mare_coord_setup_init(&setup, mare_coord_find(algorithm), MEMBERS);
         setup.self = i;
         machine[i] = mare_coord_init(memory[i], sizeof memory[i], &setup);
         if (!machine[i] || step(i, (mare_coord_event){.kind = MARE_COORD_START}) != MARE_COORD_OK)
-            return 1;
+            return 0;
     }
+    return 1;
+}
+
+static int elect(const char *algorithm)
+{
+    if (!make_group(algorithm) ||
+        step(1, (mare_coord_event){.kind = MARE_COORD_ELECT}) != MARE_COORD_OK)
+        return 0;
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        elected[i] = MARE_COORD_NOBODY;
+    deliver();
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        if (elected[i] != MEMBERS - 1)
+            return 0;
+    }
+    return 1;
+}
+
+int main(void)
+{
+    if (!make_group("ricart"))
+        return 1;
     for (uint32_t i = 0; i < MEMBERS; i++) {
         if (step(i, (mare_coord_event){.kind = MARE_COORD_ENTER}) != MARE_COORD_OK)
             return 2;
@@ -80,5 +104,5 @@ int main(void)
             return 4;
         deliver();
     }
-    return 0;
+    return elect("bully") && elect("ring") && elect("wireless") ? 0 : 5;
 }

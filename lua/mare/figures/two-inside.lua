@@ -1,0 +1,20 @@
+-- SPDX-License-Identifier: MIT
+-- A failure detector that is wrong lets two in: why a grant carries a fencing number
+return {
+    title = "Two inside: a detector takes a partition for a death",
+    text = [[
+0 and 1 cannot reach 2 and 3 for a while. A detector that says DOWN of them is wrong, and each side
+goes on without the other: one of each is inside. The fencing numbers still tell them apart.]],
+    algorithm = "ricart",
+    n = 4,
+    network = {delay = "fixed", delay_us = 1000},
+    detector = "eager",
+    detect_us = 5000,
+    faults = "partition:0.1@1000+60000",
+    requests = {
+        {0, "enter", at_us = 2000, hold_us = 40000},
+        {3, "enter", at_us = 20000, hold_us = 10000},
+    },
+    duration_us = 80000,
+    expect = "EM1",
+}

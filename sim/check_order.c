@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The checker of ordered multicast, from what the applications multicast and deliver alone.
+ *
+ *   INVENTION  what is delivered was multicast, by the one it is said to be of.
+ *   DUPLICATE  nobody delivers a message twice (in one life).
+ *   FIFO       the messages of each sender are delivered in the order sent, without gaps.
+ *   CAUSAL     … and after all that their sender had multicast or delivered before them.
+ *   TOTAL      … and everybody's deliveries are a beginning of one sequence.
+ *   VIEW       a view has one list of members, which includes who installs it; numbers grow.
+ *   ATOMIC     all that go together from one view to the next delivered the same in the first.
+ *
+ * With views a life may miss what was multicast while it was outside: gaps are allowed between
+ * views, and TOTAL is the same sequence in each view for those that go on together.
+ *
+ * A message is known by sender and content. A life ends by a crash, whatever it remembers. */
+
+#include "sim/check.h"
+#include "sim/heap.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NOTHING UINT32_MAX
+
+typedef struct cast {
+    uint32_t from, number; /* the number-th of its sender */
+    uint64_t content;
+    uint32_t next;       /* in the same bucket */
+    uint32_t *delivered; /* by process: in which life, from 1 */
+    uint32_t *before;    /* by process: how many of its multicasts its sender had delivered */
+} cast;
+
+typedef struct member {
+    uint32_t life, sent;
+    uint32_t *last;         /* by sender: number of the last delivery */
+    uint32_t *in_view;      /* by sender: … and the count of views in which it was */
+    uint32_t views;         /* installed */
+    uint64_t view;          /* number of the present one; 0: none */
+    uint32_t count;         /* deliveries in this life, or this view */
+    uint64_t set, sequence; /* what was delivered in it: any order, this order */
+} member;
+
+/* A step from one view to the next, as the first to make it made it. */
+typedef struct passage {
+    uint64_t from, to, set, sequence, list;
+    uint32_t who;
+} passage;
+
+typedef struct order {
+    unsigned promises;
+    uint32_t n;
+    member *member;
+    cast *cast;
+    uint32_t casts;
+    uint32_t *bucket, buckets;
+    uint32_t *sequence, length; /* the one order: of casts */
+    passage *passage;
+    uint32_t passages;
+} order;
+
+static size_t size(const mare_sim_options *options)
+{
+    (void)options;
+    return sizeof(order);
+}
+
+static void begin(void *state, mare_sim *sim)
+{
+    order *o = state;
+    const mare_coord_setup *setup = &mare_sim_options_of(sim)->setup;
+    o->promises = setup->algorithm->promises(setup);
+    o->n = setup->capacity;
+    o->buckets = 4096;
+    o->member = calloc(o->n, sizeof *o->member);
+    o->bucket = malloc(o->buckets * sizeof *o->bucket);
+    memset(o->bucket, 0xff, o->buckets * sizeof *o->bucket);
+    for (uint32_t i = 0; i < o->n; i++) {
+        o->member[i].life = 1;
+        o->member[i].last = calloc(2 * o->n, sizeof *o->member[i].last);
+        o->member[i].in_view = o->member[i].last + o->n;
+    }
+}
+
+static void clean_up(order *o)
+{
+    for (uint32_t i = 0; i < o->n; i++)
+        free(o->member[i].last);
+    for (uint32_t i = 0; i < o->casts; i++)
+        free(o->cast[i].delivered);
+    free(o->member);
+    free(o->cast);
+    free(o->bucket);
+    free(o->sequence);
+    free(o->passage);
+}
+
+/* Room for one more of anything: grows at the powers of two. */
+static void *grow(void *list, uint32_t count, size_t each)
+{
+    if (count & (count - 1))
+        return list;
+    return mare_sim_realloc(list, (count ? 2 * (size_t)count : 1) * each);
+}
+
+static uint64_t mix(uint64_t hash, const uint8_t *data, uint32_t length)
+{
+    for (uint32_t i = 0; i < length; i++)
+        hash = (hash ^ data[i]) * UINT64_C(0x100000001b3);
+    return hash ^ hash >> 29;
+}
+
+static uint64_t content_of(uint32_t from, const uint8_t *data, uint32_t length)
+{
+    return mix(UINT64_C(0xcbf29ce484222325) + from * UINT64_C(0x9e3779b97f4a7c15), data, length);
+}
+
+static void see_multicast(order *o, const mare_sim_observation *seen)
+{
+    member *who = &o->member[seen->process];
+    o->cast = grow(o->cast, o->casts, sizeof *o->cast);
+    cast *fresh = &o->cast[o->casts];
+    *fresh = (cast){.from = seen->process, .number = ++who->sent};
+    fresh->content = content_of(seen->process, seen->event->data, seen->event->length);
+    fresh->delivered = calloc(2 * o->n, sizeof *fresh->delivered);
+    fresh->before = fresh->delivered + o->n;
+    memcpy(fresh->before, who->last, o->n * sizeof *fresh->before);
+    fresh->before[seen->process] = who->sent - 1;
+    uint32_t *bucket = &o->bucket[fresh->content % o->buckets];
+    fresh->next = *bucket;
+    *bucket = o->casts++;
+}
+
+/* The oldest message with this content that the process has not delivered; NOTHING when there is
+ * none, and then `known` says whether there was one at all. */
+static uint32_t find(const order *o, const mare_sim_observation *seen, int *known)
+{
+    const mare_coord_effect *effect = seen->effect;
+    uint64_t content = content_of(effect->peer, effect->data, effect->length);
+    uint32_t life = o->member[seen->process].life, found = NOTHING;
+    *known = 0;
+    for (uint32_t i = o->bucket[content % o->buckets]; i != NOTHING; i = o->cast[i].next) {
+        if (o->cast[i].content != content || o->cast[i].from != effect->peer)
+            continue;
+        *known = 1;
+        if (o->cast[i].delivered[seen->process] != life)
+            found = i;
+    }
+    return found;
+}
+
+static void check_fifo(const order *o, mare_sim *sim, uint32_t process, const cast *got)
+{
+    const member *who = &o->member[process];
+    uint32_t last = who->last[got->from];
+    int may_gap = o->promises & MARE_COORD_ATOMIC && who->in_view[got->from] != who->views;
+    if (o->promises & MARE_COORD_FIFO && (may_gap ? got->number <= last : got->number != last + 1))
+        mare_sim_violate(sim, "FIFO",
+                         "p%" PRIu32 " delivers number %" PRIu32 " of p%" PRIu32
+                         " after number %" PRIu32,
+                         process, got->number, got->from, last);
+}
+
+static void check_causal(const order *o, mare_sim *sim, uint32_t process, const cast *got)
+{
+    const member *who = &o->member[process];
+    for (uint32_t k = 0; o->promises & MARE_COORD_CAUSAL && k < o->n; k++) {
+        if (k != got->from && got->before[k] > who->last[k])
+            mare_sim_violate(sim, "CAUSAL",
+                             "p%" PRIu32 " delivers number %" PRIu32 " of p%" PRIu32
+                             ", which follows number %" PRIu32 " of p%" PRIu32
+                             ", but has only %" PRIu32,
+                             process, got->number, got->from, got->before[k], k, who->last[k]);
+    }
+}
+
+static void check_total(order *o, mare_sim *sim, uint32_t process, uint32_t got)
+{
+    member *who = &o->member[process];
+    if (!(o->promises & MARE_COORD_TOTAL) || o->promises & MARE_COORD_ATOMIC)
+        return;
+    if (who->count == o->length) {
+        o->sequence = grow(o->sequence, o->length, sizeof *o->sequence);
+        o->sequence[o->length++] = got;
+    } else if (o->sequence[who->count] != got) {
+        const cast *is = &o->cast[got], *was = &o->cast[o->sequence[who->count]];
+        mare_sim_violate(sim, "TOTAL",
+                         "delivery %" PRIu32 " is number %" PRIu32 " of p%" PRIu32 " at p%" PRIu32
+                         " and number %" PRIu32 " of p%" PRIu32 " elsewhere",
+                         who->count + 1, is->number, is->from, process, was->number, was->from);
+    }
+}
+
+static void see_delivery(order *o, mare_sim *sim, const mare_sim_observation *seen)
+{
+    int known;
+    uint32_t got = find(o, seen, &known);
+    member *who = &o->member[seen->process];
+    if (got == NOTHING) {
+        mare_sim_violate(sim, known ? "DUPLICATE" : "INVENTION",
+                         "p%" PRIu32 " delivers of p%" PRIu32 " what %s", seen->process,
+                         seen->effect->peer,
+                         known ? "it has delivered before" : "nobody multicast");
+        return;
+    }
+    check_fifo(o, sim, seen->process, &o->cast[got]);
+    check_causal(o, sim, seen->process, &o->cast[got]);
+    check_total(o, sim, seen->process, got);
+    o->cast[got].delivered[seen->process] = who->life;
+    who->last[o->cast[got].from] = o->cast[got].number;
+    who->in_view[o->cast[got].from] = who->views;
+    who->count++;
+    who->set += (got + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    who->sequence = (who->sequence ^ (got + 1)) * UINT64_C(0x100000001b3);
+}
+
+static void check_list(mare_sim *sim, const mare_sim_observation *seen)
+{
+    const mare_coord_effect *effect = seen->effect;
+    uint32_t each;
+    for (uint32_t at = 0; at + sizeof each <= effect->length; at += sizeof each) {
+        memcpy(&each, effect->data + at, sizeof each);
+        if (each == seen->process)
+            return;
+    }
+    mare_sim_violate(sim, "VIEW", "p%" PRIu32 " installs view %" PRIu64 " without itself",
+                     seen->process, effect->number);
+}
+
+static void check_passage(const passage *old, const passage *mine, unsigned promises, mare_sim *sim)
+{
+    if (old->to == mine->to && old->list != mine->list)
+        mare_sim_violate(sim, "VIEW",
+                         "view %" PRIu64 " is not the same for p%" PRIu32 " and p%" PRIu32,
+                         mine->to, old->who, mine->who);
+    if (!mine->from || old->from != mine->from || old->to != mine->to)
+        return;
+    if (old->set != mine->set)
+        mare_sim_violate(sim, "ATOMIC",
+                         "p%" PRIu32 " and p%" PRIu32 " went from view %" PRIu64 " to %" PRIu64
+                         " with different deliveries",
+                         old->who, mine->who, mine->from, mine->to);
+    if (promises & MARE_COORD_TOTAL && old->sequence != mine->sequence)
+        mare_sim_violate(sim, "TOTAL",
+                         "p%" PRIu32 " and p%" PRIu32 " delivered in view %" PRIu64
+                         " in different orders",
+                         old->who, mine->who, mine->from);
+}
+
+static void see_view(order *o, mare_sim *sim, const mare_sim_observation *seen)
+{
+    member *who = &o->member[seen->process];
+    passage mine = {who->view,
+                    seen->effect->number,
+                    who->set,
+                    who->sequence,
+                    mix(1, seen->effect->data, seen->effect->length),
+                    seen->process};
+    check_list(sim, seen);
+    if (mine.to <= mine.from)
+        mare_sim_violate(sim, "VIEW", "p%" PRIu32 " goes from view %" PRIu64 " to %" PRIu64,
+                         seen->process, mine.from, mine.to);
+    for (uint32_t i = 0; i < o->passages; i++)
+        check_passage(&o->passage[i], &mine, o->promises, sim);
+    o->passage = grow(o->passage, o->passages, sizeof *o->passage);
+    o->passage[o->passages++] = mine;
+    who->view = mine.to;
+    who->views++;
+    who->count = 0;
+    who->set = who->sequence = 0;
+}
+
+/* What a process was told in one life says nothing about its next. */
+static void end_life(order *o, uint32_t process)
+{
+    member *who = &o->member[process];
+    who->life++;
+    who->views++;
+    who->view = who->set = who->sequence = 0;
+    who->count = 0;
+}
+
+static void see(void *state, mare_sim *sim, const mare_sim_observation *seen)
+{
+    order *o = state;
+    if (seen->sight == MARE_SIM_STEPPED && seen->event->kind == MARE_COORD_MULTICAST &&
+        seen->status == MARE_COORD_OK)
+        see_multicast(o, seen);
+    else if (seen->sight == MARE_SIM_EFFECT && seen->effect->kind == MARE_COORD_DELIVER)
+        see_delivery(o, sim, seen);
+    else if (seen->sight == MARE_SIM_EFFECT && seen->effect->kind == MARE_COORD_VIEW)
+        see_view(o, sim, seen);
+    else if (seen->sight == MARE_SIM_CRASHED || seen->sight == MARE_SIM_DEPARTED)
+        end_life(o, seen->process);
+    else if (seen->sight == MARE_SIM_ENDED) /* also after a violation */
+        clean_up(o);
+}
+
+const mare_sim_checker mare_sim_check_order = {
+    .name = "order",
+    .promises = MARE_COORD_FIFO | MARE_COORD_CAUSAL | MARE_COORD_TOTAL | MARE_COORD_ATOMIC,
+    .size = size,
+    .begin = begin,
+    .see = see,
+};

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The page around a drawing: what is shown, whether promises were kept, a legend whose entries are
+ * switches, the drawing itself to zoom and follow, and the same run as text. One file, nothing is
+ * fetched. */
+
+#include "sim/svg.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define TRACE_MOST 4000u /* records in the text below the drawing */
+
+static void write_head(const mare_sim_drawing *d)
+{
+    const mare_coord_algorithm *algorithm = d->options->setup.algorithm;
+    FILE *out = d->out;
+    fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+          "<meta name=\"viewport\" content=\"width=device-width\"><title>",
+          out);
+    mare__sim_escape(d->show->title ? d->show->title : algorithm->title, out);
+    fprintf(out, "</title>\n<style>%s%s</style></head><body>\n<header><h1>", mare__sim_style,
+            mare__sim_page_style);
+    mare__sim_escape(d->show->title ? d->show->title : algorithm->title, out);
+    fprintf(out, "</h1><p><b>%s</b>, after ", algorithm->name);
+    mare__sim_escape(algorithm->source, out);
+    fprintf(out, "</p><p>%" PRIu32 " processes · %" PRIu64 " messages, %" PRIu64 " lost · ",
+            d->options->setup.members, d->outcome->sent, d->outcome->lost);
+    mare__sim_write_time(d->outcome->time_us, out);
+    fprintf(out, " of virtual time · seed %" PRIu64 "</p>\n", d->options->seed);
+}
+
+static void write_verdict(const mare_sim_drawing *d)
+{
+    FILE *out = d->out;
+    if (d->show->about) {
+        fputs("<p class=\"about\">", out);
+        mare__sim_escape(d->show->about, out);
+        fputs("</p>", out);
+    }
+    if (d->outcome->violation[0]) {
+        fprintf(out, "<p class=\"verdict bad\">%s is violated: ", d->outcome->violation);
+        mare__sim_escape(d->outcome->detail, out);
+    } else {
+        fputs("<p class=\"verdict\">Kept: ", out);
+        mare_sim_write_promises(d->options->setup.algorithm->promises(&d->options->setup), out);
+    }
+    if (d->layout.cut_before || d->layout.cut_after)
+        fprintf(out,
+                "</p><p>%" PRIu32 " messages are shown; <code>--from</code> and "
+                "<code>--to</code> choose others",
+                d->layout.shown);
+    fputs("</p></header>\n", out);
+}
+
+static void write_legend(const mare_sim_drawing *d)
+{
+    const mare_coord_form *forms = d->options->setup.algorithm->forms;
+    FILE *out = d->out;
+    fputs("<div class=\"bar\"><button id=\"out\" title=\"smaller: -\">−</button>"
+          "<button id=\"in\" title=\"larger: +\">+</button>"
+          "<button id=\"fit\" title=\"all of it: 0\">fit</button>"
+          "<button id=\"theme\">light / dark</button>",
+          out);
+    for (unsigned i = 0; forms[i].name; i++) {
+        if (d->outcome->by_kind[i])
+            fprintf(out,
+                    "<button data-k=\"%u\" title=\"show or hide\"><i class=\"key\" "
+                    "style=\"background:var(--k%u)\"></i>%s</button>",
+                    i % MARE_SIM_COLOURS, i % MARE_SIM_COLOURS, forms[i].name);
+    }
+    if (d->options->setup.algorithm->family == MARE_COORD_MUTEX)
+        fputs("<span><i class=\"key\" style=\"background:var(--waits)\"></i>waits</span>"
+              "<span><i class=\"key box\" style=\"background:var(--insidebg);"
+              "border:1px solid var(--inside)\"></i>inside, with its fencing number</span>",
+              out);
+    fputs("<span><i class=\"key\" style=\"background:var(--leads)\"></i>★ leads</span>"
+          "<span style=\"color:var(--soft)\">hover: follow a message · click a dot: all that "
+          "happened before it · ctrl-wheel, drag: move</span></div>\n",
+          out);
+}
+
+static void write_trace(const mare_sim_drawing *d)
+{
+    char *text = NULL;
+    size_t length = 0;
+    if (d->layout.recording->count > TRACE_MOST)
+        return;
+    FILE *memory = open_memstream(&text, &length);
+    if (!memory)
+        return;
+    mare_sim_recording_write_text(d->layout.recording, memory);
+    fclose(memory);
+    fputs("<details><summary>The same run as text</summary><pre>", d->out);
+    mare__sim_escape(text, d->out);
+    fputs("</pre></details>\n", d->out);
+    free(text);
+}
+
+void mare_sim_write_html(const mare_sim_recording *recording, const mare_sim_options *options,
+                         const mare_sim_show *show, const mare_sim_outcome *outcome, FILE *out)
+{
+    mare_sim_drawing d = {
+        .options = options, .show = show, .outcome = outcome, .page = 1, .out = out};
+    mare_sim_layout_init(&d.layout, recording, show, outcome->violation[0] != '\0');
+    write_head(&d);
+    write_verdict(&d);
+    write_legend(&d);
+    fputs("<div class=\"scroll\">", out);
+    mare__sim_draw(&d);
+    fputs("</div>\n", out);
+    write_trace(&d);
+    fprintf(out, "<div id=\"tip\"></div>\n<script>\n%s\n</script></body></html>\n",
+            mare__sim_page_script);
+    mare_sim_layout_fini(&d.layout);
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The layout of a drawing: which part of the run, which lines, and the bent scale of time. */
+
+#include "sim/layout.h"
+
+#include "sim/heap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define READABLE 500u /* messages in one drawing, unless the window was given */
+#define LEAST_STEP 17.0
+#define MORE_STEP 44.0
+#define PLEASANT 980.0 /* what a short run is stretched to */
+#define STRETCH_MOST 3.2
+
+static int is_message(const mare_sim_record *record)
+{
+    return record->sight == MARE_SIM_SENT;
+}
+
+/* The first or last so many messages, when there are too many to read. */
+static void choose_window(mare_sim_layout *layout, const mare_sim_show *show, int from_the_end)
+{
+    const mare_sim_recording *r = layout->recording;
+    uint32_t seen = 0;
+    layout->from_us = show->from_us;
+    layout->to_us = show->to_us ? show->to_us : UINT64_MAX;
+    if (show->from_us || show->to_us)
+        return;
+    for (size_t i = 0; i < r->count; i++) {
+        const mare_sim_record *record = &r->record[from_the_end ? r->count - 1 - i : i];
+        seen += (uint32_t)is_message(record);
+        if (seen <= READABLE)
+            continue;
+        if (from_the_end)
+            layout->from_us = record->time_us;
+        else
+            layout->to_us = record->time_us;
+        return;
+    }
+}
+
+/* A start, or a timer that ran out for nothing: not worth a place. */
+static int is_quiet(const mare_sim_layout *layout, const mare_sim_record *record)
+{
+    const mare_sim_recording *r = layout->recording;
+    if (record->sight != MARE_SIM_STEPPED ||
+        (record->event != MARE_COORD_START && record->event != MARE_COORD_TIMER))
+        return 0;
+    const mare_sim_record *next = record + 1;
+    return next == r->record + r->count || next->process != record->process ||
+           (next->sight != MARE_SIM_SENT && next->sight != MARE_SIM_EFFECT);
+}
+
+int mare_sim_layout_has(const mare_sim_layout *layout, const mare_sim_record *record)
+{
+    if (is_quiet(layout, record))
+        return 0;
+    return record->time_us >= layout->from_us && record->time_us <= layout->to_us &&
+           record->sight != MARE_SIM_ENDED;
+}
+
+static int compare_gaps(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static uint64_t middle_gap(const mare_sim_layout *layout)
+{
+    if (layout->moments < 2)
+        return 1;
+    uint64_t *gap = mare_sim_realloc(NULL, layout->moments * sizeof *gap);
+    for (size_t i = 0; i + 1 < layout->moments; i++)
+        gap[i] = layout->time_us[i + 1] - layout->time_us[i];
+    qsort(gap, layout->moments - 1, sizeof *gap, compare_gaps);
+    uint64_t middle = gap[(layout->moments - 1) / 2];
+    free(gap);
+    return middle ? middle : 1;
+}
+
+/* A short run is stretched, so that its arrows have room for their names. */
+static void place_on_scale(mare_sim_layout *layout)
+{
+    double middle = (double)middle_gap(layout), x = 0, first = MARE_SIM_LEFT + 30;
+    for (size_t i = 0; i < layout->moments; i++) {
+        double gap = i ? (double)(layout->time_us[i] - layout->time_us[i - 1]) : 0;
+        x += i ? LEAST_STEP + MORE_STEP * gap / (gap + middle) : 0;
+        layout->x[i] = x;
+    }
+    double stretch = x > 0 ? PLEASANT / x : 1;
+    stretch = stretch < 1 ? 1 : stretch > STRETCH_MOST ? STRETCH_MOST : stretch;
+    for (size_t i = 0; i < layout->moments; i++)
+        layout->x[i] = first + stretch * layout->x[i];
+    layout->width = first + stretch * x + 90;
+}
+
+static void place_moments(mare_sim_layout *layout)
+{
+    const mare_sim_recording *r = layout->recording;
+    layout->time_us = mare_sim_realloc(NULL, (r->count + 1) * sizeof *layout->time_us);
+    layout->x = mare_sim_realloc(NULL, (r->count + 1) * sizeof *layout->x);
+    for (size_t i = 0; i < r->count; i++) {
+        const mare_sim_record *record = &r->record[i];
+        layout->cut_before |= record->time_us < layout->from_us;
+        layout->cut_after |= record->time_us > layout->to_us;
+        if (!mare_sim_layout_has(layout, record))
+            continue;
+        layout->shown += (uint32_t)is_message(record);
+        if (!layout->moments || layout->time_us[layout->moments - 1] != record->time_us)
+            layout->time_us[layout->moments++] = record->time_us;
+    }
+    place_on_scale(layout);
+}
+
+static void place_rows(mare_sim_layout *layout)
+{
+    const mare_sim_recording *r = layout->recording;
+    layout->row = mare_sim_realloc(NULL, r->capacity * sizeof *layout->row);
+    memset(layout->row, 0, r->capacity * sizeof *layout->row);
+    for (size_t i = 0; i < r->count; i++) {
+        if (r->record[i].process != MARE_COORD_NOBODY)
+            layout->row[r->record[i].process] = 1;
+    }
+    for (uint32_t i = 0; i < r->capacity; i++)
+        layout->row[i] = layout->row[i] ? layout->rows++ : MARE_COORD_NOBODY;
+    layout->height = MARE_SIM_TOP + MARE_SIM_LANE * (double)layout->rows + 16;
+}
+
+static void find_sendings(mare_sim_layout *layout)
+{
+    const mare_sim_recording *r = layout->recording;
+    for (size_t i = 0; i < r->count; i++) {
+        if (r->record[i].message > layout->messages)
+            layout->messages = r->record[i].message;
+    }
+    layout->sent = mare_sim_realloc(NULL, (layout->messages + 1) * sizeof *layout->sent);
+    for (uint64_t i = 0; i <= layout->messages; i++)
+        layout->sent[i] = MARE_SIM_NONE;
+    for (size_t i = 0; i < r->count; i++) {
+        if (is_message(&r->record[i]))
+            layout->sent[r->record[i].message] = i;
+    }
+}
+
+void mare_sim_layout_init(mare_sim_layout *layout, const mare_sim_recording *recording,
+                          const mare_sim_show *show, int from_the_end)
+{
+    *layout = (mare_sim_layout){.recording = recording};
+    choose_window(layout, show, from_the_end);
+    place_moments(layout);
+    place_rows(layout);
+    find_sendings(layout);
+}
+
+void mare_sim_layout_fini(mare_sim_layout *layout)
+{
+    free(layout->time_us);
+    free(layout->x);
+    free(layout->row);
+    free(layout->sent);
+}
+
+/* By halves; a moment outside the window is at its edge. */
+double mare_sim_layout_x(const mare_sim_layout *layout, uint64_t time_us)
+{
+    size_t low = 0, high = layout->moments;
+    while (low + 1 < high) {
+        size_t middle = (low + high) / 2;
+        if (layout->time_us[middle] <= time_us)
+            low = middle;
+        else
+            high = middle;
+    }
+    if (!layout->moments || time_us < layout->time_us[0])
+        return MARE_SIM_LEFT;
+    if (time_us > layout->time_us[low])
+        return layout->x[low] + 24;
+    return layout->x[low];
+}
+
+double mare_sim_layout_y(const mare_sim_layout *layout, uint32_t process)
+{
+    return MARE_SIM_TOP + MARE_SIM_LANE * ((double)layout->row[process] + 0.5);
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Figures in words and columns: the summary of one run, the table beside the formulas, JSON, and
+ * the command that repeats a run. */
+
+#include "sim/report.h"
+#include "sim/script.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static void write_bits(const char *const *names, unsigned bits, FILE *out)
+{
+    const char *between = "";
+    for (unsigned i = 0; names[i]; i++) {
+        if (bits >> i & 1) {
+            fprintf(out, "%s%s", between, names[i]);
+            between = ", ";
+        }
+    }
+    if (!*between)
+        fputs("nothing", out);
+}
+
+void mare_sim_write_promises(unsigned bits, FILE *out)
+{
+    static const char *const names[] = {"EM1",  "EM2",    "EM3",   "fencing", "one leader",
+                                        "FIFO", "causal", "total", "atomic",  NULL};
+    write_bits(names, bits, out);
+}
+
+void mare_sim_write_tolerates(unsigned bits, FILE *out)
+{
+    static const char *const names[] = {
+        "any order", "loss",           "duplication",     "partitions",
+        "crashes",   "loss of memory", "a crash of all",  "pauses",
+        "drift",     "churn",          "false suspicion", NULL};
+    write_bits(names, bits, out);
+}
+
+/* One run ------------------------------------------------------------------------------------ */
+
+static void write_kinds(const mare_sim_options *options, const mare_sim_outcome *outcome, FILE *out)
+{
+    const mare_coord_form *forms = options->setup.algorithm->forms;
+    const char *between = " (";
+    for (unsigned i = 0; forms[i].name; i++) {
+        if (outcome->by_kind[i]) {
+            fprintf(out, "%s%" PRIu64 " %s", between, outcome->by_kind[i], forms[i].name);
+            between = ", ";
+        }
+    }
+    fputs(*between == ',' ? ")\n" : "\n", out);
+}
+
+static void write_entries(const mare_sim_options *options, const mare_sim_outcome *outcome,
+                          FILE *out)
+{
+    const mare_coord_algorithm *algorithm = options->setup.algorithm;
+    double grants = (double)outcome->grants;
+    fprintf(out, "entries   %" PRIu64 " of %" PRIu64 " requests", outcome->grants,
+            outcome->requests);
+    if (outcome->revoked)
+        fprintf(out, ", %" PRIu64 " given up or revoked", outcome->revoked);
+    fputc('\n', out);
+    if (!outcome->grants)
+        return;
+    fprintf(
+        out,
+        "an entry  %.2f messages; the formula %s, without faults or rivals, gives %" PRIu64 "\n",
+        (double)outcome->sent / grants, algorithm->formula, algorithm->messages(&options->setup));
+    fprintf(out, "waiting   %.2f ms on average, %.2f ms at most\n",
+            (double)outcome->wait_us / grants / 1000, (double)outcome->wait_most_us / 1000);
+}
+
+void mare_sim_write_summary(const mare_sim_options *options, const mare_sim_outcome *outcome,
+                            FILE *out)
+{
+    fprintf(out, "time      %.3f ms, virtual\n", (double)outcome->time_us / 1000);
+    fprintf(out, "messages  %" PRIu64 " sent", outcome->sent);
+    write_kinds(options, outcome, out);
+    fprintf(out, "          %" PRIu64 " delivered, %" PRIu64 " lost, %" PRIu64 " duplicated\n",
+            outcome->delivered, outcome->lost, outcome->duplicated);
+    if (options->setup.algorithm->family == MARE_COORD_MUTEX)
+        write_entries(options, outcome, out);
+    if (outcome->elections)
+        fprintf(out, "elected   %" PRIu64 " times, counted at each member\n", outcome->elections);
+    if (outcome->deliveries)
+        fprintf(out, "delivered %" PRIu64 " multicasts, counted at each member\n",
+                outcome->deliveries);
+    if (outcome->violation[0])
+        fprintf(out, "VIOLATED  %s: %s\n", outcome->violation, outcome->detail);
+    else
+        fputs("promises  ", out),
+            mare_sim_write_promises(options->setup.algorithm->promises(&options->setup), out),
+            fputs(": kept\n", out);
+}
+
+static char *faults_text(const mare_sim_options *options)
+{
+    size_t length = mare_sim_faults_write(&options->faults, NULL, 0);
+    char *text = malloc(length + 1);
+    if (text)
+        mare_sim_faults_write(&options->faults, text, length + 1);
+    return text;
+}
+
+void mare_sim_write_replay(const mare_sim_options *options, FILE *out)
+{
+    char *faults = faults_text(options);
+    const mare_coord_algorithm *algorithm = options->setup.algorithm;
+    fprintf(out,
+            "mare sim %s --n %" PRIu32 " --seed %" PRIu64 " --loss %" PRIu32 " --duplicate %" PRIu32
+            " --abandon %" PRIu32 " --drift %" PRIu32 " --faults '%s'",
+            algorithm->name, options->setup.members, options->seed, options->network.loss_ppm,
+            options->network.duplicate_ppm, options->abandon_ppm, options->drift_ppm,
+            faults ? faults : "");
+    for (int i = 0; i < MARE_COORD_PARAMS && algorithm->params[i].name; i++) {
+        if (options->setup.param[i] != algorithm->params[i].initial)
+            fprintf(out, " --param %s=%" PRId64, algorithm->params[i].name,
+                    options->setup.param[i]);
+    }
+    fputc('\n', out);
+    free(faults);
+}
+
+/* JSON --------------------------------------------------------------------------------------- */
+
+void mare_sim_write_quoted(const char *text, FILE *out)
+{
+    fputc('"', out);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            fprintf(out, "\\%c", *text);
+        else if ((unsigned char)*text < 32)
+            fprintf(out, "\\u%04x", (unsigned)*text);
+        else
+            fputc(*text, out);
+    }
+    fputc('"', out);
+}
+
+static void write_json_setup(const mare_sim_options *options, FILE *out)
+{
+    const mare_coord_algorithm *algorithm = options->setup.algorithm;
+    char *faults = faults_text(options);
+    fputs("{\"algorithm\":", out);
+    mare_sim_write_quoted(algorithm->name, out);
+    fprintf(out, ",\"n\":%" PRIu32 ",\"seed\":%" PRIu64 ",\"params\":{", options->setup.members,
+            options->seed);
+    for (int i = 0; i < MARE_COORD_PARAMS && algorithm->params[i].name; i++)
+        fprintf(out, "%s\"%s\":%" PRId64, i ? "," : "", algorithm->params[i].name,
+                options->setup.param[i]);
+    fputs("},\"faults\":", out);
+    mare_sim_write_quoted(faults ? faults : "", out);
+    fprintf(out, ",\"loss_ppm\":%" PRIu32 ",\"duplicate_ppm\":%" PRIu32, options->network.loss_ppm,
+            options->network.duplicate_ppm);
+    free(faults);
+}
+
+void mare_sim_write_json(const mare_sim_options *options, const mare_sim_outcome *outcome,
+                         FILE *out)
+{
+    const mare_coord_algorithm *algorithm = options->setup.algorithm;
+    write_json_setup(options, out);
+    fprintf(out,
+            ",\"time_us\":%" PRIu64 ",\"steps\":%" PRIu64 ",\"sent\":%" PRIu64
+            ",\"delivered\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"duplicated\":%" PRIu64,
+            outcome->time_us, outcome->steps, outcome->sent, outcome->delivered, outcome->lost,
+            outcome->duplicated);
+    fprintf(out,
+            ",\"requests\":%" PRIu64 ",\"grants\":%" PRIu64 ",\"revoked\":%" PRIu64
+            ",\"elections\":%" PRIu64 ",\"deliveries\":%" PRIu64 ",\"wait_us\":%" PRIu64
+            ",\"wait_most_us\":%" PRIu64,
+            outcome->requests, outcome->grants, outcome->revoked, outcome->elections,
+            outcome->deliveries, outcome->wait_us, outcome->wait_most_us);
+    fputs(",\"by_kind\":{", out);
+    for (unsigned i = 0; algorithm->forms[i].name; i++)
+        fprintf(out, "%s\"%s\":%" PRIu64, i ? "," : "", algorithm->forms[i].name,
+                outcome->by_kind[i]);
+    fputs("},\"formula\":", out);
+    mare_sim_write_quoted(algorithm->formula, out);
+    fprintf(out, ",\"formula_messages\":%" PRIu64 ",\"violation\":",
+            algorithm->messages(&options->setup));
+    if (outcome->violation[0]) {
+        mare_sim_write_quoted(outcome->violation, out);
+        fputs(",\"detail\":", out);
+        mare_sim_write_quoted(outcome->detail, out);
+    } else {
+        fputs("null", out);
+    }
+    fputs("}\n", out);
+}
+
+/* The table ---------------------------------------------------------------------------------- */
+
+/* As the sources count: nothing fails, nobody competes, the coordinator does not ask. */
+static void calm(mare_sim_options *options, const mare_coord_setup *setup, uint32_t n,
+                 uint64_t seed)
+{
+    mare_sim_options_init(options, setup->algorithm, n);
+    for (int i = 0; i < MARE_COORD_PARAMS; i++)
+        options->setup.param[i] = setup->param[i];
+    mare_coord_setup_set(&options->setup, "repair", 0);
+    options->seed = seed;
+    options->settle_us = 0;
+    options->duration_us = UINT64_C(3600000000);
+}
+
+static int write_mutex_row(const mare_coord_setup *setup, uint64_t seed, uint32_t n, FILE *out)
+{
+    mare_sim_options options;
+    mare_sim_outcome counted, timed;
+    calm(&options, setup, n, seed);
+    options.entrants = n - 1;
+    options.rounds = 3;
+    mare_sim_run(&options, NULL, &counted);
+    /* The delay as the book counts it: one message after the other, each one unit of time. */
+    options.network = (mare_sim_network){.delay_us = 1, .bus = 1};
+    options.entrants = options.rounds = 1;
+    mare_sim_run(&options, NULL, &timed);
+    uint64_t formula = setup->algorithm->messages(&options.setup);
+    int equal = counted.sent == counted.grants * formula;
+    double entries = counted.grants ? (double)counted.grants : 1;
+    fprintf(out, "%5" PRIu32 " %8" PRIu64 " %10.2f %10" PRIu64 " %s %10" PRIu64 " %12.2f\n", n,
+            counted.grants, (double)counted.sent / entries, formula, equal ? "=" : "≠",
+            timed.wait_us, (double)counted.wait_us / entries / 1000);
+    return !equal;
+}
+
+static int write_other_row(const mare_coord_setup *setup, uint64_t seed, uint32_t n, FILE *out)
+{
+    static const uint8_t word[] = "hello";
+    int election = setup->algorithm->family == MARE_COORD_ELECTION;
+    mare_sim_script_row row = {.at_us = 1000000,
+                               .kind = election ? MARE_COORD_ELECT : MARE_COORD_MULTICAST,
+                               .data = election ? NULL : word,
+                               .length = election ? 0 : sizeof word - 1};
+    mare_sim_script script = {.row = &row, .count = 1};
+    mare_sim_options options;
+    mare_sim_outcome counted;
+    calm(&options, setup, n, seed);
+    options.duration_us = 60000000;
+    options.workload = &mare_sim_workload_script;
+    options.workload_context = &script;
+    mare_sim_run(&options, NULL, &counted);
+    uint64_t formula = setup->algorithm->messages(&options.setup);
+    int equal = counted.sent == formula;
+    fprintf(out, "%5" PRIu32 " %8d %10" PRIu64 " %10" PRIu64 " %s\n", n, 1, counted.sent, formula,
+            equal ? "=" : "≠");
+    return !equal;
+}
+
+int mare_sim_write_table(const mare_coord_setup *setup, uint64_t seed, FILE *out)
+{
+    const mare_coord_algorithm *algorithm = setup->algorithm;
+    int mutex = algorithm->family == MARE_COORD_MUTEX, wrong = 0;
+    const char *what = mutex                                      ? "entries"
+                       : algorithm->family == MARE_COORD_ELECTION ? "elected"
+                                                                  : "sent";
+    fprintf(out, "%5s %8s %10s %10s", "n", what, "messages", algorithm->formula);
+    fputs(mutex ? "   delay (hops)  wait (ms)\n" : "\n", out);
+    for (uint32_t n = 2; n <= 200; n += n < 10 ? 1 : n < 100 ? 10 : 50) {
+        wrong |=
+            mutex ? write_mutex_row(setup, seed, n, out) : write_other_row(setup, seed, n, out);
+    }
+    return wrong;
+}

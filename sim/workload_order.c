@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The workload of ordered multicast: each process thinks, multicasts, thinks …
+ *
+ * What it multicasts is unlike anything else in the run: process, count, then some bytes of noise.
+ * In the second phase every process that is up multicasts again and again until each of them has
+ * delivered something of each of them from that phase; if that does not come about, AGREEMENT is
+ * broken. In a group without changes, where deliveries have no gaps, it means that everything was
+ * delivered everywhere. */
+
+#include "sim/workload.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define NOISE_MAX 24u
+#define HEAD_BYTES 13u
+
+typedef struct member {
+    uint32_t turn; /* tells a wake that is still meant from one that is not */
+    uint32_t done;
+} member;
+
+typedef struct order {
+    member *member;
+    uint8_t *got; /* [receiver][sender]: has delivered something of the second phase */
+} order;
+
+static size_t size(const mare_sim_options *options)
+{
+    size_t n = options->setup.capacity;
+    return sizeof(order) + n * sizeof(member) + n * n;
+}
+
+static void think(order *o, mare_sim *sim, uint32_t process)
+{
+    const mare_sim_options *options = mare_sim_options_of(sim);
+    member *who = &o->member[process];
+    uint64_t mean_us = options->think_us + options->setup.members * UINT64_C(2000);
+    if ((options->entrants && process >= options->entrants) ||
+        (options->rounds && who->done >= options->rounds && !mare_sim_settling(sim)))
+        return;
+    if (mare_sim_settling(sim))
+        mean_us = 20000;
+    mare_sim_wake(sim, process, mare_sim_exponential(mare_sim_workload_random(sim), mean_us),
+                  ++who->turn);
+}
+
+static void begin(void *state, mare_sim *sim)
+{
+    order *o = state;
+    uint32_t n = mare_sim_options_of(sim)->setup.capacity;
+    o->member = (member *)(o + 1);
+    o->got = (uint8_t *)(o->member + n);
+    for (uint32_t i = 0; i < mare_sim_options_of(sim)->setup.members; i++)
+        think(o, sim, i);
+}
+
+static void put(uint8_t *out, uint64_t number, uint32_t bytes)
+{
+    for (uint32_t b = 0; b < bytes; b++)
+        out[b] = (uint8_t)(number >> (8 * b));
+}
+
+static void multicast(order *o, mare_sim *sim, uint32_t process)
+{
+    uint8_t data[HEAD_BYTES + NOISE_MAX];
+    mare_sim_random *random = mare_sim_workload_random(sim);
+    uint32_t noise = (uint32_t)mare_sim_below(random, NOISE_MAX + 1);
+    put(data, process, 4);
+    put(data + 4, o->member[process].done + 1, 8);
+    data[12] = (uint8_t)mare_sim_settling(sim);
+    for (uint32_t i = 0; i < noise; i++)
+        data[HEAD_BYTES + i] = (uint8_t)mare_sim_draw(random);
+    if (mare_sim_request(sim, process, MARE_COORD_MULTICAST, 0, data, HEAD_BYTES + noise) ==
+        MARE_COORD_OK)
+        o->member[process].done++;
+}
+
+static void wake(void *state, mare_sim *sim, uint32_t process, uint32_t number)
+{
+    order *o = state;
+    if (number != o->member[process].turn)
+        return;
+    multicast(o, sim, process);
+    think(o, sim, process);
+}
+
+static void see(void *state, mare_sim *sim, const mare_sim_observation *seen)
+{
+    order *o = state;
+    uint32_t n = mare_sim_options_of(sim)->setup.capacity;
+    if (!o->member || seen->process == MARE_COORD_NOBODY)
+        return; /* the founders start before the workload begins */
+    if (seen->sight == MARE_SIM_EFFECT && seen->effect->kind == MARE_COORD_DELIVER &&
+        seen->effect->length >= HEAD_BYTES && seen->effect->data[12])
+        o->got[seen->process * n + seen->effect->peer] = 1;
+    if (seen->sight == MARE_SIM_RESTARTED || seen->sight == MARE_SIM_JOINED)
+        think(o, sim, seen->process);
+}
+
+static void settle(void *state, mare_sim *sim)
+{
+    order *o = state;
+    for (uint32_t i = 0; i < mare_sim_options_of(sim)->setup.capacity; i++) {
+        if (mare_sim_is_up(sim, i))
+            think(o, sim, i);
+    }
+}
+
+/* The first pair of which one has delivered nothing of the other; returns 0 when there is none. */
+static int find_missing(const order *o, const mare_sim *sim, uint32_t *receiver, uint32_t *sender)
+{
+    const mare_sim_options *options = mare_sim_options_of(sim);
+    uint32_t n = options->setup.capacity;
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t j = 0; j < n && mare_sim_is_up(sim, i); j++) {
+            int sends = mare_sim_is_up(sim, j) && (!options->entrants || j < options->entrants);
+            if (sends && !o->got[i * n + j]) {
+                *receiver = i;
+                *sender = j;
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+static int settled(void *state, mare_sim *sim)
+{
+    uint32_t receiver, sender;
+    return !find_missing(state, sim, &receiver, &sender);
+}
+
+static void overdue(void *state, mare_sim *sim)
+{
+    uint32_t receiver, sender;
+    if (find_missing(state, sim, &receiver, &sender))
+        mare_sim_violate(sim, "AGREEMENT", "p%" PRIu32 " delivers nothing of p%" PRIu32 " any more",
+                         receiver, sender);
+}
+
+const mare_sim_workload mare_sim_workload_order = {
+    .name = "order",
+    .family = MARE_COORD_ORDER,
+    .size = size,
+    .begin = begin,
+    .see = see,
+    .wake = wake,
+    .settle = settle,
+    .settled = settled,
+    .overdue = overdue,
+};

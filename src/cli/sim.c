@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: MIT
+// `mare sim`: the simulator from the command line. Algorithms are run from here; scenario files and
+// figures are Lua and go to the module mare.sim, in an ordinary process.
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "lua/embedded.h"
+#include "platform/platform.h"
+#include "sim/report.h"
+
+enum { SHRINK_BUDGET = 2000, CALM_MEMBERS = 4, BAR_WIDTH = 40 };
+
+#define FIGURES "mare.figures."
+
+struct arguments {
+    mare_coord_setup setup; // the algorithm and its parameters
+    uint32_t n;             // 0: by the seed
+    uint64_t seed, seeds;
+    const char *faults;
+    int64_t loss_ppm, duplicate_ppm, abandon_ppm, drift_ppm, rounds; // −1: not given
+    bool seed_given, table, speed;
+    struct mare_sim_show show;
+};
+
+const char mare__cli_sim_help[] =
+    "mare sim ALGORITHM [options]     runs an algorithm in virtual time and checks its promises\n"
+    "mare sim FIGURE [options]        a figure or worked example of the books, by its name\n"
+    "mare sim FILE.lua [options]      a scenario of yours: docs/reference/sim.md\n"
+    "mare sim list                    every algorithm and figure\n"
+    "\n"
+    "A simulation is a group of processes, a network and its faults, all decided by one seed:\n"
+    "the same seed gives the same run, to the bit. Checkers watch every step. When a promise is\n"
+    "broken in a sweep, the faults are shrunk to the few that matter, the run is drawn, and the\n"
+    "line that repeats it is printed.\n"
+    "\n"
+    "What to run\n"
+    "  --n N              so many processes\n"
+    "  --param NAME=VALUE a parameter of the algorithm; `mare sim list` has them\n"
+    "  --rounds R         requests of each process (1 in a calm run)\n"
+    "  --seed S           network, faults and pace drawn from S; without it the run is calm\n"
+    "  --seeds N          a sweep: N seeds from --seed (or 1) on, until one breaks a promise\n"
+    "\n"
+    "Faults\n"
+    "  --faults LIST      crash:3@120000+50000,partition:0.1@200000+80000: process 3 is down from\n"
+    "                     120 ms for 50 ms; then 0 and 1 are cut off from the others for 80 ms.\n"
+    "                     Kinds: crash (returns with its memory), amnesia (without), pause,\n"
+    "                     partition, one-way, leave, join, burst (per cent lost); +0 is for ever\n"
+    "  --loss, --duplicate, --abandon P   parts in a million, or 5%\n"
+    "  --drift PPM        clocks run wrong by up to so much\n"
+    "\n"
+    "What to see\n"
+    "  --trace            every step (a calm run shows it without being asked)\n"
+    "  --draw FILE        a space-time diagram: FILE.html to move about in, or FILE.svg\n"
+    "  --from US, --to US the part of the run to draw\n"
+    "  --shiviz FILE      a log for ShiViz\n"
+    "  --table            messages and delays beside the formulas, n = 2 ... 200\n"
+    "  --speed            messages delivered in a second\n"
+    "  --json             figures for programs\n"
+    "\n"
+    "Try\n"
+    "  mare sim ricart --n 3 --draw ricart.html       three processes, one entry each\n"
+    "  mare sim ricart --seeds 1000                   a thousand runs with faults\n"
+    "  mare sim ricart --seeds 1000 --param repair=0  the same, as in the book\n"
+    "\n"
+    "Exit codes: 0 all promises kept, 1 one was broken, 2 wrong usage.\n";
+
+// ---- Lists -------------------------------------------------------------------------------------
+
+static void list_algorithm(const mare_coord_algorithm *algorithm)
+{
+    mare_coord_setup setup;
+    mare_coord_setup_init(&setup, algorithm, 4);
+    printf("%-12s %s\n", algorithm->name, algorithm->title);
+    printf("%-12s after %s\n", "", algorithm->source);
+    printf("%-12s messages: %s\n%-12s promises: ", "", algorithm->formula, "");
+    mare_sim_write_promises(algorithm->promises(&setup), stdout);
+    printf("\n%-12s tolerates: ", "");
+    mare_sim_write_tolerates(algorithm->tolerates(&setup), stdout);
+    printf("\n%-12s assumes: %s\n", "", algorithm->assumes);
+    for (const mare_coord_param *p = algorithm->params; p->name; p++)
+        printf("%-12s   %s=%" PRId64 "  %s\n", "", p->name, p->initial, p->meaning);
+}
+
+// The first comment of a figure, after the licence, is its title.
+static void list_figures(void)
+{
+    size_t prefix = strlen(FIGURES);
+    for (size_t i = 0; i < mare__embedded_count; i++) {
+        const struct mare__embedded *module = &mare__embedded[i];
+        if (strncmp(module->name, FIGURES, prefix) != 0)
+            continue;
+        const char *line = strchr(module->source, '\n');
+        line = line && strncmp(line, "\n-- ", 4) == 0 ? line + 4 : "";
+        printf("  %-28s %.*s\n", module->name + prefix, (int)strcspn(line, "\n"), line);
+    }
+}
+
+static int list(void)
+{
+    size_t count;
+    const mare_coord_algorithm *const *table = mare_coord_table(&count);
+    puts("Algorithms: mare sim NAME\n");
+    for (size_t i = 0; i < count; i++) {
+        list_algorithm(table[i]);
+        putchar('\n');
+    }
+    puts("Figures and worked examples: mare sim NAME [--trace] [--draw FILE.html]\n");
+    list_figures();
+    puts("\nEM1: at most one inside. EM2: every request is granted in the end. EM3: grants follow\n"
+         "happened-before. Fencing: the numbers of grants only grow. 'mare help sim' tells more.");
+    return 0;
+}
+
+// ---- Runs --------------------------------------------------------------------------------------
+
+static void override(mare_sim_options *options, const struct arguments *args)
+{
+    if (args->faults)
+        mare_sim_faults_read(&options->faults, args->faults);
+    if (args->loss_ppm >= 0)
+        options->network.loss_ppm = (uint32_t)args->loss_ppm;
+    if (args->duplicate_ppm >= 0)
+        options->network.duplicate_ppm = (uint32_t)args->duplicate_ppm;
+    if (args->abandon_ppm >= 0)
+        options->abandon_ppm = (uint32_t)args->abandon_ppm;
+    if (args->drift_ppm >= 0)
+        options->drift_ppm = (uint32_t)args->drift_ppm;
+    if (args->rounds >= 0)
+        options->rounds = (uint32_t)args->rounds;
+}
+
+// The options of one run: drawn from the seed, or calm, one request each and no second phase.
+static void prepare(mare_sim_options *options, const struct arguments *args, uint64_t seed,
+                    bool calm)
+{
+    uint32_t n = calm ? CALM_MEMBERS : 2 + (uint32_t)(seed % 7);
+    mare_sim_options_init(options, args->setup.algorithm, args->n ? args->n : n);
+    memcpy(options->setup.param, args->setup.param, sizeof options->setup.param);
+    options->seed = seed;
+    if (calm) {
+        options->rounds = 1;
+        options->settle_us = args->faults && *args->faults ? options->settle_us : 0;
+    } else {
+        mare_sim_vary(options);
+    }
+    override(options, args);
+}
+
+static void show_progress(uint64_t done, uint64_t all, uint64_t messages)
+{
+    char bar[3 * BAR_WIDTH + 1] = "";
+    uint64_t filled = done * BAR_WIDTH / all;
+    for (uint64_t i = 0; i < BAR_WIDTH; i++)
+        strcat(bar, i < filled ? "█" : "░");
+    fprintf(stderr, "\r%s %3" PRIu64 " %%  %" PRIu64 " of %" PRIu64 " seeds, %.1f M messages ", bar,
+            done * 100 / all, done, all, (double)messages / 1e6);
+    if (done == all)
+        fputs("\r\033[K", stderr);
+    fflush(stderr);
+}
+
+// Found: shrinks it, draws it, and prints the line that repeats it.
+static int report_violation(mare_sim_options *options, const struct arguments *args,
+                            const mare_sim_outcome *found, uint64_t seed)
+{
+    char name[100];
+    struct mare_sim_show show = args->show;
+    mare_sim_outcome outcome;
+    snprintf(name, sizeof name, "mare-sim-%s-%" PRIu64 ".html", args->setup.algorithm->name, seed);
+    show.draw = show.draw ? show.draw : name;
+    if (!show.json)
+        printf("seed %" PRIu64 ": %s is violated: %s\n", seed, found->violation, found->detail);
+    uint32_t before = options->faults.count;
+    unsigned runs = mare_sim_shrink(options, found->violation, SHRINK_BUDGET);
+    if (!show.json)
+        printf("shrunk from %" PRIu32 " faults to %" PRIu32 " in %u runs:\n\n", before,
+               options->faults.count, runs);
+    mare_sim_show_run(options, &show, stdout, &outcome);
+    if (!show.json)
+        printf("drawn     %s\nreplay    ", show.draw);
+    mare_sim_write_replay(options, show.json ? stderr : stdout);
+    return EXIT_DIED;
+}
+
+struct total {
+    uint64_t entries, messages, lost, deliveries, elections;
+};
+
+static void add(struct total *total, const mare_sim_outcome *outcome)
+{
+    total->entries += outcome->grants;
+    total->messages += outcome->sent;
+    total->lost += outcome->lost;
+    total->deliveries += outcome->deliveries;
+    total->elections += outcome->elections;
+}
+
+static void report_sweep(const struct arguments *args, const struct total *total)
+{
+    const char *name = args->setup.algorithm->name;
+    if (args->show.json) {
+        printf("{\"algorithm\":\"%s\",\"seeds\":%" PRIu64 ",\"entries\":%" PRIu64
+               ",\"messages\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"deliveries\":%" PRIu64
+               ",\"elections\":%" PRIu64 ",\"violation\":null}\n",
+               name, args->seeds, total->entries, total->messages, total->lost, total->deliveries,
+               total->elections);
+        return;
+    }
+    printf("%s: %" PRIu64 " seeds, %" PRIu64 " messages (%" PRIu64 " lost)", name, args->seeds,
+           total->messages, total->lost);
+    if (total->entries)
+        printf(", %" PRIu64 " entries", total->entries);
+    if (total->elections)
+        printf(", %" PRIu64 " elected", total->elections);
+    if (total->deliveries)
+        printf(", %" PRIu64 " deliveries", total->deliveries);
+    puts(", no violation");
+}
+
+static int sweep(const struct arguments *args)
+{
+    struct total total = {0};
+    bool bar = isatty(STDERR_FILENO) && !args->show.json;
+    uint64_t step = args->seeds / 200 + 1;
+    for (uint64_t done = 0; done < args->seeds; done++) {
+        mare_sim_options options;
+        mare_sim_outcome outcome;
+        prepare(&options, args, args->seed + done, false);
+        bool good = mare_sim_run(&options, NULL, &outcome);
+        add(&total, &outcome);
+        if (bar && (done % step == 0 || !good))
+            show_progress(good ? done : args->seeds, args->seeds, total.messages);
+        int code = good ? 0 : report_violation(&options, args, &outcome, args->seed + done);
+        mare_sim_options_fini(&options);
+        if (!good)
+            return code;
+    }
+    if (bar)
+        show_progress(args->seeds, args->seeds, total.messages);
+    report_sweep(args, &total);
+    return 0;
+}
+
+// Delivered messages in a second, checkers and all.
+static int print_speed(const struct arguments *args)
+{
+    mare_sim_options options;
+    mare_sim_outcome outcome;
+    prepare(&options, args, args->seed, true);
+    options.rounds = 0;
+    options.duration_us = UINT64_C(60000000);
+    override(&options, args);
+    uint64_t begin = mare__platform_live.now_ns(mare__platform_live.context);
+    mare_sim_run(&options, NULL, &outcome);
+    double seconds =
+        (double)(mare__platform_live.now_ns(mare__platform_live.context) - begin) / 1e9;
+    printf(args->show.json ? "{\"algorithm\":\"%s\",\"n\":%" PRIu32 ",\"delivered\":%" PRIu64
+                             ",\"seconds\":%.6f,\"per_second\":%.0f}\n"
+                           : "%s, n = %" PRIu32 ": %" PRIu64 " messages delivered in %.3f s: "
+                             "%.0f in a second\n",
+           args->setup.algorithm->name, options.setup.members, outcome.delivered, seconds,
+           (double)outcome.delivered / seconds);
+    mare_sim_options_fini(&options);
+    return 0;
+}
+
+static int run_once(const struct arguments *args)
+{
+    mare_sim_options options;
+    mare_sim_outcome outcome;
+    struct mare_sim_show show = args->show;
+    show.trace |= !args->seed_given && !show.json && !show.draw && !show.shiviz;
+    prepare(&options, args, args->seed, !args->seed_given);
+    int code = mare_sim_show_run(&options, &show, stdout, &outcome);
+    if (code == 1 && !show.json && args->seed_given) {
+        fputs("replay    ", stdout);
+        mare_sim_write_replay(&options, stdout);
+    }
+    mare_sim_options_fini(&options);
+    return code;
+}
+
+// ---- Arguments ---------------------------------------------------------------------------------
+
+static int refuse(const char *what, const char *word)
+{
+    fprintf(stderr, "mare sim: %s '%s'; 'mare help sim' tells more\n", what, word);
+    return EXIT_USAGE;
+}
+
+// A whole number that is not negative, or −1. With `ppm`, "5%" is 50,000 parts in a million.
+static int64_t read_number(const char *text, bool ppm)
+{
+    char *end;
+    errno = 0;
+    if (*text < '0' || *text > '9')
+        return -1;
+    if (ppm && text[strlen(text) - 1] == '%') {
+        double percent = strtod(text, &end);
+        return *end == '%' && end[1] == '\0' && percent <= 100 ? (int64_t)(percent * 10000) : -1;
+    }
+    long long value = strtoll(text, &end, 10);
+    return *end || errno ? -1 : value;
+}
+
+static bool set_parameter(struct arguments *args, const char *text)
+{
+    char name[40];
+    const char *equals = strchr(text, '=');
+    if (!equals || (size_t)(equals - text) >= sizeof name)
+        return false;
+    memcpy(name, text, (size_t)(equals - text));
+    name[equals - text] = '\0';
+    char *end;
+    long long value = strtoll(equals + 1, &end, 10);
+    return end > equals + 1 && !*end &&
+           mare_coord_setup_set(&args->setup, name, value) == MARE_COORD_OK;
+}
+
+static bool read_flag(struct arguments *args, const char *word)
+{
+    const struct {
+        const char *name;
+        bool *flag;
+        int *show;
+    } flags[] = {{"--table", &args->table, NULL},
+                 {"--speed", &args->speed, NULL},
+                 {"--trace", NULL, &args->show.trace},
+                 {"--json", NULL, &args->show.json}};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        if (strcmp(word, flags[i].name) != 0)
+            continue;
+        if (flags[i].flag)
+            *flags[i].flag = true;
+        else
+            *flags[i].show = 1;
+        return true;
+    }
+    return false;
+}
+
+// Options with a number. Returns 1 when it is one, −1 when its value makes no sense, 0 otherwise.
+static int read_amount(struct arguments *args, const char *word, const char *value)
+{
+    int64_t n = -1, seed = -1, seeds = -1, from = -1, to = -1;
+    const struct {
+        const char *name;
+        int64_t *place;
+        int64_t least, most;
+        bool ppm;
+    } amounts[] = {{"--n", &n, 1, 65536, false},
+                   {"--seed", &seed, 0, INT64_MAX, false},
+                   {"--seeds", &seeds, 1, INT64_MAX, false},
+                   {"--from", &from, 0, INT64_MAX, false},
+                   {"--to", &to, 1, INT64_MAX, false},
+                   {"--rounds", &args->rounds, 0, UINT32_MAX, false},
+                   {"--loss", &args->loss_ppm, 0, 1000000, true},
+                   {"--duplicate", &args->duplicate_ppm, 0, 1000000, true},
+                   {"--abandon", &args->abandon_ppm, 0, 1000000, true},
+                   {"--drift", &args->drift_ppm, 0, 100000, true}};
+    for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++) {
+        if (strcmp(word, amounts[i].name) != 0)
+            continue;
+        *amounts[i].place = read_number(value, amounts[i].ppm);
+        if (*amounts[i].place < amounts[i].least || *amounts[i].place > amounts[i].most)
+            return -1;
+        args->n = n >= 0 ? (uint32_t)n : args->n;
+        args->seed_given |= seed >= 0;
+        args->seed = seed >= 0 ? (uint64_t)seed : args->seed;
+        args->seeds = seeds >= 0 ? (uint64_t)seeds : args->seeds;
+        args->show.from_us = from >= 0 ? (uint64_t)from : args->show.from_us;
+        args->show.to_us = to >= 0 ? (uint64_t)to : args->show.to_us;
+        return 1;
+    }
+    return 0;
+}
+
+static bool faults_make_sense(const char *text)
+{
+    mare_sim_fault_list list = {0};
+    size_t wrong = mare_sim_faults_read(&list, text);
+    mare_sim_faults_fini(&list);
+    if (wrong)
+        fprintf(stderr,
+                "mare sim: --faults is not understood from '%s' on; as in crash:3@120000+50000\n",
+                text + wrong - 1);
+    return wrong == 0;
+}
+
+// Reads the options into `args`. Returns 0 or an exit code.
+static int read_options(struct arguments *args, int argc, char **argv)
+{
+    for (int i = 2; i < argc; i++) {
+        const char *word = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (read_flag(args, word))
+            continue;
+        if (word[0] != '-')
+            return refuse("one name only, not also", word);
+        int amount = value ? read_amount(args, word, value) : 0;
+        if (amount < 0 || (value && strcmp(word, "--param") == 0 && args->setup.algorithm &&
+                           !set_parameter(args, value))) {
+            fprintf(stderr,
+                    "mare sim: %s cannot be '%s'; 'mare help sim' and 'mare sim list' tell more\n",
+                    word, value);
+            return EXIT_USAGE;
+        }
+        if (value && strcmp(word, "--faults") == 0) {
+            args->faults = value;
+            if (!faults_make_sense(value))
+                return EXIT_USAGE;
+        } else if (value && strcmp(word, "--draw") == 0) {
+            args->show.draw = value;
+        } else if (value && strcmp(word, "--shiviz") == 0) {
+            args->show.shiviz = value;
+        } else if (amount == 0 && (!value || strcmp(word, "--param") != 0)) {
+            return refuse(
+                value ? "there is no option" : "unknown option, or one without its value,", word);
+        }
+        i++;
+    }
+    return 0;
+}
+
+// ---- Scenarios ---------------------------------------------------------------------------------
+
+static bool is_figure(const char *name)
+{
+    for (size_t i = 0; i < mare__embedded_count; i++) {
+        const char *module = mare__embedded[i].name;
+        if (strncmp(module, FIGURES, strlen(FIGURES)) == 0 &&
+            strcmp(module + strlen(FIGURES), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_file(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 4 && strcmp(name + length - 4, ".lua") == 0;
+}
+
+// A scenario runs as a program whose arguments are what it is to show.
+static int run_scenario(const struct arguments *args, char *name)
+{
+    static char code[] = "require 'mare.sim'.main(...)";
+    char from[24], to[24], seed[24], seeds[24];
+    snprintf(from, sizeof from, "%" PRIu64, args->show.from_us);
+    snprintf(to, sizeof to, "%" PRIu64, args->show.to_us);
+    snprintf(seed, sizeof seed, "%" PRIu64, args->seed);
+    snprintf(seeds, sizeof seeds, "%" PRIu64, args->seeds);
+    char *argv[] = {code,
+                    name,
+                    args->show.trace ? "trace" : "",
+                    args->show.json ? "json" : "",
+                    args->show.draw ? (char *)args->show.draw : "",
+                    args->show.shiviz ? (char *)args->show.shiviz : "",
+                    from,
+                    to,
+                    args->seed_given ? seed : "",
+                    seeds,
+                    NULL};
+    return mare__cli_run(SOURCE_CODE, sizeof argv / sizeof *argv - 1, argv);
+}
+
+int mare__cli_sim(int argc, char **argv)
+{
+    struct arguments args = {.seed = 1,
+                             .loss_ppm = -1,
+                             .duplicate_ppm = -1,
+                             .abandon_ppm = -1,
+                             .drift_ppm = -1,
+                             .rounds = -1};
+    if (argc < 2 || strcmp(argv[1], "--help") == 0) {
+        fputs(mare__cli_sim_help, argc < 2 ? stderr : stdout);
+        return argc < 2 ? EXIT_USAGE : 0;
+    }
+    if (strcmp(argv[1], "list") == 0)
+        return list();
+    args.setup.algorithm = mare_coord_find(argv[1]);
+    bool scenario = !args.setup.algorithm && (is_file(argv[1]) || is_figure(argv[1]));
+    if (!args.setup.algorithm && !scenario) {
+        fprintf(
+            stderr,
+            "mare sim: there is no algorithm, figure or file '%s'; 'mare sim list' shows them\n",
+            argv[1]);
+        return EXIT_USAGE;
+    }
+    if (!scenario)
+        mare_coord_setup_init(&args.setup, args.setup.algorithm, 2);
+    int code = read_options(&args, argc, argv);
+    if (code)
+        return code;
+    if (scenario)
+        return run_scenario(&args, argv[1]);
+    if (args.table) { // a count that differs is marked, and breaks no promise: a token never rests
+        mare_sim_write_table(&args.setup, args.seed, stdout);
+        return 0;
+    }
+    if (args.speed)
+        return print_speed(&args);
+    return args.seeds ? sweep(&args) : run_once(&args);
+}

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Election on a ring: a list of names goes round, then the name of the highest does.
+ *
+ *     caller ── ELECTION [2] ──▶ 3 ── ELECTION [2 3] ──▶ 4 … ──▶ caller: all names are there
+ *     caller ── COORDINATOR  ──▶ 3 ── COORDINATOR    ──▶ 4 … ──▶ caller: everybody knows
+ *
+ * The ring is the order of numbers; the successor is the next member that is not known to be down.
+ * Each member adds its number to the list and passes it on. The caller knows its own round by its
+ * number, picks the highest of the list, and sends its name round once more. 2n messages.
+ *
+ * Source: Tanenbaum and Van Steen, "Distributed Systems", 6.5.1 and figure 6.20. Removing the
+ * duplicate when several call at once (`single` = 1) is their problem 15; the idea is that of Chang
+ * and Roberts (1979): rounds are ordered by count and caller, and a member that has passed on one
+ * swallows every lower one.
+ *
+ * With `repair` = 0 this is the algorithm of the sources: nothing is lost, nobody dies with the
+ * list in hand. With `repair` = 1 (which implies `single`):
+ *   - Each hop is acknowledged and repeated; a successor that goes down is passed over.
+ *   - Whoever has passed on an ELECTION waits for its COORDINATOR, and the caller for its return;
+ *     one that waits too long (`hop_us` for each member and turn, and a random part) calls a higher
+ *     round. So a list that is lost with its holder is replaced.
+ *   - One that returns or joins calls, and so does one that hears of it; or that its leader is down
+ *     or gone; or that is told of a leader that it knows to be down, or lower than itself.
+ *
+ * Epochs: a round with count c elects l in epoch c × capacity + l. An epoch names its leader, so
+ * two leaders of one epoch are impossible under any fault. Callers of one count that agree on the
+ * leader agree on the epoch. Members that cannot reach each other can have leaders of different
+ * epochs at one moment only if DOWN is said of members that live; otherwise a round does not close
+ * without everybody that is up.
+ *
+ * Assumes: DOWN is only said of the dead, and is said in the end. The list is 4 bytes a member. */
+
+#include "coord/election/epoch.h"
+#include "coord/machine.h"
+#include "coord/table.h"
+
+#include <string.h>
+
+enum { REPAIR, SINGLE, HOP_US, RETRY_US }; /* parameters */
+enum { PATIENCE, RETRY };                  /* timers */
+enum { ELECTION, COORDINATOR, RECEIVED };  /* messages */
+enum { ROUND, LEADER, WHICH = 1, BEHIND }; /* fields */
+
+#define ROUND_LIMIT (UINT64_C(1) << 60)
+
+typedef struct ring {
+    uint64_t round;   /* the highest that I have passed on: count × capacity + caller */
+    uint64_t settled; /* the last one whose COORDINATOR I have seen (the caller: come back) */
+    uint64_t epoch;
+    uint32_t leader;
+    uint32_t calling; /* without single: my own list is under way */
+
+    /* With repair: what I have passed on and is not acknowledged. */
+    uint32_t holding, kind, to, chosen, listed;
+    uint8_t *list; /* capacity × 4 bytes */
+} ring;
+
+static int one_round(const mare_coord *m)
+{
+    return mare__param(m, REPAIR) || mare__param(m, SINGLE);
+}
+
+static uint32_t read_name(const uint8_t *at)
+{
+    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+static uint32_t write_name(uint8_t *list, uint32_t length, uint32_t name)
+{
+    for (uint32_t i = 0; i < 4; i++)
+        list[length + i] = (uint8_t)(name >> (8 * i));
+    return length + 4;
+}
+
+/* The next member that may be up, or oneself when there is nobody else. */
+static uint32_t successor(const mare_coord *m)
+{
+    for (uint32_t i = 1; i < m->setup.capacity; i++) {
+        uint32_t next = (m->setup.self + i) % m->setup.capacity;
+        if (mare__alive(m, next))
+            return next;
+    }
+    return m->setup.self;
+}
+
+/* Passing on ----------------------------------------------------------------------------------- */
+
+/* Waits for the round to come to its end. */
+static void wait_for_end(mare_coord *m, mare_coord_effects *fx)
+{
+    if (!mare__param(m, REPAIR))
+        return;
+    uint64_t turn_us =
+        (uint64_t)mare__param(m, HOP_US) * mare__set_count(m->members, m->setup.capacity);
+    mare__set_timer(fx, PATIENCE, 2 * turn_us + mare__random(m) % (turn_us + 1));
+}
+
+static void close(mare_coord *m, uint64_t round, uint32_t leader, mare_coord_effects *fx);
+
+/* Sends to the successor what is to be passed on. One that is alone is its own successor. */
+static void pass(mare_coord *m, uint32_t kind, uint64_t round, uint32_t leader, const uint8_t *list,
+                 uint32_t length, mare_coord_effects *fx)
+{
+    ring *r = m->state;
+    uint32_t next = successor(m);
+    mare_coord_message msg = {
+        .kind = kind, .field = {round, leader}, .tail = list, .tail_length = length};
+    if (mare__param(m, REPAIR)) {
+        r->holding = next != m->setup.self;
+        r->kind = kind;
+        r->to = next;
+        r->chosen = leader;
+        r->listed = length;
+        if (length && list != r->list)
+            memcpy(r->list, list, length);
+        if (r->holding)
+            mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US));
+    }
+    if (next != m->setup.self)
+        mare__send(m, fx, next, &msg);
+    else if (kind == ELECTION)
+        close(m, round, m->setup.self, fx);
+}
+
+static void adopt(mare_coord *m, uint64_t round, uint32_t leader, mare_coord_effects *fx)
+{
+    ring *r = m->state;
+    uint64_t epoch = mare__epoch_make(round / m->setup.capacity, leader, m->setup.capacity);
+    if (epoch < r->epoch || (epoch == r->epoch && r->leader == leader))
+        return;
+    r->epoch = epoch;
+    r->leader = leader;
+    mare__elected(fx, leader, epoch);
+}
+
+/* The list has come back: the leader's name goes round. */
+static void close(mare_coord *m, uint64_t round, uint32_t leader, mare_coord_effects *fx)
+{
+    ring *r = m->state;
+    r->calling = 0;
+    adopt(m, round, leader, fx);
+    if (successor(m) == m->setup.self)
+        r->settled = round;
+    pass(m, COORDINATOR, round, leader, NULL, 0, fx);
+}
+
+static void call(mare_coord *m, mare_coord_effects *fx)
+{
+    ring *r = m->state;
+    uint8_t first[4];
+    if (!one_round(m) && r->calling)
+        return;
+    r->calling = 1;
+    r->round = (r->round / m->setup.capacity + 1) * m->setup.capacity + m->setup.self;
+    mare__mark(m, fx, "calls an election");
+    wait_for_end(m, fx);
+    pass(m, ELECTION, r->round, 0, first, write_name(first, 0, m->setup.self), fx);
+}
+
+/* Messages ------------------------------------------------------------------------------------- */
+
+static uint32_t highest(const mare_coord *m, const mare_coord_message *msg)
+{
+    uint32_t best = m->setup.self;
+    for (uint32_t i = 0; i + 4 <= msg->tail_length; i += 4) {
+        uint32_t name = read_name(msg->tail + i);
+        if (name > best && mare__alive(m, name))
+            best = name;
+    }
+    return best;
+}
+
+static int is_mine(const mare_coord *m, uint64_t round)
+{
+    return round % m->setup.capacity == m->setup.self;
+}
+
+static void on_election(mare_coord *m, const mare_coord_message *msg, mare_coord_effects *fx)
+{
+    ring *r = m->state;
+    uint64_t round = msg->field[ROUND];
+    if (is_mine(m, round)) { /* with one round only: unless I have called again since */
+        if (r->calling && (!one_round(m) || round == r->round))
+            close(m, round, highest(m, msg), fx);
+        return;
+    }
+    if (one_round(m) && round <= r->round) {
+        mare__mark(m, fx, "swallows");
+        return;
+    }
+    r->round = round > r->round ? round : r->round;
+    if (one_round(m))
+        r->calling = 0; /* mine has lost */
+    if (msg->tail_length / 4 == m->setup.capacity)
+        return; /* everybody is on it: it has lost its caller */
+    /* The list grows by my name. It is built at the end of the byte buffer's use: see room(). */
+    uint8_t *grown = fx->bytes + fx->bytes_room - (msg->tail_length + 4);
+    memmove(grown, msg->tail, msg->tail_length);
+    write_name(grown, msg->tail_length, m->setup.self);
+    wait_for_end(m, fx);
+    pass(m, ELECTION, round, 0, grown, msg->tail_length + 4, fx);
+}
+
+static void on_coordinator(mare_coord *m, const mare_coord_message *msg, mare_coord_effects *fx)
+{
+    ring *r = m->state;
+    uint64_t round = msg->field[ROUND];
+    uint32_t leader = (uint32_t)msg->field[LEADER];
+    if (one_round(m) && (round < r->round || round <= r->settled))
+        return; /* a higher one is under way; or I have passed it on */
+    if (one_round(m))
+        r->round = r->settled = round;
+    if (mare__param(m, REPAIR))
+        mare__cancel_timer(fx, PATIENCE);
+    adopt(m, round, leader, fx);
+    if (!is_mine(m, round))
+        pass(m, COORDINATOR, round, leader, NULL, 0, fx);
+    int gone = leader != m->setup.self && !mare__alive(m, leader); /* while its name went round */
+    int passed_over = leader < m->setup.self;                      /* I came after the list */
+    int too_late = r->leader != leader; /* a rival round of the same count was first */
+    if (mare__param(m, REPAIR) && (gone || passed_over || too_late))
+        call(m, fx);
+}
+
+static void on_received(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                        mare_coord_effects *fx)
+{
+    ring *r = m->state;
+    uint64_t behind = msg->field[BEHIND];
+    if (r->calling && msg->field[WHICH] == ELECTION && msg->field[ROUND] == r->round &&
+        behind > r->round) {
+        r->round = behind; /* my round was over before it began: I have been away */
+        call(m, fx);
+        return;
+    }
+    if (!r->holding || from != r->to || msg->field[ROUND] != r->round ||
+        msg->field[WHICH] != r->kind)
+        return;
+    r->holding = 0;
+    mare__cancel_timer(fx, RETRY);
+}
+
+static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                                 mare_coord_effects *fx)
+{
+    uint32_t capacity = m->setup.capacity;
+    if (msg->field[ROUND] >= ROUND_LIMIT || msg->field[ROUND] < capacity || msg->tail_length % 4 ||
+        msg->tail_length / 4 > capacity || msg->field[BEHIND] >= ROUND_LIMIT ||
+        (msg->kind == COORDINATOR && msg->field[LEADER] >= capacity))
+        return MARE_COORD_MALFORMED;
+    for (uint32_t i = 0; i < msg->tail_length; i += 4) {
+        if (read_name(msg->tail + i) >= capacity)
+            return MARE_COORD_MALFORMED;
+    }
+    if (msg->kind != RECEIVED && mare__param(m, REPAIR)) {
+        const ring *r = m->state; /* no round under way, and this one is older: let it know */
+        uint64_t behind = r->settled == r->round ? r->settled : 0;
+        mare_coord_message ack = {.kind = RECEIVED,
+                                  .field = {msg->field[ROUND], msg->kind, behind}};
+        mare__send(m, fx, from, &ack);
+    }
+    if (msg->kind == ELECTION)
+        on_election(m, msg, fx);
+    else if (msg->kind == COORDINATOR)
+        on_coordinator(m, msg, fx);
+    else
+        on_received(m, from, msg, fx);
+    return MARE_COORD_OK;
+}
+
+static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
+                                 mare_coord_effects *fx)
+{
+    (void)event;
+    call(m, fx);
+    return MARE_COORD_OK;
+}
+
+static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
+{
+    ring *r = m->state;
+    if (!mare__param(m, REPAIR) || !mare__set_has(m->members, m->setup.self))
+        return;
+    if (which == RETRY && r->holding)
+        pass(m, r->kind, r->round, r->chosen, r->list, r->listed, fx);
+    else if (which == PATIENCE && r->settled < r->round)
+        call(m, fx);
+}
+
+static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effects *fx)
+{
+    ring *r = m->state;
+    uint32_t other = event->peer;
+    if (!mare__param(m, REPAIR) || !mare__set_has(m->members, m->setup.self))
+        return;
+    if (mare__alive(m, other)) {
+        call(m, fx); /* it may have been alone, and have elected itself */
+    } else if (r->leader == other) {
+        r->leader = MARE_COORD_NOBODY;
+        call(m, fx);
+    } else if (r->holding && r->to == other) {
+        pass(m, r->kind, r->round, r->chosen, r->list, r->listed, fx); /* to the one after it */
+    }
+}
+
+static void start(mare_coord *m, mare_coord_effects *fx)
+{
+    ring *r = m->state;
+    r->holding = 0;
+    if (m->started || m->setup.incarnation)
+        call(m, fx);
+}
+
+/* Set-up --------------------------------------------------------------------------------------- */
+
+static ring *lay_out(mare__block *block, const mare_coord_setup *setup)
+{
+    ring *r = mare__carve(block, sizeof *r);
+    uint8_t *list = mare__carve(block, setup->param[REPAIR] ? 4 * (size_t)setup->capacity : 0);
+    if (r)
+        r->list = list;
+    return r;
+}
+
+static size_t size(const mare_coord_setup *setup)
+{
+    mare__block block = {0};
+    lay_out(&block, setup);
+    return block.used;
+}
+
+static void init(mare_coord *m)
+{
+    mare__block block = {.base = m->state};
+    ring *r = lay_out(&block, &m->setup);
+    r->leader = MARE_COORD_NOBODY;
+}
+
+/* Two messages at most carry a list; a third room is where a list grows. */
+static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
+{
+    *effects = 16;
+    *bytes = 3 * (4 * setup->capacity) + 5 * MARE__MESSAGE_BYTES(3);
+}
+
+static void look(const mare_coord *m, mare_coord_view *view)
+{
+    const ring *r = m->state;
+    int open = mare__param(m, REPAIR) ? r->settled < r->round : (int)r->calling;
+    view->phase = open ? "electing" : r->leader == m->setup.self ? "leading" : "quiet";
+    view->leader = r->leader;
+    view->epoch = r->epoch;
+}
+
+static unsigned promises(const mare_coord_setup *setup)
+{
+    (void)setup;
+    return MARE_COORD_ONE_LEADER;
+}
+
+static unsigned tolerates(const mare_coord_setup *setup)
+{
+    unsigned always = MARE_COORD_REORDER | MARE_COORD_DRIFT | MARE_COORD_PAUSE;
+    if (!setup->param[REPAIR])
+        return always;
+    return always | MARE_COORD_LOSS | MARE_COORD_DUPLICATION | MARE_COORD_PARTITION |
+           MARE_COORD_CRASH | MARE_COORD_AMNESIA | MARE_COORD_ALL_CRASH | MARE_COORD_CHURN;
+}
+
+static uint64_t messages(const mare_coord_setup *setup)
+{
+    return 2 * (uint64_t)setup->members;
+}
+
+static const mare_coord_param params[] = {
+    {"repair", "0: as in the sources; 1: acknowledges hops, replaces what is lost", 1, 0, 1},
+    {"single", "1: of several rounds at once all but the highest are removed", 1, 0, 1},
+    {"hop_us", "what a hop may take before a round counts as lost", 30000, 1, INT64_C(1) << 32},
+    {"retry_us", "how long to wait for the acknowledgement of a hop", 30000, 1, INT64_C(1) << 40},
+    {0},
+};
+
+static const mare_coord_form forms[] = {
+    {"ELECTION", {"round"}, 1},
+    {"COORDINATOR", {"round", "leader"}, 0},
+    {"RECEIVED", {"round", "kind", "settled"}, 0},
+    {0},
+};
+
+const mare_coord_algorithm mare__ring = {
+    .name = "ring",
+    .title = "election of the highest number by a list that goes round a ring",
+    .source = "Tanenbaum and Van Steen 6.5.1; Chang and Roberts 1979",
+    .assumes = "DOWN is only said of the dead",
+    .family = MARE_COORD_ELECTION,
+    .tag = MARE__TAG_RING,
+    .params = params,
+    .forms = forms,
+    .promises = promises,
+    .tolerates = tolerates,
+    .messages = messages,
+    .formula = "2n",
+    .size = size,
+    .room = room,
+    .init = init,
+    .start = start,
+    .receive = receive,
+    .timer = timer,
+    .request = request,
+    .peer = peer,
+    .look = look,
+};

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Mutual exclusion by permission of a majority: the variant of Ricart and Agrawala's algorithm in
+ * which more than half of the votes are enough, 3(n−1) messages for an entry.
+ *
+ *     idle ── enter ──▶ waiting ── votes of more than half of the founders ──▶ inside
+ *      ▲                  │  ▲                                                   │
+ *      │            INQUIRE  GRANT                                               │
+ *      │                  ▼  │                                                   │
+ *      │                 YIELD: the vote goes to an older request                │
+ *      └─────────────────────── exit: RELEASE to everybody ◀─────────────────────┘
+ *
+ * Each founder has one vote, its own among them, and gives it to one at a time: to the oldest
+ * request that it knows of, by Lamport stamp. Two majorities share a voter, so there is one inside.
+ * Two that wait could each hold what the other needs; so a voter that hears of a request older than
+ * the one it has voted for INQUIREs, and one that is still waiting YIELDs. The oldest request of
+ * all is never made to yield, and is granted.
+ *
+ * Sources: Tanenbaum and Van Steen, "Distributed Systems", 6.3.4 (the improvement named there: a
+ * simple majority, and no second permission before the first is over); Maekawa (1985) and Sanders
+ * (1987) for inquiring and yielding.
+ *
+ * Assumes no failure detector at all: PEER_DOWN and PEER_UP are ignored, so a wrong one harms
+ * nobody. While a minority is down, slow or cut off, the others go on. Messages may be lost,
+ * repeated, late, out of order; with `repair` = 1 requests are repeated, and a voter repeats its
+ * GRANT when others insist, which makes up for a lost RELEASE: one that is no longer inside answers
+ * by it. For EM1 and fencing voters keep their votes across a crash: one that starts without memory
+ * abstains for good. For EM2 who crashes comes back in the end, for one that died inside has votes
+ * that nobody else can return. The voters are the founders; who joins later may ask but has no
+ * vote, who leaves is as one that is down.
+ *
+ * Invariants: a vote counts for one ticket, and not after it was yielded (votes are numbered);
+ * nobody votes again before the holder has said so. The fencing number is (clock at the grant,
+ * process): who is granted next has a vote of somebody who has heard the clock of the one before.
+ * Does not promise EM3: a majority may answer before an older request has reached it. */
+
+#include "coord/mutex/ballot.h"
+#include "coord/table.h"
+
+enum { REPAIR, RETRY_US };                          /* parameters */
+enum { RETRY };                                     /* timers */
+enum { REQUEST, GRANT, INQUIRE, YIELD, RELEASE };   /* messages */
+enum { TIME, TICKET, STAMP };                       /* fields; a vote's number, as STAMP */
+
+typedef struct majority {
+    uint64_t clock, stamp;
+    uint64_t ticket;   /* of my last request: incarnation and count */
+    uint32_t abstains; /* has lost the memory of its votes */
+    uint32_t armed;
+    mare__ballot ballot; /* my vote */
+    mare__set granted;   /* whose votes I have */
+    uint64_t *vote;      /* by member: its last vote for me … */
+    uint64_t *yielded;   /* … and the last that I returned or refused */
+} majority;
+
+static void handle(mare_coord *m, uint32_t from, uint32_t kind, uint64_t ticket, uint64_t number,
+                   mare_coord_effects *fx);
+
+static void say(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t kind, uint64_t ticket,
+                uint64_t number)
+{
+    majority *x = m->state;
+    if (to == m->setup.self) {
+        handle(m, to, kind, ticket, number, fx);
+        return;
+    }
+    mare_coord_message msg = {.kind = kind, .field = {++x->clock, ticket, number}};
+    if (to == MARE_COORD_NOBODY)
+        mare__broadcast(m, fx, &msg);
+    else if (mare__set_has(m->members, to))
+        mare__send(m, fx, to, &msg);
+}
+
+static void arm(mare_coord *m, mare_coord_effects *fx)
+{
+    majority *x = m->state;
+    if (!mare__param(m, REPAIR) || !m->waiting || x->armed)
+        return;
+    x->armed = 1;
+    mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US));
+}
+
+/* As voter ----------------------------------------------------------------------------------- */
+
+/* Gives the vote if it is free. Otherwise asks for it back when an older request waits; or tells
+ * the holder of it once more, when somebody insists, for the RELEASE may have been lost. */
+static void serve(mare_coord *m, int insists, mare_coord_effects *fx)
+{
+    majority *x = m->state;
+    mare__ballot *b = &x->ballot;
+    int given = mare__ballot_next(b, m->setup.capacity) != MARE_COORD_NOBODY;
+    if (b->holder == MARE_COORD_NOBODY)
+        return;
+    if (!given && mare__ballot_contested(b, m->setup.capacity))
+        say(m, fx, b->holder, INQUIRE, b->ticket[b->holder], b->vote);
+    else if (given || insists)
+        say(m, fx, b->holder, GRANT, b->ticket[b->holder], b->vote);
+}
+
+static void on_request(mare_coord *m, uint32_t from, uint64_t ticket, uint64_t stamp,
+                       mare_coord_effects *fx)
+{
+    majority *x = m->state;
+    if (x->abstains || m->setup.self >= m->setup.members)
+        return;
+    int news = mare__ballot_ask(&x->ballot, from, ticket, stamp);
+    if (news && x->ballot.holder == from)
+        say(m, fx, from, GRANT, ticket, x->ballot.vote); /* the first one was lost */
+    else if (news)
+        serve(m, news == 2, fx);
+}
+
+/* As requester ------------------------------------------------------------------------------- */
+
+static void on_grant(mare_coord *m, uint32_t from, uint64_t ticket, uint64_t vote,
+                     mare_coord_effects *fx)
+{
+    majority *x = m->state;
+    int mine = ticket == x->ticket;
+    if (mine && m->waiting && from < m->setup.members) {
+        if (vote <= x->yielded[from]) {
+            say(m, fx, from, YIELD, ticket, vote);
+            return;
+        }
+        x->vote[from] = vote;
+        mare__set_add(x->granted, from);
+        if (mare__set_count(x->granted, m->setup.capacity) > m->setup.members / 2)
+            mare__grant(m, fx, ++x->clock * m->setup.capacity + m->setup.self);
+    } else if ((!mine || !m->inside) && mare__param(m, REPAIR)) {
+        say(m, fx, from, RELEASE, ticket, 0); /* a vote for what is over: the first was lost */
+    }
+}
+
+static void on_inquire(mare_coord *m, uint32_t from, uint64_t ticket, uint64_t vote,
+                       mare_coord_effects *fx)
+{
+    majority *x = m->state;
+    int mine = ticket == x->ticket;
+    if (mine && m->waiting && vote >= x->vote[from]) {
+        x->yielded[from] = vote > x->yielded[from] ? vote : x->yielded[from];
+        mare__set_remove(x->granted, from);
+        mare__mark(m, fx, "yields");
+        say(m, fx, from, YIELD, ticket, vote);
+    } else if ((!mine || (!m->inside && !m->waiting)) && mare__param(m, REPAIR)) {
+        say(m, fx, from, RELEASE, ticket, 0);
+    }
+}
+
+static void handle(mare_coord *m, uint32_t from, uint32_t kind, uint64_t ticket, uint64_t number,
+                   mare_coord_effects *fx)
+{
+    majority *x = m->state;
+    if (kind == REQUEST) {
+        on_request(m, from, ticket, number, fx);
+    } else if (kind == GRANT) {
+        on_grant(m, from, ticket, number, fx);
+    } else if (kind == INQUIRE) {
+        on_inquire(m, from, ticket, number, fx);
+    } else if (kind == YIELD) {
+        mare__ballot_yield(&x->ballot, from, ticket, number);
+        serve(m, 0, fx);
+    } else {
+        mare__ballot_release(&x->ballot, from, ticket);
+        serve(m, 0, fx);
+    }
+}
+
+static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                                 mare_coord_effects *fx)
+{
+    majority *x = m->state;
+    if (msg->field[TIME] >> 40 || msg->field[TICKET] == 0 || msg->field[TICKET] >> 63 ||
+        (msg->kind == REQUEST && msg->field[STAMP] > msg->field[TIME]))
+        return MARE_COORD_MALFORMED;
+    mare_coord_lamport_receive(&x->clock, msg->field[TIME]);
+    handle(m, from, msg->kind, msg->field[TICKET], msg->field[STAMP], fx);
+    arm(m, fx);
+    return MARE_COORD_OK;
+}
+
+/* Ends a wait or a stay: the votes go back. */
+static void finish(mare_coord *m, mare_coord_effects *fx)
+{
+    majority *x = m->state;
+    m->waiting = m->inside = 0;
+    mare__set_clear(x->granted, m->setup.capacity);
+    say(m, fx, MARE_COORD_NOBODY, RELEASE, x->ticket, 0);
+    say(m, fx, m->setup.self, RELEASE, x->ticket, 0);
+}
+
+static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
+                                 mare_coord_effects *fx)
+{
+    majority *x = m->state;
+    if (event->kind != MARE_COORD_ENTER) {
+        finish(m, fx);
+        return MARE_COORD_OK;
+    }
+    x->ticket++;
+    x->stamp = x->clock + 1; /* the time at which say() sends it */
+    mare__set_clear(x->granted, m->setup.capacity);
+    say(m, fx, MARE_COORD_NOBODY, REQUEST, x->ticket, x->stamp);
+    say(m, fx, m->setup.self, REQUEST, x->ticket, x->stamp);
+    arm(m, fx);
+    return MARE_COORD_OK;
+}
+
+static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
+{
+    majority *x = m->state;
+    (void)which;
+    x->armed = 0;
+    for (uint32_t i = 0; mare__param(m, REPAIR) && m->waiting && i < m->setup.members; i++) {
+        if (!mare__set_has(x->granted, i))
+            say(m, fx, i, REQUEST, x->ticket, x->stamp);
+    }
+    arm(m, fx);
+}
+
+static void start(mare_coord *m, mare_coord_effects *fx)
+{
+    majority *x = m->state;
+    x->armed = 0;
+    if (!m->started) {
+        x->clock = x->abstains = m->setup.incarnation > 0; /* to be born again is an event */
+        return;
+    }
+    if (m->waiting || m->inside)
+        mare__revoke(m, fx, "restarted");
+    if (x->ticket)
+        finish(m, fx);
+}
+
+/* Set-up ------------------------------------------------------------------------------------- */
+
+static majority *lay_out(mare__block *block, const mare_coord_setup *setup)
+{
+    majority *x = mare__carve(block, sizeof *x);
+    uint64_t *granted = mare__carve(block, mare__set_bytes(setup->capacity));
+    uint64_t *vote = mare__carve(block, setup->capacity * sizeof *vote);
+    uint64_t *yielded = mare__carve(block, setup->capacity * sizeof *yielded);
+    mare__ballot_lay_out(block, x ? &x->ballot : NULL, setup->capacity);
+    if (x) {
+        x->granted.word = granted;
+        x->vote = vote;
+        x->yielded = yielded;
+    }
+    return x;
+}
+
+static size_t size(const mare_coord_setup *setup)
+{
+    mare__block block = {0};
+    lay_out(&block, setup);
+    return block.used;
+}
+
+static void init(mare_coord *m)
+{
+    mare__block block = {.base = m->state};
+    majority *x = lay_out(&block, &m->setup);
+    x->ticket = m->setup.incarnation << 32;
+}
+
+static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
+{
+    *effects = setup->capacity + 8;
+    *bytes = (setup->capacity + 4) * MARE__MESSAGE_BYTES(3);
+}
+
+static void look(const mare_coord *m, mare_coord_view *view)
+{
+    const majority *x = m->state;
+    view->lamport = x->clock;
+}
+
+static unsigned promises(const mare_coord_setup *setup)
+{
+    (void)setup;
+    return MARE_COORD_EM1 | MARE_COORD_EM2 | MARE_COORD_FENCING;
+}
+
+static unsigned tolerates(const mare_coord_setup *setup)
+{
+    unsigned always = MARE_COORD_REORDER | MARE_COORD_PAUSE | MARE_COORD_DRIFT;
+    if (!setup->param[REPAIR])
+        return always;
+    return always | MARE_COORD_LOSS | MARE_COORD_DUPLICATION | MARE_COORD_PARTITION |
+           MARE_COORD_CRASH | MARE_COORD_ALL_CRASH | MARE_COORD_ALL_RETURN | MARE_COORD_SUSPECTS;
+}
+
+static uint64_t messages(const mare_coord_setup *setup)
+{
+    return 3 * (uint64_t)(setup->members - 1);
+}
+
+static const mare_coord_param params[] = {
+    {"repair", "0: nothing is lost; 1: repeats requests and grants", 1, 0, 1},
+    {"retry_us", "how long to wait before asking again", 50000, 1, INT64_C(1) << 40},
+    {0},
+};
+
+static const mare_coord_form forms[] = {
+    {"REQUEST", {"clock", "ticket", "stamp"}, 0},
+    {"GRANT", {"clock", "ticket", "vote"}, 0},
+    {"INQUIRE", {"clock", "ticket", "vote"}, 0},
+    {"YIELD", {"clock", "ticket", "vote"}, 0},
+    {"RELEASE", {"clock", "ticket"}, 0},
+    {0},
+};
+
+const mare_coord_algorithm mare__majority = {
+    .name = "majority",
+    .title = "mutual exclusion by permission of a majority",
+    .source = "Tanenbaum and Van Steen 6.3.4; Maekawa 1985; Sanders 1987",
+    .assumes = "votes survive a crash; who crashes returns in the end; no detector",
+    .family = MARE_COORD_MUTEX,
+    .tag = MARE__TAG_MAJORITY,
+    .params = params,
+    .forms = forms,
+    .promises = promises,
+    .tolerates = tolerates,
+    .messages = messages,
+    .formula = "3(n-1)",
+    .size = size,
+    .room = room,
+    .init = init,
+    .start = start,
+    .receive = receive,
+    .timer = timer,
+    .request = request,
+    .look = look,
+};

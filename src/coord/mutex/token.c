@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Mutual exclusion by a token that goes round a logical ring: 1 … ∞ messages for an entry, delay of
+ * 0 … n−1 messages.
+ *
+ *          ┌──▶ 0 ──▶ 1 ──▶ 2 ──┐        who has the token and wants in is inside; at its exit, or
+ *          └─── 5 ◀── 4 ◀── 3 ◀─┘        at once if it does not want in, the token goes on
+ *
+ * Source: Tanenbaum and Van Steen, "Distributed Systems", 6.3.5 and figure 6.16; Coulouris et al.,
+ * the ring-based algorithm. Process 0 has the token first. Nobody enters twice on one visit of it.
+ *
+ * With `repair` = 0 this is the algorithm of the sources: nothing is lost, nobody crashes. With
+ * `repair` = 1, what they name as its weak points is mended:
+ *   - A lost message. TOKEN is acknowledged, and repeated until it is. Each hop has a number, by
+ *     which a second copy is known.
+ *   - A dead member is skipped: the token goes to the next that is up.
+ *   - A lost token. That it has not been seen for long says nothing, for somebody may be using it;
+ *     so it is never guessed. When a member goes down or leaves, the highest one left opens a new
+ *     epoch; so does whoever has sent the token to the dead and had no answer, and whoever comes
+ *     back or joins, as soon as it knows the present epoch. In a new epoch every member that is up
+ *     drops what token it has and reports whether it is inside; when all have, the one that opened
+ *     the epoch makes one token, for whoever is inside or for itself. An epoch names who opened it,
+ *     epoch mod capacity, so it has one token at most; an older one is worth nothing to anybody,
+ *     for all have moved on before the new one was made.
+ *   - One that returns asks all others that are up for their epoch, and takes no token before they
+ *     have told it: an old message must not be taken for the present.
+ *
+ * Invariants: at most one token of an epoch; a token is taken only in the epoch of the receiver and
+ * if its hop is later than any seen; fencing numbers are (epoch, entries in it), so they grow when
+ * the token is made anew too.
+ *
+ * Assumes, for EM1: PEER_DOWN is only said of members that are down; of those that are up at any
+ * moment, one at least was never down. Any delay, order, loss, repeated delivery. Does not promise
+ * EM3: the token comes by in the order of the ring, not of the requests. */
+
+#include "coord/machine.h"
+#include "coord/table.h"
+
+enum { REPAIR, RETRY_US, REST_US };                   /* parameters */
+enum { RETRY, REST };                                 /* timers */
+enum { TOKEN, ACK, REGENERATE, REPORT, ASK, TOLD };   /* messages */
+enum { EPOCH, HOP, ENTRIES };                         /* fields of a TOKEN */
+enum { INSIDE = 1, LIFE = 1, KNOWS = 2 };             /* … of REPORT, ASK and TOLD */
+
+#define EPOCH_LIMIT (UINT64_C(1) << 31)
+#define ENTRIES_LIMIT UINT32_MAX
+
+typedef struct token {
+    uint64_t epoch;
+    uint64_t hop;       /* the largest seen in this epoch */
+    uint64_t entries;   /* grants in this epoch, when I last saw the token */
+    uint64_t life;      /* incarnation and starts */
+    uint32_t has;       /* the token is here … */
+    uint32_t used;      /* … and this visit has been made use of */
+    uint32_t passed_to; /* who has not acknowledged it yet, or NOBODY */
+    uint32_t knows;     /* whether `epoch` is worth anything */
+    uint32_t taught;    /* somebody who knows has told this life */
+    uint32_t collecting; /* I have opened the epoch and wait for reports */
+    uint32_t insider;   /* who has reported to be inside, or NOBODY */
+    uint32_t armed;
+    mare__set answered; /* who has reported, or told a returning member */
+} token;
+
+static void tell(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t kind, uint64_t second,
+                 uint64_t third)
+{
+    token *t = m->state;
+    mare_coord_message msg = {.kind = kind, .field = {t->epoch, second, third}};
+    if (to == MARE_COORD_NOBODY)
+        mare__broadcast(m, fx, &msg);
+    else
+        mare__send(m, fx, to, &msg);
+}
+
+/* Starts the retry timer when something is waited for that a lost message could hold up. */
+static void arm(mare_coord *m, mare_coord_effects *fx)
+{
+    token *t = m->state;
+    int needed = !t->knows || t->collecting || t->passed_to != MARE_COORD_NOBODY;
+    if (!mare__param(m, REPAIR) || !needed || t->armed)
+        return;
+    t->armed = 1;
+    mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US));
+}
+
+/* The token ---------------------------------------------------------------------------------- */
+
+/* The next on the ring that is up, or NOBODY. */
+static uint32_t successor(const mare_coord *m)
+{
+    uint32_t capacity = m->setup.capacity;
+    for (uint32_t step = 1; step < capacity; step++) {
+        uint32_t next = (m->setup.self + step) % capacity;
+        if (mare__alive(m, next))
+            return next;
+    }
+    return MARE_COORD_NOBODY;
+}
+
+static void pass(mare_coord *m, mare_coord_effects *fx)
+{
+    token *t = m->state;
+    uint32_t next = successor(m);
+    if (next == MARE_COORD_NOBODY) {
+        t->used = 0; /* alone: a visit that has gone round */
+        return;
+    }
+    t->has = 0;
+    t->hop++;
+    if (mare__param(m, REPAIR))
+        t->passed_to = next;
+    tell(m, fx, next, TOKEN, t->hop, t->entries);
+}
+
+static void open_epoch(mare_coord *m, mare_coord_effects *fx);
+
+/* The token is here: go in, let it rest, or pass it on. */
+static void use_token(mare_coord *m, mare_coord_effects *fx)
+{
+    token *t = m->state;
+    if (!t->has || m->inside)
+        return;
+    if (m->waiting && !t->used && t->entries == ENTRIES_LIMIT) {
+        open_epoch(m, fx); /* a fresh epoch, with numbers to spare */
+    } else if (m->waiting && !t->used) {
+        t->used = 1;
+        t->entries++;
+        mare__grant(m, fx, t->epoch << 32 | t->entries);
+    } else if (mare__param(m, REST_US) && !t->used) {
+        mare__set_timer(fx, REST, (uint64_t)mare__param(m, REST_US));
+    } else {
+        pass(m, fx);
+    }
+}
+
+static void take(mare_coord *m, mare_coord_effects *fx)
+{
+    token *t = m->state;
+    t->has = 1;
+    t->used = 0;
+    t->passed_to = MARE_COORD_NOBODY;
+    use_token(m, fx);
+}
+
+static void on_token(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                     mare_coord_effects *fx)
+{
+    token *t = m->state;
+    uint64_t hop = msg->field[HOP];
+    if (mare__param(m, REPAIR))
+        tell(m, fx, from, ACK, hop, 0);
+    if (hop <= t->hop)
+        return; /* a second copy */
+    t->hop = hop;
+    t->entries = msg->field[ENTRIES];
+    take(m, fx);
+}
+
+/* Epochs ------------------------------------------------------------------------------------- */
+
+/* Obeys a new epoch: what token I had is worth nothing. */
+static void adopt(token *t, uint64_t epoch)
+{
+    t->epoch = epoch;
+    t->knows = 1;
+    t->hop = t->entries = 0;
+    t->has = t->collecting = 0;
+    t->passed_to = t->insider = MARE_COORD_NOBODY;
+}
+
+/* Makes the token of the epoch when everybody has reported. */
+static void finish_epoch(mare_coord *m, mare_coord_effects *fx)
+{
+    token *t = m->state;
+    if (!t->collecting ||
+        !mare__set_covered(m->members, t->answered, m->down, m->setup.capacity))
+        return;
+    t->collecting = 0;
+    mare__mark(m, fx, "makes a token");
+    t->hop = 1;
+    if (t->insider == MARE_COORD_NOBODY || t->insider == m->setup.self) {
+        take(m, fx);
+    } else {
+        t->passed_to = t->insider;
+        tell(m, fx, t->insider, TOKEN, t->hop, 0);
+    }
+}
+
+/* The smallest epoch of mine above the present one. */
+static void open_epoch(mare_coord *m, mare_coord_effects *fx)
+{
+    token *t = m->state;
+    uint64_t capacity = m->setup.capacity;
+    uint64_t epoch = t->epoch - t->epoch % capacity + m->setup.self;
+    adopt(t, epoch > t->epoch ? epoch : epoch + capacity);
+    t->collecting = 1;
+    t->insider = m->inside ? m->setup.self : MARE_COORD_NOBODY;
+    mare__set_clear(t->answered, m->setup.capacity);
+    mare__set_add(t->answered, m->setup.self);
+    tell(m, fx, MARE_COORD_NOBODY, REGENERATE, 0, 0);
+    finish_epoch(m, fx);
+}
+
+static void on_report(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                      mare_coord_effects *fx)
+{
+    token *t = m->state;
+    if (!t->collecting || mare__set_has(t->answered, from))
+        return;
+    mare__set_add(t->answered, from);
+    if (msg->field[INSIDE])
+        t->insider = from;
+    finish_epoch(m, fx);
+}
+
+/* Knows the epoch once everybody that is up has told theirs; opens a new one, for the token may
+ * have been lost with its last life. */
+static void try_learn(mare_coord *m, mare_coord_effects *fx)
+{
+    token *t = m->state;
+    int alone = mare__set_count(m->members, m->setup.capacity) == 1;
+    if (t->knows || (!t->taught && !alone) ||
+        !mare__set_covered(m->members, t->answered, m->down, m->setup.capacity))
+        return;
+    open_epoch(m, fx);
+}
+
+static void on_told(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                    mare_coord_effects *fx)
+{
+    token *t = m->state;
+    if (msg->field[LIFE] != t->life)
+        return;
+    mare__set_add(t->answered, from);
+    if (msg->field[KNOWS]) {
+        t->taught = 1;
+        t->epoch = t->epoch < msg->field[EPOCH] ? msg->field[EPOCH] : t->epoch;
+    }
+    try_learn(m, fx);
+}
+
+static int is_highest(const mare_coord *m)
+{
+    for (uint32_t i = m->setup.self + 1; i < m->setup.capacity; i++) {
+        if (mare__alive(m, i))
+            return 0;
+    }
+    return 1;
+}
+
+/* A larger epoch is obeyed; but if who opened it is gone, or was I in a life that is over, nobody
+ * will make its token. */
+static void follow(mare_coord *m, uint64_t epoch, mare_coord_effects *fx)
+{
+    token *t = m->state;
+    uint32_t opener = (uint32_t)(epoch % m->setup.capacity);
+    adopt(t, epoch);
+    if (opener == m->setup.self || (!mare__alive(m, opener) && is_highest(m)))
+        open_epoch(m, fx);
+}
+
+/* The handlers ------------------------------------------------------------------------------- */
+
+static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                                 mare_coord_effects *fx)
+{
+    token *t = m->state;
+    uint64_t epoch = msg->field[EPOCH];
+    if (epoch >= EPOCH_LIMIT || (msg->kind == TOKEN && msg->field[ENTRIES] > ENTRIES_LIMIT))
+        return MARE_COORD_MALFORMED;
+    if (msg->kind == ASK || (t->knows && epoch < t->epoch)) {
+        tell(m, fx, from, TOLD, msg->kind == ASK ? msg->field[LIFE] : 0, t->knows);
+        return MARE_COORD_OK;
+    }
+    if (!t->knows || (msg->kind == TOLD && !msg->field[KNOWS])) {
+        if (msg->kind == TOLD && !t->knows)
+            on_told(m, from, msg, fx);
+        arm(m, fx);
+        return MARE_COORD_OK;
+    }
+    if (epoch > t->epoch)
+        follow(m, epoch, fx);
+    if (epoch < t->epoch)
+        ; /* it made me open a later one */
+    else if (msg->kind == TOKEN)
+        on_token(m, from, msg, fx);
+    else if (msg->kind == ACK && from == t->passed_to && msg->field[HOP] == t->hop)
+        t->passed_to = MARE_COORD_NOBODY;
+    else if (msg->kind == REPORT)
+        on_report(m, from, msg, fx);
+    else if (msg->kind == REGENERATE && from == epoch % m->setup.capacity)
+        tell(m, fx, from, REPORT, m->inside, 0);
+    arm(m, fx);
+    return MARE_COORD_OK;
+}
+
+static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
+                                 mare_coord_effects *fx)
+{
+    if (event->kind == MARE_COORD_EXIT)
+        m->inside = 0;
+    if (event->kind != MARE_COORD_ABANDON)
+        use_token(m, fx);
+    arm(m, fx);
+    return MARE_COORD_OK;
+}
+
+static void ask_again(mare_coord *m, mare_coord_effects *fx)
+{
+    token *t = m->state;
+    if (!t->knows) {
+        tell(m, fx, MARE_COORD_NOBODY, ASK, t->life, 0);
+    } else if (t->collecting) {
+        for (uint32_t i = 0; i < m->setup.capacity; i++) {
+            if (i != m->setup.self && mare__alive(m, i) && !mare__set_has(t->answered, i))
+                tell(m, fx, i, REGENERATE, 0, 0);
+        }
+    } else if (t->passed_to != MARE_COORD_NOBODY && mare__alive(m, t->passed_to)) {
+        tell(m, fx, t->passed_to, TOKEN, t->hop, t->entries);
+    }
+}
+
+static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
+{
+    token *t = m->state;
+    if (!mare__set_has(m->members, m->setup.self))
+        return;
+    if (which == REST && t->has && !m->inside)
+        pass(m, fx);
+    if (which == RETRY) {
+        t->armed = 0;
+        if (mare__param(m, REPAIR))
+            ask_again(m, fx);
+    }
+    arm(m, fx);
+}
+
+static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effects *fx)
+{
+    token *t = m->state;
+    if (event->peer == m->setup.self || !mare__param(m, REPAIR) ||
+        !mare__set_has(m->members, m->setup.self))
+        return;
+    if (mare__alive(m, event->peer)) {
+        use_token(m, fx); /* one that was alone has somebody to pass it to */
+    } else {
+        if (t->insider == event->peer)
+            t->insider = MARE_COORD_NOBODY;
+        if (t->knows && (is_highest(m) || t->passed_to == event->peer))
+            open_epoch(m, fx); /* the token may have been with it, or on its way there */
+        finish_epoch(m, fx);
+        try_learn(m, fx);
+    }
+    arm(m, fx);
+}
+
+static void start(mare_coord *m, mare_coord_effects *fx)
+{
+    token *t = m->state;
+    t->armed = 0;
+    t->life++;
+    if (!m->started && m->setup.incarnation == 0) {
+        t->knows = 1;
+        if (m->setup.self == 0)
+            take(m, fx);
+        arm(m, fx);
+        return;
+    }
+    if (m->waiting || m->inside)
+        mare__revoke(m, fx, "restarted");
+    adopt(t, t->epoch);
+    t->knows = t->taught = 0; /* others may have gone on without me */
+    mare__set_clear(t->answered, m->setup.capacity);
+    mare__set_add(t->answered, m->setup.self);
+    tell(m, fx, MARE_COORD_NOBODY, ASK, t->life, 0);
+    try_learn(m, fx);
+    arm(m, fx);
+}
+
+/* Set-up ------------------------------------------------------------------------------------- */
+
+static token *lay_out(mare__block *block, const mare_coord_setup *setup)
+{
+    token *t = mare__carve(block, sizeof *t);
+    uint64_t *answered = mare__carve(block, mare__set_bytes(setup->capacity));
+    if (t)
+        t->answered.word = answered;
+    return t;
+}
+
+static size_t size(const mare_coord_setup *setup)
+{
+    mare__block block = {0};
+    lay_out(&block, setup);
+    return block.used;
+}
+
+static void init(mare_coord *m)
+{
+    mare__block block = {.base = m->state};
+    token *t = lay_out(&block, &m->setup);
+    t->life = m->setup.incarnation << 32;
+    t->passed_to = t->insider = MARE_COORD_NOBODY;
+}
+
+static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
+{
+    *effects = setup->capacity + 8;
+    *bytes = (setup->capacity + 4) * MARE__MESSAGE_BYTES(3);
+}
+
+static void look(const mare_coord *m, mare_coord_view *view)
+{
+    const token *t = m->state;
+    if (t->has && !m->inside)
+        view->phase = "holding";
+    view->epoch = t->epoch;
+}
+
+static unsigned promises(const mare_coord_setup *setup)
+{
+    (void)setup;
+    return MARE_COORD_EM1 | MARE_COORD_EM2 | MARE_COORD_FENCING;
+}
+
+static unsigned tolerates(const mare_coord_setup *setup)
+{
+    unsigned always = MARE_COORD_REORDER | MARE_COORD_PAUSE | MARE_COORD_DRIFT;
+    if (!setup->param[REPAIR])
+        return always;
+    return always | MARE_COORD_LOSS | MARE_COORD_DUPLICATION | MARE_COORD_PARTITION |
+           MARE_COORD_CRASH | MARE_COORD_AMNESIA | MARE_COORD_CHURN;
+}
+
+/* When everybody always wants in. */
+static uint64_t messages(const mare_coord_setup *setup)
+{
+    (void)setup;
+    return 1;
+}
+
+static const mare_coord_param params[] = {
+    {"repair", "0: as in the sources; 1: acknowledges, skips the dead, makes a lost token anew", 1,
+     0, 1},
+    {"retry_us", "how long to wait before asking again", 50000, 1, INT64_C(1) << 40},
+    {"rest_us", "how long the token rests with one that does not want it; 0: as in the sources",
+     1000, 0, INT64_C(1) << 40},
+    {0},
+};
+
+static const mare_coord_form forms[] = {
+    {"TOKEN", {"epoch", "hop", "entries"}, 0},
+    {"ACK", {"epoch", "hop"}, 0},
+    {"REGENERATE", {"epoch"}, 0},
+    {"REPORT", {"epoch", "inside"}, 0},
+    {"ASK", {"epoch", "life"}, 0},
+    {"TOLD", {"epoch", "life", "knows"}, 0},
+    {0},
+};
+
+const mare_coord_algorithm mare__token = {
+    .name = "token",
+    .title = "mutual exclusion by a token on a ring",
+    .source = "Tanenbaum and Van Steen 6.3.5; Coulouris et al., ring-based algorithm",
+    .assumes = "DOWN is only said of the dead; some member is never down",
+    .family = MARE_COORD_MUTEX,
+    .tag = MARE__TAG_TOKEN,
+    .params = params,
+    .forms = forms,
+    .promises = promises,
+    .tolerates = tolerates,
+    .messages = messages,
+    .formula = "1 ...",
+    .size = size,
+    .room = room,
+    .init = init,
+    .start = start,
+    .receive = receive,
+    .timer = timer,
+    .request = request,
+    .peer = peer,
+    .look = look,
+};

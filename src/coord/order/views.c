@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Virtual synchrony: multicast to a group whose members come, go and die, with agreement on who is
+ * in it. Members go through the same views (numbered lists of members), and those that go together
+ * from one view to the next have delivered the same messages in the first: a crash in the middle of
+ * a multicast ends with all survivors having the message, or none. Within a view: FIFO.
+ *
+ *     outside ── HELLO ──▶ member ── somebody is gone, or wants in ──▶ flushing ──┐
+ *        ▲                   ▲                                                   │
+ *        └── left out ───────┴────────────── the next view is installed ◀────────┘
+ *
+ * The change, led by the lowest member of the view that is not gone:
+ *
+ *     PROPOSE ──▶ all stop, and answer STATE: what I have, what I accepted of an earlier leader
+ *     CUT     ──▶ the next list, and how many messages of each sender belong to the present view;
+ *                 who lacks some asks (NEED, COPY), and says READY when it has them all
+ *     INSTALL ──▶ deliver the rest up to the cut; the view is over.   WELCOME for the newcomers
+ *
+ * A ballot numbers each attempt. A member follows the highest it has seen; a leader that finds an
+ * accepted cut takes it up instead of its own, that of the highest ballot. Nothing is installed
+ * before all that are not gone have accepted it.
+ *
+ * Sources: Birman and Joseph (1987); Tanenbaum and Van Steen, "Distributed Systems", 8.4.3 (the
+ * flush before a view); ballots as in Lamport's Paxos (1998), with all that live in place of a
+ * majority.
+ *
+ * Why the views are one sequence: the member that is never down is in every view and never gone. Of
+ * each view it has accepted what was installed, so the next leader hears of it. Without such a
+ * member two groups could part.
+ *
+ * Invariants: nothing is delivered between a STATE and the installation; a life (incarnation and
+ * starts) that was outside begins anew, so each view lists lives, not just members; numbers of
+ * messages and ballots begin anew in each view; a member's multicasts wait until all in the view,
+ * even the gone, have the one `window` before, so each holds all that another may lack.
+ *
+ * Assumes: PEER_DOWN is only said of members that are down; some founder is never down and does
+ * not leave. Any delay, order, loss, repeated delivery. A multicast is REFUSED outside, during a
+ * change, when it is too long or the window is full; what was multicast in a view by one that did
+ * not survive it may be lost. */
+
+#include "coord/order/views.h"
+#include "coord/table.h"
+
+/* Sending and delivering --------------------------------------------------------------------- */
+
+void mare__views_say(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t kind,
+                     uint64_t second, uint64_t third, uint32_t arrays)
+{
+    views *v = m->state;
+    mare_coord_message msg = {.kind = kind,
+                              .field = {v->view, second, third},
+                              .tail = v->scratch,
+                              .tail_length = 8 * m->setup.capacity * arrays};
+    mare__send(m, fx, to, &msg);
+}
+
+void mare__views_say_cast(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t of,
+                          const mare__cast *cast)
+{
+    views *v = m->state;
+    mare_coord_message msg = {.kind = v->promised ? COPY : CAST,
+                              .field = {v->view, cast->seq, of},
+                              .tail = mare__casts_bytes(&v->casts, cast),
+                              .tail_length = cast->length};
+    if (to == MARE_COORD_NOBODY)
+        mare__broadcast(m, fx, &msg);
+    else
+        mare__send(m, fx, to, &msg);
+}
+
+void mare__views_say_group(mare_coord *m, mare_coord_effects *fx, const mare__set *but,
+                           uint32_t kind, uint64_t second, uint32_t arrays)
+{
+    views *v = m->state;
+    for (uint32_t i = mare__set_next(v->group, 0, m->setup.capacity); i != MARE_COORD_NOBODY;
+         i = mare__set_next(v->group, i + 1, m->setup.capacity)) {
+        if (i != m->setup.self && !mare__set_has(v->gone, i) && !(but && mare__set_has(*but, i)))
+            mare__views_say(m, fx, i, kind, second, 0, arrays);
+    }
+}
+
+void mare__views_deliver_upto(mare_coord *m, mare_coord_effects *fx, uint32_t from, uint64_t upto)
+{
+    views *v = m->state;
+    const mare__cast *next;
+    while (v->casts.taken[from] < upto &&
+           (next = mare__casts_at(&v->casts, from, v->casts.taken[from] + 1)) != NULL) {
+        v->casts.taken[from]++;
+        mare__deliver(fx, from, ++v->delivered, mare__casts_bytes(&v->casts, next), next->length);
+    }
+}
+
+/* Views -------------------------------------------------------------------------------------- */
+
+uint32_t mare__views_leader_of(const mare_coord *m)
+{
+    const views *v = m->state;
+    uint32_t i = mare__set_next(v->group, 0, m->setup.capacity);
+    while (i != MARE_COORD_NOBODY && mare__set_has(v->gone, i))
+        i = mare__set_next(v->group, i + 1, m->setup.capacity);
+    return i;
+}
+
+void mare__views_enter(mare_coord *m, mare_coord_effects *fx, uint64_t number,
+                       const uint64_t *lives)
+{
+    views *v = m->state;
+    uint32_t n = m->setup.capacity, count = 0;
+    v->view = number;
+    v->promised = v->accepted = v->planned = 0;
+    v->stage = FOLLOWING;
+    mare__views_copy_array(m, v->lives, lives);
+    mare__casts_clear(&v->casts, n);
+    memset(v->acked, 0, n * sizeof *v->acked);
+    mare__set_clear(v->group, n);
+    mare__set_clear(v->gone, n);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!lives[i])
+            continue;
+        mare__set_add(v->group, i);
+        if (i != m->setup.self && (!mare__alive(m, i) || v->wants[i] > lives[i]))
+            mare__set_add(v->gone, i);
+        if (v->wants[i] <= lives[i])
+            v->wants[i] = 0;
+        memcpy(v->scratch + 4 * count++, &i, 4);
+    }
+    mare__view(fx, number, v->scratch, 4 * count);
+}
+
+void mare__views_leave(mare_coord *m, mare_coord_effects *fx)
+{
+    views *v = m->state;
+    v->life++;
+    v->view = v->promised = v->accepted = v->planned = 0;
+    v->stage = FOLLOWING;
+    mare__set_clear(v->group, m->setup.capacity);
+    memset(v->wants, 0, m->setup.capacity * sizeof *v->wants);
+    mare__mark(m, fx, "outside");
+    mare__broadcast(m, fx, &(mare_coord_message){.kind = HELLO, .field = {v->life}});
+}
+
+static void arm(mare_coord *m, mare_coord_effects *fx)
+{
+    views *v = m->state;
+    uint64_t sent = v->casts.received[m->setup.self];
+    int waits = !v->view || v->promised;
+    for (uint32_t i = mare__set_next(v->group, 0, m->setup.capacity);
+         !waits && i != MARE_COORD_NOBODY; i = mare__set_next(v->group, i + 1, m->setup.capacity))
+        waits = v->acked[i] < sent && i != m->setup.self;
+    if (v->armed || !waits || !mare__set_has(m->members, m->setup.self))
+        return;
+    v->armed = 1;
+    mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US));
+}
+
+/* Other messages ----------------------------------------------------------------------------- */
+
+static void on_hello(mare_coord *m, uint32_t from, uint64_t life, mare_coord_effects *fx)
+{
+    views *v = m->state;
+    if (!v->view || life < v->lives[from] || life < v->wants[from])
+        return;
+    if (life == v->lives[from]) {
+        mare__views_put_array(m, 0, v->lives);
+        mare__views_say(m, fx, from, WELCOME, 0, 0, 1);
+        return;
+    }
+    if (v->lives[from])
+        mare__set_add(v->gone, from); /* the life that was in the view is over */
+    v->wants[from] = life;
+    mare__views_consider(m, fx);
+}
+
+static void on_welcome(mare_coord *m, const mare_coord_message *msg, mare_coord_effects *fx)
+{
+    views *v = m->state;
+    if (v->view || mare__views_get_number(m, msg, 0, m->setup.self) != v->life)
+        return;
+    mare__views_get_array(m, msg, 0, v->next);
+    v->installed = 0;
+    mare__views_enter(m, fx, msg->field[VIEW], v->next);
+    mare__views_consider(m, fx);
+}
+
+/* Something of an earlier view: its sender has missed how it ended. */
+static void on_late(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                    mare_coord_effects *fx)
+{
+    views *v = m->state;
+    if (!v->lives[from]) {
+        mare__views_say(m, fx, from, OUT, 0, 0, 0);
+    } else if ((msg->kind == READY || msg->kind == PROPOSE || msg->kind == CUT) &&
+               msg->field[VIEW] + 1 == v->view && v->installed) {
+        mare_coord_message done = {.kind = INSTALL, .field = {msg->field[VIEW], v->installed}};
+        mare__send(m, fx, from, &done);
+    }
+}
+
+static void on_cast(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                    mare_coord_effects *fx)
+{
+    views *v = m->state;
+    if (v->promised || msg->field[THIRD] != from)
+        return; /* whether it belongs to this view is being settled */
+    mare__casts_put(&v->casts, from, msg->field[SECOND], 0, msg->tail, msg->tail_length);
+    mare__views_deliver_upto(m, fx, from, UINT64_MAX);
+    mare__views_say(m, fx, from, ACK, v->casts.received[from], 0, 0);
+}
+
+static void in_view(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                    mare_coord_effects *fx)
+{
+    views *v = m->state;
+    uint64_t upto = msg->field[SECOND];
+    if (msg->kind == CAST)
+        on_cast(m, from, msg, fx);
+    else if (msg->kind == ACK)
+        v->acked[from] = v->acked[from] < upto ? upto : v->acked[from];
+    else
+        mare__views_change(m, from, msg, fx);
+}
+
+static int is_malformed(const mare_coord *m, const mare_coord_message *msg)
+{
+    static const uint8_t arrays[] = {
+        [WELCOME] = 1, [STATE] = 3, [CUT] = 2, [NEED] = 1, [INSTALL] = 0};
+    const views *v = m->state;
+    if (msg->kind == CAST || msg->kind == COPY)
+        return msg->tail_length > v->casts.bytes || msg->field[SECOND] == 0 ||
+               msg->field[THIRD] >= m->setup.capacity || msg->field[SECOND] >> 40;
+    if (msg->kind == ACK && msg->field[VIEW] == v->view)
+        return msg->field[SECOND] > v->casts.received[m->setup.self];
+    return msg->tail_length != 8 * m->setup.capacity * arrays[msg->kind] ||
+           (msg->field[SECOND] >> 56 && msg->kind != HELLO) || msg->field[THIRD] >> 56;
+}
+
+static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                                 mare_coord_effects *fx)
+{
+    views *v = m->state;
+    if (is_malformed(m, msg))
+        return MARE_COORD_MALFORMED;
+    if (msg->kind == HELLO)
+        on_hello(m, from, msg->field[LIFE], fx);
+    else if (msg->kind == WELCOME)
+        on_welcome(m, msg, fx);
+    else if (msg->kind == OUT && v->view && msg->field[VIEW] > v->view)
+        mare__views_leave(m, fx);
+    else if (msg->kind != OUT && v->view && msg->field[VIEW] < v->view)
+        on_late(m, from, msg, fx);
+    else if (msg->kind != OUT && v->view && msg->field[VIEW] == v->view && v->lives[from])
+        in_view(m, from, msg, fx);
+    arm(m, fx);
+    return MARE_COORD_OK;
+}
+
+static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
+                                 mare_coord_effects *fx)
+{
+    views *v = m->state;
+    uint32_t self = m->setup.self;
+    uint64_t sent = v->casts.received[self];
+    if (!v->view || v->promised)
+        return MARE_COORD_REFUSED;
+    for (uint32_t i = mare__set_next(v->group, 0, m->setup.capacity); i != MARE_COORD_NOBODY;
+         i = mare__set_next(v->group, i + 1, m->setup.capacity)) {
+        if (i != self && sent - v->acked[i] >= v->casts.window)
+            return MARE_COORD_REFUSED;
+    }
+    if (!mare__casts_put(&v->casts, self, sent + 1, 0, event->data, event->length))
+        return MARE_COORD_REFUSED;
+    mare__views_say_cast(m, fx, MARE_COORD_NOBODY, self, mare__casts_at(&v->casts, self, sent + 1));
+    mare__views_deliver_upto(m, fx, self, UINT64_MAX);
+    arm(m, fx);
+    return MARE_COORD_OK;
+}
+
+static void send_again(mare_coord *m, mare_coord_effects *fx)
+{
+    views *v = m->state;
+    uint32_t self = m->setup.self;
+    for (uint32_t i = mare__set_next(v->group, 0, m->setup.capacity); i != MARE_COORD_NOBODY;
+         i = mare__set_next(v->group, i + 1, m->setup.capacity)) {
+        for (uint64_t s = v->acked[i] + 1; i != self && s <= v->casts.received[self]; s++) {
+            const mare__cast *cast = mare__casts_at(&v->casts, self, s);
+            if (cast && !mare__set_has(v->gone, i))
+                mare__views_say_cast(m, fx, i, self, cast);
+        }
+    }
+}
+
+static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
+{
+    views *v = m->state;
+    (void)which;
+    v->armed = 0;
+    if (!mare__set_has(m->members, m->setup.self))
+        return;
+    if (!v->view) {
+        mare__broadcast(m, fx, &(mare_coord_message){.kind = HELLO, .field = {v->life}});
+    } else if (!v->promised) {
+        send_again(m, fx);
+    } else {
+        mare__views_retry(m, fx);
+    }
+    arm(m, fx);
+}
+
+static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effects *fx)
+{
+    views *v = m->state;
+    uint32_t other = event->peer;
+    if (other == m->setup.self && event->kind == MARE_COORD_LEAVE) {
+        v->view = v->promised = 0;
+        return;
+    }
+    if (event->kind == MARE_COORD_PEER_DOWN || event->kind == MARE_COORD_LEAVE) {
+        v->wants[other] = 0;
+        if (v->view && v->lives[other])
+            mare__set_add(v->gone, other);
+    } else if (event->kind == MARE_COORD_PEER_UP && mare__set_has(v->gone, other) &&
+               v->wants[other] <= v->lives[other]) {
+        mare__set_remove(v->gone, other); /* may be the life in the view; if not, it says HELLO */
+        if (v->stage != FOLLOWING)
+            mare__views_lead(m, fx); /* it has not been asked */
+    }
+    mare__views_consider(m, fx);
+    arm(m, fx);
+}
+
+static void start(mare_coord *m, mare_coord_effects *fx)
+{
+    views *v = m->state;
+    v->armed = 0;
+    if (m->started || m->setup.incarnation) {
+        mare__views_leave(m, fx);
+    } else {
+        v->life = 1;
+        for (uint32_t i = 0; i < m->setup.members; i++)
+            v->next[i] = 1;
+        mare__views_enter(m, fx, 1, v->next);
+    }
+    arm(m, fx);
+}
+
+/* Set-up ------------------------------------------------------------------------------------- */
+
+static views *lay_out(mare__block *block, const mare_coord_setup *setup)
+{
+    uint32_t n = setup->capacity;
+    views *v = mare__carve(block, sizeof *v);
+    uint64_t *set[3], *array[9];
+    for (int i = 0; i < 3; i++)
+        set[i] = mare__carve(block, mare__set_bytes(n));
+    for (int i = 0; i < 9; i++)
+        array[i] = mare__carve(block, n * sizeof **array);
+    uint8_t *scratch = mare__carve(block, (size_t)3 * 8 * n);
+    mare__casts_lay_out(v ? &v->casts : NULL, block, n, (uint32_t)setup->param[WINDOW],
+                        (uint32_t)setup->param[BYTES]);
+    if (!v)
+        return v;
+    v->group.word = set[0];
+    v->gone.word = set[1];
+    v->answered.word = set[2];
+    v->lives = array[0];
+    v->wants = array[1];
+    v->acked = array[2];
+    v->next = array[3];
+    v->cut = array[4];
+    v->plan_next = array[5];
+    v->plan_cut = array[6];
+    v->most = array[7];
+    v->holder = array[8];
+    v->scratch = scratch;
+    return v;
+}
+
+static size_t size(const mare_coord_setup *setup)
+{
+    mare__block block = {0};
+    lay_out(&block, setup);
+    return block.used;
+}
+
+static void init(mare_coord *m)
+{
+    mare__block block = {.base = m->state};
+    views *v = lay_out(&block, &m->setup);
+    v->life = m->setup.incarnation << 32;
+}
+
+/* The largest steps: a view ends with all its messages, and the next change begins at once (twice,
+ * for one that is alone); nobody has answered; somebody needs everything. */
+static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
+{
+    uint32_t n = setup->capacity, places = n * (uint32_t)setup->param[WINDOW];
+    *effects = places + 12 * n + 12;
+    *bytes = places * (MARE__MESSAGE_BYTES(3) + (uint32_t)setup->param[BYTES]) +
+             (8 * n + 8) * (MARE__MESSAGE_BYTES(3) + 24 * n);
+}
+
+static void look(const mare_coord *m, mare_coord_view *view)
+{
+    const views *v = m->state;
+    view->phase = !v->view ? "outside" : v->promised ? "flushing" : "member";
+    view->epoch = v->view;
+    view->leader = v->view ? mare__views_leader_of(m) : MARE_COORD_NOBODY;
+}
+
+static unsigned promises(const mare_coord_setup *setup)
+{
+    (void)setup;
+    return MARE_COORD_FIFO | MARE_COORD_ATOMIC;
+}
+
+static unsigned tolerates(const mare_coord_setup *setup)
+{
+    (void)setup;
+    return MARE_COORD_REORDER | MARE_COORD_LOSS | MARE_COORD_DUPLICATION | MARE_COORD_PARTITION |
+           MARE_COORD_CRASH | MARE_COORD_AMNESIA | MARE_COORD_PAUSE | MARE_COORD_DRIFT |
+           MARE_COORD_CHURN;
+}
+
+static uint64_t messages(const mare_coord_setup *setup)
+{
+    return 2 * (uint64_t)(setup->members - 1);
+}
+
+static const mare_coord_param params[] = {
+    {"window", "multicasts of a member that may be under way", 16, 1, 1024},
+    {"bytes", "the longest multicast", 64, 0, 65536},
+    {"retry_us", "how long to wait before sending again", 50000, 1, INT64_C(1) << 40},
+    {0},
+};
+
+static const mare_coord_form forms[] = {
+    {"CAST", {"view", "seq", "of"}, 1},
+    {"ACK", {"view", "upto"}, 0},
+    {"HELLO", {"life"}, 0},
+    {"WELCOME", {"view"}, 1},
+    {"OUT", {"view"}, 0},
+    {"PROPOSE", {"view", "ballot"}, 0},
+    {"STATE", {"view", "ballot", "accepted"}, 1},
+    {"CUT", {"view", "ballot"}, 1},
+    {"NEED", {"view"}, 1},
+    {"COPY", {"view", "seq", "of"}, 1},
+    {"READY", {"view", "ballot"}, 0},
+    {"INSTALL", {"view", "ballot"}, 0},
+    {0},
+};
+
+const mare_coord_algorithm mare__views = {
+    .name = "views",
+    .title = "virtual synchrony: agreed views, and the same deliveries in each",
+    .source = "Birman and Joseph 1987; Tanenbaum and Van Steen 8.4.3",
+    .assumes = "DOWN is only said of the dead; some founder is never down",
+    .family = MARE_COORD_ORDER,
+    .tag = MARE__TAG_VIEWS,
+    .params = params,
+    .forms = forms,
+    .promises = promises,
+    .tolerates = tolerates,
+    .messages = messages,
+    .formula = "2(n-1)",
+    .size = size,
+    .room = room,
+    .init = init,
+    .start = start,
+    .receive = receive,
+    .timer = timer,
+    .request = request,
+    .peer = peer,
+    .look = look,
+};

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: MIT
+// The module mare._sim: runs the simulator from Lua. lua/mare/sim.lua is what people use.
+//
+// run(spec) reads the whole table first, so that what can raise has raised before anything is
+// allocated that Lua does not own; hooks and algorithms in Lua are called protected while it runs.
+#include "lua/sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lua/binding.h"
+
+enum { SHRINK_BUDGET = 2000 };
+
+// ---- Reading the specification -----------------------------------------------------------------
+
+static uint64_t number_field(lua_State *L, int index, const char *name, uint64_t otherwise)
+{
+    int type = lua_getfield(L, index, name);
+    int whole = 1;
+    lua_Integer value = type == LUA_TNIL ? 0 : lua_tointegerx(L, -1, &whole);
+    if (!whole || value < 0)
+        luaL_error(L, "`%s` is a whole number, not negative", name);
+    lua_pop(L, 1);
+    return type == LUA_TNIL ? otherwise : (uint64_t)value;
+}
+
+static bool flag_field(lua_State *L, int index, const char *name)
+{
+    lua_getfield(L, index, name);
+    bool flag = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return flag;
+}
+
+// The string belongs to the table.
+static const char *text_field(lua_State *L, int index, const char *name)
+{
+    int type = lua_getfield(L, index, name);
+    if (type != LUA_TNIL && type != LUA_TSTRING)
+        luaL_error(L, "`%s` is a string", name);
+    const char *text = lua_tostring(L, -1);
+    lua_pop(L, 1);
+    return text;
+}
+
+static int choice_field(lua_State *L, int index, const char *name, const char *const *names,
+                        int otherwise)
+{
+    const char *text = text_field(L, index, name);
+    if (!text)
+        return otherwise;
+    for (int i = 0; names[i]; i++)
+        if (strcmp(names[i], text) == 0)
+            return i;
+    return luaL_error(L, "`%s` cannot be '%s'", name, text);
+}
+
+static void read_network(lua_State *L, mare_sim_network *network)
+{
+    static const char *const delays[] = {"fixed", "uniform", "exponential", "spiky", NULL};
+    if (lua_getfield(L, SIM_SPEC, "network") == LUA_TTABLE) {
+        int at = lua_gettop(L);
+        network->delay = (mare_sim_delay)choice_field(L, at, "delay", delays, (int)network->delay);
+        network->delay_us = number_field(L, at, "delay_us", network->delay_us);
+        network->loss_ppm = (uint32_t)number_field(L, at, "loss_ppm", network->loss_ppm);
+        network->duplicate_ppm =
+            (uint32_t)number_field(L, at, "duplicate_ppm", network->duplicate_ppm);
+        network->fifo |= flag_field(L, at, "fifo");
+        network->bus |= flag_field(L, at, "bus");
+    }
+    lua_pop(L, 1);
+}
+
+static void read_params(lua_State *L, mare_coord_setup *setup)
+{
+    if (lua_getfield(L, SIM_SPEC, "params") == LUA_TTABLE) {
+        for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+            const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
+            if (mare_coord_setup_set(setup, name, luaL_checkinteger(L, -1)) != MARE_COORD_OK)
+                luaL_error(L, "%s has no parameter '%s' with that value", setup->algorithm->name,
+                           name);
+        }
+    }
+    lua_pop(L, 1);
+}
+
+static void read_numbers(lua_State *L, mare_sim_options *options)
+{
+    static const char *const detectors[] = {"none", "accurate", "eager", NULL};
+    options->detector =
+        (mare_sim_detector)choice_field(L, SIM_SPEC, "detector", detectors, (int)options->detector);
+    options->detect_us = number_field(L, SIM_SPEC, "detect_us", options->detect_us);
+    options->drift_ppm = (uint32_t)number_field(L, SIM_SPEC, "drift_ppm", options->drift_ppm);
+    options->duration_us = number_field(L, SIM_SPEC, "duration_us", options->duration_us);
+    options->settle_us = number_field(L, SIM_SPEC, "settle_us", options->settle_us);
+    options->entrants = (uint32_t)number_field(L, SIM_SPEC, "entrants", options->entrants);
+    options->rounds = (uint32_t)number_field(L, SIM_SPEC, "rounds", options->rounds);
+    options->think_us = number_field(L, SIM_SPEC, "think_us", options->think_us);
+    options->hold_us = number_field(L, SIM_SPEC, "hold_us", options->hold_us);
+    options->abandon_ppm = (uint32_t)number_field(L, SIM_SPEC, "abandon_ppm", options->abandon_ppm);
+}
+
+static mare_coord_event_kind request_kind(lua_State *L, const char *word)
+{
+    for (int kind = MARE_COORD_ENTER; kind <= MARE_COORD_MULTICAST; kind++)
+        if (word && strcmp(word, mare_coord_event_name((mare_coord_event_kind)kind)) == 0)
+            return (mare_coord_event_kind)kind;
+    luaL_error(L, "a request is enter, exit, abandon, elect or multicast, not '%s'",
+               word ? word : "nothing");
+    return MARE_COORD_EVENT_KINDS;
+}
+
+// {process, "enter", at_us = 0, hold_us = 1000, give_up_us = 0, data = "…"}; hold_us = false stays.
+static void read_request(lua_State *L, mare_sim_script_row *row, uint32_t capacity)
+{
+    int at = lua_gettop(L);
+    luaL_checktype(L, at, LUA_TTABLE);
+    lua_geti(L, at, 1);
+    lua_geti(L, at, 2);
+    lua_Integer process = luaL_checkinteger(L, -2);
+    if (process < 0 || process >= capacity)
+        luaL_error(L, "a request is by a process below %d, not by %d", capacity, (int)process);
+    *row = (mare_sim_script_row){.process = (uint32_t)process,
+                                 .kind = request_kind(L, lua_tostring(L, -1)),
+                                 .at_us = number_field(L, at, "at_us", 0),
+                                 .number = number_field(L, at, "give_up_us", 0)};
+    bool stays = lua_getfield(L, at, "hold_us") == LUA_TBOOLEAN;
+    row->hold_us = stays ? MARE_SIM_STAYS : (uint64_t)luaL_optinteger(L, -1, 1000);
+    row->data = (const uint8_t *)text_field(L, at, "data");
+    row->length = row->data ? (uint32_t)strlen((const char *)row->data) : 0;
+    lua_settop(L, at);
+}
+
+// The script stays on the stack.
+static mare_sim_script *read_requests(lua_State *L, uint32_t capacity)
+{
+    if (lua_getfield(L, SIM_SPEC, "requests") != LUA_TTABLE)
+        return NULL;
+    int at = lua_gettop(L);
+    lua_Integer count = luaL_len(L, at);
+    mare_sim_script *script = lua_newuserdatauv(L, sizeof *script, 0);
+    mare_sim_script_row *row = lua_newuserdatauv(L, (size_t)(count + 1) * sizeof *row, 0);
+    *script = (mare_sim_script){.row = row, .count = (uint32_t)count};
+    for (lua_Integer i = 0; i < count; i++) {
+        lua_geti(L, at, i + 1);
+        read_request(L, &row[i], capacity);
+        lua_pop(L, 1);
+    }
+    return script;
+}
+
+// ---- Hooks -------------------------------------------------------------------------------------
+
+static void adjust(void *context, mare_coord_setup *setup)
+{
+    struct mare__lua_sim *sim = context;
+    lua_State *L = sim->L;
+    lua_getfield(L, SIM_SPEC, "members");
+    lua_rawgeti(L, -1, setup->self);
+    for (int i = 0; lua_istable(L, -1) && setup->algorithm->params[i].name; i++) {
+        if (lua_getfield(L, -1, setup->algorithm->params[i].name) == LUA_TNUMBER)
+            mare_coord_setup_set(setup, setup->algorithm->params[i].name, lua_tointeger(L, -1));
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 2);
+}
+
+struct link {
+    uint32_t a, b;
+    bool is;
+};
+
+static int call_linked(lua_State *L)
+{
+    struct link *link = lua_touserdata(L, 1);
+    lua_getfield(L, SIM_SPEC + 1, "linked");
+    lua_pushinteger(L, link->a);
+    lua_pushinteger(L, link->b);
+    lua_call(L, 2, 1);
+    link->is = lua_toboolean(L, -1);
+    return 0;
+}
+
+static int linked(void *context, uint32_t a, uint32_t b)
+{
+    struct mare__lua_sim *sim = context;
+    struct link link = {a, b, false};
+    if (mare__lua_sim_protect(sim, call_linked, &link))
+        lua_pop(sim->L, 1);
+    return link.is;
+}
+
+struct way {
+    const mare_coord_algorithm *algorithm;
+    uint64_t time_us, delay_us;
+    uint32_t from, to, length;
+    const uint8_t *data;
+    bool lost;
+};
+
+// route(message): a delay in us, false to lose it, nothing to leave it to the network.
+static int call_route(lua_State *L)
+{
+    struct way *way = lua_touserdata(L, 1);
+    mare_coord_message message;
+    lua_getfield(L, SIM_SPEC + 1, "route");
+    if (mare_coord_decode(way->algorithm, way->data, way->length, &message) == MARE_COORD_OK)
+        mare__lua_sim_push_message(L, way->algorithm, &message);
+    else
+        lua_newtable(L);
+    const struct {
+        const char *name;
+        uint64_t value;
+    } fields[] = {{"from", way->from}, {"to", way->to}, {"time_us", way->time_us}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        lua_pushinteger(L, (lua_Integer)fields[i].value);
+        lua_setfield(L, -2, fields[i].name);
+    }
+    lua_call(L, 1, 1);
+    way->lost = lua_isboolean(L, -1) && !lua_toboolean(L, -1);
+    if (lua_isnumber(L, -1))
+        way->delay_us = (uint64_t)lua_tointeger(L, -1);
+    return 0;
+}
+
+static int route(void *context, uint64_t time_us, uint32_t from, uint32_t to, const uint8_t *data,
+                 uint32_t length, uint64_t *delay_us)
+{
+    struct mare__lua_sim *sim = context;
+    struct way way = {.algorithm = sim->row.name ? &sim->row : NULL,
+                      .time_us = time_us,
+                      .delay_us = *delay_us,
+                      .from = from,
+                      .to = to,
+                      .data = data,
+                      .length = length};
+    if (!way.algorithm)
+        way.algorithm = mare_coord_find(text_field(sim->L, SIM_SPEC, "algorithm"));
+    if (mare__lua_sim_protect(sim, call_route, &way))
+        lua_pop(sim->L, 1);
+    *delay_us = way.delay_us;
+    return !way.lost;
+}
+
+static bool has(lua_State *L, const char *name, int type)
+{
+    int found = lua_getfield(L, SIM_SPEC, name);
+    lua_pop(L, 1);
+    if (found != LUA_TNIL && found != type)
+        luaL_error(L, "`%s` is a %s", name, lua_typename(L, type));
+    return found == type;
+}
+
+// ---- Running -----------------------------------------------------------------------------------
+
+static const mare_coord_algorithm *read_algorithm(struct mare__lua_sim *sim)
+{
+    lua_State *L = sim->L;
+    lua_getfield(L, SIM_SPEC, "algorithm");
+    lua_replace(L, SIM_ALGORITHM);
+    if (lua_istable(L, SIM_ALGORITHM)) {
+        mare__lua_sim_algorithm(sim);
+        return &sim->row;
+    }
+    const char *name = lua_tostring(L, SIM_ALGORITHM);
+    const mare_coord_algorithm *algorithm = name ? mare_coord_find(name) : NULL;
+    if (!algorithm)
+        luaL_error(L, "there is no algorithm '%s'; 'mare sim list' shows them", name ? name : "?");
+    return algorithm;
+}
+
+static void read_faults(lua_State *L, mare_sim_options *options)
+{
+    const char *text = text_field(L, SIM_SPEC, "faults");
+    mare_sim_fault_list check = {0};
+    size_t wrong = text ? mare_sim_faults_read(&check, text) : 0;
+    mare_sim_faults_fini(&check);
+    if (wrong)
+        luaL_error(L, "`faults` is not understood from '%s' on", text + wrong - 1);
+    if (text)
+        mare_sim_faults_read(&options->faults, text); // from here on nothing raises
+}
+
+static void read_options(struct mare__lua_sim *sim, mare_sim_options *options)
+{
+    lua_State *L = sim->L;
+    const mare_coord_algorithm *algorithm = read_algorithm(sim);
+    uint64_t n = number_field(L, SIM_SPEC, "n", 3);
+    uint64_t capacity = number_field(L, SIM_SPEC, "capacity", n);
+    if (n < 1 || capacity < n || capacity > MARE_COORD_MEMBERS_MAX)
+        luaL_error(L, "`n` is 1 to 65536, and `capacity` not smaller");
+    mare_sim_options_init(options, algorithm, (uint32_t)n);
+    options->setup.capacity = (uint32_t)capacity;
+    options->setup.context = sim;
+    options->seed = number_field(L, SIM_SPEC, "seed", 1);
+    read_params(L, &options->setup);
+    options->workload_context = read_requests(L, options->setup.capacity);
+    if (options->workload_context)
+        options->workload = &mare_sim_workload_script;
+    options->hooks.context = sim;
+    options->hooks.adjust = has(L, "members", LUA_TTABLE) ? adjust : NULL;
+    options->hooks.linked = has(L, "linked", LUA_TFUNCTION) ? linked : NULL;
+    options->hooks.route = has(L, "route", LUA_TFUNCTION) ? route : NULL;
+    mare_sim_options trial = *options; // what raises does so before the faults are drawn
+    read_network(L, &trial.network);
+    read_numbers(L, &trial);
+    if (flag_field(L, SIM_SPEC, "vary"))
+        mare_sim_vary(options);
+    read_network(L, &options->network);
+    read_numbers(L, options);
+    read_faults(L, options);
+}
+
+static void set_number(lua_State *L, const char *name, uint64_t value)
+{
+    lua_pushinteger(L, (lua_Integer)value);
+    lua_setfield(L, -2, name);
+}
+
+static void push_outcome(lua_State *L, const mare_coord_algorithm *algorithm,
+                         const mare_sim_outcome *outcome)
+{
+    lua_newtable(L);
+    lua_pushboolean(L, outcome->violation[0] == '\0');
+    lua_setfield(L, -2, "kept");
+    if (outcome->violation[0]) {
+        lua_pushstring(L, outcome->violation);
+        lua_setfield(L, -2, "violation");
+        lua_pushstring(L, outcome->detail);
+        lua_setfield(L, -2, "detail");
+    }
+    set_number(L, "time_us", outcome->time_us);
+    set_number(L, "steps", outcome->steps);
+    set_number(L, "sent", outcome->sent);
+    set_number(L, "delivered", outcome->delivered);
+    set_number(L, "lost", outcome->lost);
+    set_number(L, "duplicated", outcome->duplicated);
+    set_number(L, "requests", outcome->requests);
+    set_number(L, "grants", outcome->grants);
+    set_number(L, "revoked", outcome->revoked);
+    set_number(L, "elections", outcome->elections);
+    set_number(L, "deliveries", outcome->deliveries);
+    set_number(L, "wait_us", outcome->wait_us);
+    set_number(L, "wait_most_us", outcome->wait_most_us);
+    lua_newtable(L);
+    for (unsigned i = 0; algorithm->forms[i].name; i++)
+        set_number(L, algorithm->forms[i].name, outcome->by_kind[i]);
+    lua_setfield(L, -2, "by_kind");
+}
+
+struct run {
+    mare_sim_options options;
+    mare_sim_outcome outcome;
+    char *text, *faults;
+    size_t length;
+    int code;
+};
+
+static void carry_out(lua_State *L, struct run *run, const mare_sim_show *show)
+{
+    bool shown = show->draw || show->shiviz || show->trace || show->json;
+    int good = mare_sim_run(&run->options, NULL, &run->outcome);
+    if (!good && flag_field(L, SIM_SPEC, "shrink")) {
+        char violation[sizeof run->outcome.violation];
+        memcpy(violation, run->outcome.violation, sizeof violation);
+        mare_sim_shrink(&run->options, violation, SHRINK_BUDGET);
+        mare_sim_run(&run->options, NULL, &run->outcome);
+    }
+    if (shown || flag_field(L, SIM_SPEC, "text")) {
+        FILE *memory = open_memstream(&run->text, &run->length);
+        run->code = memory ? mare_sim_show_run(&run->options, show, memory, &run->outcome) : 2;
+        if (memory)
+            fclose(memory);
+    }
+    size_t length = mare_sim_faults_write(&run->options.faults, NULL, 0);
+    run->faults = malloc(length + 1);
+    if (run->faults)
+        mare_sim_faults_write(&run->options.faults, run->faults, length + 1);
+}
+
+// run(spec) -> outcome
+static int sim_run(lua_State *L)
+{
+    struct run run = {.text = NULL};
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 1);
+    lua_pushnil(L);
+    lua_newtable(L);
+    lua_newtable(L);
+    struct mare__lua_sim *sim = lua_newuserdatauv(L, sizeof *sim, 0);
+    *sim = (struct mare__lua_sim){.L = L};
+    mare_sim_show show = {.title = text_field(L, SIM_SPEC, "title"),
+                          .about = text_field(L, SIM_SPEC, "about"),
+                          .draw = text_field(L, SIM_SPEC, "draw"),
+                          .shiviz = text_field(L, SIM_SPEC, "shiviz"),
+                          .trace = flag_field(L, SIM_SPEC, "trace"),
+                          .json = flag_field(L, SIM_SPEC, "json"),
+                          .from_us = number_field(L, SIM_SPEC, "from_us", 0),
+                          .to_us = number_field(L, SIM_SPEC, "to_us", 0)};
+    read_options(sim, &run.options);
+    carry_out(L, &run, &show);
+    mare_sim_options_fini(&run.options);
+    if (sim->failed) {
+        free(run.text);
+        free(run.faults);
+        lua_getfield(L, SIM_KEPT, "error");
+        return lua_error(L);
+    }
+    push_outcome(L, run.options.setup.algorithm, &run.outcome);
+    lua_pushstring(L, run.faults ? run.faults : "");
+    lua_setfield(L, -2, "faults");
+    lua_pushlstring(L, run.text ? run.text : "", run.length);
+    lua_setfield(L, -2, "text");
+    lua_pushboolean(L, run.code != 2);
+    lua_setfield(L, -2, "written");
+    free(run.text);
+    free(run.faults);
+    return 1;
+}
+
+// algorithms() -> {name, …}
+static int sim_algorithms(lua_State *L)
+{
+    size_t count;
+    const mare_coord_algorithm *const *table = mare_coord_table(&count);
+    lua_newtable(L);
+    for (size_t i = 0; i < count; i++) {
+        lua_pushstring(L, table[i]->name);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    return 1;
+}
+
+int mare__lua_open_sim(lua_State *L)
+{
+    static const luaL_Reg functions[] = {
+        {"run", sim_run}, {"algorithms", sim_algorithms}, {NULL, NULL}};
+    luaL_newlib(L, functions);
+    return 1;
+}

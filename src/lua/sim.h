@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// Shared by sim.c (running the simulator from Lua) and sim_machine.c (an algorithm written in Lua).
+#pragma once
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <stdbool.h>
+
+#include "sim/report.h"
+#include "sim/script.h"
+
+// What a run keeps on the Lua stack, from the call of run() to its end.
+enum { SIM_SPEC = 1, SIM_ALGORITHM, SIM_MEMBERS, SIM_KEPT, SIM_TOP = SIM_KEPT };
+
+enum { SIM_FORMS_MOST = 32 };
+
+// A run: hooks and algorithms written in Lua find the state here. An error in them is kept under
+// "error" in the table at SIM_KEPT; from then on they do nothing, and run() raises it in the end.
+struct mare__lua_sim {
+    lua_State *L;
+    bool failed;
+    // The algorithm, when it is written in Lua.
+    mare_coord_algorithm row;
+    mare_coord_param params[MARE_COORD_PARAMS + 1];
+    mare_coord_form forms[SIM_FORMS_MOST + 1];
+    unsigned promises, tolerates;
+    lua_Integer messages;
+    uint32_t room;
+    // The step that is under way.
+    mare_coord *machine;
+    mare_coord_effects *effects;
+};
+
+// Makes `sim->row` from the table at SIM_ALGORITHM; raises when it makes no sense.
+void mare__lua_sim_algorithm(struct mare__lua_sim *sim);
+
+// Calls `body` with `argument`, protected; remembers the first error. Returns whether it went well.
+bool mare__lua_sim_protect(struct mare__lua_sim *sim, lua_CFunction body, void *argument);
+
+// Pushes a table with the name and fields of a message.
+void mare__lua_sim_push_message(lua_State *L, const mare_coord_algorithm *algorithm,
+                                const mare_coord_message *message);

@@ -1,0 +1,136 @@
+-- SPDX-License-Identifier: MIT
+-- The simulator from Lua: runs, hooks, algorithms written in Lua, and what is refused.
+local sim, t = require "mare.sim", require "t"
+
+-- Says yes to everybody: catches nothing by itself.
+local function careless(more)
+    local algorithm = {
+        name = "careless", promises = {"EM1"},
+        messages = {{"ASK", "number"}, {"DATA", tail = true}},
+        enter = function(self) self:grant(1) end,
+        exit = function() end,
+        receive = function() end,
+    }
+    for key, value in pairs(more or {}) do algorithm[key] = value end
+    return algorithm
+end
+
+local function quick(spec)
+    spec.n, spec.rounds, spec.settle_us = spec.n or 3, 1, 0
+    return spec
+end
+
+return {
+    an_algorithm_in_c_by_name = function()
+        local out = sim.run(quick {algorithm = "ricart", n = 5, params = {repair = 0}})
+        t.eq({out.kept, out.grants, out.sent, out.by_kind.REQUEST}, {true, 5, 5 * 8, 5 * 4})
+        t.ok(#sim.algorithms() >= 2)
+    end,
+    the_same_seed_the_same_text = function()
+        local function text(seed)
+            return sim.run({algorithm = "central", seed = seed, vary = true, trace = true}).text
+        end
+        t.eq(text(7), text(7))
+        t.ok(text(7) ~= text(8))
+    end,
+    a_lua_algorithm_is_checked = function()
+        local out = sim.run {algorithm = careless(), n = 2, requests = {
+            {0, "enter", at_us = 0, hold_us = 5000}, {1, "enter", at_us = 1000}}}
+        t.eq(out.violation, "EM1")
+        t.ok(not out.kept)
+    end,
+    a_sweep_shrinks_what_it_finds = function()
+        local out, seed = sim.sweep({algorithm = careless {tolerates = {"crash", "pause"}}}, 50)
+        t.eq(out.violation, "EM1")
+        t.ok(seed <= 50)
+        t.eq(out.faults, "")
+    end,
+    messages_carry_numbers_and_a_tail = function()
+        local got = {}
+        local algorithm = careless {
+            enter = function(self)
+                self:send(1, "ASK", {number = 42})
+                self:broadcast("DATA", {tail = "words"})
+                self:grant(1)
+            end,
+            receive = function(_, from, message)
+                got[#got + 1] = {from, message.kind, message.number or message.tail}
+            end}
+        sim.run {algorithm = algorithm, n = 2, requests = {{0, "enter"}},
+                 network = {delay = "fixed", fifo = true}}
+        t.eq(got, {{0, "ASK", 42}, {0, "DATA", "words"}})
+    end,
+    timers_marks_and_peers = function()
+        local seen = {}
+        local algorithm = careless {
+            start = function(self) self:after(2, 1000) self:after(3, 500) self:cancel(3) end,
+            timer = function(self, timer) seen[#seen + 1] = timer self:mark "rang" end,
+            peer = function(_, what, who) seen[#seen + 1] = what .. who end}
+        local out = sim.run {algorithm = algorithm, n = 2, requests = {}, trace = true,
+                             faults = "crash:1@500+0", duration_us = 100000}
+        t.eq(seen[1], 2)
+        t.ok(seen[2]:find "1$")
+        t.ok(out.text:find "mark rang")
+    end,
+    memory_survives_a_crash_but_not_amnesia = function()
+        for kind, lives in pairs {crash = 1, amnesia = 2} do
+            local made = 0
+            local algorithm = careless {init = function(self)
+                if self.id == 1 then made = made + 1 end
+            end}
+            sim.run {algorithm = algorithm, n = 2, requests = {}, faults = kind .. ":1@500+500"}
+            t.eq(made, lives)
+        end
+    end,
+    routes_decide = function()
+        local seen = {}
+        local out = sim.run {algorithm = "ricart", n = 3, params = {repair = 0},
+                             requests = {{0, "enter"}}, route = function(m)
+            seen[#seen + 1] = m.kind
+            if m.to == 2 then return false end
+            return 100
+        end}
+        t.eq({out.sent, out.lost, out.time_us}, {3, 1, 200})
+        t.eq(seen, {"REQUEST", "REQUEST", "GRANT"})
+    end,
+    links_decide = function()
+        local out = sim.run {algorithm = "ricart", n = 3, params = {repair = 0},
+                             requests = {{0, "enter"}},
+                             linked = function(a, b) return math.abs(a - b) == 1 end}
+        t.eq(out.sent, 2)
+    end,
+    errors_in_an_algorithm_are_raised = function()
+        t.raises("broken here", function()
+            sim.run {algorithm = careless {enter = function() error "broken here" end}}
+        end)
+        t.raises("itself", function()
+            sim.run {algorithm = careless {enter = function(self) self:send(0, "NOPE") end}}
+        end)
+        t.raises("number", function()
+            sim.run {algorithm = careless {enter = function(self) self:broadcast "ASK" end}}
+        end)
+        t.raises("init", function()
+            sim.run {algorithm = careless {init = function(self) self:mark "early" end}}
+        end)
+    end,
+    what_makes_no_sense_is_refused = function()
+        for _, case in ipairs {
+            {{}, "no algorithm"}, {{algorithm = "x"}, "'x'"}, {{algorithm = {}}, "messages"},
+            {{algorithm = "ricart", n = 0}, "`n`"},
+            {{algorithm = "ricart", n = -1}, "`n`"}, {{algorithm = "ricart", seed = "x"}, "seed"},
+            {{algorithm = "ricart", network = {delay = "slow"}}, "slow"},
+            {{algorithm = "ricart", faults = "crash"}, "faults"},
+            {{algorithm = "ricart", route = 1}, "route"},
+            {{algorithm = careless {promises = {"all"}}}, "all"},
+            {{algorithm = careless {family = "poets"}}, "poets"},
+        } do
+            t.raises(case[2], sim.run, case[1])
+        end
+    end,
+    too_many_effects_are_a_violation = function()
+        local algorithm = careless {room = 1, enter = function(self)
+            for _ = 1, 100 do self:broadcast("ASK", {number = 1}) end
+        end}
+        t.eq(sim.run({algorithm = algorithm, n = 2, requests = {{0, "enter"}}}).violation, "ROOM")
+    end,
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Elections in the simulator: the examples of the sources, messages equal to the formulas, what the
+ * files' heads say about two leaders, large groups, and broken variants that must be caught. The
+ * sweeps of all algorithms are in test_sim.c. */
+
+#include "support/unit.h"
+#include "tests/sim/broken.h"
+
+#include "sim/record.h"
+#include "sim/sim.h"
+#include "sim/workload.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ROAMING_SEEDS 2000
+
+/* What the members were told last, and how often two led at one moment. */
+typedef struct witness {
+    mare_sim_observer observer;
+    uint32_t leader[64];
+    uint64_t epoch[64];
+    uint32_t down, rivals; /* rivals: the most members that led at one moment */
+    uint64_t first_us;     /* when `watched` was first told of `awaited`; 0: never */
+    uint32_t watched, awaited;
+} witness;
+
+static void see(mare_sim_observer *self, const mare_sim_observation *seen)
+{
+    witness *w = (witness *)self;
+    uint32_t leading = 0;
+    if (seen->sight == MARE_SIM_CRASHED && seen->process < 64)
+        w->leader[seen->process] = MARE_COORD_NOBODY;
+    if (seen->sight != MARE_SIM_EFFECT || seen->effect->kind != MARE_COORD_ELECTED ||
+        seen->process >= 64)
+        return;
+    w->leader[seen->process] = seen->effect->peer;
+    w->epoch[seen->process] = seen->effect->number;
+    if (!w->first_us && seen->process == w->watched && seen->effect->peer == w->awaited)
+        w->first_us = seen->time_us;
+    for (uint32_t i = 0; i < 64; i++)
+        leading += w->leader[i] == i;
+    w->rivals = leading > w->rivals ? leading : w->rivals;
+}
+
+static int watch(const mare_sim_options *options, witness *w, mare_sim_outcome *out)
+{
+    uint32_t watched = w->watched, awaited = w->awaited;
+    *w = (witness){.observer = {.see = see}, .watched = watched, .awaited = awaited};
+    for (uint32_t i = 0; i < 64; i++)
+        w->leader[i] = MARE_COORD_NOBODY;
+    mare_sim_observer *observers[] = {&w->observer, NULL};
+    return mare_sim_run(options, observers, out);
+}
+
+/* Calm, as in the sources: process 0 … callers − 1 call one election each. */
+static void calm(mare_sim_options *options, const char *name, uint32_t n, uint32_t callers)
+{
+    mare_sim_options_init(options, mare_coord_find(name), n);
+    mare_coord_setup_set(&options->setup, "repair", 0);
+    options->entrants = callers;
+    options->rounds = 1;
+    options->duration_us = UINT64_C(1) << 40;
+    options->settle_us = 0;
+}
+
+static void counts_equal_the_formulas(void **state)
+{
+    (void)state;
+    const char *const names[] = {"bully", "ring", "wireless"};
+    for (size_t a = 0; a < sizeof names / sizeof *names; a++) {
+        for (uint32_t n = 2; n <= 200; n++) {
+            mare_sim_options options;
+            mare_sim_outcome out;
+            calm(&options, names[a], n, 1);
+            options.network.delay = MARE_SIM_FIXED;
+            assert_true(mare_sim_run(&options, NULL, &out));
+            assert_int_equal(out.elections, n);
+            assert_int_equal(out.sent, options.setup.algorithm->messages(&options.setup));
+            if (n % 50 == 0)
+                print_message("# %-8s n=%-3u  one election, %u messages = %s\n", names[a],
+                              (unsigned)n, (unsigned)out.sent, options.setup.algorithm->formula);
+        }
+    }
+}
+
+/* Eight processes: 7 leads, dies, 6 follows; 7 returns and takes over. */
+static void seven_dies_and_returns(void **state)
+{
+    (void)state;
+    const char *const names[] = {"bully", "ring", "wireless"};
+    for (size_t a = 0; a < sizeof names / sizeof *names; a++) {
+        mare_sim_options options;
+        mare_sim_outcome out;
+        witness w = {.watched = 4, .awaited = 6};
+        mare_sim_options_init(&options, mare_coord_find(names[a]), 8);
+        options.rounds = 1;
+        options.entrants = 1;
+        options.duration_us = 20000000;
+        mare_sim_faults_read(&options.faults, "crash:7@5000000+5000000");
+        assert_true(watch(&options, &w, &out));
+        assert_true(w.first_us > 5000000 && w.first_us < 10000000);
+        for (uint32_t i = 0; i < 8; i++)
+            assert_int_equal(w.leader[i], 7);
+        mare_sim_options_fini(&options);
+    }
+}
+
+static void several_call_at_once(void **state)
+{
+    (void)state;
+    const char *const names[] = {"bully", "ring", "wireless"};
+    for (size_t a = 0; a < sizeof names / sizeof *names; a++) {
+        for (uint64_t seed = 1; seed <= 50; seed++) {
+            mare_sim_options options;
+            mare_sim_outcome out;
+            witness w = {0};
+            calm(&options, names[a], 8, 0);
+            options.seed = seed;
+            options.think_us = 0;
+            options.network.delay_us = 10000;
+            assert_true(watch(&options, &w, &out));
+            for (uint32_t i = 0; i < 8; i++) {
+                assert_int_equal(w.leader[i], 7);
+                assert_int_equal(w.epoch[i], w.epoch[7]);
+            }
+        }
+    }
+}
+
+/* What the head of bully.c says: what 2 sends does not reach 0 and 1, so 1 takes the lead while 2
+ * has it, of another epoch; when the cut ends, 2 alone leads. */
+static void asymmetric_loss_makes_two_leaders_for_a_while(void **state)
+{
+    (void)state;
+    mare_sim_options options;
+    mare_sim_outcome out;
+    witness w = {0};
+    mare_sim_options_init(&options, mare_coord_find("bully"), 3);
+    options.detector = MARE_SIM_NO_DETECTOR;
+    mare_sim_faults_read(&options.faults, "one-way:2@1000+900000");
+    assert_true(watch(&options, &w, &out)); /* never two of one epoch */
+    assert_int_equal(w.rivals, 2);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(w.leader[i], 2);
+    mare_sim_options_fini(&options);
+}
+
+/* 2 and 5 of eight call at once, 7 being dead: all agree on 6; with the improvement one list is
+ * swallowed on its way, and half the messages are saved. */
+static void two_rounds_or_one(void **state)
+{
+    (void)state;
+    uint64_t sent[2];
+    for (int single = 0; single < 2; single++) {
+        mare_sim_options options;
+        mare_sim_outcome out;
+        witness w = {0};
+        calm(&options, "ring", 8, 0);
+        mare_coord_setup_set(&options.setup, "single", single);
+        options.network.delay = MARE_SIM_FIXED;
+        options.network.delay_us = 1000000; /* all call within the time of a hop or two */
+        options.think_us = 0;
+        assert_true(watch(&options, &w, &out));
+        for (uint32_t i = 0; i < 8; i++) {
+            assert_int_equal(w.leader[i], 7);
+            assert_int_equal(w.epoch[i], w.epoch[0]);
+        }
+        sent[single] = out.sent;
+    }
+    assert_int_equal(sent[0], 8 * 2 * 8); /* eight callers, two rounds each of eight */
+    assert_true(sent[1] < sent[0] / 2);
+    print_message("# ring     n=8    eight callers at once: %u messages, single %u\n",
+                  (unsigned)sent[0], (unsigned)sent[1]);
+}
+
+static void ten_thousand_members(void **state)
+{
+    (void)state;
+    mare_sim_options options;
+    mare_sim_outcome out;
+    calm(&options, "ring", 10000, 1);
+    clock_t begin = clock();
+    assert_true(mare_sim_run(&options, NULL, &out));
+    double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    assert_int_equal(out.sent, 2 * 10000);
+    assert_int_equal(out.elections, 10000);
+    print_message("# ring     n=10000  one election in %.2f s\n", seconds);
+}
+
+/* Ad hoc networks ------------------------------------------------------------------------------ */
+
+/* Nodes that move: who hears whom changes from time to time, at random, and then rests. */
+typedef struct roaming {
+    uint64_t seed;
+    uint32_t place; /* counts moves */
+} roaming;
+
+#define MOVE 1000000u /* the number of a wake that moves the nodes */
+
+static int in_reach(void *context, uint32_t a, uint32_t b)
+{
+    const roaming *r = context;
+    uint64_t low = a < b ? a : b, high = a < b ? b : a;
+    mare_sim_random pair = mare_sim_stream(r->seed * 131 + r->place, low * 64 + high);
+    return mare_sim_below(&pair, 5) < 2;
+}
+
+static void set_capacity(void *context, mare_coord_setup *setup)
+{
+    const roaming *r = context;
+    mare_sim_random random = mare_sim_stream(r->seed, 5000 + setup->self);
+    mare_coord_setup_set(setup, "capacity", (int64_t)mare_sim_below(&random, 4));
+}
+
+static void roam_begin(void *state, mare_sim *sim)
+{
+    mare_sim_workload_election.begin(state, sim);
+    for (uint32_t i = 0; i < mare_sim_options_of(sim)->setup.members; i++)
+        mare_sim_wake(sim, i, 60000 + 90000 * i, MOVE);
+}
+
+static void roam_wake(void *state, mare_sim *sim, uint32_t process, uint32_t number)
+{
+    roaming *r = mare_sim_options_of(sim)->hooks.context;
+    if (number < MOVE || number > MOVE + 1) {
+        mare_sim_workload_election.wake(state, sim, process, number);
+        return;
+    }
+    r->place += number == MOVE && !mare_sim_settling(sim);
+    mare_sim_relink(sim);
+    if (number == MOVE && !mare_sim_settling(sim))
+        mare_sim_wake(sim, process, 200000, MOVE);
+}
+
+/* One that was paused has missed the last moves. */
+static void roam_settle(void *state, mare_sim *sim)
+{
+    mare_sim_workload_election.settle(state, sim);
+    for (uint32_t i = 0; i < mare_sim_options_of(sim)->setup.capacity; i++) {
+        if (mare_sim_is_up(sim, i))
+            mare_sim_wake(sim, i, 0, MOVE + 1);
+    }
+}
+
+static void nodes_that_move_agree_where_they_rest(void **state)
+{
+    (void)state;
+    mare_sim_workload roam = mare_sim_workload_election;
+    roam.begin = roam_begin;
+    roam.wake = roam_wake;
+    roam.settle = roam_settle;
+    for (uint64_t seed = 1; seed <= ROAMING_SEEDS; seed++) {
+        mare_sim_options options;
+        mare_sim_outcome out;
+        roaming r = {.seed = seed};
+        mare_sim_options_init(&options, mare_coord_find("wireless"), 3 + (uint32_t)(seed % 8));
+        options.seed = seed;
+        mare_sim_vary(&options);
+        options.workload = &roam;
+        options.hooks = (mare_sim_hooks){.context = &r, .linked = in_reach, .adjust = set_capacity};
+        if (!mare_sim_run(&options, NULL, &out))
+            fail_msg("%s: %s, seed %u", out.violation, out.detail, (unsigned)seed);
+        mare_sim_options_fini(&options);
+    }
+}
+
+/* Broken variants ------------------------------------------------------------------------------ */
+
+/* Runs seeds until one breaks `promise` in a way that shrinks to a handful of faults at most. */
+static int is_caught(const mare_coord_algorithm *algorithm, const char *promise, uint32_t handful)
+{
+    uint32_t faults = UINT32_MAX;
+    for (uint64_t seed = 1; seed <= 1000 && faults > handful; seed++) {
+        mare_sim_options options;
+        mare_sim_outcome out;
+        mare_sim_options_init(&options, algorithm, 3 + (uint32_t)(seed % 4));
+        options.seed = seed;
+        mare_sim_vary(&options);
+        if (!mare_sim_run(&options, NULL, &out) && strcmp(out.violation, promise) == 0) {
+            mare_sim_shrink(&options, promise, 1000);
+            mare_sim_run(&options, NULL, &out);
+            assert_string_equal(out.violation, promise);
+            faults = options.faults.count;
+        }
+        mare_sim_options_fini(&options);
+    }
+    return faults <= handful;
+}
+
+static void epochs_without_a_name_are_caught(void **state)
+{
+    (void)state;
+    assert_true(is_caught(&mare_broken_bully_epoch, "ONE-LEADER", 2));
+}
+
+static void saying_it_once_is_caught(void **state)
+{
+    (void)state;
+    assert_true(is_caught(&mare_broken_bully_silent, "AGREEMENT", 3));
+}
+
+static void counting_elections_only_is_caught(void **state)
+{
+    (void)state;
+    assert_true(is_caught(&mare_broken_wireless, "ONE-LEADER", 2));
+}
+
+static void superpeers_that_are_dead_are_caught(void **state)
+{
+    (void)state;
+    assert_true(is_caught(&mare_broken_superpeer_dht, "AGREEMENT", 1));
+    assert_true(is_caught(&mare_broken_superpeer_tokens, "AGREEMENT", 1));
+}
+
+static void a_list_that_is_not_missed_is_caught(void **state)
+{
+    (void)state;
+    assert_true(is_caught(&mare_broken_ring, "AGREEMENT", 3));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_equal_the_formulas),
+        cmocka_unit_test(seven_dies_and_returns),
+        cmocka_unit_test(several_call_at_once),
+        cmocka_unit_test(asymmetric_loss_makes_two_leaders_for_a_while),
+        cmocka_unit_test(two_rounds_or_one),
+        cmocka_unit_test(ten_thousand_members),
+        cmocka_unit_test(nodes_that_move_agree_where_they_rest),
+        cmocka_unit_test(epochs_without_a_name_are_caught),
+        cmocka_unit_test(saying_it_once_is_caught),
+        cmocka_unit_test(counting_elections_only_is_caught),
+        cmocka_unit_test(superpeers_that_are_dead_are_caught),
+        cmocka_unit_test(a_list_that_is_not_missed_is_caught),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Ordered multicast in the simulator: the bank of the source with and without an order, counts of
+ * messages, what a death does, and variants that the checkers must catch. The sweep over
+ * seeds is that of all algorithms, in test_sim.c. */
+
+#include "support/unit.h"
+#include "tests/sim/broken.h"
+
+#include "sim/sim.h"
+#include "sim/workload.h"
+
+#include <string.h>
+
+/* Runs seeds until one is caught breaking `promise`; shrinks it; returns the faults that are
+ * left. */
+static uint32_t catch_and_shrink(const mare_coord_algorithm *algorithm, const char *promise)
+{
+    for (uint64_t seed = 1; seed <= 500; seed++) {
+        mare_sim_options options;
+        mare_sim_outcome out;
+        mare_sim_options_init(&options, algorithm, 3 + (uint32_t)(seed % 4));
+        options.seed = seed;
+        mare_sim_vary(&options);
+        int good = mare_sim_run(&options, NULL, &out);
+        uint32_t faults = UINT32_MAX;
+        if (!good && strcmp(out.violation, promise) == 0) {
+            mare_sim_shrink(&options, promise, 1000);
+            mare_sim_run(&options, NULL, &out);
+            assert_string_equal(out.violation, promise);
+            faults = options.faults.count;
+        }
+        mare_sim_options_fini(&options);
+        if (faults != UINT32_MAX)
+            return faults;
+    }
+    return UINT32_MAX;
+}
+
+static void delivering_before_all_acknowledge_is_caught(void **state)
+{
+    (void)state;
+    assert_true(catch_and_shrink(&mare_broken_total, "TOTAL") <= 1);
+}
+
+static void ignoring_what_others_saw_is_caught(void **state)
+{
+    (void)state;
+    assert_true(catch_and_shrink(&mare_broken_causal, "CAUSAL") <= 1);
+}
+
+static void holding_nothing_back_is_caught(void **state)
+{
+    (void)state;
+    assert_true(catch_and_shrink(&mare_broken_fifo, "FIFO") <= 1);
+}
+
+static void ending_a_view_without_passing_on_is_caught(void **state)
+{
+    (void)state;
+    uint32_t faults = catch_and_shrink(&mare_broken_views, "ATOMIC");
+    print_message("# a view that ends without passing on: shrunk to %u faults\n", (unsigned)faults);
+    assert_true(faults <= 5);
+}
+
+/* The other multicasts need everybody: a death stops them, where views go on. */
+static void a_death_stops_all_but_views(void **state)
+{
+    (void)state;
+    const char *const names[] = {"fifo", "causal", "total", "views"};
+    for (int a = 0; a < 4; a++) {
+        mare_sim_options options;
+        mare_sim_outcome out;
+        mare_sim_options_init(&options, mare_coord_find(names[a]), 4);
+        mare_sim_faults_read(&options.faults, "crash:3@100000+0");
+        int good = mare_sim_run(&options, NULL, &out);
+        assert_int_equal(good, a == 3);
+        assert_string_equal(out.violation, a == 3 ? "" : "AGREEMENT");
+        mare_sim_options_fini(&options);
+    }
+}
+
+/* The bank: a deposit in San Francisco (0), interest in New York (1), at the same moment ------- */
+
+typedef struct bank {
+    mare_sim_observer observer;
+    int64_t cents[2];
+} bank;
+
+static size_t no_size(const mare_sim_options *options)
+{
+    (void)options;
+    return 0;
+}
+
+static void open_bank(void *state, mare_sim *sim)
+{
+    (void)state;
+    mare_sim_wake(sim, 0, 1000, 0);
+    mare_sim_wake(sim, 1, 1000, 0);
+}
+
+static void order_update(void *state, mare_sim *sim, uint32_t process, uint32_t number)
+{
+    (void)state, (void)number;
+    mare_sim_request(sim, process, MARE_COORD_MULTICAST, 0,
+                     (const uint8_t *)(process == 0 ? "d" : "i"), 1);
+}
+
+static const mare_sim_workload two_updates = {.name = "bank",
+                                              .family = MARE_COORD_FAMILIES,
+                                              .size = no_size,
+                                              .begin = open_bank,
+                                              .wake = order_update};
+
+static void update(mare_sim_observer *self, const mare_sim_observation *seen)
+{
+    bank *b = (bank *)self;
+    if (seen->sight != MARE_SIM_EFFECT || seen->effect->kind != MARE_COORD_DELIVER)
+        return;
+    if (seen->effect->data[0] == 'd')
+        b->cents[seen->process] += 10000;
+    else
+        b->cents[seen->process] += b->cents[seen->process] / 100;
+}
+
+static void run_bank(const char *name, const char *param, uint64_t seed, bank *b,
+                     mare_sim_outcome *out)
+{
+    mare_sim_options options;
+    *b = (bank){{update}, {100000, 100000}};
+    mare_sim_observer *observers[] = {&b->observer, NULL};
+    mare_sim_options_init(&options, mare_coord_find(name), 2);
+    mare_coord_setup_set(&options.setup, "repair", 0);
+    if (param)
+        mare_coord_setup_set(&options.setup, param, 0);
+    options.seed = seed;
+    options.settle_us = 0;
+    options.network.fifo = 1;
+    options.workload = &two_updates;
+    assert_true(mare_sim_run(&options, observers, out));
+    mare_sim_options_fini(&options);
+}
+
+static void the_bank_agrees_with_an_order(void **state)
+{
+    (void)state;
+    bank b;
+    mare_sim_outcome out;
+    run_bank("fifo", NULL, 1, &b, &out); /* each its own update first */
+    assert_int_equal(b.cents[0], 111100);
+    assert_int_equal(b.cents[1], 111000);
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        run_bank("total", NULL, seed, &b, &out);
+        assert_int_equal(b.cents[0], b.cents[1]);
+        assert_int_equal(b.cents[0], 111100);
+        assert_int_equal(out.sent, 4); /* two updates, two acknowledgements */
+        run_bank("total", "acks", seed, &b, &out);
+        assert_int_equal(b.cents[0], b.cents[1]);
+        assert_int_equal(out.sent, 2); /* each update acknowledges the other */
+    }
+}
+
+/* Counts ------------------------------------------------------------------------------------- */
+
+static void counts_equal_the_formulas(void **state)
+{
+    (void)state;
+    const char *const names[] = {"fifo", "causal", "total"};
+    for (int a = 0; a < 3; a++) {
+        for (uint32_t n = 2; n <= 200; n += n < 32 ? 1 : 42) {
+            mare_sim_options options;
+            mare_sim_outcome out;
+            mare_sim_options_init(&options, mare_coord_find(names[a]), n);
+            mare_coord_setup_set(&options.setup, "repair", 0);
+            options.network.fifo = 1;
+            options.entrants = options.rounds = 2;
+            options.settle_us = 0;
+            options.duration_us = UINT64_C(1) << 40;
+            assert_true(mare_sim_run(&options, NULL, &out));
+            assert_int_equal(out.deliveries, 4 * n);
+            assert_int_equal(out.sent, 4 * options.setup.algorithm->messages(&options.setup));
+            if (n == 200)
+                print_message("# %-8s n=%u  4 multicasts, %u messages = 4 x %s\n", names[a],
+                              (unsigned)n, (unsigned)out.sent, options.setup.algorithm->formula);
+            mare_sim_options_fini(&options);
+        }
+    }
+}
+
+/* Which acknowledgements are unnecessary: the more members speak, the fewer are left. */
+static void speaking_saves_acknowledging(void **state)
+{
+    (void)state;
+    uint64_t sent[2];
+    for (uint32_t speakers = 1; speakers <= 8; speakers *= 2) {
+        for (int acks = 0; acks < 2; acks++) {
+            mare_sim_options options;
+            mare_sim_outcome out;
+            mare_sim_options_init(&options, mare_coord_find("total"), 8);
+            mare_coord_setup_set(&options.setup, "repair", 0);
+            mare_coord_setup_set(&options.setup, "acks", acks);
+            options.network.fifo = 1;
+            options.entrants = speakers;
+            options.rounds = 64 / speakers;
+            options.settle_us = 0;
+            options.duration_us = UINT64_C(1) << 40;
+            assert_true(mare_sim_run(&options, NULL, &out));
+            assert_int_equal(out.deliveries, 64 * 8);
+            sent[acks] = out.sent;
+            mare_sim_options_fini(&options);
+        }
+        print_message("# total n=8, %u speak: %.1f messages a multicast, without the unnecessary "
+                      "%.1f\n",
+                      (unsigned)speakers, (double)sent[1] / 64, (double)sent[0] / 64);
+        assert_int_equal(sent[1], 64 * 8 * 7);
+        assert_true(sent[0] <= sent[1]);
+    }
+    assert_true(sent[0] * 4 < sent[1] * 3);
+}
+
+/* A sweep of the leaner variant as well. */
+static void necessary_acknowledgements_suffice(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 500; seed++) {
+        mare_sim_options options;
+        mare_sim_outcome out;
+        mare_sim_options_init(&options, mare_coord_find("total"), 2 + (uint32_t)(seed % 7));
+        mare_coord_setup_set(&options.setup, "acks", 0);
+        options.seed = seed;
+        mare_sim_vary(&options);
+        if (!mare_sim_run(&options, NULL, &out))
+            fail_msg("mare sim total --param acks=0 --seed %u: %s: %s", (unsigned)seed,
+                     out.violation, out.detail);
+        mare_sim_options_fini(&options);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bank_agrees_with_an_order),
+        cmocka_unit_test(counts_equal_the_formulas),
+        cmocka_unit_test(speaking_saves_acknowledging),
+        cmocka_unit_test(necessary_acknowledgements_suffice),
+        cmocka_unit_test(delivering_before_all_acknowledge_is_caught),
+        cmocka_unit_test(ignoring_what_others_saw_is_caught),
+        cmocka_unit_test(holding_nothing_back_is_caught),
+        cmocka_unit_test(ending_a_view_without_passing_on_is_caught),
+        cmocka_unit_test(a_death_stops_all_but_views),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
