@@ -22,14 +22,51 @@ static bool is_usable(const mare_channel *channel)
     return channel->owner == 0 || channel->owner == mare__os_process();
 }
 
-void mare__chan_fini(mare_channel *channel)
+void mare__chan_list(mare_channel *channel, struct mare__channels *all)
+{
+    channel->all = all;
+    mare__lock_acquire(&all->lock);
+    mare__list_append(&all->list, &channel->in_all);
+    mare__lock_release(&all->lock);
+}
+
+static void unlist(mare_channel *channel)
+{
+    if (!channel->all)
+        return;
+    mare__lock_acquire(&channel->all->lock);
+    mare__list_remove(&channel->in_all);
+    mare__lock_release(&channel->all->lock);
+}
+
+static void empty(mare_channel *channel)
 {
     if (!channel->closed)
         mare_chan_close(channel); // posted messages may still stand in line
-    for (; channel->count > 0; channel->count--) {
-        mare__message_clear(&channel->ring[channel->head]);
+    while (channel->count > 0) {
+        mare_message message = channel->ring[channel->head];
         channel->head = (channel->head + 1) % channel->room;
+        channel->count--;
+        mare__message_clear(&message);
     }
+}
+
+void mare__chan_empty_all(struct mare__channels *all)
+{
+    struct mare__list *link;
+    while ((link = mare__list_first(&all->list)) != NULL) {
+        mare_channel *channel = MARE__ENTRY(link, mare_channel, in_all);
+        mare__list_remove(link);
+        mare_chan_ref(channel);
+        empty(channel);
+        mare_chan_unref(channel);
+    }
+}
+
+void mare__chan_fini(mare_channel *channel)
+{
+    unlist(channel);
+    empty(channel);
     mare__free(channel->ring);
     mare__free(channel->name);
 }
@@ -49,6 +86,7 @@ void mare__chan_init(mare_channel *channel, struct mare_runtime *runtime, size_t
     mare__object_init(&channel->object, MARE__KIND_CHANNEL, end);
     mare__list_init(&channel->receivers);
     mare__list_init(&channel->senders);
+    mare__list_init(&channel->in_all);
     atomic_init(&channel->can, capacity > 0 ? MARE__CAN_SEND : 0);
     channel->capacity = capacity;
     channel->runtime = runtime;

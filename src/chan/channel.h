@@ -14,6 +14,13 @@ struct mare__names;
 // What may be possible without waiting, for those who look without the lock.
 enum { MARE__CAN_SEND = 1, MARE__CAN_RECEIVE = 2 };
 
+// All channels of a runtime: a channel whose buffer holds a reference to itself, or to another that
+// holds one to it, is freed by nobody until the runtime stops and empties them.
+struct mare__channels {
+    mare__lock lock;
+    struct mare__list list;
+};
+
 struct mare_channel {
     struct mare__object object;
     atomic_uchar can; // the above; a hint
@@ -27,8 +34,10 @@ struct mare_channel {
     uint64_t sent;
     struct mare_runtime *runtime; // for foreign threads that wait; NULL in unit tests
     long owner;                   // the operating-system process it belongs to; 0: any
-    struct mare__names *names;    // where `name` is registered
-    char *name;                   // or NULL; both constant after creation
+    struct mare__channels *all;   // where it is listed, or NULL
+    struct mare__list in_all;
+    struct mare__names *names; // where `name` is registered
+    char *name;                // or NULL; both constant after creation
 };
 
 // Whether something may be possible now. A hint: false when it is not or has just become so.
@@ -44,6 +53,13 @@ mare_channel *mare__chan_new(struct mare_runtime *runtime, size_t capacity);
 void mare__chan_init(mare_channel *channel, struct mare_runtime *runtime, size_t capacity,
                      void (*destroy)(struct mare__object *));
 void mare__chan_fini(mare_channel *channel);
+
+// Lists a new channel.
+void mare__chan_list(mare_channel *channel, struct mare__channels *all);
+
+// Empties every listed channel, which ends those that only each other's messages refer to. No other
+// thread may use any.
+void mare__chan_empty_all(struct mare__channels *all);
 
 // Sends, or stands in line. MARE_OK: the message has left and is empty. MARE_FULL: `node` (if not
 // NULL) stands in line, its wait is published, and its owner may be running already. MARE_CLOSED,

@@ -183,7 +183,7 @@ static int mare_exit(lua_State *L)
 struct row {
     uint64_t id, memory, slices;
     const char *status;
-    mare_process *process;
+    char name[64]; // a copy: a reference would be lost if memory ran out below
 };
 
 // A picture of the live processes, taken under the lock; `rows` has room for `room`. Returns how
@@ -200,8 +200,10 @@ static size_t take_picture(mare_runtime *runtime, struct row *rows, size_t room)
         mare__lock_acquire(&p->lock); // its state may be going
         size_t memory = p->arena ? mare__arena_used(p->arena) : 0;
         mare__lock_release(&p->lock);
-        rows[count] = (struct row){p->id, memory, atomic_load(&p->slices), mare__process_status(p),
-                                   mare_process_ref(p)};
+        struct row *row = &rows[count];
+        *row = (struct row){p->id, memory, atomic_load(&p->slices), mare__process_status(p), ""};
+        if (p->name)
+            strncpy(row->name, p->name, sizeof row->name - 1);
     }
     mare__lock_release(&runtime->process_lock);
     return count;
@@ -218,8 +220,8 @@ static void push_row(lua_State *L, const struct row *row)
     lua_setfield(L, -2, "slices");
     lua_pushstring(L, row->status);
     lua_setfield(L, -2, "status");
-    if (row->process->name) {
-        lua_pushstring(L, row->process->name);
+    if (*row->name) {
+        lua_pushstring(L, row->name);
         lua_setfield(L, -2, "name");
     }
 }
@@ -236,7 +238,6 @@ static int mare_processes(lua_State *L)
     for (size_t i = 0; i < count; i++) {
         push_row(L, &rows[i]);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
-        mare_process_unref(rows[i].process);
     }
     return 1;
 }

@@ -109,6 +109,7 @@ mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *n
         return MARE_NOMEM;
     channel->id = atomic_fetch_add(&runtime->next_channel, 1) + 1;
     channel->owner = runtime->owner;
+    mare__chan_list(channel, &runtime->channels);
     mare_err err = MARE_OK;
     if (name) {
         channel->names = runtime->names;

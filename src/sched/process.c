@@ -20,6 +20,11 @@
 static void destroy(struct mare__object *object)
 {
     mare_process *process = (mare_process *)object;
+    if (process->keeps) {
+        mare__lock_acquire(&process->runtime->process_lock);
+        mare__list_remove(&process->in_all);
+        mare__lock_release(&process->runtime->process_lock);
+    }
     mare__message_forget(&process->wait.message, object);
     mare__message_clear(&process->wait.message);
     if (process->ended)
@@ -373,8 +378,11 @@ static void announce(mare_process *process)
     mare__message_disown(&process->wait.message, &process->object); // it may have returned itself
     if (process->name)
         mare__names_remove(runtime->names, process->name, &process->object);
+    process->keeps = process->wait.message.handles != 0;
     mare__lock_acquire(&runtime->process_lock);
     mare__list_remove(&process->in_all);
+    if (process->keeps)
+        mare__list_append(&runtime->keepers, &process->in_all);
     mare__lock_release(&runtime->process_lock);
 
     mare__lock_acquire(&process->lock);
@@ -605,4 +613,17 @@ const char *mare__process_status(const mare_process *process)
     if (status == MARE__BLOCKED && atomic_load(&process->wait.word) != MARE__WAIT_WAITING)
         status = MARE__RUNNING;
     return words[status];
+}
+
+void mare__process_release_kept(mare_runtime *runtime)
+{
+    struct mare__list *link;
+    while ((link = mare__list_first(&runtime->keepers)) != NULL) {
+        mare_process *process = MARE__ENTRY(link, mare_process, in_all);
+        mare__list_remove(link);
+        mare_process_ref(process);
+        mare__message_forget(&process->wait.message, &process->object);
+        mare__message_clear(&process->wait.message);
+        mare_process_unref(process);
+    }
 }

@@ -34,6 +34,8 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     runtime->owner = mare__os_process();
     mare__list_init(&runtime->idle);
     mare__list_init(&runtime->processes);
+    mare__list_init(&runtime->keepers);
+    mare__list_init(&runtime->channels.list);
     atomic_init(&runtime->next_deadline, MARE_FOREVER);
     atomic_init(&runtime->exit_code, -1);
     atomic_init(&runtime->recycle_limit, options->recycle);
@@ -135,6 +137,8 @@ void mare_stop(mare_runtime *runtime)
     mare__timer_expire(runtime, MARE_FOREVER);
     mare__workers_stop(runtime);
     mare__state_trim(runtime, 0);
+    mare__process_release_kept(runtime);
+    mare__chan_empty_all(&runtime->channels);
     runtime_free(runtime);
 }
 

@@ -101,13 +101,14 @@ struct mare_process {
     mare__lock lock; // guards all below
     bool finished;
     bool observed;       // somebody knows, or will be told, how it ends
-    bool reporting;      // it died, and its error will be printed unless somebody looks
+    bool reporting; // it died, and its error will be printed unless somebody looks
+    bool keeps;     // it stands in the list of keepers
     mare_err how;        // MARE_OK, MARE_DIED, MARE_KILLED; set before `finished`
     mare_channel *ended; // closed when it ends; made when somebody wants to know
     struct mare__list links, monitors;
     char *kill_reason;
     char *name;
-    struct mare__list in_all; // the runtime's list of live processes, under its lock
+    struct mare__list in_all; // the runtime's list of live processes or of keepers, under its lock
 };
 
 #define MARE__REF_MAGIC UINT64_C(0x6d61726520526566)
@@ -205,8 +206,10 @@ struct mare_runtime {
     atomic_uint recycle_limit; // states kept at the most
     atomic_uint images;        // states with a remembered image, kept or in use
 
+    struct mare__channels channels;
     mare__lock process_lock;
     struct mare__list processes; // live ones
+    struct mare__list keepers;   // ended ones whose results hold references
     atomic_ulong live, spawned;
     atomic_ullong next_id, next_channel;
 
@@ -318,6 +321,9 @@ void mare__process_unlink(mare_process *a, mare_process *b);
 
 // Sends `p, how, error, traceback` to the channel when it ends. False when there is no memory.
 bool mare__process_monitor(mare_process *process, mare_channel *channel);
+
+// Forgets what the results of ended processes refer to; at the runtime's end.
+void mare__process_release_kept(mare_runtime *runtime);
 
 // What it does, in a word. A process that has given up its worker but stands in no line yet runs.
 const char *mare__process_status(const mare_process *process);
