@@ -9,6 +9,16 @@
 
 #include "unit.h"
 
+// There when the program runs under ThreadSanitizer.
+extern void __tsan_init(void) __attribute__((weak));
+
+// A loop without end that can be interrupted. ThreadSanitizer holds signals back until the program
+// calls something it watches, so that there the loop must allocate.
+static inline const char *run_spin(void)
+{
+    return __tsan_init ? "while true do local t = {} end" : "while true do end";
+}
+
 static inline mare_runtime *run_start(unsigned workers)
 {
     mare_options options = {.workers = workers};

@@ -226,10 +226,7 @@ static void the_parent_goes_on(void **state)
     }
 }
 
-// There when the program runs under ThreadSanitizer, which does not support children of programs
-// with threads: they hang in its own locks.
-extern void __tsan_init(void) __attribute__((weak));
-
+// ThreadSanitizer does not support children of programs with threads: they hang in its own locks.
 static int not_under_tsan(void **state)
 {
     (void)state;

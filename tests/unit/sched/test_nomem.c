@@ -252,20 +252,19 @@ static void tables_and_functions_at_every_point(void **state)
 
 static const char *selects_and_names(void)
 {
-    return run_program(
-        "local m = require 'mare'\n"
-        "local a, b = assert(m.channel(1)), assert(m.channel(1, 'b'))\n"
-        "assert(m.find 'b' == b)\n"
-        "assert(a:send(1))\n"
-        "for i = 1, 4 do\n"
-        "  local big = {i, 'a table that takes more than a few bytes'}\n"
-        "  local which, x, err = m.select({a, b, {a, big}}, 5)\n"
-        "  if not which or x == nil then error(x or err) end\n"
-        "end\n"
-        "local none, _, code = m.select({b}, 0.001)\n"
-        "if none or code ~= 'timeout' then error(_ or 'no timeout') end\n"
-        "assert(b:close()) return true",
-        false);
+    return run_program("local m = require 'mare'\n"
+                       "local a, b = assert(m.channel(1)), assert(m.channel(1, 'b'))\n"
+                       "assert(m.find 'b' == b)\n"
+                       "assert(a:send(1))\n"
+                       "for i = 1, 4 do\n"
+                       "  local big = {i, 'a table that takes more than a few bytes'}\n"
+                       "  local which, x, err = m.select({a, b, {a, big}}, 5)\n"
+                       "  if not which or x == nil then error(x or err) end\n"
+                       "end\n"
+                       "local none, _, code = m.select({b}, 0.001)\n"
+                       "if none or code ~= 'timeout' then error(_ or 'no timeout') end\n"
+                       "assert(b:close()) return true",
+                       false);
 }
 
 static void selects_and_names_at_every_point(void **state)

@@ -20,8 +20,8 @@ static void starts_and_stops_many_times(void **state)
 static void stops_with_work_under_way(void **state)
 {
     (void)state;
-    static const char *const codes[] = {
-        "while true do end", "require 'mare'.sleep(1000)", "require 'mare'.channel():receive()",
+    const char *const codes[] = {
+        run_spin(), "require 'mare'.sleep(1000)", "require 'mare'.channel():receive()",
         "local m = require 'mare' while true do m.yield() end",
         "local m = require 'mare' while true do m.spawn('return 1'):join() end"};
     for (int i = 0; i < 40; i++) {
@@ -192,7 +192,7 @@ static void join_tells_how_it_ended(void **state)
     assert_int_equal(run_join(runtime, run_spawn(runtime, "error()", NULL), &result), MARE_DIED);
     mare_message_destroy(result);
     assert_int_equal(run_join(runtime, run_spawn(runtime, "return", NULL), NULL), MARE_OK);
-    mare_process *process = run_spawn(runtime, "while true do end", NULL);
+    mare_process *process = run_spawn(runtime, run_spin(), NULL);
     assert_true(mare_process_alive(process));
     assert_int_equal(mare_process_join_until(process, mare_now_ns(runtime), &result), MARE_TIMEOUT);
     assert_null(result);
@@ -229,12 +229,12 @@ static void kill_runs_closing_handlers(void **state)
     mare_message *arguments = run_message();
     run_add_channel(arguments, ready);
     run_add_channel(arguments, closed);
-    static const char *const codes[] = {"ready:receive()",
-                                        "while true do end",
-                                        "require 'mare'.sleep(1000)",
-                                        "closed:receive()",
-                                        "coroutine.wrap(function() ready:receive() end)()",
-                                        "require 'mare'.select({ready}, 1000)"};
+    const char *const codes[] = {"ready:receive()",
+                                 run_spin(),
+                                 "require 'mare'.sleep(1000)",
+                                 "closed:receive()",
+                                 "coroutine.wrap(function() ready:receive() end)()",
+                                 "require 'mare'.select({ready}, 1000)"};
     for (size_t i = 0; i < 10 * sizeof codes / sizeof *codes;
          i++) { // several times: wherever it is by then
         char code[400];
@@ -260,7 +260,7 @@ static void killed_before_it_ran(void **state)
 {
     (void)state;
     mare_runtime *runtime = run_start(1);
-    mare_process *busy = run_spawn(runtime, "while true do end", NULL);
+    mare_process *busy = run_spawn(runtime, run_spin(), NULL);
     for (int i = 0; i < 200; i++) {
         mare_process *process = run_spawn(runtime, "return 1", NULL);
         bool killed = mare_process_kill(process);
