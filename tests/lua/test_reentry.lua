@@ -58,14 +58,14 @@ return {
     end,
 
     two_links_are_one = function()
-        local stop = mare.channel()
+        local stop, patience = mare.channel(), t.patience
         local p = mare.spawn(function()
             local child = mare.spawn(function() stop:receive() error "bad" end)
             child:link()
             child:link()
             child:unlink()
             stop:send(true)
-            child:join(t.patience)
+            child:join(patience)
             return "alive"
         end)
         t.eq({p:join(t.patience)}, {true, "alive"})
