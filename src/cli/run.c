@@ -15,7 +15,7 @@
 // A handler may do little: it notes the signal and wakes a thread that does the rest.
 static struct {
     volatile sig_atomic_t number;
-    mare_process *repl; // an interrupt ends what it evaluates, not the program
+    _Atomic(mare_process *) repl; // an interrupt ends what it evaluates, not the program
     struct mare__parker parker;
     mare_runtime *runtime;
     pthread_t thread;
@@ -50,9 +50,10 @@ static void *watch(void *unused)
     (void)unused;
     while (!atomic_load(&interrupt.over)) {
         mare__park(&interrupt.parker, MARE_FOREVER);
-        if (interrupt.number == SIGINT && interrupt.repl) {
+        mare_process *repl = atomic_load(&interrupt.repl);
+        if (interrupt.number == SIGINT && repl) {
             interrupt.number = 0;
-            mare__process_interrupt(interrupt.repl);
+            mare__process_interrupt(repl);
         } else if (interrupt.number && !atomic_load(&interrupt.over)) {
             end_within_a_second(interrupt.number);
         }

@@ -31,11 +31,19 @@ int mare__lua_fail(lua_State *L, mare_err err)
     return mare__lua_fail_with(L, err);
 }
 
+// Raises the error that fits: something else, or a reference whose finalizer has run.
+void mare__lua_no_reference(lua_State *L, int index, const void *ref, const char *what)
+{
+    if (!ref)
+        luaL_typeerror(L, index, what);
+    luaL_argerror(L, index, "the reference was finalized");
+}
+
 mare_process *mare__lua_process(lua_State *L, int index)
 {
     struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_PROCESS);
-    if (!ref)
-        luaL_typeerror(L, index, "process");
+    if (!ref || !ref->object)
+        mare__lua_no_reference(L, index, ref, "process");
     return (mare_process *)ref->object;
 }
 

@@ -34,6 +34,7 @@ static int send(lua_State *L, mare_channel *channel, int first, bool wait, uint6
     mare_process *process = mare__self(L);
     mare_message *message = &process->wait.message;
     mare__message_clear(message);
+    process->leaving = NULL; // of a message that was refused
     if (mare__marshal_quickly(L, first, lua_gettop(L) - first + 1, message, "arg") != MARE_OK)
         return mare__lua_refuse(L);
     mare_err err =

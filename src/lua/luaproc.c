@@ -39,6 +39,7 @@ static int newproc(lua_State *L)
             return lua_error(L);
         lua_replace(L, 1);
     }
+    self->leaving = NULL; // of a message that was refused
     mare_process *process = mare__process_new(self->runtime);
     if (!process)
         return refuse(L, "%s", mare_strerror(MARE_NOMEM));
@@ -48,6 +49,7 @@ static int newproc(lua_State *L)
         return refuse(L, "failed to copy upvalue of unsupported type '%s'", refused);
     process->luaproc = true;
     mare__process_launch(process);
+    mare__handles_left(L, 0, true);
     lua_pushboolean(L, 1);
     return 1;
 }
@@ -68,6 +70,7 @@ static int send_done(lua_State *L, int status, lua_KContext context)
     (void)status, (void)context;
     mare_process *self = mare__self(L);
     mare__block_clean(self);
+    mare__handles_left(L, 0, !self->wait.result);
     if (self->wait.result) {
         mare__message_clear(&self->wait.message);
         return outcome(L, self->wait.result, "receiver");
@@ -83,6 +86,7 @@ static int send(lua_State *L)
     mare_process *self = mare__self(L);
     int count = lua_gettop(L) - 1;
     mare__message_clear(&self->wait.message);
+    self->leaving = NULL; // of a message that was refused
     mare_channel *channel = channel_named(L, name);
     if (!channel)
         return 2;
@@ -92,6 +96,8 @@ static int send(lua_State *L)
         return refuse(L, "failed to send value of unsupported type '%s'", type);
     mare__block_check(L, self);
     mare_err err = mare__chan_send(channel, &self->wait.message, NULL);
+    if (err != MARE_FULL)
+        mare__handles_left(L, 0, !err);
     if (err == MARE_FULL)
         return mare__block(L, self, MARE__WAITS_TO_SEND, channel, MARE_FOREVER, send_done, 0);
     if (err == MARE_CLOSED)
@@ -104,9 +110,7 @@ static int send(lua_State *L)
 
 static int push_received(lua_State *L, mare_process *self)
 {
-    int count = mare__unmarshal(L, &self->wait.message);
-    mare__message_clear(&self->wait.message);
-    return count;
+    return mare__unmarshal_own(L, &self->wait.message);
 }
 
 static int receive_done(lua_State *L, int status, lua_KContext context)

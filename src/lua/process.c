@@ -72,21 +72,26 @@ static void compile_body(lua_State *L, int body)
     lua_replace(L, body);
 }
 
-// Gives a new process its name, monitor and link. Returns a failure before anything runs.
+// Gives a new process its name, monitor and link; what fails leaves nothing behind.
 static mare_err prepare(lua_State *L, mare_process *process, const struct options *options)
 {
+    struct mare__names *names = process->runtime->names;
     mare_err err = MARE_OK;
-    if (options->monitor && !mare__process_monitor(process, options->monitor))
-        err = MARE_NOMEM;
-    if (!err && options->link && !mare__process_link(mare__self(L), process))
-        err = MARE_NOMEM;
-    if (!err && options->name) {
+    if (options->name) {
         process->name = mare__alloc(strlen(options->name) + 1);
         if (!process->name)
             return MARE_NOMEM;
         strcpy(process->name, options->name);
-        err = mare__names_add(process->runtime->names, options->name, &process->object);
+        err = mare__names_add(names, options->name, &process->object);
+        if (err)
+            return err;
     }
+    if (options->monitor && !mare__process_monitor(process, options->monitor))
+        err = MARE_NOMEM;
+    if (!err && options->link && !mare__process_link(mare__self(L), process))
+        err = MARE_NOMEM;
+    if (err && options->name)
+        mare__names_remove(names, options->name, &process->object);
     return err;
 }
 
@@ -105,6 +110,7 @@ int mare__lua_spawn(lua_State *L)
         return luaL_typeerror(L, body, "function or string");
     if (atomic_load_explicit(&runtime->stopping, memory_order_relaxed))
         return mare__lua_fail(L, MARE_STOPPED);
+    self->leaving = NULL; // of a message that was refused
     mare_process *process = mare__process_new(runtime);
     if (!process)
         return mare__lua_fail(L, MARE_NOMEM);
@@ -163,9 +169,10 @@ static int join_done(lua_State *L, int status, lua_KContext context)
     (void)status, (void)context;
     mare_process *self = mare__self(L);
     mare__block_clean(self);
-    if (self->wait.result != MARE_CLOSED)
-        return mare__lua_fail(L, self->wait.result);
-    return mare__lua_push_end(L, mare__lua_process(L, 1));
+    if (self->wait.result == MARE_CLOSED)
+        return mare__lua_push_end(L, mare__lua_process(L, 1));
+    mare__process_unwatch(mare__lua_process(L, 1));
+    return mare__lua_fail(L, self->wait.result);
 }
 
 static int process_join(lua_State *L)

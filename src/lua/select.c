@@ -13,7 +13,9 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
     struct mare__case *c = &self->cases[self->case_count];
     memset(c, 0, sizeof *c);
     mare__list_init(&c->node.link);
-    struct mare__ref_link *ref;
+    struct mare__ref_link *ref = mare__handle_test(L, -1);
+    if (ref && !ref->object)
+        luaL_error(L, "bad argument #1 to 'select' (case %I: the reference was finalized)", number);
     if ((ref = mare__handle_of(L, -1, MARE__KIND_CHANNEL)) != NULL) {
         c->channel = mare_chan_ref((mare_channel *)ref->object);
     } else if ((ref = mare__handle_of(L, -1, MARE__KIND_PROCESS)) != NULL) {
@@ -29,7 +31,7 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
         int table = lua_gettop(L);
         lua_rawgeti(L, table, 1);
         ref = mare__handle_of(L, -1, MARE__KIND_CHANNEL);
-        if (!ref)
+        if (!ref || !ref->object)
             luaL_error(L, "bad argument #1 to 'select' (case %I: a table must be {channel, ...})",
                        number);
         lua_Integer count = luaL_len(L, table);
@@ -52,10 +54,23 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
     return 0;
 }
 
+// The processes among the cases are watched no more, but for the one that ended.
+static void unwatch(lua_State *L, uint32_t cases, uint32_t fired)
+{
+    for (uint32_t i = 0; i < cases; i++) {
+        lua_rawgeti(L, 1, (lua_Integer)i + 1);
+        struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_PROCESS);
+        if (ref && ref->object && i != fired)
+            mare__process_unwatch((mare_process *)ref->object);
+        lua_pop(L, 1);
+    }
+}
+
 // Returns the number of the case and what its operation returned.
 static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_err err)
 {
     bool sent = self->cases[fired].send;
+    unwatch(L, self->case_count, fired);
     mare__block_drop_cases(self);
     mare__handles_left(L, fired, sent && !err);
     lua_rawgeti(L, 1, (lua_Integer)fired + 1);
@@ -70,9 +85,7 @@ static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_e
         lua_pushboolean(L, 1);
         return 2;
     }
-    int count = mare__unmarshal(L, &self->wait.message);
-    mare__message_clear(&self->wait.message);
-    return 1 + count;
+    return 1 + mare__unmarshal_own(L, &self->wait.message);
 }
 
 static int select_done(lua_State *L, int status, lua_KContext context)
@@ -83,6 +96,7 @@ static int select_done(lua_State *L, int status, lua_KContext context)
     uint32_t fired = self->wait.fired;
     if (fired != MARE__FIRED_NONE)
         return push_outcome(L, self, fired, self->wait.result);
+    unwatch(L, self->case_count, MARE__FIRED_NONE);
     mare__block_drop_cases(self);
     mare__handles_left(L, 0, false);
     return mare__lua_fail(L, self->wait.result);
@@ -101,6 +115,7 @@ int mare__lua_select(lua_State *L)
         mare__block_check(L, self);
     mare__block_drop_cases(self);
     mare__message_clear(&self->wait.message);
+    self->leaving = NULL; // of a message that was refused
     // One block: the cases, then scratch for as many pointers.
     self->cases = mare__alloc((size_t)(count + 1) * (sizeof *self->cases + sizeof(mare_channel *)));
     if (!self->cases)
@@ -110,6 +125,7 @@ int mare__lua_select(lua_State *L)
         if (add_case(L, self, i) != 0) { // a process that has ended: nothing to wait for
             lua_rawgeti(L, 1, i);
             mare_process *process = mare__lua_process(L, -1);
+            unwatch(L, self->case_count, MARE__FIRED_NONE);
             mare__block_drop_cases(self);
             mare__handles_left(L, 0, false);
             lua_pushinteger(L, i);
@@ -128,6 +144,7 @@ int mare__lua_select(lua_State *L)
                                 &fired, (mare_channel **)(self->cases + count));
     if (err != MARE_EMPTY)
         return push_outcome(L, self, fired, err);
+    unwatch(L, self->case_count, MARE__FIRED_NONE);
     mare__block_drop_cases(self);
     mare__handles_left(L, 0, false);
     return mare__lua_fail(L, MARE_TIMEOUT);

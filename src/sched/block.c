@@ -30,8 +30,13 @@ static mare_err attempt(mare_process *process, uint32_t *fired)
         return mare__chan_select(process->cases, process->case_count, process->turn, wait,
                                  &wait->message, fired,
                                  (mare_channel **)(process->cases + process->case_count));
-    default: // for time only
-        return mare__wait_publish(wait) ? MARE_EMPTY : MARE_KILLED;
+    default: // for time only. Published under a lock that the owner needs: the timers', or its own
+        if (process->timed)
+            return mare__wait_publish(wait) ? MARE_EMPTY : MARE_KILLED;
+        mare__lock_acquire(&process->lock);
+        bool waits = mare__wait_publish(wait);
+        mare__lock_release(&process->lock);
+        return waits ? MARE_EMPTY : MARE_KILLED;
     }
 }
 

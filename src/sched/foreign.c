@@ -163,8 +163,11 @@ mare_err mare_process_join_until(mare_process *process, uint64_t deadline, mare_
         if (err == MARE_EMPTY)
             err = sleep_until(&sleeper, ended, deadline);
     }
-    if (err != MARE_CLOSED)
+    if (err != MARE_CLOSED) {
+        if (err != MARE_NOMEM)
+            mare__process_unwatch(process);
         return err;
+    }
     if (result && !mare__message_empty(&process->wait.message)) {
         err = mare_message_create(result);
         if (err)

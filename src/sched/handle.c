@@ -25,13 +25,42 @@ static void push_table(lua_State *L, const char *key)
     lua_rawsetp(L, LUA_REGISTRYINDEX, key);
 }
 
+// Numbers in the table of objects made here. One is free again when its userdata has been
+// finalized, not when it was collected: the free ones are linked through the table, from place 0
+// on.
+static int take_number(lua_State *L, mare_process *process)
+{
+    lua_rawgeti(L, -1, 0);
+    int number = (int)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+    if (number == 0)
+        return (int)++process->handle_count;
+    lua_rawgeti(L, -1, number);
+    lua_rawseti(L, -2, 0);
+    return number;
+}
+
+static void give_number(lua_State *L, int number)
+{
+    lua_rawgeti(L, -1, 0);
+    if (lua_isnil(L, -1)) {
+        lua_pop(L, 1);
+        lua_pushinteger(L, 0);
+    }
+    lua_rawseti(L, -2, number);
+    lua_pushinteger(L, number);
+    lua_rawseti(L, -2, 0);
+}
+
 static int handle_gc(lua_State *L)
 {
-    struct mare__ref_link *ref = lua_touserdata(L, 1);
+    struct mare__ref_link *ref = mare__handle_test(L, 1);
+    if (!ref || mare__list_empty(&ref->link))
+        return 0; // never filled, or finalized before
     mare__list_remove(&ref->link);
     if (ref->index) {
         push_table(L, &made_here);
-        luaL_unref(L, -1, ref->index);
+        give_number(L, ref->index);
     }
     if (ref->object)
         mare__unref(ref->object);
@@ -60,18 +89,39 @@ void mare__function_push(lua_State *L, lua_CFunction function)
 }
 
 // A reference is the process's own until a userdata has it; so when making that fails for want of
-// memory, it is found and given back, here or at the process's end.
-static void keep_until_filled(mare_process *process, struct mare__object *object)
+// memory, it is given back at the process's end. There is one place for it; a finalizer that runs
+// meanwhile and makes another userdata needs more. Returns what to give to `kept`.
+static struct mare__working *keep(lua_State *L, mare_process *process, struct mare__object *object)
 {
-    if (process->pending)
-        mare__unref(process->pending);
-    process->pending = object;
+    if (!process->pending) {
+        process->pending = object;
+        return NULL;
+    }
+    struct mare__working *working = mare__working_push(L);
+    working->object = object;
+    return working;
+}
+
+// It is in good hands; or, with `drop`, not wanted.
+static void kept(mare_process *process, struct mare__working *working, bool drop)
+{
+    struct mare__object *object = working ? working->object : process->pending;
+    if (working) {
+        working->object = NULL;
+        mare__working_pop(process, working);
+    } else {
+        process->pending = NULL;
+    }
+    if (drop)
+        mare__unref(object);
 }
 
 void mare__handles_drop(mare_process *process)
 {
     struct mare__list *link;
-    keep_until_filled(process, NULL);
+    if (process->pending)
+        mare__unref(process->pending);
+    process->pending = NULL;
     while ((link = mare__list_first(&process->handles)) != NULL) {
         struct mare__ref_link *ref = MARE__ENTRY(link, struct mare__ref_link, link);
         mare__list_remove(link);
@@ -168,54 +218,56 @@ static struct mare__ref_link *push_userdata(lua_State *L, mare_process *process,
 }
 
 // The last step, which cannot fail: from here on the userdata holds the reference.
-static void fill(mare_process *process, struct mare__ref_link *ref, struct mare__object *object)
+static void fill(mare_process *process, struct mare__ref_link *ref, struct mare__object *object,
+                 struct mare__working *working)
 {
     ref->object = object;
     mare__list_append(&process->handles, &ref->link);
-    process->pending = NULL;
+    kept(process, working, false);
 }
 
 void mare__handle_push(lua_State *L, void *object)
 {
     mare_process *process = mare__self(L);
-    keep_until_filled(process, object);
+    struct mare__working *working = keep(L, process, object);
     if (push_existing(L, process, object)) {
-        keep_until_filled(process, NULL);
+        kept(process, working, true);
         return;
     }
     struct mare__ref_link *ref = push_userdata(L, process, ((struct mare__object *)object)->kind);
     enter(L, object);
-    fill(process, ref, object);
+    fill(process, ref, object, working);
 }
 
 void mare__handle_push_new(lua_State *L, void *made)
 {
     mare_process *process = mare__self(L);
     struct mare__object *object = made;
-    keep_until_filled(process, object);
+    struct mare__working *working = keep(L, process, object);
     struct mare__ref_link *ref = push_userdata(L, process, object->kind);
     push_table(L, &made_here);
+    ref->index = take_number(L, process);
     lua_pushvalue(L, -2);
-    ref->index = luaL_ref(L, -2);
+    lua_rawseti(L, -2, ref->index);
     lua_pop(L, 1);
     object->home = process->id;
     object->home_index = ref->index;
-    fill(process, ref, object);
+    fill(process, ref, object, working);
 }
 
 void mare__handle_push_owned(lua_State *L, void *object)
 {
     mare_process *process = mare__self(L);
     struct mare__object *buffer = object;
-    keep_until_filled(process, buffer);
+    struct mare__working *working = keep(L, process, buffer);
     if (push_existing(L, process, buffer)) { // for the second time in one message
-        keep_until_filled(process, NULL);
+        kept(process, working, true);
     } else if (!atomic_exchange(&buffer->taken, true)) {
-        process->pending = NULL;
+        kept(process, working, false);
         mare__handle_push(L, object);
     } else { // somebody who got the same message had it first: as one that was sent away
         push_userdata(L, process, buffer->kind);
-        keep_until_filled(process, NULL);
+        kept(process, working, true);
     }
 }
 
@@ -252,7 +304,7 @@ void mare__handles_left(lua_State *L, uint32_t which, bool sent)
 struct mare__ref_link *mare__handle_test(lua_State *L, int index)
 {
     struct mare__ref_link *ref = NULL;
-    for (int kind = MARE__KIND_CHANNEL; kind <= MARE__KIND_BUFFER && !ref; kind++)
+    for (int kind = MARE__KIND_CHANNEL; kind <= MARE__KIND_CODE && !ref; kind++)
         ref = mare__handle_of(L, index, (enum mare__kind)kind);
     return ref;
 }

@@ -594,7 +594,15 @@ mare_err mare__marshal_as(lua_State *L, int first, int count, mare_message *mess
                           const struct mare__marshalling *how)
 {
     int written = write_plain(L, first, count, message);
-    return written == count ? MARE_OK : write_all(L, first, written, count, message, how);
+    if (written == count)
+        return MARE_OK;
+    struct mare__working *working = mare__working_push(L);
+    mare__message_move(&working->message, message);
+    mare_err err = write_all(L, first, written, count, &working->message, how);
+    mare__message_clear(message); // a __travel may have used it
+    mare__message_move(message, &working->message);
+    mare__working_pop(mare__self(L), working);
+    return err;
 }
 
 mare_err mare__marshal(lua_State *L, int first, int count, mare_message *message, const char *what)

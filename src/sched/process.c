@@ -17,6 +17,24 @@
 #include "base/alloc.h"
 #include "sched/sched.h"
 
+// The ties of a process that was never launched.
+static void drop_ties(mare_process *process)
+{
+    struct mare__list *at;
+    while ((at = mare__list_first(&process->links)) != NULL) {
+        struct mare__link *link = MARE__ENTRY(at, struct mare__link, link);
+        mare__list_remove(at);
+        mare_process_unref(link->other);
+        mare__free(link);
+    }
+    while ((at = mare__list_first(&process->monitors)) != NULL) {
+        struct mare__monitor *monitor = MARE__ENTRY(at, struct mare__monitor, link);
+        mare__list_remove(at);
+        mare_chan_unref(monitor->channel);
+        mare__free(monitor);
+    }
+}
+
 static void destroy(struct mare__object *object)
 {
     mare_process *process = (mare_process *)object;
@@ -29,6 +47,8 @@ static void destroy(struct mare__object *object)
     mare__message_clear(&process->wait.message);
     if (process->ended)
         mare_chan_unref(process->ended);
+    mare__working_pop(process, NULL);
+    drop_ties(process);
     mare__free(process->kill_reason);
     mare__free(process->name);
     mare__spare_give(MARE__SPARE_PROCESS, process);
@@ -115,10 +135,9 @@ static struct mare__code *code_in(const mare_message *message)
 }
 
 // Leaves the function and its arguments on the stack of the new state. Returns a status of Lua.
-static int push_start(mare_process *process, struct mare__code *code)
+static int push_start(mare_process *process, struct mare__code *code, mare_message *message)
 {
     lua_State *L = process->state;
-    mare_message *message = &process->wait.message;
     if (code && !process->loaded) {
         lua_pushcfunction(L, load_code);
         lua_pushlightuserdata(L, code);
@@ -144,8 +163,10 @@ bool mare__process_start(mare_process *process, int *arguments)
         mare__process_finish(process, LUA_ERRMEM, 0);
         return false;
     }
-    int status = push_start(process, code);
-    mare__message_clear(&process->wait.message);
+    mare_message start; // aside: what is unpacked may use channels
+    mare__message_move(&start, &process->wait.message);
+    int status = push_start(process, code, &start);
+    mare__message_clear(&start);
     if (status != LUA_OK) {
         mare__process_finish(process, status, 0);
         return false;
@@ -203,9 +224,11 @@ static void keep(lua_State *L, lua_CFunction keeper, int arguments)
     mare_process *process = mare__self(L);
     lua_pushcfunction(L, keeper);
     lua_insert(L, -arguments - 1);
-    if (lua_pcall(L, arguments, 0, 0) != LUA_OK) {
+    int status = lua_pcall(L, arguments, 0, 0);
+    if (status != LUA_OK) {
+        bool text = status != LUA_ERRMEM && lua_type(L, -1) == LUA_TSTRING; // a __tostring failed
         mare__message_clear(&process->wait.message);
-        add_string(&process->wait.message, "not enough memory");
+        add_string(&process->wait.message, text ? lua_tostring(L, -1) : "not enough memory");
         if (process->how == MARE_OK)
             process->how = MARE_NOMEM;
         lua_pop(L, 1);
@@ -247,6 +270,7 @@ static void settle(mare_process *process, int status, int results)
     bool at_start =
         !killed && lua_status(L) == LUA_OK; // nothing has run: the error is on the stack
     char *traceback = killed || at_start ? NULL : take_traceback(L);
+    process->leaving = NULL;
     if (!at_start)
         mare__state_unwind(process);
     mare__message_clear(&process->wait.message);
@@ -303,6 +327,7 @@ static void print_error(mare_process *process)
 static void report(struct mare__wait *wait)
 {
     mare_process *process = MARE__ENTRY(wait, mare_process, wait);
+    mare__timer_stop(process->runtime, wait); // it may have been ended by a kill that came too late
     if (wait->result != MARE_OK)
         print_error(process);
     mare_process_unref(process);
@@ -389,7 +414,8 @@ static void announce(mare_process *process)
     atomic_store(&process->status, MARE__FINISHED);
     take_list(&links, &process->links);
     take_list(&monitors, &process->monitors);
-    bool observed = process->observed || !mare__list_empty(&links) || !mare__list_empty(&monitors);
+    bool observed = process->watchers > 0 || process->observed || !mare__list_empty(&links) ||
+                    !mare__list_empty(&monitors);
     process->observed = observed;
     bool is_main = process == runtime->main; // whose error is the program's, and is printed at once
     process->reporting = process->how == MARE_DIED && !observed && !is_main;
@@ -399,8 +425,8 @@ static void announce(mare_process *process)
         mare__ref(&process->object);
         process->wait.wake = report;
         mare__wait_begin(&process->wait);
+        mare__lock_acquire(&runtime->timer_lock); // report() needs it before all else
         atomic_store(&process->wait.word, MARE__WAIT_WAITING);
-        mare__lock_acquire(&runtime->timer_lock);
         mare__timer_start(runtime, &process->wait, mare__now(runtime) + MARE__REPORT_NS);
         mare__lock_release(&runtime->timer_lock);
     }
@@ -465,7 +491,7 @@ mare_err mare__process_watch(mare_process *process, bool observe, mare_channel *
     }
     *ended = process->ended;
     bool finished = process->finished;
-    process->observed |= observe && !finished;
+    process->watchers += observe && !finished && process->ended;
     mare__lock_release(&process->lock);
     if (made)
         mare_chan_unref(made);
@@ -478,7 +504,7 @@ bool mare__process_kill(mare_process *process, const char *reason)
 {
     mare__lock_acquire(&process->lock);
     bool alive = !process->finished;
-    if (alive && reason && !mare__killed(process)) {
+    if (alive && reason && !process->kill_reason) {
         process->kill_reason = mare__alloc(strlen(reason) + 1);
         if (process->kill_reason)
             strcpy(process->kill_reason, reason);
@@ -488,6 +514,14 @@ bool mare__process_kill(mare_process *process, const char *reason)
     if (alive && !host)
         mare__wait_cancel(&process->wait);
     return alive && !host;
+}
+
+void mare__process_unwatch(mare_process *process)
+{
+    mare__lock_acquire(&process->lock);
+    if (process->watchers > 0)
+        process->watchers--;
+    mare__lock_release(&process->lock);
 }
 
 void mare__process_interrupt(mare_process *process)
@@ -516,6 +550,7 @@ bool mare__process_link(mare_process *a, mare_process *b)
 {
     if (a == b)
         return true;
+    mare__process_unlink(a, b); // one tie is enough
     struct mare__link *to_b = mare__alloc(sizeof *to_b), *to_a = mare__alloc(sizeof *to_a);
     if (!to_a || !to_b) {
         mare__free(to_a);

@@ -58,12 +58,14 @@ struct mare_process {
     lua_State *state; // its main thread is the first routine. NULL before the start, after the end
     lua_State *current; // the coroutine that runs now
     struct mare__arena *arena;
-    struct mare__worker *worker;  // the one it runs on, while it runs
-    uint64_t libraries;           // bits of the globals that were supplied: see lazy.c
-    const void *globals;          // address of its globals table while that is lazy
-    struct mare__object *pending; // a reference on its way into a userdata: see handle.c
-    struct mare__list handles;    // of struct mare__ref_link: references held by its userdata
-    lua_State **nest;             // coroutines resumed inside each other
+    struct mare__worker *worker;   // the one it runs on, while it runs
+    uint64_t libraries;            // bits of the globals that were supplied: see lazy.c
+    const void *globals;           // address of its globals table while that is lazy
+    struct mare__object *pending;  // a reference on its way into a userdata: see handle.c
+    struct mare__working *working; // what else is on its way
+    uint32_t handle_count;         // the highest number in the table of objects made here
+    struct mare__list handles;     // of struct mare__ref_link: references held by its userdata
+    lua_State **nest;              // coroutines resumed inside each other
     uint32_t nested, nest_room;
     uint32_t unyieldable;      // of these, those resumed from where a yield is impossible
     uint8_t yield;             // enum mare__yield
@@ -100,9 +102,10 @@ struct mare_process {
 
     mare__lock lock; // guards all below
     bool finished;
+    uint32_t watchers;   // who joins it, or has it in a select
     bool observed;       // somebody knows, or will be told, how it ends
-    bool reporting; // it died, and its error will be printed unless somebody looks
-    bool keeps;     // it stands in the list of keepers
+    bool reporting;      // it died, and its error will be printed unless somebody looks
+    bool keeps;          // it stands in the list of keepers
     mare_err how;        // MARE_OK, MARE_DIED, MARE_KILLED; set before `finished`
     mare_channel *ended; // closed when it ends; made when somebody wants to know
     struct mare__list links, monitors;
@@ -112,6 +115,14 @@ struct mare_process {
 };
 
 #define MARE__REF_MAGIC UINT64_C(0x6d61726520526566)
+
+// Something on its way in or out of the state while Lua code may run: a finalizer or a __travel may
+// use channels meanwhile, and an error may end it all. What is left over goes with the process.
+struct mare__working {
+    struct mare__working *next;
+    struct mare__object *object; // a reference, or NULL
+    mare_message message;
+};
 
 // A reference that a userdata holds, found again without running finalizers when the state goes.
 struct mare__ref_link {
@@ -308,6 +319,9 @@ void mare__process_finish(mare_process *process, int status, int results);
 // if it has ended, MARE_NOMEM. With `observe`, its error will not be printed.
 mare_err mare__process_watch(mare_process *process, bool observe, mare_channel **ended);
 
+// One who observed does not wait any more and has not learned how it ended.
+void mare__process_unwatch(mare_process *process);
+
 // Ends it with a reason (copied; may be NULL). False if it had finished.
 bool mare__process_kill(mare_process *process, const char *reason);
 
@@ -330,6 +344,11 @@ const char *mare__process_status(const mare_process *process);
 
 // Somebody has taken note of how it ended, so that its error need not be printed.
 void mare__process_observed(mare_process *process);
+
+// ---- unmarshal.c: what is on its way -----------------------------------------------------------
+// A new entry of process->working, or an error; and its end.
+struct mare__working *mare__working_push(lua_State *L);
+void mare__working_pop(mare_process *process, struct mare__working *working);
 
 // ---- code.c -------------------------------------------------------------------------------------
 // The bytecode of a function, dumped once while the same function is spawned again.
@@ -515,7 +534,11 @@ static inline mare_err mare__marshal_quickly(lua_State *L, int first, int count,
 // their number. The message stays the caller's.
 int mare__unmarshal(lua_State *L, const mare_message *message);
 
-// The same, and leaves the message empty.
+// The same for a message of the process's own, which is left empty: the bytes are read from a place
+// where nobody else gets at them, for Lua code may run meanwhile.
+int mare__unmarshal_own(lua_State *L, mare_message *message);
+
+// The same; most messages are one integer.
 static inline int mare__unmarshal_quickly(lua_State *L, mare_message *message)
 {
     int64_t value;
@@ -525,9 +548,7 @@ static inline int mare__unmarshal_quickly(lua_State *L, mare_message *message)
         lua_pushinteger(L, value);
         return 1;
     }
-    int count = mare__unmarshal(L, message);
-    mare__message_clear(message);
-    return count;
+    return mare__unmarshal_own(L, message);
 }
 
 // ---- foreign.c ----------------------------------------------------------------------------------

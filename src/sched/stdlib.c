@@ -317,7 +317,7 @@ int mare__exit(lua_State *L)
     atomic_compare_exchange_strong(&runtime->exit_code, &nobody, code & 0xff);
     mare__runtime_changed(runtime);
     atomic_store(&process->wait.cancelled, true); // it runs, so it waits for nothing now
-    if (process->unyieldable || !lua_isyieldable(L))
+    if (!mare__block_possible(L, process))
         return luaL_error(L, "the program is exiting");
     process->yield = MARE__YIELD_TURN;
     return lua_yield(L, 0);

@@ -7,6 +7,7 @@
 // not, and are taken for hostile: every count is checked against the bytes that are there.
 #include <string.h>
 
+#include "base/alloc.h"
 #include "sched/sched.h"
 
 enum frame_kind { ARRAY, MAP, FUNCTION, TRAVEL };
@@ -356,5 +357,46 @@ int mare__unmarshal(lua_State *L, const mare_message *message)
     if (r.numbers)
         lua_remove(L, r.numbers);
     lua_remove(L, r.scratch);
+    return count;
+}
+
+struct mare__working *mare__working_push(lua_State *L)
+{
+    mare_process *process = mare__self(L);
+    struct mare__working *working = mare__alloc_zero(sizeof *working);
+    if (!working)
+        luaL_error(L, "not enough memory");
+    working->next = process->working;
+    process->working = working;
+    return working;
+}
+
+void mare__working_pop(mare_process *process, struct mare__working *working)
+{
+    // Above it may lie what errors have left.
+    while (process->working) {
+        struct mare__working *top = process->working;
+        process->working = top->next;
+        mare__message_clear(&top->message);
+        if (top->object)
+            mare__unref(top->object);
+        bool last = top == working;
+        mare__free(top);
+        if (last)
+            return;
+    }
+}
+
+int mare__unmarshal_own(lua_State *L, mare_message *message)
+{
+    if (message->capacity == 0 && message->handles == 0) { // nothing that an error could lose
+        mare_message copy;
+        mare__message_move(&copy, message);
+        return mare__unmarshal(L, &copy);
+    }
+    struct mare__working *working = mare__working_push(L);
+    mare__message_move(&working->message, message);
+    int count = mare__unmarshal(L, &working->message);
+    mare__working_pop(mare__self(L), working);
     return count;
 }

@@ -410,7 +410,8 @@ static void go_idle(struct mare__worker *worker)
     atomic_thread_fence(
         memory_order_seq_cst); // announced, then looks: pairs with the fence in mare__ready
     if (!work_anywhere(runtime) && !atomic_load(&worker->quit)) {
-        if (idle >= atomic_load(&runtime->worker_alive) && atomic_load(&runtime->waiters) > 0)
+        if (idle >= atomic_load(&runtime->worker_alive) && atomic_load(&runtime->waiters) > 0 &&
+            atomic_load(&runtime->timer_count) == 0)
             mare__runtime_changed(runtime);
         mare__park(&worker->parker, atomic_load(&runtime->next_deadline));
     }
@@ -420,8 +421,12 @@ static void go_idle(struct mare__worker *worker)
 
 bool mare__workers_stuck(mare_runtime *runtime)
 {
-    return atomic_load(&runtime->idle_count) >= atomic_load(&runtime->worker_alive) &&
-           !work_anywhere(runtime) && atomic_load(&runtime->timer_count) == 0;
+    // Under the lock that a worker needs before it looks at timers or queues again.
+    mare__lock_acquire(&runtime->idle_lock);
+    bool stuck = atomic_load(&runtime->idle_count) >= atomic_load(&runtime->worker_alive) &&
+                 !work_anywhere(runtime) && atomic_load(&runtime->timer_count) == 0;
+    mare__lock_release(&runtime->idle_lock);
+    return stuck;
 }
 
 // Looks a few times before it sleeps: a wake through the kernel costs more than a short wait.
