@@ -65,10 +65,16 @@ void mare__lock_contended(mare__lock *lock)
 
 bool mare__barrier_is_asymmetric;
 
-void mare__barrier_init(void)
+static void ask_once(void)
 {
     mare__barrier_is_asymmetric =
         syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+void mare__barrier_init(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, ask_once);
 }
 
 void mare__barrier_everywhere(void)

@@ -58,13 +58,13 @@ static int handle_gc(lua_State *L)
     if (!ref || mare__list_empty(&ref->link))
         return 0; // never filled, or finalized before
     mare__list_remove(&ref->link);
-    if (ref->index) {
-        push_table(L, &made_here);
-        give_number(L, ref->index);
-    }
     if (ref->object)
         mare__unref(ref->object);
     ref->object = NULL;
+    if (ref->index) { // last: it may fail for want of memory
+        push_table(L, &made_here);
+        give_number(L, ref->index);
+    }
     return 0;
 }
 
@@ -97,7 +97,11 @@ static struct mare__working *keep(lua_State *L, mare_process *process, struct ma
         process->pending = object;
         return NULL;
     }
-    struct mare__working *working = mare__working_push(L);
+    struct mare__working *working = mare__working_try(process);
+    if (!working) {
+        mare__unref(object);
+        luaL_error(L, "not enough memory");
+    }
     working->object = object;
     return working;
 }

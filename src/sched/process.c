@@ -48,6 +48,8 @@ static void destroy(struct mare__object *object)
     if (process->ended)
         mare_chan_unref(process->ended);
     mare__working_pop(process, NULL);
+    if (process->pending)
+        mare__unref(process->pending);
     drop_ties(process);
     mare__free(process->kill_reason);
     mare__free(process->name);

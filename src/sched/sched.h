@@ -346,7 +346,8 @@ const char *mare__process_status(const mare_process *process);
 void mare__process_observed(mare_process *process);
 
 // ---- unmarshal.c: what is on its way -----------------------------------------------------------
-// A new entry of process->working, or an error; and its end.
+// A new entry of process->working, or NULL; the same, or an error; and its end.
+struct mare__working *mare__working_try(mare_process *process);
 struct mare__working *mare__working_push(lua_State *L);
 void mare__working_pop(mare_process *process, struct mare__working *working);
 

@@ -360,14 +360,21 @@ int mare__unmarshal(lua_State *L, const mare_message *message)
     return count;
 }
 
+struct mare__working *mare__working_try(mare_process *process)
+{
+    struct mare__working *working = mare__alloc_zero(sizeof *working);
+    if (working) {
+        working->next = process->working;
+        process->working = working;
+    }
+    return working;
+}
+
 struct mare__working *mare__working_push(lua_State *L)
 {
-    mare_process *process = mare__self(L);
-    struct mare__working *working = mare__alloc_zero(sizeof *working);
+    struct mare__working *working = mare__working_try(mare__self(L));
     if (!working)
         luaL_error(L, "not enough memory");
-    working->next = process->working;
-    process->working = working;
     return working;
 }
 

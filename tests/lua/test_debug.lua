@@ -103,6 +103,7 @@ return {
     end,
 
     no_hook_is_seen_that_was_not_set = function()
+        if t.slow > 1 then t.skip "ticks so short that one may come between two instructions" end
         t.eq(under_pressure(SPIN .. [[
             for _ = 1, 5 do
                 spin()
