@@ -123,6 +123,7 @@ static void kept(mare_process *process, struct mare__working *working, bool drop
 void mare__handles_drop(mare_process *process)
 {
     struct mare__list *link;
+    mare__working_pop(process, NULL); // what errors have left; it may refer to the process itself
     if (process->pending)
         mare__unref(process->pending);
     process->pending = NULL;
