@@ -17,10 +17,12 @@ static struct {
     volatile sig_atomic_t number;
     _Atomic(mare_process *) repl; // an interrupt ends what it evaluates, not the program
     struct mare__parker parker;
-    mare_runtime *runtime;
+    pthread_mutex_t mutex;
+    mare_runtime *runtime; // under the mutex: NULL once it is being stopped
     pthread_t thread;
+    bool started;
     atomic_bool over;
-} interrupt;
+} interrupt = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static void on_signal(int number)
 {
@@ -33,11 +35,15 @@ static void on_signal(int number)
 // A process inside a C function that does not come back cannot be ended in order.
 static void end_within_a_second(int number)
 {
-    mare_runtime *runtime = interrupt.runtime;
     int nobody = -1;
-    atomic_compare_exchange_strong(&runtime->exit_code, &nobody, EXIT_SIGNAL + number);
-    mare__runtime_changed(runtime);
-    uint64_t deadline = mare__now(runtime) + 1000000000u;
+    pthread_mutex_lock(&interrupt.mutex);
+    if (interrupt.runtime) {
+        atomic_compare_exchange_strong(&interrupt.runtime->exit_code, &nobody,
+                                       EXIT_SIGNAL + number);
+        mare__runtime_changed(interrupt.runtime);
+    }
+    pthread_mutex_unlock(&interrupt.mutex);
+    uint64_t deadline = mare__platform_live.now_ns(NULL) + 1000000000u;
     while (!atomic_load(&interrupt.over))
         if (!mare__park(&interrupt.parker, deadline)) {
             fflush(stdout);
@@ -64,11 +70,9 @@ static void *watch(void *unused)
 static void take_signals(mare_runtime *runtime)
 {
     interrupt.runtime = runtime;
-    if (mare__thread_start(&interrupt.thread, "mare-signals", watch, NULL) != 0) {
-        interrupt.runtime = NULL;
-        return;
-    }
-    mare__signals_take(on_signal);
+    interrupt.started = mare__thread_start(&interrupt.thread, "mare-signals", watch, NULL) == 0;
+    if (interrupt.started)
+        mare__signals_take(on_signal);
 }
 
 void mare__cli_interrupts_go_to(mare_process *repl)
@@ -76,9 +80,14 @@ void mare__cli_interrupts_go_to(mare_process *repl)
     interrupt.repl = repl;
 }
 
-static void leave_signals(void)
+// Stops the runtime, which from here on signals do not touch, and the thread that watches for them.
+static void stop(mare_runtime *runtime)
 {
-    if (!interrupt.runtime)
+    pthread_mutex_lock(&interrupt.mutex);
+    interrupt.runtime = NULL;
+    pthread_mutex_unlock(&interrupt.mutex);
+    mare_stop(runtime);
+    if (!interrupt.started)
         return;
     atomic_store(&interrupt.over, true);
     mare__unpark(&interrupt.parker);
@@ -126,8 +135,7 @@ int mare__cli_finish(mare_runtime *runtime)
         code = died || killed ? EXIT_DIED : EXIT_SUCCESS;
     }
     mare_process_unref(main);
-    mare_stop(runtime);
-    leave_signals();
+    stop(runtime);
     if (fflush(stdout) != 0 && code == EXIT_SUCCESS) {
         perror("mare: standard output");
         code = EXIT_DIED;
@@ -178,8 +186,7 @@ int mare__cli_run(enum source source, int argc, char **argv)
         fprintf(stderr, "mare: %s\n", error ? error : mare_strerror(err));
         free(error);
         mare_process_unref(main);
-        mare_stop(runtime);
-        leave_signals();
+        stop(runtime);
         return EXIT_DIED;
     }
     main->is_main = true;
