@@ -359,6 +359,10 @@ static void run(struct mare__worker *worker, mare_process *process)
                               memory_order_relaxed); // for those who ask
         if (mare__block_commit(process))
             return;
+        if (others_wait(worker)) { // it need not wait, but had its turn: a loop of selects is one
+            mare__ready(process);
+            return;
+        }
     }
 }
 
