@@ -80,7 +80,7 @@ extern _Thread_local void *mare__thread_data __attribute__((tls_model("initial-e
 // ---- The tick: a signal on the calling thread, periodically -------------------------------------
 struct mare__tick {
     timer_t timer;
-    pthread_t thread;
+    bool made; // the system had a timer for it
     bool running;
 };
 
@@ -88,14 +88,10 @@ struct mare__tick {
 // thread. Returns 0, or an errno value.
 int mare__tick_init(struct mare__tick *tick, void (*handler)(void *), void *argument);
 
-// Called by the owner only.
+// Called by the owner only; they do nothing for a tick that could not be created.
 void mare__tick_start(struct mare__tick *tick, uint64_t period_ns);
 void mare__tick_stop(struct mare__tick *tick);
 void mare__tick_fini(struct mare__tick *tick);
-
-// Makes the handler run soon on the tick's thread, from any thread, while the owner has not called
-// fini.
-void mare__tick_now(struct mare__tick *tick);
 
 // ---- Signals that end a program -----------------------------------------------------------------
 // Interrupt, terminate and hang-up call `handler` with their number, on any thread. They do not

@@ -38,9 +38,9 @@ int mare__tick_init(struct mare__tick *tick, void (*handler)(void *), void *argu
     mine.handler = handler;
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = TICK_SIGNAL};
     event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
-    tick->thread = pthread_self();
     tick->running = false;
-    return timer_create(CLOCK_MONOTONIC, &event, &tick->timer) == 0 ? 0 : errno;
+    tick->made = timer_create(CLOCK_MONOTONIC, &event, &tick->timer) == 0;
+    return tick->made ? 0 : errno;
 }
 
 static void set_period(struct mare__tick *tick, uint64_t period_ns)
@@ -52,9 +52,10 @@ static void set_period(struct mare__tick *tick, uint64_t period_ns)
 
 void mare__tick_start(struct mare__tick *tick, uint64_t period_ns)
 {
-    if (!tick->running)
+    if (tick->made && !tick->running) {
         set_period(tick, period_ns);
-    tick->running = true;
+        tick->running = true;
+    }
 }
 
 void mare__tick_stop(struct mare__tick *tick)
@@ -71,10 +72,7 @@ void mare__tick_fini(struct mare__tick *tick)
     sigaddset(&set, TICK_SIGNAL);
     pthread_sigmask(SIG_BLOCK, &set, NULL); // one may be on its way to a thread that is ending
     mine.handler = NULL;
-    timer_delete(tick->timer);
-}
-
-void mare__tick_now(struct mare__tick *tick)
-{
-    pthread_kill(tick->thread, TICK_SIGNAL);
+    if (tick->made)
+        timer_delete(tick->timer);
+    tick->made = tick->running = false;
 }

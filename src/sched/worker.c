@@ -5,7 +5,8 @@
 // into the slot (no lock: two processes that talk to each other never touch one); otherwise to the
 // end of the queue. The slot is always older than the queue, so the order is kept. What becomes
 // ready on a foreign thread goes to the inbox, which every worker looks at. A worker with nothing
-// to do takes half of another's queue, or a slot that nobody has served for a tick.
+// to do takes half of another's queue, or a slot that nobody has served for a tick
+// (a worker that has no tick uses no slot).
 //
 //     ready (same worker) -> [slot] or [queue]  --+
 //     ready (foreign)     -> [inbox] -------------+--> run -> wait | turn over | end
@@ -90,7 +91,7 @@ void mare__ready(mare_process *process)
     atomic_store_explicit(&process->status, MARE__READY, memory_order_relaxed); // for those who ask
     if (worker && worker->runtime == runtime) {
         // Relaxed: only this thread fills its slot; emptying it is an exchange.
-        if (length_of(&worker->length) == 0 &&
+        if (length_of(&worker->length) == 0 && worker->tick.made &&
             !atomic_load_explicit(&worker->slot, memory_order_relaxed)) {
             // Release: pairs with the exchange of whoever takes it.
             atomic_store_explicit(&worker->slot, process, memory_order_release);
@@ -480,16 +481,13 @@ static void *worker_main(void *argument)
 {
     struct mare__worker *worker = argument;
     mare__thread_data = worker;
-    bool ticks = mare__tick_init(&worker->tick, on_tick, worker) == 0;
-    if (!ticks)
+    if (mare__tick_init(&worker->tick, on_tick, worker) != 0)
         fputs("mare: no timer for a worker: processes on it are not preempted\n", stderr);
-    else
-        mare__tick_start(&worker->tick, MARE__TICK_NS);
+    mare__tick_start(&worker->tick, MARE__TICK_NS);
     do
         work(worker);
     while (!retire(worker));
-    if (ticks)
-        mare__tick_fini(&worker->tick);
+    mare__tick_fini(&worker->tick);
     mare__thread_data = NULL; // so that what it leaves goes to the inbox
     mare_process *left;
     while ((left = take_slot(worker)) != NULL || (left = queue_pop(worker)) != NULL)

@@ -159,4 +159,18 @@ return {
         local got = shell.lua "warn '@on'; warn('one ', 'two'); warn '@off'; warn 'three'"
         t.eq({got.err, got.code}, {"Lua warning: one two\n", 0})
     end,
+
+    -- A limit on pending signals is a limit on timers. What becomes ready behind an endless loop is
+    -- run all the same, by the other worker.
+    workers_without_a_timer = function()
+        local mare = "prlimit --sigpending=0 " .. shell.quote(shell.mare)
+        local got = shell.run(mare .. " -e " .. shell.quote [[
+            local mare = require "mare"
+            mare.workers(2)
+            local p = mare.spawn(function() return 42 end)
+            while p:alive() do end
+            print(p:join())]])
+        t.eq({got.out, got.code}, {"true\t42\n", 0})
+        t.ok(got.err:find("no timer for a worker", 1, true), got.err)
+    end,
 }

@@ -11,6 +11,7 @@
 
 // There when the program runs under ThreadSanitizer.
 extern void __tsan_init(void) __attribute__((weak));
+extern void __asan_init(void) __attribute__((weak));
 
 // A loop without end that can be interrupted. ThreadSanitizer holds signals back until the program
 // calls something it watches, so that there the loop must allocate.
