@@ -198,7 +198,8 @@ static size_t take_picture(mare_runtime *runtime, struct row *rows, size_t room)
         if (count >= room)
             continue;
         mare__lock_acquire(&p->lock); // its state may be going
-        size_t memory = p->arena ? mare__arena_used(p->arena) : 0;
+        struct mare__arena *arena = atomic_load_explicit(&p->arena, memory_order_acquire);
+        size_t memory = arena ? mare__arena_used(arena) : 0;
         mare__lock_release(&p->lock);
         struct row *row = &rows[count];
         *row = (struct row){p->id, memory, atomic_load(&p->slices), mare__process_status(p), ""};
@@ -246,6 +247,7 @@ static int mare_stats(lua_State *L)
 {
     mare_runtime *runtime = mare__self(L)->runtime;
     unsigned long switches = 0, preemptions = 0, steals = 0, recycled = 0, sent = 0, received = 0;
+    unsigned long spawned = atomic_load(&runtime->spawned_outside);
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
         struct mare__counters *c = &runtime->workers[i]->counters;
         switches += atomic_load(&c->switches);
@@ -254,11 +256,12 @@ static int mare_stats(lua_State *L)
         recycled += atomic_load(&c->recycled);
         sent += atomic_load(&c->sent);
         received += atomic_load(&c->received);
+        spawned += atomic_load(&c->spawned);
     }
     const struct {
         const char *name;
         unsigned long value;
-    } counters[] = {{"spawned", atomic_load(&runtime->spawned)},
+    } counters[] = {{"spawned", spawned},
                     {"live", atomic_load(&runtime->live)},
                     {"switches", switches},
                     {"preemptions", preemptions},

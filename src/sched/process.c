@@ -85,7 +85,11 @@ void mare__process_launch(mare_process *process)
     mare__lock_acquire(&runtime->process_lock);
     mare__list_append(&runtime->processes, &process->in_all);
     mare__lock_release(&runtime->process_lock);
-    atomic_fetch_add(&runtime->spawned, 1);
+    struct mare__worker *worker = mare__this_worker();
+    if (worker && worker->runtime == runtime)
+        mare__count(&worker->counters.spawned);
+    else
+        atomic_fetch_add(&runtime->spawned_outside, 1);
     atomic_fetch_add(&runtime->live, 1);
     mare__ready(process);
 }

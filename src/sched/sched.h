@@ -56,16 +56,19 @@ struct mare_process {
 
     // Touched only by the thread that runs it.
     lua_State *state; // its main thread is the first routine. NULL before the start, after the end
-    lua_State *current; // the coroutine that runs now
-    struct mare__arena *arena;
-    struct mare__worker *worker;   // the one it runs on, while it runs
-    uint64_t libraries;            // bits of the globals that were supplied: see lazy.c
-    const void *globals;           // address of its globals table while that is lazy
-    struct mare__object *pending;  // a reference on its way into a userdata: see handle.c
-    struct mare__working *working; // what else is on its way
-    uint32_t handle_count;         // the highest number in the table of objects made here
-    struct mare__list handles;     // of struct mare__ref_link: references held by its userdata
-    lua_State **nest;              // coroutines resumed inside each other
+    lua_State *current;                  // the coroutine that runs now
+    _Atomic(struct mare__arena *) arena; // read by others, under the lock
+    struct mare__worker *worker;         // the one it runs on, while it runs
+    uint64_t libraries;                  // bits of the globals that were supplied: see lazy.c
+    const void *globals;                 // address of its globals table while that is lazy
+    struct mare__object *pending;        // a reference on its way into a userdata: see handle.c
+    struct mare__working *working;       // what else is on its way
+    struct mare__numbers {
+        int *free; // allocated
+        uint32_t free_count, room, highest;
+    } numbers;                 // of the objects made here: see handle.c
+    struct mare__list handles; // of struct mare__ref_link: references held by its userdata
+    lua_State **nest;          // coroutines resumed inside each other
     uint32_t nested, nest_room;
     uint32_t unyieldable;      // of these, those resumed from where a yield is impossible
     uint8_t yield;             // enum mare__yield
@@ -170,7 +173,7 @@ struct mare__worker {
     bool is_idle;
 
     struct mare__counters {
-        atomic_ulong switches, preemptions, steals, sent, received, recycled;
+        atomic_ulong switches, preemptions, steals, sent, received, recycled, spawned;
     } counters;
 };
 
@@ -219,9 +222,9 @@ struct mare_runtime {
 
     struct mare__channels channels;
     mare__lock process_lock;
-    struct mare__list processes; // live ones
-    struct mare__list keepers;   // ended ones whose results hold references
-    atomic_ulong live, spawned;
+    struct mare__list processes;        // live ones
+    struct mare__list keepers;          // ended ones whose results hold references
+    atomic_ulong live, spawned_outside; // by threads that are not workers
     atomic_ullong next_id, next_channel;
 
     // Those who wait for the end: of all processes, or for nothing being able to move.
@@ -435,9 +438,17 @@ int mare__exit(lua_State *L);
 // Replaces resume and wrap in the coroutine library on top of the stack.
 void mare__coroutine_patch(lua_State *L);
 
+// ---- What the registry has of ours --------------------------------------------------------------
+// Integer keys, because they are found quicker than addresses; luaL_ref counts up from 1 and does
+// not come this far.
+enum { MARE__REGISTRY_CODE = 0x6d617265, MARE__REGISTRY_HANDLES };
+
 // ---- handle.c -----------------------------------------------------------------------------------
 // Pushes a C function of the bindings; in a host's state, wrapped so that it finds its process.
 void mare__function_push(lua_State *L, lua_CFunction function);
+
+// Pushes a weak table of the registry, making it on first use.
+void mare__weak_table(lua_State *L, int key, const char *mode);
 
 // Gives back every reference that the process's userdata hold.
 void mare__handles_drop(mare_process *process);
