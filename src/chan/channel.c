@@ -84,6 +84,7 @@ void mare__chan_init(mare_channel *channel, struct mare_runtime *runtime, size_t
                      void (*end)(struct mare__object *))
 {
     mare__object_init(&channel->object, MARE__KIND_CHANNEL, end);
+    channel->object.weight = sizeof *channel;
     mare__list_init(&channel->receivers);
     mare__list_init(&channel->senders);
     mare__list_init(&channel->in_all);

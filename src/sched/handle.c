@@ -237,6 +237,20 @@ static void fill(mare_process *process, struct mare__ref_link *ref, struct mare_
     kept(process, working, false);
 }
 
+// Tells the collector of the memory behind a userdata, which it does not see: it would take its
+// time with a hundred bytes that hold a megabyte.
+static void weigh(lua_State *L, mare_process *process, const struct mare__object *object)
+{
+    enum { STEP = 4096 };
+    process->unweighed += object->weight;
+    if (process->unweighed < STEP)
+        return;
+    int kilobytes = (int)(process->unweighed / 1024);
+    process->unweighed = 0;
+    if (lua_gc(L, LUA_GCISRUNNING))
+        lua_gc(L, LUA_GCSTEP, kilobytes);
+}
+
 void mare__handle_push(lua_State *L, void *object)
 {
     mare_process *process = mare__self(L);
@@ -264,6 +278,7 @@ void mare__handle_push_new(lua_State *L, void *made)
     object->home = process->id;
     object->home_index = ref->index;
     fill(process, ref, object, working);
+    weigh(L, process, object);
 }
 
 void mare__handle_push_owned(lua_State *L, void *object)
@@ -276,6 +291,7 @@ void mare__handle_push_owned(lua_State *L, void *object)
     } else if (!atomic_exchange(&buffer->taken, true)) {
         kept(process, working, false);
         mare__handle_push(L, object);
+        weigh(L, process, buffer);
     } else { // somebody who got the same message had it first: as one that was sent away
         push_userdata(L, process, buffer->kind);
         kept(process, working, true);

@@ -67,6 +67,7 @@ mare_process *mare__process_new(mare_runtime *runtime)
     if (!process)
         return NULL;
     mare__object_init(&process->object, MARE__KIND_PROCESS, destroy);
+    process->object.weight = sizeof *process + sizeof *process->ended;
     process->runtime = runtime;
     process->id = atomic_fetch_add(&runtime->next_id, 1) + 1;
     process->wait.wake = wake;

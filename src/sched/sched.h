@@ -67,6 +67,7 @@ struct mare_process {
         int *free; // allocated
         uint32_t free_count, room, highest;
     } numbers;                 // of the objects made here: see handle.c
+    uint64_t unweighed;        // bytes behind its userdata that the collector was not told of
     struct mare__list handles; // of struct mare__ref_link: references held by its userdata
     lua_State **nest;          // coroutines resumed inside each other
     uint32_t nested, nest_room;

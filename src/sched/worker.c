@@ -223,7 +223,7 @@ static mare_process *steal(struct mare__worker *thief)
 // The C library's own caches are per thread too, but hold seven blocks of a size, and processes end
 // in crowds: when a collection finds that their references are garbage.
 
-enum { SPARES_MAX = 1024 };
+enum { SPARES_MAX = 256 };
 
 void *mare__spare_take(enum mare__spares kind, size_t size)
 {

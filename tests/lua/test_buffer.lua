@@ -163,6 +163,34 @@ return {
         collectgarbage()
     end,
 
+    -- The collector knows what hangs on a hundred bytes of reference: it does not let hundreds of
+    -- megabytes pile up. (AddressSanitizer keeps up to 256 MiB of freed memory.)
+    garbage_does_not_pile_up = function()
+        local function resident()
+            for line in io.lines "/proc/self/status" do
+                local kilobytes = line:match "^VmRSS:%s*(%d+)"
+                if kilobytes then return tonumber(kilobytes) // 1024 end
+            end
+        end
+        local before, most = resident(), 0
+        for i = 1, 1000 do
+            mare.buffer(1 << 20)
+            if i % 10 == 0 then most = math.max(most, resident() - before) end
+        end
+        t.ok(most < (t.slow > 1 and 400 or 100), ("%d MiB at once"):format(most))
+    end,
+
+    -- Nor does it start when the program has stopped it.
+    a_stopped_collector_stays_stopped = function()
+        local p = mare.spawn(function()
+            collectgarbage "stop"
+            local watched = setmetatable({{}}, {__mode = "v"})
+            for _ = 1, 100 do mare.buffer(1 << 16) end
+            return watched[1] ~= nil, collectgarbage "isrunning"
+        end)
+        t.eq({p:join(t.patience)}, {true, true, false})
+    end,
+
     misuse_raises = function()
         t.raises("#1", mare.buffer)
         t.raises("#1", mare.buffer, {})
