@@ -187,9 +187,11 @@ MARE_API uint64_t mare_process_id(const mare_process *process);
 MARE_API bool mare_process_alive(const mare_process *process);
 
 /*
- * Waits for its end. MARE_OK and its results, MARE_DIED and the error, a string, MARE_KILLED, or
- * MARE_TIMEOUT. `result` may be NULL; otherwise it is set (perhaps to NULL), and the caller
- * destroys it. Blocks.
+ * Waits for its end. MARE_OK and its results; MARE_DIED and the error (any value that can travel)
+ * with its traceback; MARE_KILLED; MARE_BADMSG and why, when its results cannot travel; MARE_NOMEM
+ * when there was no memory for them, or to wait; MARE_TIMEOUT; or MARE_STOPPED, when the runtime
+ * stops or belongs to the parent of this process. `result` may be NULL; otherwise it is set
+ * (perhaps to NULL), and the caller destroys it. Blocks.
  */
 MARE_API mare_err mare_process_join_until(mare_process *process, uint64_t deadline,
                                           mare_message **result);

@@ -18,7 +18,7 @@ static int mare_self(lua_State *L)
 
 static int mare_find(lua_State *L)
 {
-    const char *name = luaL_checkstring(L, 1);
+    const char *name = mare__lua_name(L, 1);
     struct mare__object *object = mare__names_find(mare__self(L)->runtime->names, name);
     if (!object) {
         lua_pushfstring(L, "nobody has the name '%s'", name);
@@ -301,7 +301,7 @@ static const luaL_Reg functions[] = {{"spawn", mare__lua_spawn},
 
 static int open_embedded(lua_State *L)
 {
-    const char *name = luaL_checkstring(L, 1);
+    const char *name = mare__lua_name(L, 1);
     for (size_t i = 0; i < mare__embedded_count; i++)
         if (strcmp(mare__embedded[i].name, name) == 0) {
             lua_pushfstring(L, "=%s", name);

@@ -220,6 +220,15 @@ static int compile(lua_State *L)
     return request->err ? lua_error(L) : 0;
 }
 
+// Gets the place of the process, a function and its argument.
+static int in_host_state(lua_State *L)
+{
+    lua_pushvalue(L, 1);
+    lua_rawseti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_HOST);
+    lua_call(L, 1, 0);
+    return 0;
+}
+
 mare_err mare__compile(mare_process *process, lua_CFunction function, void *argument, char **error)
 {
     struct mare__parker parker = {0};
@@ -228,9 +237,11 @@ mare_err mare__compile(mare_process *process, lua_CFunction function, void *argu
     mare_err err = L ? MARE_OK : MARE_NOMEM;
     if (L) {
         *(mare_process **)lua_getextraspace(L) = host;
+        lua_pushcfunction(L, in_host_state);
+        lua_pushlightuserdata(L, &host);
         lua_pushcfunction(L, function);
         lua_pushlightuserdata(L, argument);
-        int status = lua_pcall(L, 1, 0, 0);
+        int status = lua_pcall(L, 3, 0, 0);
         if (status != LUA_OK) {
             err = status == LUA_ERRMEM ? MARE_NOMEM : MARE_SYNTAX;
             if (error && err == MARE_SYNTAX)

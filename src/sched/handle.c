@@ -73,18 +73,23 @@ static int handle_gc(lua_State *L)
 }
 
 // A foreign state's extra space is not ours to rely on: coroutines that existed before have garbage
-// there. So in a host each function is wrapped, and the wrapper writes it first.
+// there. So in a host each function is wrapped, and the wrapper writes it first. Its first upvalue
+// is a userdata that begins with the process, or NULL after the end.
 static int call_in_host(lua_State *L)
 {
-    *(mare_process **)lua_getextraspace(L) = lua_touserdata(L, lua_upvalueindex(1));
-    return lua_tocfunction(L, lua_upvalueindex(2))(L);
+    mare_process *process = *(mare_process **)lua_touserdata(L, lua_upvalueindex(1));
+    lua_CFunction function = lua_tocfunction(L, lua_upvalueindex(2));
+    if (!process) // a finalizer that runs after ours
+        return function == handle_gc ? 0 : luaL_error(L, "the runtime has ended");
+    *(mare_process **)lua_getextraspace(L) = process;
+    return function(L);
 }
 
 void mare__function_push(lua_State *L, lua_CFunction function)
 {
     mare_process *process = mare__self(L);
     if (process->host) {
-        lua_pushlightuserdata(L, process);
+        lua_rawgeti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_HOST);
         lua_pushcfunction(L, function);
         lua_pushcclosure(L, call_in_host, 2);
     } else {

@@ -281,7 +281,9 @@ static void settle(mare_process *process, int status, int results)
     if (!at_start)
         mare__state_unwind(process);
     mare__message_clear(&process->wait.message);
-    if (!killed) {
+    if (mare__killed(process)) { // meanwhile, perhaps: a handler may have been cut off
+        process->how = MARE_KILLED;
+    } else {
         lua_pushlightuserdata(L, traceback);
         keep(L, keep_error, 2);
     }
@@ -456,6 +458,7 @@ void mare__process_finish(mare_process *process, int status, int results)
     mare__block_drop_cases(process);
     mare__message_clear(&process->wait.message);
     if (process->state) {
+        mare__wind_up(process, true);
         settle(process, status, results);
         mare_message result; // aside: finalizers may use channels
         mare__message_move(&result, &process->wait.message);

@@ -79,12 +79,13 @@ struct mare_process {
     bool loaded;               // the state came with its function on the stack
     bool is_main;              // has everything from the start, as the stock interpreter
     bool luaproc;              // the global `luaproc` exists in it
-    bool hook_armed;           // a count event was asked for on top of the program's hook
+    bool winding_up;           // it has ended: handlers of <close> and finalizers run
     uint8_t waits;             // enum mare__waits
     bool timed;                // it waits until `deadline`
-    int hook_mask, hook_count; // how the program set its own hook,
-    lua_Hook hook;             // which ours calls
-    const void *last_body;     // what it spawned last: see code.c
+    lua_Hook hook;             // the debug library's, which ours calls
+    lua_State *volatile armed; // where a count event was asked for on top of the program's hook
+    volatile sig_atomic_t hook_busy; // the next tick must not arm a hook
+    const void *last_body;           // what it spawned last: see code.c
 
     // What it waits for: one channel, or the cases of a select. The wait's message serves a whole
     // life: before the first run it has the function and its arguments, then what is sent or
@@ -378,6 +379,11 @@ void mare__state_loaded(mare_process *process, struct mare__code *code);
 // Runs the finalizers and gives the state back.
 void mare__state_close(mare_process *process);
 
+// The process has ended, and what runs from here on are its handlers of <close> and finalizers:
+// they cannot give way, but in one that was killed an endless loop is cut off after a second.
+enum { MARE__WIND_UP_TICKS = 1000000000 / MARE__TICK_NS };
+void mare__wind_up(mare_process *process, bool begins);
+
 // Closes pending <close> variables of every coroutine on the way to where the process stands.
 void mare__state_unwind(mare_process *process);
 
@@ -442,7 +448,12 @@ void mare__coroutine_patch(lua_State *L);
 // ---- What the registry has of ours --------------------------------------------------------------
 // Integer keys, because they are found quicker than addresses; luaL_ref counts up from 1 and does
 // not come this far.
-enum { MARE__REGISTRY_CODE = 0x6d617265, MARE__REGISTRY_HANDLES };
+enum {
+    MARE__REGISTRY_CODE = 0x6d617265,
+    MARE__REGISTRY_HOOKS,
+    MARE__REGISTRY_HOST,
+    MARE__REGISTRY_HANDLES
+};
 
 // ---- handle.c -----------------------------------------------------------------------------------
 // Pushes a C function of the bindings; in a host's state, wrapped so that it finds its process.

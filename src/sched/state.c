@@ -150,6 +150,14 @@ bool mare__state_open(mare_process *process, const struct mare__code *code)
     return true;
 }
 
+void mare__wind_up(mare_process *process, bool begins)
+{
+    struct mare__worker *worker = process->worker;
+    process->winding_up = begins;
+    worker->age = 0;
+    worker->running = begins ? process : NULL;
+}
+
 void mare__state_unwind(mare_process *process)
 {
     while (process->nested > 0) {
@@ -200,6 +208,7 @@ void mare__state_close(mare_process *process)
     process->current = L;
     if (process->needs_close || MARE__ARENA_PLAIN)
         lua_close(L);
+    mare__wind_up(process, false);
     mare__handles_drop(process);
     mare__lock_acquire(&process->lock); // nobody looks at the arena meanwhile
     process->state = process->current = NULL;
