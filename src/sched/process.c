@@ -536,9 +536,7 @@ void mare__process_unwatch(mare_process *process)
 
 void mare__process_interrupt(mare_process *process)
 {
-    atomic_store(&process->interrupted, true); // for the tick
-    if (mare__wait_end(&process->wait, MARE_CANCELLED))
-        atomic_store(&process->interrupted, false);
+    mare__wait_interrupt(&process->wait); // if it does not wait, its next tick sees the note
 }
 
 bool mare_process_kill(mare_process *process)

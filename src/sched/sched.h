@@ -101,8 +101,7 @@ struct mare_process {
     struct mare__parker *host; // not NULL: no process of ours but a thread of a host, asleep here
     uint32_t leaving_case;
 
-    atomic_uchar status;     // enum mare__status; for those who ask
-    atomic_bool interrupted; // it shall get an error where it is
+    atomic_uchar status; // enum mare__status; for those who ask
     atomic_ulong slices;
 
     mare__lock lock; // guards all below
@@ -257,8 +256,8 @@ static inline uint64_t mare__now(const mare_runtime *runtime)
 
 static inline bool mare__killed(const mare_process *process)
 {
-    return atomic_load_explicit(&process->wait.cancelled,
-                                memory_order_relaxed); // see mare__wait_publish
+    // Relaxed: see mare__wait_publish.
+    return atomic_load_explicit(&process->wait.note, memory_order_relaxed) == MARE_KILLED;
 }
 
 // The worker that the calling thread is, or NULL.
