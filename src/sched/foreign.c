@@ -109,7 +109,6 @@ mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *n
         return MARE_NOMEM;
     channel->id = atomic_fetch_add(&runtime->next_channel, 1) + 1;
     channel->owner = runtime->owner;
-    mare__chan_list(channel, &runtime->channels);
     mare_err err = MARE_OK;
     if (name) {
         channel->names = runtime->names;
@@ -117,12 +116,11 @@ mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *n
         if (channel->name)
             strcpy(channel->name, name);
         err = channel->name ? mare__names_add(runtime->names, name, &channel->object) : MARE_NOMEM;
-        if (err) {
-            mare__free(channel->name);
-            channel->name = NULL;
-            mare_chan_unref(channel);
-        }
     }
+    if (err)
+        mare_chan_unref(channel);
+    else
+        mare__chan_list(channel, &runtime->channels);
     *out = err ? NULL : channel;
     return err;
 }
