@@ -26,12 +26,13 @@ struct mare_channel {
     atomic_uchar can; // the above; a hint
     mare__lock lock;  // guards all below
     bool closed;
-    uint64_t id;
+    size_t count, capacity; // buffered messages, and how many there can be
     struct mare__list receivers,
         senders;        // of struct mare__node; at most one of the two is not empty
-    mare_message *ring; // buffered messages; grows up to capacity
-    size_t capacity, room, head, count;
+    mare_message *ring; // the buffer; grows up to capacity
+    size_t room, head;
     uint64_t sent;
+    uint64_t id;
     struct mare_runtime *runtime; // for foreign threads that wait; NULL in unit tests
     long owner;                   // the operating-system process it belongs to; 0: any
     struct mare__channels *all;   // where it is listed, or NULL

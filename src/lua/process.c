@@ -120,7 +120,7 @@ int mare__lua_spawn(lua_State *L)
     mare__handle_push_new(L, process); // so that an error cannot lose it
     if (mare__marshal_body(L, body, top - body + 1, &process->wait.message, NULL) != MARE_OK)
         return mare__lua_refuse(L);
-    process->deadline = options.memory; // until it has a state
+    process->memory = options.memory;
     process->luaproc = self->luaproc;
     mare_err err = prepare(L, process, &options);
     if (err == MARE_EXISTS) {

@@ -49,16 +49,42 @@ struct mare__monitor {
 };
 
 struct mare_process {
+    // What a switch touches comes first and lies together: a program of many processes is as fast
+    // as these few lines of the cache.
     struct mare__object object;
     mare_runtime *runtime;
-    uint64_t id;
     mare_process *next; // in a run queue
 
-    // Touched only by the thread that runs it.
+    // From here to the lock: touched only by the thread that runs it.
     lua_State *state; // its main thread is the first routine. NULL before the start, after the end
-    lua_State *current;                  // the coroutine that runs now
+    lua_State *current;          // the coroutine that runs now
+    struct mare__worker *worker; // the one it runs on, while it runs
+    atomic_ulong slices;         // read by those who list it
+    atomic_uchar status;         // enum mare__status; for those who ask
+    uint8_t yield;               // enum mare__yield
+    uint8_t waits;               // enum mare__waits
+    bool timed;                  // it waits until `deadline`
+    uint32_t unyieldable;        // coroutines resumed from where a yield is impossible
+
+    // What it waits for: one channel, or the cases of a select. The wait's message serves a whole
+    // life: before the first run it has the function and its arguments, then what is sent or
+    // received, in the end the results or the error.
+    mare_channel *waits_for;
+    struct mare__ref_link *leaving; // buffers in the message to be sent: they change hands if it is
+    struct mare__parker *host; // not NULL: no process of ours but a thread of a host, asleep here
+    struct mare__node node;
+    struct mare__wait wait;
+    union {
+        uint64_t deadline;
+        uint64_t memory; // before the first run: the state's limit, 0 for none
+    };
+    struct mare__case *cases; // of a select: allocated, followed by room for as many pointers
+    uint32_t case_count;
+    uint32_t turn; // where the next select begins to look
+    uint32_t leaving_case;
+
+    uint64_t id;
     _Atomic(struct mare__arena *) arena; // read by others, under the lock
-    struct mare__worker *worker;         // the one it runs on, while it runs
     uint64_t libraries;                  // bits of the globals that were supplied: see lazy.c
     const void *globals;                 // address of its globals table while that is lazy
     struct mare__object *pending;        // a reference on its way into a userdata: see handle.c
@@ -71,8 +97,6 @@ struct mare_process {
     struct mare__list handles; // of struct mare__ref_link: references held by its userdata
     lua_State **nest;          // coroutines resumed inside each other
     uint32_t nested, nest_room;
-    uint32_t unyieldable;      // of these, those resumed from where a yield is impossible
-    uint8_t yield;             // enum mare__yield
     bool needs_close;          // something in the state has a finalizer
     bool has_c_modules;        // so the state cannot be recycled
     bool warnings_on, warning; // what warn("@on") set; a warning's first piece was printed
@@ -80,36 +104,17 @@ struct mare_process {
     bool is_main;              // has everything from the start, as the stock interpreter
     bool luaproc;              // the global `luaproc` exists in it
     bool winding_up;           // it has ended: handlers of <close> and finalizers run
-    uint8_t waits;             // enum mare__waits
-    bool timed;                // it waits until `deadline`
     lua_Hook hook;             // the debug library's, which ours calls
     lua_State *volatile armed; // where a count event was asked for on top of the program's hook
     volatile sig_atomic_t hook_busy; // the next tick must not arm a hook
     const void *last_body;           // what it spawned last: see code.c
 
-    // What it waits for: one channel, or the cases of a select. The wait's message serves a whole
-    // life: before the first run it has the function and its arguments, then what is sent or
-    // received, in the end the results or the error.
-    struct mare__wait wait;
-    struct mare__node node;
-    mare_channel *waits_for;
-    uint64_t deadline;        // before the first run: the state's limit of memory, 0 for none
-    struct mare__case *cases; // of a select: allocated, followed by room for as many pointers
-    uint32_t case_count;
-    uint32_t turn;                  // where the next select begins to look
-    struct mare__ref_link *leaving; // buffers in the message to be sent: they change hands if it is
-    struct mare__parker *host; // not NULL: no process of ours but a thread of a host, asleep here
-    uint32_t leaving_case;
-
-    atomic_uchar status; // enum mare__status; for those who ask
-    atomic_ulong slices;
-
     mare__lock lock; // guards all below
     bool finished;
-    uint32_t watchers;   // who joins it, or has it in a select
     bool observed;       // somebody knows, or will be told, how it ends
     bool reporting;      // it died, and its error will be printed unless somebody looks
     bool keeps;          // it stands in the list of keepers
+    uint32_t watchers;   // who joins it, or has it in a select
     mare_err how;        // MARE_OK, MARE_DIED, MARE_KILLED; set before `finished`
     mare_channel *ended; // closed when it ends; made when somebody wants to know
     struct mare__list links, monitors;
