@@ -30,6 +30,20 @@ static void write_head(const mare_sim_drawing *d)
     fprintf(out, " of virtual time · seed %" PRIu64 "</p>\n", d->options->seed);
 }
 
+static void write_notes(const mare_sim_drawing *d)
+{
+    const mare_sim_captions *captions = d->layout.recording->captions;
+    if (!captions || !captions->notes)
+        return;
+    fputs("<ol class=\"notes\">", d->out);
+    for (size_t i = 0; i < captions->notes; i++) {
+        fputs("<li>", d->out);
+        mare__sim_escape(captions->note[i].text, d->out);
+        fputs("</li>", d->out);
+    }
+    fputs("</ol>", d->out);
+}
+
 static void write_verdict(const mare_sim_drawing *d)
 {
     FILE *out = d->out;
@@ -38,6 +52,7 @@ static void write_verdict(const mare_sim_drawing *d)
         mare__sim_escape(d->show->about, out);
         fputs("</p>", out);
     }
+    write_notes(d);
     if (d->outcome->violation[0]) {
         fprintf(out, "<p class=\"verdict bad\">%s is violated: ", d->outcome->violation);
         mare__sim_escape(d->outcome->detail, out);

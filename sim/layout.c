@@ -42,12 +42,16 @@ static void choose_window(mare_sim_layout *layout, const mare_sim_show *show, in
     }
 }
 
-/* A start, or a timer that ran out for nothing: not worth a place. */
+/* A start, or a timer that ran out for nothing, not even to move a clock: not worth a place. */
 static int is_quiet(const mare_sim_layout *layout, const mare_sim_record *record)
 {
     const mare_sim_recording *r = layout->recording;
+    if (record->unborn)
+        return 1;
     if (record->sight != MARE_SIM_STEPPED ||
         (record->event != MARE_COORD_START && record->event != MARE_COORD_TIMER))
+        return 0;
+    if (record->event == MARE_COORD_TIMER && record->ticked)
         return 0;
     const mare_sim_record *next = record + 1;
     return next == r->record + r->count || next->process != record->process ||

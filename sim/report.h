@@ -13,6 +13,7 @@ typedef struct mare_sim_show {
     const char *draw;   /* a file: .svg, or HTML with the same drawing to move about in */
     const char *shiviz; /* a file for ShiViz */
     int trace, json;
+    const mare_sim_captions *captions; /* names and remarks, or NULL */
     uint64_t from_us, to_us; /* of the drawing; to_us 0: as much as can be read */
 } mare_sim_show;
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """`mare sim` as people and programs meet it: help, exit codes, JSON, drawings, ShiViz logs."""
 import json
+import math
 import os
 import pathlib
 import re
@@ -18,6 +19,45 @@ MARE = str(pathlib.Path(sys.argv.pop()).resolve())
 # What ShiViz offers for a start; Python wants ?P.
 SHIVIZ = re.compile(r'(?P<event>.*)\n(?P<host>\S*) (?P<clock>{.*})')
 FAULTY = ('ricart', '--n', '3', '--param', 'repair=0', '--faults', 'crash:1@1000+0')
+
+# Each figure, and what it must say: from the sources, in their numbers.
+FIGURES = (
+    ('bank-acks', r'^messages +2 sent \(2 CAST\)', 'SF 1,111, NY 1,111: equal'),
+    ('bank-total', 'SF 1,111, NY 1,111: equal', '4 sent'),
+    ('bank-unordered', 'SF 1,111, NY 1,110'),
+    ('bully-eight', r'p4 +-> p5 .*ELECTION', r'p5 +-> p4 .*OK', r'p6 +-> p5 .*OK',
+     r'p6 +elected p6', r'p0 +elected p6', r'p4 +elected p6', r'p7 +restarted[^$]*p4 +elected p7'),
+    ('causal-three', r'P0 +multicast +\[idle \(1,0,0\)\]', r'P2 +<- P1 .*\[idle \(0,0,0\)\]',
+     r'P2 +mark held back', r'P2 +deliver P0 1 "m"\n.*P2 +deliver P1 2 "m\*"'),
+    ('central-queue', r'p1 +granted 1\n', r'p3 +mark queued', r'p3 +-> p2 .*GRANT',
+     r'3\.00 messages; the formula 3'),
+    ('clocks-corrected', r'm3 +60 +61$', r'm4 +69 +70$', r'P1 +timer +\[idle 76\]',
+     r'P2 +timer +\[idle 85\]'),
+    ('clocks-uncorrected', r'm1 +6 +16$', r'm2 +24 +40$', r'm3 +60 +56 ', r'm4 +64 +54 '),
+    ('lamport-tie', r'p0 +mark defers', r'stamp=40[^$]*p0 +granted[^$]*p1 +granted'),
+    ('ricart-41-and-34', r'stamp=41', r'stamp=34', r'p2 +mark defers',
+     r'p2 +granted[^$]*p1 +granted'),
+    ('ricart-8-and-12', r'stamp=8$', r'stamp=12$', r'p0 +mark defers',
+     r'p0 +granted[^$]*p2 +granted'),
+    ('ricart-crash', r'p2 +crashed', 'VIOLATED  EM2'),
+    ('ring-one-round', r'17 sent \(10 ELECTION, 7 COORDINATOR\)', r'p5 +mark swallows',
+     r'p2 +elected p6'),
+    ('ring-two-rounds', r'28 sent \(14 ELECTION, 14 COORDINATOR\)', r'p2 +elected p6',
+     r'p5 +elected p6'),
+    ('superpeer-prefix', r'^01001110 +01000000 +01000000$', r'^N = 256.* 8 superpeers.* 32 nodes'),
+    ('superpeer-repulsion', r'mark moves a token', r'set proportion: superpeers +8 +8$'),
+    ('token-ring', r'p0 +-> p1 .*TOKEN', r'p7 +-> p0 .*TOKEN', r'p2 +granted 1$', r'p5 +granted 2$',
+     r'p2 +granted 3$'),
+    ('two-inside', 'VIOLATED  EM1'),
+    ('vectors-concurrent', r'P2 +mark receives 2 \(1,1,0\)', r'P3 +mark sends 3 \(0,0,3\)',
+     r'P2 +mark sends 3 \(1,2,0\)'),
+    ('views-crash', r'p2 +deliver p0 1 "m"', r'p3 +deliver p0 1 "m"', r'p3 +view 3: p2 p3'),
+    ('voting-replicas', r'11-0 is with 4, 11-1\s+with 2, 11-2\s+with 1', r'p3 +mark backs off',
+     r'18 sent'),
+    ('voting-risk', 'VIOLATED  EM1', r'n = 32, m = 24.* 2\.1e-43$'),
+    ('wireless-ten', r'h +-> g .*REPORT id=10 best=7 capacity=8',
+     r'g +-> b .*REPORT id=10 best=7 capacity=8', r'a +elected h', r'j +elected h'),
+)
 
 
 def sim(*args, folder=None):
@@ -134,9 +174,51 @@ class Sim(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn('/nowhere/out.html', done.stderr)
 
+    def figures(self):
+        return sorted(path.stem for path in (tap.ROOT / 'lua/mare/figures').glob('*.lua'))
+
+    def test_figures_say_what_the_sources_say(self):
+        """Numbers from the books, not from a run: what each figure must show."""
+        for name, *words in FIGURES:
+            text = sim(name).stdout
+            for word in words:
+                self.assertRegex(text, re.compile(word, re.M), name)
+        self.assertEqual(sorted({figure[0] for figure in FIGURES}), self.figures())
+
+    def test_figures_teach(self):
+        """Each has a title, words about it, and remarks along the trace."""
+        for name in self.figures():
+            text = sim(name).stdout
+            self.assertGreater(len(text.split('\n\n')[0].splitlines()), 2, name)
+            self.assertGreaterEqual(len(re.findall(r'^# ', text, re.M)), 1, name)
+
+    def test_figures_can_be_drawn(self):
+        for name in self.figures():
+            for kind in ('svg', 'html'):
+                path = self.path / f'figure.{kind}'
+                self.assertEqual(sim(name, '--draw', str(path)).returncode, 0, name)
+                text = path.read_text(encoding='utf-8')
+                self.assertIn('class="note"', text, name)
+                if kind == 'svg':
+                    xml.etree.ElementTree.fromstring(text)
+
+    def test_the_risk_of_voting(self):
+        """The figure's table beside the formula of the book, worked out here a second time."""
+        text = sim('voting-risk').stdout
+        rows = re.findall(r'^ *(\d+) +(\d+) +(0\.\d+) +(0\.\d+) +(0\.\d+)$', text, re.M)
+        runs = int(re.search(r'\((\d+) runs', text)[1])
+        self.assertEqual(len(rows), 4)
+        for n, m, *numbers in rows:
+            n, m = int(n), int(m)
+            p, computed, measured = map(float, numbers)
+            risk = sum(math.comb(m, k) * p ** k * (1 - p) ** (m - k)
+                       for k in range(2 * m - n, m + 1))
+            self.assertAlmostEqual(computed, risk, delta=0.0006)
+            self.assertLess(abs(measured - risk), 4 * math.sqrt(risk * (1 - risk) / runs))
+
     def test_figures_are_golden(self):
         """MARE_GOLDEN=write rewrites them: read what they say before you believe it."""
-        names = sorted(path.stem for path in (tap.ROOT / 'lua/mare/figures').glob('*.lua'))
+        names = self.figures()
         listed = sim('list').stdout.split('Figures')[1]
         for name in names:
             done = sim(name)

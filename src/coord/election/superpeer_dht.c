@@ -28,6 +28,7 @@
  * There is no one leader: ELECTED names the superpeer of this node, and the number counts its
  * changes here. Assumes that all are told who is in the group and who is down, in the end. */
 
+#include "coord/election/dht.h"
 #include "coord/machine.h"
 #include "coord/table.h"
 
@@ -49,15 +50,9 @@ static uint64_t circle(const mare_coord_setup *setup)
     return UINT64_C(1) << setup->param[BITS];
 }
 
-/* Each round permutes the circle: numbers below 2^m have different places, as if by chance. */
 static uint64_t place_of(const mare_coord_setup *setup, uint32_t member)
 {
-    uint64_t salt = (uint64_t)setup->param[SALT], place = member;
-    for (int round = 0; round < 4; round++) {
-        place = ((place + salt) * UINT64_C(0x9e3779b97f4a7c15) + 1) & (circle(setup) - 1);
-        place ^= place >> (setup->param[BITS] / 2 + 1);
-    }
-    return place;
+    return mare__dht_place((uint32_t)setup->param[BITS], (uint64_t)setup->param[SALT], member);
 }
 
 static uint64_t pattern_of(const mare_coord_setup *setup, uint32_t member)
