@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """`mare sim` as people and programs meet it: help, exit codes, JSON, drawings, ShiViz logs."""
+import functools
 import json
 import math
 import os
@@ -58,6 +59,36 @@ FIGURES = (
     ('wireless-ten', r'h +-> g .*REPORT id=10 best=7 capacity=8',
      r'g +-> b .*REPORT id=10 best=7 capacity=8', r'a +elected h', r'j +elected h'),
 )
+
+
+# Messages and delay, least and most, of a group of n: as the sources give them, and for what they
+# do not give as it follows from the rules. None is without end.
+COSTS = {
+    'central': lambda n: ([3, 3], [2, 2]),
+    'voting': lambda n: ([3 * votes(n)] * 2, [2 * votes(n)] * 2),
+    'ricart': lambda n: ([2 * (n - 1)] * 2, [2 * (n - 1)] * 2),
+    'majority': lambda n: ([3 * (n - 1)] * 2, [n - 1 + n // 2] * 2),
+    'token': lambda n: ([1, None], [0, n - 1]),
+    'bully': lambda n: ([n - 1, (n - 1) * (n + 1)], [1, 2]),
+    'ring': lambda n: ([2 * n] * 2, [2 * n - 1] * 2),
+    'wireless': lambda n: ([3 * (n - 1) ** 2] * 2, [5 if n > 2 else 3] * 2),
+    'superpeer-tokens': lambda n: ([n, n], None),
+    'fifo': lambda n: ([n - 1] * 2, [1, 1]),
+    'causal': lambda n: ([n - 1] * 2, [1, 1]),
+    'total': lambda n: ([n * (n - 1)] * 2, [2, 2]),
+    'views': lambda n: ([2 * (n - 1)] * 2, [1, 1]),
+}
+
+
+def votes(n):
+    """m: three quarters of the replicas, and more than half."""
+    return max(3 * n // 4, n // 2 + 1)
+
+
+@functools.lru_cache(maxsize=None)
+def figure(name):
+    """What a figure prints."""
+    return sim(name).stdout
 
 
 def sim(*args, folder=None):
@@ -138,11 +169,66 @@ class Sim(unittest.TestCase):
     def test_no_bar_where_there_is_no_terminal(self):
         self.assertEqual(sim('ricart', '--seeds', '50').stderr, '')
 
-    def test_table_equals_the_formula(self):
-        done = sim('ricart', '--table')
-        self.assertEqual(done.returncode, 0)
-        self.assertIn('2(n-1)', done.stdout)
-        self.assertRegex(done.stdout, r'\n  200 +\d+ +398\.00 +398 =')
+    def test_tables_equal_the_formulas(self):
+        """The tables, printed, beside the formulas of the sources as they are written here."""
+        done = sim('--table')
+        self.assertEqual(done.returncode, 0, done.stdout)
+        print('\n'.join(f'# {line}' for line in done.stdout.splitlines()))
+        self.assertNotIn('≠', done.stdout)
+        tables = json.loads(sim('--table', '--json').stdout)
+        self.assertEqual([table['algorithm'] for table in tables], self.algorithms())
+        for table in tables:
+            name = table['algorithm']
+            self.assertEqual([row['n'] for row in table['rows']],
+                             [*range(2, 11), *range(20, 101, 10), 150, 200])
+            for row in table['rows']:
+                self.check_cost(name, row)
+
+    def check_cost(self, name, row):
+        n, where = row['n'], f'{name}, n = {row["n"]}'
+        self.assertTrue(row['agrees'], where)
+        if name not in COSTS:
+            self.assertLessEqual(row['messages_most'], 8 + 2, where)  # m = 8 bits
+            return
+        messages, delay = COSTS[name](n)
+        self.assertEqual([row['messages_least'], row['messages_most']], messages, where)
+        if delay:
+            self.assertEqual([row['delay_least'], row['delay_most']], delay, where)
+
+    def test_one_row_of_a_table(self):
+        text = sim('ricart', '--table', '--n', '17').stdout
+        self.assertRegex(text, r'\n   17 +32 = +32 +32 = +32\n$')
+        text = sim('token', '--table', '--n', '9').stdout
+        self.assertRegex(text, r'\n    9 +1 … ∞ = +1 … ∞ +0 … 8 = +0 … 8\n$')
+        self.assertEqual(sim('--table', '--n', '4').returncode, 2)
+
+    def test_the_plot_is_up_to_date(self):
+        """docs/img/messages.svg: as measured now, on the formulas."""
+        sys.path.insert(0, str(tap.ROOT / 'tools'))
+        import plot_formulas  # pylint: disable=import-outside-toplevel
+        tool = tap.ROOT / 'tools/plot_formulas.py'
+        done = subprocess.run([sys.executable, tool, '--check', MARE], capture_output=True,
+                              text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        tables = plot_formulas.measure(MARE)
+        self.assertEqual(list(plot_formulas.differences(tables)), [])
+        tables['ring'][3]['messages_most'] += 1
+        tables['central'][0]['agrees'] = False
+        self.assertEqual(len(list(plot_formulas.differences(tables))), 2)
+
+    def test_the_documentation_knows_every_algorithm(self):
+        """docs/reference/coord.md: each algorithm's costs and bytes, as the program says them."""
+        page = (tap.ROOT / 'docs/reference/coord.md').read_text(encoding='utf-8')
+        listed = json.loads(sim('list', '--json').stdout)
+        self.assertEqual([row['name'] for row in listed['algorithms']], self.algorithms())
+        self.assertEqual([row['name'] for row in listed['figures']], self.figures())
+        for row in listed['algorithms']:
+            lines = re.findall(rf'^\| `{row["name"]}` \|.*', page, re.M)
+            self.assertEqual(len(lines), 2, row['name'])  # what it is, and its bytes
+            per_member = (row['bytes']['100'][0] - row['bytes']['16'][0]) / 84
+            cells = [' + '.join(f'{number:,}' for number in row['bytes'][n])
+                     for n in ('5', '16', '100')]
+            self.assertIn(f'| {" | ".join(cells)} | {per_member:,.1f} |', lines[1], row['name'])
 
     def test_svg_is_xml_and_complete(self):
         for name in self.algorithms():
@@ -180,15 +266,15 @@ class Sim(unittest.TestCase):
     def test_figures_say_what_the_sources_say(self):
         """Numbers from the books, not from a run: what each figure must show."""
         for name, *words in FIGURES:
-            text = sim(name).stdout
+            text = figure(name)
             for word in words:
                 self.assertRegex(text, re.compile(word, re.M), name)
-        self.assertEqual(sorted({figure[0] for figure in FIGURES}), self.figures())
+        self.assertEqual(sorted({row[0] for row in FIGURES}), self.figures())
 
     def test_figures_teach(self):
         """Each has a title, words about it, and remarks along the trace."""
         for name in self.figures():
-            text = sim(name).stdout
+            text = figure(name)
             self.assertGreater(len(text.split('\n\n')[0].splitlines()), 2, name)
             self.assertGreaterEqual(len(re.findall(r'^# ', text, re.M)), 1, name)
 
@@ -204,7 +290,7 @@ class Sim(unittest.TestCase):
 
     def test_the_risk_of_voting(self):
         """The figure's table beside the formula of the book, worked out here a second time."""
-        text = sim('voting-risk').stdout
+        text = figure('voting-risk')
         rows = re.findall(r'^ *(\d+) +(\d+) +(0\.\d+) +(0\.\d+) +(0\.\d+)$', text, re.M)
         runs = int(re.search(r'\((\d+) runs', text)[1])
         self.assertEqual(len(rows), 4)

@@ -241,6 +241,15 @@ static uint64_t messages(const mare_coord_setup *setup)
     return (uint64_t)setup->param[BITS] + 2;
 }
 
+/* Nothing for one that is its own superpeer. */
+static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
+{
+    cost->messages_least = 0;
+    cost->delay_least = 0;
+    cost->delay_most = (uint64_t)setup->param[BITS] + 2;
+    cost->is_bound = 1;
+}
+
 static const mare_coord_param params[] = {
     {"repair", "0: looks up when asked to; 1: repeats, and follows changes of the group", 1, 0, 1},
     {"bits", "m: bits of an identifier", 8, 1, 32},
@@ -269,6 +278,8 @@ const mare_coord_algorithm mare__superpeer_dht = {
     .tolerates = tolerates,
     .messages = messages,
     .formula = "<= m+2",
+    .cost = cost,
+    .delay_formula = "<= m+2",
     .size = size,
     .room = room,
     .init = init,
