@@ -14,7 +14,7 @@ typedef struct mare_sim_show {
     const char *shiviz; /* a file for ShiViz */
     int trace, json;
     const mare_sim_captions *captions; /* names and remarks, or NULL */
-    uint64_t from_us, to_us; /* of the drawing; to_us 0: as much as can be read */
+    uint64_t from_us, to_us;           /* of the drawing; to_us 0: as much as can be read */
 } mare_sim_show;
 
 /* Runs once and shows. Returns 0 when nothing was violated, 1 when something was, 2 when a file
