@@ -20,6 +20,7 @@ old token cannot be with anybody, nor can it come back.]],
         {3500, "1 dies, and the token with it."},
         {5500, "The others hear of it. 3, the highest, asks whether anybody is inside."},
         {7500, "Nobody is: 3 makes a token of epoch 3 and, as it was waiting, goes in."},
-        {9200, "The new token goes round without 1. The upper half of its fencing numbers is its epoch."},
+        {9200, "The new token goes round without 1. The upper half of its fencing numbers is "
+            .. "its epoch."},
     },
 }
