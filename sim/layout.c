@@ -14,6 +14,7 @@
 #define MORE_STEP 44.0
 #define PLEASANT 980.0 /* what a short run is stretched to */
 #define STRETCH_MOST 3.2
+#define NAME_STEP 7 /* a letter of a name */
 
 static int is_message(const mare_sim_record *record)
 {
@@ -98,7 +99,8 @@ static void place_on_scale(mare_sim_layout *layout)
     stretch = stretch < 1 ? 1 : stretch > STRETCH_MOST ? STRETCH_MOST : stretch;
     for (size_t i = 0; i < layout->moments; i++)
         layout->x[i] = first + stretch * layout->x[i];
-    layout->width = first + stretch * x + 90;
+    int room = 90 + NAME_STEP * (mare_sim_name_width(layout->recording) - 4); /* for "p6 leads" */
+    layout->width = first + stretch * x + room;
 }
 
 static void place_moments(mare_sim_layout *layout)

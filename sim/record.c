@@ -205,8 +205,7 @@ static void write_effect(const mare_sim_recording *r, const mare_sim_record *rec
         fprintf(out, " %s", (const char *)r->bytes + record->text);
 }
 
-/* The column of names is as wide as the widest. */
-static int label_width(const mare_sim_recording *r)
+int mare_sim_name_width(const mare_sim_recording *r)
 {
     size_t width = 4;
     for (uint32_t i = 0; r->captions && r->captions->name && i < r->capacity; i++) {
@@ -275,7 +274,7 @@ void mare_sim_recording_write_text(const mare_sim_recording *recording, FILE *ou
 {
     const mare_sim_captions *captions = recording->captions;
     size_t note = 0;
-    int width = label_width(recording);
+    int width = mare_sim_name_width(recording);
     for (size_t i = 0; i < recording->count; i++) {
         const mare_sim_record *record = &recording->record[i];
         while (captions && note < captions->notes && captions->note[note].at_us <= record->time_us)

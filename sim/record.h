@@ -78,6 +78,9 @@ typedef struct mare_sim_label {
 
 mare_sim_label mare_sim_name(const mare_sim_recording *recording, uint32_t process);
 
+/* How wide the widest name is, at least 4. */
+int mare_sim_name_width(const mare_sim_recording *recording);
+
 /* A vector clock that was kept: "(1,0,2)". */
 void mare_sim_write_vector(const mare_sim_recording *recording, size_t clock, FILE *out);
 

@@ -23,6 +23,7 @@ const char mare__sim_style[] =
     "svg.mare text{fill:var(--ink);stroke:none;paint-order:stroke}"
     ".paper{fill:var(--paper)}.gutter{fill:var(--paper);opacity:.88}"
     "#names text{font-size:15px;font-weight:600;text-anchor:middle}"
+    "#names.long text{font-size:10.5px}"
     "svg.mare .axis path{stroke:var(--faint)}"
     "svg.mare .axis text{fill:var(--soft);text-anchor:middle;font-size:10.5px}\n"
     ".cut rect{fill:var(--cut);opacity:.09}.cut .side{opacity:.15}"

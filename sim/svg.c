@@ -320,11 +320,22 @@ static void draw_clock(const mare_sim_drawing *d, size_t index, uint64_t *shown)
             mare_sim_layout_y(&d->layout, record->process) - 11, record->lamport);
 }
 
+/* How many of the same kind came before it at this process and moment: words go below each other.
+ */
+static int rank_of(const mare_sim_recording *r, const mare_sim_record *record)
+{
+    int rank = 0;
+    for (const mare_sim_record *i = record; i-- > r->record && i->time_us == record->time_us;)
+        rank += i->process == record->process && i->sight == MARE_SIM_EFFECT &&
+                i->effect == record->effect;
+    return rank;
+}
+
 static void draw_news(const mare_sim_drawing *d, const mare_sim_record *record)
 {
     const mare_sim_recording *r = d->layout.recording;
     double x = mare_sim_layout_x(&d->layout, record->time_us);
-    double y = mare_sim_layout_y(&d->layout, record->process);
+    double y = mare_sim_layout_y(&d->layout, record->process) + 11 * rank_of(r, record);
     char text[80] = "";
     switch (record->effect) {
     case MARE_COORD_ELECTED:
@@ -382,8 +393,9 @@ static void draw_events(const mare_sim_drawing *d)
 static void draw_names(const mare_sim_drawing *d)
 {
     const mare_sim_layout *l = &d->layout;
-    fprintf(d->out, "<g id=\"names\"><rect class=\"gutter\" width=\"%.0f\" height=\"%.1f\"/>",
-            MARE_SIM_LEFT - 10, l->height);
+    fprintf(d->out, "<g id=\"names\"%s><rect class=\"gutter\" width=\"%.0f\" height=\"%.1f\"/>",
+            mare_sim_name_width(l->recording) > 5 ? " class=\"long\"" : "", MARE_SIM_LEFT - 10,
+            l->height);
     for (uint32_t i = 0; i < l->recording->capacity; i++) {
         if (l->row[i] != MARE_COORD_NOBODY)
             fprintf(d->out, "<text x=\"%.0f\" y=\"%.1f\">%s</text>", MARE_SIM_LEFT - 24,
