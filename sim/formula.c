@@ -219,7 +219,7 @@ static void measure(const mare_coord_setup *setup, const mare_coord_cost *cost, 
         measure_round(setup, n, m);
     } else if (algorithm->family == MARE_COORD_MUTEX) {
         measure_entries(setup, n, m);
-    } else if (!algorithm->cost) {
+    } else if (cost->is_period) {
         measure_gossip(setup, n, m);
     } else if (cost->is_bound) {
         for (uint32_t i = 0; i < n; i++)
@@ -354,7 +354,7 @@ static const char *unit_of(const mare_coord_algorithm *algorithm)
         return "an entry and exit, and message times before the entry";
     if (algorithm->family == MARE_COORD_ORDER)
         return "a multicast, and message times until all have it";
-    if (!algorithm->delay_formula)
+    if (cost.is_period)
         return "a period";
     return cost.is_bound ? "a lookup, and message times until its end"
                          : "an election, and message times until all know";
@@ -412,9 +412,11 @@ int mare_sim_write_table(const mare_coord_setup *setup, uint32_t n, int as_json,
         write_json_head(setup->algorithm, out);
     else
         write_head(setup->algorithm, out);
-    if (n)
+    if (n && setup->algorithm->cost)
         wrong = write_line(setup, n, as_json, out);
-    for (uint32_t i = 2; !n && i <= LARGEST; i += i < 10 ? 1 : i < 100 ? 10 : 50) {
+    for (uint32_t i = 2; !n && setup->algorithm->cost && i <= LARGEST; i += i < 10    ? 1
+                                                                            : i < 100 ? 10
+                                                                                      : 50) {
         fputs(as_json && i > 2 ? "," : "", out);
         wrong |= write_line(setup, i, as_json, out);
     }

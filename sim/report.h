@@ -35,8 +35,8 @@ void mare_sim_write_html(const mare_sim_recording *recording, const mare_sim_opt
                          const mare_sim_show *show, const mare_sim_outcome *outcome, FILE *out);
 
 /* Messages and delays without faults or rivals, measured beside the formulas, for groups of 2 … 200
- * or, if `n` is not 0, of n. `as_json`: an object instead of lines. Returns nonzero when a count
- * differs from its formula. */
+ * or, if `n` is not 0, of n. An algorithm that gives no costs has no rows. `as_json`: an object
+ * instead of lines. Returns nonzero when a count differs from its formula. */
 int mare_sim_write_table(const mare_coord_setup *setup, uint32_t n, int as_json, FILE *out);
 
 /* A JSON string, with its quotes. */

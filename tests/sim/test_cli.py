@@ -205,6 +205,9 @@ class Sim(unittest.TestCase):
         self.assertEqual([table['algorithm'] for table in tables], self.algorithms())
         for table in tables:
             name = table['algorithm']
+            if not table['rows']:  # an estimate, which is not compared
+                self.assertNotIn(name, COSTS)
+                continue
             self.assertEqual([row['n'] for row in table['rows']],
                              [*range(2, 11), *range(20, 101, 10), 150, 200])
             for row in table['rows']:
@@ -213,7 +216,7 @@ class Sim(unittest.TestCase):
     def check_cost(self, name, row):
         n, where = row['n'], f'{name}, n = {row["n"]}'
         self.assertTrue(row['agrees'], where)
-        if name not in COSTS:
+        if name == 'superpeer-dht':
             self.assertLessEqual(row['messages_most'], 8 + 2, where)  # m = 8 bits
             return
         messages, delay = COSTS[name](n)
