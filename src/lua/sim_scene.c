@@ -11,11 +11,19 @@
 
 enum { NAME_MOST = 12 };
 
+// The string at the top, which its table keeps; a number would be made one that nobody keeps.
+static const char *kept_string(lua_State *L, const char *field, size_t *length)
+{
+    if (lua_type(L, -1) != LUA_TSTRING)
+        luaL_error(L, "`%s` has something that is no string", field);
+    return lua_tolstring(L, -1, length);
+}
+
 // Names stand in drawings and logs as they are.
-static const char *check_name(lua_State *L, int index)
+static const char *check_name(lua_State *L)
 {
     size_t length;
-    const char *name = luaL_checklstring(L, index, &length);
+    const char *name = kept_string(L, "names", &length);
     for (size_t i = 0; i < length; i++)
         if (!isalnum((unsigned char)name[i]) && name[i] != '-' && name[i] != '_')
             length = 0;
@@ -34,7 +42,7 @@ static void read_names(lua_State *L, struct mare__lua_sim *sim, uint32_t capacit
     int at = lua_gettop(L);
     const char **name = lua_newuserdatauv(L, capacity * sizeof *name, 0);
     for (uint32_t i = 0; i < capacity; i++) {
-        name[i] = lua_geti(L, at, i) == LUA_TNIL ? NULL : check_name(L, -1);
+        name[i] = lua_geti(L, at, i) == LUA_TNIL ? NULL : check_name(L);
         lua_pop(L, 1);
     }
     sim->captions.name = name;
@@ -59,7 +67,7 @@ static void read_notes(lua_State *L, struct mare__lua_sim *sim)
         if (time_us < before)
             luaL_error(L, "`notes` is in the order of time");
         before = time_us;
-        note[i] = (mare_sim_note){(uint64_t)time_us, luaL_checkstring(L, -1)};
+        note[i] = (mare_sim_note){(uint64_t)time_us, kept_string(L, "notes", NULL)};
         lua_pop(L, 3);
     }
     sim->captions.note = note;

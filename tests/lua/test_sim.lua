@@ -205,7 +205,9 @@ return {
             {{algorithm = "ricart", route = 1}, "route"},
             {{algorithm = "ricart", see = "me"}, "see"},
             {{algorithm = "ricart", names = {[0] = "two words"}}, "name"},
+            {{algorithm = "ricart", names = {[0] = 7}}, "names"},
             {{algorithm = "ricart", notes = {{5, "later"}, {4, "earlier"}}}, "order of time"},
+            {{algorithm = "ricart", notes = {{5, 42}}}, "notes"},
             {{algorithm = careless {promises = {"all"}}}, "all"},
             {{algorithm = careless {family = "poets"}}, "poets"},
         } do
