@@ -14,6 +14,7 @@ import xml.etree.ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tools'))
 import tap  # noqa: E402
+import plot_formulas  # noqa: E402
 
 MARE = str(pathlib.Path(sys.argv.pop()).resolve())
 
@@ -233,8 +234,6 @@ class Sim(unittest.TestCase):
 
     def test_the_plot_is_up_to_date(self):
         """docs/img/messages.svg: as measured now, on the formulas."""
-        sys.path.insert(0, str(tap.ROOT / 'tools'))
-        import plot_formulas  # pylint: disable=import-outside-toplevel
         tool = tap.ROOT / 'tools/plot_formulas.py'
         done = subprocess.run([sys.executable, tool, '--check', MARE], capture_output=True,
                               text=True, timeout=120, check=False)
