@@ -30,6 +30,20 @@ static void write_head(const mare_sim_drawing *d)
     fprintf(out, " of virtual time · seed %" PRIu64 "</p>\n", d->options->seed);
 }
 
+static void write_notes(const mare_sim_drawing *d)
+{
+    const mare_sim_captions *captions = d->layout.recording->captions;
+    if (!captions || !captions->notes)
+        return;
+    fputs("<ol class=\"notes\">", d->out);
+    for (size_t i = 0; i < captions->notes; i++) {
+        fputs("<li>", d->out);
+        mare__sim_escape(captions->note[i].text, d->out);
+        fputs("</li>", d->out);
+    }
+    fputs("</ol>", d->out);
+}
+
 static void write_verdict(const mare_sim_drawing *d)
 {
     FILE *out = d->out;
@@ -38,12 +52,15 @@ static void write_verdict(const mare_sim_drawing *d)
         mare__sim_escape(d->show->about, out);
         fputs("</p>", out);
     }
+    write_notes(d);
     if (d->outcome->violation[0]) {
         fprintf(out, "<p class=\"verdict bad\">%s is violated: ", d->outcome->violation);
         mare__sim_escape(d->outcome->detail, out);
     } else {
-        fputs("<p class=\"verdict\">Kept: ", out);
-        mare_sim_write_promises(d->options->setup.algorithm->promises(&d->options->setup), out);
+        unsigned promises = d->options->setup.algorithm->promises(&d->options->setup);
+        fprintf(out, "<p class=\"verdict\">%s", promises ? "Kept: " : "No promise was broken");
+        if (promises)
+            mare_sim_write_promises(promises, out);
     }
     if (d->layout.cut_before || d->layout.cut_after)
         fprintf(out,

@@ -14,6 +14,7 @@
 #define MORE_STEP 44.0
 #define PLEASANT 980.0 /* what a short run is stretched to */
 #define STRETCH_MOST 3.2
+#define NAME_STEP 7 /* a letter of a name */
 
 static int is_message(const mare_sim_record *record)
 {
@@ -42,12 +43,16 @@ static void choose_window(mare_sim_layout *layout, const mare_sim_show *show, in
     }
 }
 
-/* A start, or a timer that ran out for nothing: not worth a place. */
+/* A start, or a timer that ran out for nothing, not even to move a clock: not worth a place. */
 static int is_quiet(const mare_sim_layout *layout, const mare_sim_record *record)
 {
     const mare_sim_recording *r = layout->recording;
+    if (record->unborn)
+        return 1;
     if (record->sight != MARE_SIM_STEPPED ||
         (record->event != MARE_COORD_START && record->event != MARE_COORD_TIMER))
+        return 0;
+    if (record->event == MARE_COORD_TIMER && record->ticked)
         return 0;
     const mare_sim_record *next = record + 1;
     return next == r->record + r->count || next->process != record->process ||
@@ -94,7 +99,8 @@ static void place_on_scale(mare_sim_layout *layout)
     stretch = stretch < 1 ? 1 : stretch > STRETCH_MOST ? STRETCH_MOST : stretch;
     for (size_t i = 0; i < layout->moments; i++)
         layout->x[i] = first + stretch * layout->x[i];
-    layout->width = first + stretch * x + 90;
+    int room = 90 + NAME_STEP * (mare_sim_name_width(layout->recording) - 4); /* for "p6 leads" */
+    layout->width = first + stretch * x + room;
 }
 
 static void place_moments(mare_sim_layout *layout)

@@ -34,9 +34,25 @@ typedef struct mare_sim_record {
     /* What mare_coord_look() showed after the step. */
     const char *phase;
     uint64_t lamport, epoch;
+    size_t clock; /* its vector clock: `capacity` u64; only with STEPPED, and in small groups */
+    int unborn;   /* STEPPED before its START: what the group is, no news */
+    int ticked;   /* the Lamport clock differs from what the step before it showed */
     uint32_t leader;
     int inside, waiting;
 } mare_sim_record;
+
+/* What a scenario adds for its readers: names of processes, and remarks at moments of the run. The
+ * remarks stand before the first thing that happens at that time or later. */
+typedef struct mare_sim_note {
+    uint64_t at_us;
+    const char *text; /* one line or several */
+} mare_sim_note;
+
+typedef struct mare_sim_captions {
+    const char *const *name; /* one for each process, NULL for "p3"; or NULL */
+    const mare_sim_note *note;
+    size_t notes;
+} mare_sim_captions;
 
 typedef struct mare_sim_recording {
     mare_sim_observer observer; /* first, so that the observer is the recording */
@@ -46,11 +62,27 @@ typedef struct mare_sim_recording {
     size_t count, room;
     uint8_t *bytes;
     size_t bytes_count, bytes_room;
+    uint64_t *lamport;                 /* by process: as last seen */
+    uint8_t *born;                     /* by process: has started */
+    const mare_sim_captions *captions; /* of the caller, or NULL */
 } mare_sim_recording;
 
 void mare_sim_recording_init(mare_sim_recording *recording, const mare_coord_algorithm *algorithm,
                              uint32_t capacity);
 void mare_sim_recording_fini(mare_sim_recording *recording);
+
+/* What a process is called: "p3", or the name that the captions give it. */
+typedef struct mare_sim_label {
+    char text[16];
+} mare_sim_label;
+
+mare_sim_label mare_sim_name(const mare_sim_recording *recording, uint32_t process);
+
+/* How wide the widest name is, at least 4. */
+int mare_sim_name_width(const mare_sim_recording *recording);
+
+/* A vector clock that was kept: "(1,0,2)". */
+void mare_sim_write_vector(const mare_sim_recording *recording, size_t clock, FILE *out);
 
 /* The trace as text, one line each: time, process, what. Same run, same bytes. */
 void mare_sim_recording_write_text(const mare_sim_recording *recording, FILE *out);

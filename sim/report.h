@@ -13,7 +13,8 @@ typedef struct mare_sim_show {
     const char *draw;   /* a file: .svg, or HTML with the same drawing to move about in */
     const char *shiviz; /* a file for ShiViz */
     int trace, json;
-    uint64_t from_us, to_us; /* of the drawing; to_us 0: as much as can be read */
+    const mare_sim_captions *captions; /* names and remarks, or NULL */
+    uint64_t from_us, to_us;           /* of the drawing; to_us 0: as much as can be read */
 } mare_sim_show;
 
 /* Runs once and shows. Returns 0 when nothing was violated, 1 when something was, 2 when a file
@@ -33,9 +34,10 @@ void mare_sim_write_svg(const mare_sim_recording *recording, const mare_sim_opti
 void mare_sim_write_html(const mare_sim_recording *recording, const mare_sim_options *options,
                          const mare_sim_show *show, const mare_sim_outcome *outcome, FILE *out);
 
-/* Messages and delays without faults or rivals, measured beside the formulas, n = 2 … 200. Returns
- * nonzero when a count differs from its formula. */
-int mare_sim_write_table(const mare_coord_setup *setup, uint64_t seed, FILE *out);
+/* Messages and delays without faults or rivals, measured beside the formulas, for groups of 2 … 200
+ * or, if `n` is not 0, of n. An algorithm that gives no costs has no rows. `as_json`: an object
+ * instead of lines. Returns nonzero when a count differs from its formula. */
+int mare_sim_write_table(const mare_coord_setup *setup, uint32_t n, int as_json, FILE *out);
 
 /* A JSON string, with its quotes. */
 void mare_sim_write_quoted(const char *text, FILE *out);

@@ -19,11 +19,11 @@ static void write_effects(const mare_sim_recording *r, size_t step, FILE *out)
         if (record->sight == MARE_SIM_SENT) {
             mare_coord_describe(r->algorithm, r->bytes + record->data, record->length, what,
                                 sizeof what);
-            fprintf(out, "; to p%" PRIu32 ": %s", record->peer, what);
+            fprintf(out, "; to %s: %s", mare_sim_name(r, record->peer).text, what);
         } else if (record->sight == MARE_SIM_EFFECT) {
             fprintf(out, "; %s", mare_coord_effect_name(record->effect));
             if (record->effect == MARE_COORD_ELECTED)
-                fprintf(out, " p%" PRIu32, record->peer);
+                fprintf(out, " %s", mare_sim_name(r, record->peer).text);
         } else if (record->sight != MARE_SIM_LOST) {
             return;
         }
@@ -34,10 +34,10 @@ static void write_clock(const mare_sim_recording *r, const mare_sim_record *reco
 {
     const uint32_t *vector = (const uint32_t *)(const void *)(r->bytes + record->vector);
     const char *between = "";
-    fprintf(out, "p%" PRIu32 " {", record->process);
+    fprintf(out, "%s {", mare_sim_name(r, record->process).text);
     for (uint32_t i = 0; i < r->capacity; i++) {
         if (vector[i]) {
-            fprintf(out, "%s\"p%" PRIu32 "\":%" PRIu32, between, i, vector[i]);
+            fprintf(out, "%s\"%s\":%" PRIu32, between, mare_sim_name(r, i).text, vector[i]);
             between = ", ";
         }
     }
@@ -54,11 +54,11 @@ void mare_sim_write_shiviz(const mare_sim_recording *r, FILE *out)
         if (record->event == MARE_COORD_MESSAGE) {
             mare_coord_describe(r->algorithm, r->bytes + record->data, record->length, what,
                                 sizeof what);
-            fprintf(out, "from p%" PRIu32 ": %s", record->peer, what);
+            fprintf(out, "from %s: %s", mare_sim_name(r, record->peer).text, what);
         } else {
             fputs(mare_coord_event_name(record->event), out);
             if (record->event >= MARE_COORD_PEER_DOWN)
-                fprintf(out, " p%" PRIu32, record->peer);
+                fprintf(out, " %s", mare_sim_name(r, record->peer).text);
         }
         if (record->status != MARE_COORD_OK)
             fprintf(out, " (%s)", mare_coord_status_name(record->status));

@@ -53,6 +53,7 @@ int mare_sim_show_run(const mare_sim_options *options, const mare_sim_show *show
     int record = show->trace || show->draw || show->shiviz;
     copy.setup.marks = (uint32_t)record;
     mare_sim_recording_init(&recording, options->setup.algorithm, options->setup.capacity);
+    recording.captions = show->captions;
     mare_sim_observer *observers[] = {record ? &recording.observer : NULL, NULL};
     int good = mare_sim_run(&copy, observers, outcome);
     if (show->trace) {

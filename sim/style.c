@@ -23,6 +23,7 @@ const char mare__sim_style[] =
     "svg.mare text{fill:var(--ink);stroke:none;paint-order:stroke}"
     ".paper{fill:var(--paper)}.gutter{fill:var(--paper);opacity:.88}"
     "#names text{font-size:15px;font-weight:600;text-anchor:middle}"
+    "#names.long text{font-size:10.5px}"
     "svg.mare .axis path{stroke:var(--faint)}"
     "svg.mare .axis text{fill:var(--soft);text-anchor:middle;font-size:10.5px}\n"
     ".cut rect{fill:var(--cut);opacity:.09}.cut .side{opacity:.15}"
@@ -58,6 +59,8 @@ const char mare__sim_style[] =
     "svg.mare .w{font-size:10.5px;fill:var(--soft);font-style:italic;stroke:var(--paper);"
     "stroke-width:3px}svg.mare .w.elected{fill:var(--leads);font-style:normal;font-weight:600}"
     ".deliver{fill:var(--inside)}\n"
+    ".note circle{fill:var(--ink)}svg.mare .note text{fill:var(--paper);text-anchor:middle;"
+    "font-size:10.5px;font-weight:700}\n"
     "svg.past .m,svg.past .e{opacity:.13}svg.past .on{opacity:1}"
     "svg.past .m.on .l{stroke-width:2;opacity:1}.m.hide{display:none}";
 
@@ -66,7 +69,8 @@ const char mare__sim_page_style[] =
     "font:15px/1.5 system-ui,'DejaVu Sans',sans-serif}"
     "header{padding:22px 28px 12px}h1{font-size:22px;margin:0 0 2px;font-weight:650}"
     "header p{margin:2px 0;color:var(--soft)}header .about{color:var(--ink);max-width:62em;"
-    "margin:9px 0}.verdict{font-weight:600;color:var(--inside)}"
+    "margin:9px 0}.notes{margin:6px 0;padding-left:26px;max-width:62em}"
+    ".verdict{font-weight:600;color:var(--inside)}"
     ".verdict.bad{color:var(--bad)}\n"
     ".bar{display:flex;flex-wrap:wrap;gap:8px 14px;align-items:center;padding:8px 28px;"
     "font-size:13px}"

@@ -108,8 +108,8 @@ static void hint_arrow(const mare_sim_drawing *d, const arrow *a)
     describe(d, a->sent, what, sizeof what);
     open_hint(d);
     mare__sim_escape(what, d->out);
-    fprintf(d->out, "\n#%" PRIu64 "  p%" PRIu32 " → p%" PRIu32 "\nsent ", a->sent->message,
-            a->sent->process, a->sent->peer);
+    fprintf(d->out, "\n#%" PRIu64 "  %s → %s\nsent ", a->sent->message,
+            mare_sim_name(r, a->sent->process).text, mare_sim_name(r, a->sent->peer).text);
     mare__sim_write_time(a->sent->time_us, d->out);
     if (a->end && a->end->sight == MARE_SIM_LOST) {
         fputs("\nlost: ", d->out);
@@ -237,22 +237,27 @@ static void draw_arrows(const mare_sim_drawing *d)
 
 static void hint_step(const mare_sim_drawing *d, const mare_sim_record *record)
 {
+    const mare_sim_recording *r = d->layout.recording;
     open_hint(d);
-    fprintf(d->out, "p%" PRIu32 " at ", record->process);
+    fprintf(d->out, "%s at ", mare_sim_name(r, record->process).text);
     mare__sim_write_time(record->time_us, d->out);
     fprintf(d->out, "\n%s", mare_coord_event_name(record->event));
     if (record->event == MARE_COORD_MESSAGE) {
         char what[200];
         describe(d, record, what, sizeof what);
-        fprintf(d->out, " from p%" PRIu32 ": ", record->peer);
+        fprintf(d->out, " from %s: ", mare_sim_name(r, record->peer).text);
         mare__sim_escape(what, d->out);
     } else if (record->event >= MARE_COORD_PEER_DOWN) {
-        fprintf(d->out, " p%" PRIu32, record->peer);
+        fprintf(d->out, " %s", mare_sim_name(r, record->peer).text);
     }
     if (record->phase)
         fprintf(d->out, "\n%s", record->phase);
     if (record->lamport)
         fprintf(d->out, ", clock %" PRIu64, record->lamport);
+    if (record->clock != MARE_SIM_NONE) {
+        fputs(", clock ", d->out);
+        mare_sim_write_vector(r, record->clock, d->out);
+    }
     close_hint(d);
 }
 
@@ -277,6 +282,24 @@ static void draw_step(const mare_sim_drawing *d, size_t index)
     fputs("</g>", d->out);
 }
 
+/* The vector clock, where it differs from the one drawn before. */
+static void draw_vector(const mare_sim_drawing *d, const mare_sim_record *record, uint64_t *shown)
+{
+    const mare_sim_recording *r = d->layout.recording;
+    const uint64_t *vector = (const uint64_t *)(const void *)(r->bytes + record->clock);
+    uint64_t sum = 0; /* it only grows, so that its sum tells one from the next */
+    for (uint32_t i = 0; i < r->capacity; i++)
+        sum += vector[i];
+    if (shown[record->process] == sum + 1)
+        return;
+    shown[record->process] = sum + 1;
+    fprintf(d->out, "<text class=\"c\" x=\"%.1f\" y=\"%.1f\">",
+            mare_sim_layout_x(&d->layout, record->time_us),
+            mare_sim_layout_y(&d->layout, record->process) - 11);
+    mare_sim_write_vector(r, record->clock, d->out);
+    fputs("</text>", d->out);
+}
+
 /* The clock after the last step of this process at this moment. */
 static void draw_clock(const mare_sim_drawing *d, size_t index, uint64_t *shown)
 {
@@ -286,7 +309,10 @@ static void draw_clock(const mare_sim_drawing *d, size_t index, uint64_t *shown)
         if (r->record[i].sight == MARE_SIM_STEPPED && r->record[i].process == record->process)
             return;
     }
-    if (!record->lamport || shown[record->process] == record->lamport)
+    if (record->clock != MARE_SIM_NONE)
+        draw_vector(d, record, shown);
+    if (!record->lamport || record->clock != MARE_SIM_NONE ||
+        shown[record->process] == record->lamport)
         return;
     shown[record->process] = record->lamport;
     fprintf(d->out, "<text class=\"c\" x=\"%.1f\" y=\"%.1f\">%" PRIu64 "</text>",
@@ -294,15 +320,27 @@ static void draw_clock(const mare_sim_drawing *d, size_t index, uint64_t *shown)
             mare_sim_layout_y(&d->layout, record->process) - 11, record->lamport);
 }
 
+/* How many of the same kind came before it at this process and moment: words go below each other.
+ */
+static int rank_of(const mare_sim_recording *r, const mare_sim_record *record)
+{
+    int rank = 0;
+    for (const mare_sim_record *i = record; i-- > r->record && i->time_us == record->time_us;)
+        rank += i->process == record->process && i->sight == MARE_SIM_EFFECT &&
+                i->effect == record->effect;
+    return rank;
+}
+
 static void draw_news(const mare_sim_drawing *d, const mare_sim_record *record)
 {
     const mare_sim_recording *r = d->layout.recording;
     double x = mare_sim_layout_x(&d->layout, record->time_us);
-    double y = mare_sim_layout_y(&d->layout, record->process);
+    double y = mare_sim_layout_y(&d->layout, record->process) + 11 * rank_of(r, record);
     char text[80] = "";
     switch (record->effect) {
     case MARE_COORD_ELECTED:
-        snprintf(text, sizeof text, "p%" PRIu32 " leads · %" PRIu64, record->peer, record->number);
+        snprintf(text, sizeof text, "%s leads · %" PRIu64, mare_sim_name(r, record->peer).text,
+                 record->number);
         break;
     case MARE_COORD_DELIVER:
         snprintf(text, sizeof text, "%.*s", record->length < 24 ? (int)record->length : 24,
@@ -318,7 +356,7 @@ static void draw_news(const mare_sim_drawing *d, const mare_sim_record *record)
                  record->text == MARE_SIM_NONE ? "" : (const char *)r->bytes + record->text);
         break;
     case MARE_COORD_SUSPECT:
-        snprintf(text, sizeof text, "suspects p%" PRIu32, record->peer);
+        snprintf(text, sizeof text, "suspects %s", mare_sim_name(r, record->peer).text);
         break;
     default:
         return;
@@ -355,14 +393,35 @@ static void draw_events(const mare_sim_drawing *d)
 static void draw_names(const mare_sim_drawing *d)
 {
     const mare_sim_layout *l = &d->layout;
-    fprintf(d->out, "<g id=\"names\"><rect class=\"gutter\" width=\"%.0f\" height=\"%.1f\"/>",
-            MARE_SIM_LEFT - 10, l->height);
+    fprintf(d->out, "<g id=\"names\"%s><rect class=\"gutter\" width=\"%.0f\" height=\"%.1f\"/>",
+            mare_sim_name_width(l->recording) > 5 ? " class=\"long\"" : "", MARE_SIM_LEFT - 10,
+            l->height);
     for (uint32_t i = 0; i < l->recording->capacity; i++) {
         if (l->row[i] != MARE_COORD_NOBODY)
-            fprintf(d->out, "<text x=\"%.0f\" y=\"%.1f\">p%" PRIu32 "</text>", MARE_SIM_LEFT - 24,
-                    mare_sim_layout_y(l, i) + 5, i);
+            fprintf(d->out, "<text x=\"%.0f\" y=\"%.1f\">%s</text>", MARE_SIM_LEFT - 24,
+                    mare_sim_layout_y(l, i) + 5, mare_sim_name(l->recording, i).text);
     }
     fputs("</g>\n", d->out);
+}
+
+/* Remarks: numbers at the top, with the words as hints; the page has them in full. */
+static void draw_notes(const mare_sim_drawing *d)
+{
+    const mare_sim_captions *captions = d->layout.recording->captions;
+    for (size_t i = 0; captions && i < captions->notes; i++) {
+        const mare_sim_note *note = &captions->note[i];
+        if (note->at_us < d->layout.from_us || note->at_us > d->layout.to_us)
+            continue;
+        fputs("<g class=\"note\"", d->out);
+        open_hint(d);
+        mare__sim_escape(note->text, d->out);
+        close_hint(d);
+        double x = mare_sim_layout_x(&d->layout, note->at_us);
+        fprintf(d->out,
+                "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"8\"/><text x=\"%.1f\" y=\"%.1f\">%zu</text>"
+                "</g>\n",
+                x, MARE_SIM_TOP - 2, x, MARE_SIM_TOP + 2, i + 1);
+    }
 }
 
 static void draw_violation(const mare_sim_drawing *d)
@@ -394,6 +453,7 @@ void mare__sim_draw(mare_sim_drawing *d)
     draw_arrows(d);
     draw_events(d);
     draw_violation(d);
+    draw_notes(d);
     draw_names(d);
     fputs("</svg>\n", d->out);
 }

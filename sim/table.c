@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Figures in words and columns: the summary of one run, the table beside the formulas, JSON, and
- * the command that repeats a run. */
+/* One run in words and in JSON: its summary, and the command that repeats it. */
 
 #include "sim/report.h"
-#include "sim/script.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -57,6 +55,7 @@ static void write_entries(const mare_sim_options *options, const mare_sim_outcom
                           FILE *out)
 {
     const mare_coord_algorithm *algorithm = options->setup.algorithm;
+    mare_coord_cost cost;
     double grants = (double)outcome->grants;
     fprintf(out, "entries   %" PRIu64 " of %" PRIu64 " requests", outcome->grants,
             outcome->requests);
@@ -65,10 +64,12 @@ static void write_entries(const mare_sim_options *options, const mare_sim_outcom
     fputc('\n', out);
     if (!outcome->grants)
         return;
-    fprintf(
-        out,
-        "an entry  %.2f messages; the formula %s, without faults or rivals, gives %" PRIu64 "\n",
-        (double)outcome->sent / grants, algorithm->formula, algorithm->messages(&options->setup));
+    mare_coord_cost_of(&options->setup, &cost);
+    fprintf(out, "an entry  %.2f messages; the formula %s", (double)outcome->sent / grants,
+            algorithm->formula);
+    if (cost.messages_least == cost.messages_most)
+        fprintf(out, ", without faults or rivals, gives %" PRIu64, cost.messages_least);
+    fputc('\n', out);
     fprintf(out, "waiting   %.2f ms on average, %.2f ms at most\n",
             (double)outcome->wait_us / grants / 1000, (double)outcome->wait_most_us / 1000);
 }
@@ -190,79 +191,4 @@ void mare_sim_write_json(const mare_sim_options *options, const mare_sim_outcome
         fputs("null", out);
     }
     fputs("}\n", out);
-}
-
-/* The table ---------------------------------------------------------------------------------- */
-
-/* As the sources count: nothing fails, nobody competes, the coordinator does not ask. */
-static void calm(mare_sim_options *options, const mare_coord_setup *setup, uint32_t n,
-                 uint64_t seed)
-{
-    mare_sim_options_init(options, setup->algorithm, n);
-    for (int i = 0; i < MARE_COORD_PARAMS; i++)
-        options->setup.param[i] = setup->param[i];
-    mare_coord_setup_set(&options->setup, "repair", 0);
-    options->seed = seed;
-    options->settle_us = 0;
-    options->duration_us = UINT64_C(3600000000);
-}
-
-static int write_mutex_row(const mare_coord_setup *setup, uint64_t seed, uint32_t n, FILE *out)
-{
-    mare_sim_options options;
-    mare_sim_outcome counted, timed;
-    calm(&options, setup, n, seed);
-    options.entrants = n - 1;
-    options.rounds = 3;
-    mare_sim_run(&options, NULL, &counted);
-    /* The delay as the book counts it: one message after the other, each one unit of time. */
-    options.network = (mare_sim_network){.delay_us = 1, .bus = 1};
-    options.entrants = options.rounds = 1;
-    mare_sim_run(&options, NULL, &timed);
-    uint64_t formula = setup->algorithm->messages(&options.setup);
-    int equal = counted.sent == counted.grants * formula;
-    double entries = counted.grants ? (double)counted.grants : 1;
-    fprintf(out, "%5" PRIu32 " %8" PRIu64 " %10.2f %10" PRIu64 " %s %10" PRIu64 " %12.2f\n", n,
-            counted.grants, (double)counted.sent / entries, formula, equal ? "=" : "≠",
-            timed.wait_us, (double)counted.wait_us / entries / 1000);
-    return !equal;
-}
-
-static int write_other_row(const mare_coord_setup *setup, uint64_t seed, uint32_t n, FILE *out)
-{
-    static const uint8_t word[] = "hello";
-    int election = setup->algorithm->family == MARE_COORD_ELECTION;
-    mare_sim_script_row row = {.at_us = 1000000,
-                               .kind = election ? MARE_COORD_ELECT : MARE_COORD_MULTICAST,
-                               .data = election ? NULL : word,
-                               .length = election ? 0 : sizeof word - 1};
-    mare_sim_script script = {.row = &row, .count = 1};
-    mare_sim_options options;
-    mare_sim_outcome counted;
-    calm(&options, setup, n, seed);
-    options.duration_us = 60000000;
-    options.workload = &mare_sim_workload_script;
-    options.workload_context = &script;
-    mare_sim_run(&options, NULL, &counted);
-    uint64_t formula = setup->algorithm->messages(&options.setup);
-    int equal = counted.sent == formula;
-    fprintf(out, "%5" PRIu32 " %8d %10" PRIu64 " %10" PRIu64 " %s\n", n, 1, counted.sent, formula,
-            equal ? "=" : "≠");
-    return !equal;
-}
-
-int mare_sim_write_table(const mare_coord_setup *setup, uint64_t seed, FILE *out)
-{
-    const mare_coord_algorithm *algorithm = setup->algorithm;
-    int mutex = algorithm->family == MARE_COORD_MUTEX, wrong = 0;
-    const char *what = mutex                                      ? "entries"
-                       : algorithm->family == MARE_COORD_ELECTION ? "elected"
-                                                                  : "sent";
-    fprintf(out, "%5s %8s %10s %10s", "n", what, "messages", algorithm->formula);
-    fputs(mutex ? "   delay (hops)  wait (ms)\n" : "\n", out);
-    for (uint32_t n = 2; n <= 200; n += n < 10 ? 1 : n < 100 ? 10 : 50) {
-        wrong |=
-            mutex ? write_mutex_row(setup, seed, n, out) : write_other_row(setup, seed, n, out);
-    }
-    return wrong;
 }

@@ -288,6 +288,18 @@ enum {
     MARE_COORD_ALL_RETURN = 1 << 11, /* no fault but a limit to them: no crash is for ever */
 };
 
+/* What one entry and exit, one election or one multicast costs without faults or rivals. Least and
+ * most differ where it depends on who asks, or when; UINT64_MAX is without limit. The delay is
+ * counted in times of a message: for mutual exclusion until the entry, with one message at a time
+ * on the network, as the table of Tanenbaum and Van Steen (6.3.6) has it; for elections and
+ * multicasts until the last member knows, with messages under way at once. */
+typedef struct mare_coord_cost {
+    uint64_t messages_least, messages_most;
+    uint64_t delay_least, delay_most;
+    int is_bound;  /* it can be less than `most` says */
+    int is_period; /* there is no end: messages of one period, when nothing changes */
+} mare_coord_cost;
+
 /* A parameter of an algorithm, set by name. */
 typedef struct mare_coord_param {
     const char *name;    /* units last: "retry_us" */
@@ -311,6 +323,10 @@ struct mare_coord_algorithm {
     /* Messages for one entry and exit, one broadcast or one election without faults or rivals. */
     uint64_t (*messages)(const mare_coord_setup *setup);
     const char *formula; /* the same as text: "2(n-1)" */
+    /* Sets the delay, and messages where they are not what `messages` says, least and most. NULL:
+     * they are an estimate, and no table compares them. */
+    void (*cost)(const mare_coord_setup *setup, mare_coord_cost *cost);
+    const char *delay_formula; /* the delay as text; NULL: there is none to speak of */
 
     size_t (*size)(const mare_coord_setup *setup); /* of its own state */
     void (*room)(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes);
@@ -324,6 +340,10 @@ struct mare_coord_algorithm {
     void (*peer)(mare_coord *machine, const mare_coord_event *event, mare_coord_effects *effects);
     void (*look)(const mare_coord *machine, mare_coord_view *view);
 };
+
+/* What the algorithm costs in a group so set up. All zero, with messages alone, for an algorithm
+ * that does not say more. */
+MARE_COORD_EXPORT void mare_coord_cost_of(const mare_coord_setup *setup, mare_coord_cost *cost);
 
 /* The table; `count` gets its length. */
 MARE_COORD_EXPORT const mare_coord_algorithm *const *mare_coord_table(size_t *count);

@@ -3,7 +3,8 @@
 -- what `mare sim FILE.lua` does.
 local core = require "mare._sim"
 
-local sim = {algorithms = core.algorithms}
+local sim = {algorithms = core.algorithms, replicas = core.replicas, risk = core.risk,
+             places = core.places}
 
 -- A copy with other fields on top.
 local function with(spec, more)
@@ -85,6 +86,11 @@ function sim.main(name, trace, json, draw, shiviz, from, to, seed, seeds)
         print()
     end
     io.write(outcome.text)
+    if spec.report and not more.json then
+        local said, words = pcall(spec.report, outcome)
+        if not said then fail(words) end
+        print("\n" .. words)
+    end
     if not outcome.written then os.exit(2) end
     -- A figure may show how a promise breaks: then that is what must happen.
     os.exit(outcome.violation == spec.expect and 0 or 1)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <mare.h>
+#include <stdbool.h>
 
 #define MARE_VERSION "0.1.0"
 
@@ -33,3 +34,8 @@ int mare__cli_finish(struct mare_runtime *runtime);
 // The simulator: `mare sim …`, and what `mare help sim` says.
 int mare__cli_sim(int argc, char **argv);
 extern const char mare__cli_sim_help[];
+
+// Of it: all that there is, all tables of costs, and whether a name is that of a figure.
+int mare__cli_sim_list(bool json);
+int mare__cli_sim_tables(bool json);
+bool mare__cli_sim_is_figure(const char *name);

@@ -9,13 +9,10 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "lua/embedded.h"
 #include "platform/platform.h"
 #include "sim/report.h"
 
 enum { SHRINK_BUDGET = 2000, CALM_MEMBERS = 4, BAR_WIDTH = 40 };
-
-#define FIGURES "mare.figures."
 
 struct arguments {
     mare_coord_setup setup; // the algorithm and its parameters
@@ -32,6 +29,7 @@ const char mare__cli_sim_help[] =
     "mare sim FIGURE [options]        a figure or worked example of the books, by its name\n"
     "mare sim FILE.lua [options]      a scenario of yours: docs/reference/sim.md\n"
     "mare sim list                    every algorithm and figure\n"
+    "mare sim --table                 what each costs, measured beside its formulas\n"
     "\n"
     "A simulation is a group of processes, a network and its faults, all decided by one seed:\n"
     "the same seed gives the same run, to the bit. Checkers watch every step. When a promise is\n"
@@ -68,53 +66,6 @@ const char mare__cli_sim_help[] =
     "  mare sim ricart --seeds 1000 --param repair=0  the same, as in the book\n"
     "\n"
     "Exit codes: 0 all promises kept, 1 one was broken, 2 wrong usage.\n";
-
-// ---- Lists -------------------------------------------------------------------------------------
-
-static void list_algorithm(const mare_coord_algorithm *algorithm)
-{
-    mare_coord_setup setup;
-    mare_coord_setup_init(&setup, algorithm, 4);
-    printf("%-12s %s\n", algorithm->name, algorithm->title);
-    printf("%-12s after %s\n", "", algorithm->source);
-    printf("%-12s messages: %s\n%-12s promises: ", "", algorithm->formula, "");
-    mare_sim_write_promises(algorithm->promises(&setup), stdout);
-    printf("\n%-12s tolerates: ", "");
-    mare_sim_write_tolerates(algorithm->tolerates(&setup), stdout);
-    printf("\n%-12s assumes: %s\n", "", algorithm->assumes);
-    for (const mare_coord_param *p = algorithm->params; p->name; p++)
-        printf("%-12s   %s=%" PRId64 "  %s\n", "", p->name, p->initial, p->meaning);
-}
-
-// The first comment of a figure, after the licence, is its title.
-static void list_figures(void)
-{
-    size_t prefix = strlen(FIGURES);
-    for (size_t i = 0; i < mare__embedded_count; i++) {
-        const struct mare__embedded *module = &mare__embedded[i];
-        if (strncmp(module->name, FIGURES, prefix) != 0)
-            continue;
-        const char *line = strchr(module->source, '\n');
-        line = line && strncmp(line, "\n-- ", 4) == 0 ? line + 4 : "";
-        printf("  %-28s %.*s\n", module->name + prefix, (int)strcspn(line, "\n"), line);
-    }
-}
-
-static int list(void)
-{
-    size_t count;
-    const mare_coord_algorithm *const *table = mare_coord_table(&count);
-    puts("Algorithms: mare sim NAME\n");
-    for (size_t i = 0; i < count; i++) {
-        list_algorithm(table[i]);
-        putchar('\n');
-    }
-    puts("Figures and worked examples: mare sim NAME [--trace] [--draw FILE.html]\n");
-    list_figures();
-    puts("\nEM1: at most one inside. EM2: every request is granted in the end. EM3: grants follow\n"
-         "happened-before. Fencing: the numbers of grants only grow. 'mare help sim' tells more.");
-    return 0;
-}
 
 // ---- Runs --------------------------------------------------------------------------------------
 
@@ -428,17 +379,6 @@ static int read_options(struct arguments *args, int argc, char **argv)
 
 // ---- Scenarios ---------------------------------------------------------------------------------
 
-static bool is_figure(const char *name)
-{
-    for (size_t i = 0; i < mare__embedded_count; i++) {
-        const char *module = mare__embedded[i].name;
-        if (strncmp(module, FIGURES, strlen(FIGURES)) == 0 &&
-            strcmp(module + strlen(FIGURES), name) == 0)
-            return true;
-    }
-    return false;
-}
-
 static bool is_file(const char *name)
 {
     size_t length = strlen(name);
@@ -468,6 +408,17 @@ static int run_scenario(const struct arguments *args, char *name)
     return mare__cli_run(SOURCE_CODE, sizeof argv / sizeof *argv - 1, argv);
 }
 
+// `mare sim list` and `mare sim --table`, each with --json if wanted.
+static int show_all(int argc, char **argv)
+{
+    bool json = argc == 3 && strcmp(argv[2], "--json") == 0;
+    if (argc > 2 && !json)
+        return refuse("nothing but --json goes with that, not", argv[2]);
+    if (strcmp(argv[1], "list") == 0)
+        return mare__cli_sim_list(json);
+    return mare__cli_sim_tables(json);
+}
+
 int mare__cli_sim(int argc, char **argv)
 {
     struct arguments args = {.seed = 1,
@@ -480,10 +431,10 @@ int mare__cli_sim(int argc, char **argv)
         fputs(mare__cli_sim_help, argc < 2 ? stderr : stdout);
         return argc < 2 ? EXIT_USAGE : 0;
     }
-    if (strcmp(argv[1], "list") == 0)
-        return list();
+    if (strcmp(argv[1], "list") == 0 || strcmp(argv[1], "--table") == 0)
+        return show_all(argc, argv);
     args.setup.algorithm = mare_coord_find(argv[1]);
-    bool scenario = !args.setup.algorithm && (is_file(argv[1]) || is_figure(argv[1]));
+    bool scenario = !args.setup.algorithm && (is_file(argv[1]) || mare__cli_sim_is_figure(argv[1]));
     if (!args.setup.algorithm && !scenario) {
         fprintf(
             stderr,
@@ -498,10 +449,8 @@ int mare__cli_sim(int argc, char **argv)
         return code;
     if (scenario)
         return run_scenario(&args, argv[1]);
-    if (args.table) { // a count that differs is marked, and breaks no promise: a token never rests
-        mare_sim_write_table(&args.setup, args.seed, stdout);
-        return 0;
-    }
+    if (args.table)
+        return mare_sim_write_table(&args.setup, args.n, args.show.json, stdout) ? EXIT_DIED : 0;
     if (args.speed)
         return print_speed(&args);
     return args.seeds ? sweep(&args) : run_once(&args);

@@ -105,6 +105,14 @@ void mare_coord_room(const mare_coord_setup *setup, uint32_t *effects, uint32_t 
     *effects += 2; /* the deadline's timer, and the news that it has passed */
 }
 
+void mare_coord_cost_of(const mare_coord_setup *setup, mare_coord_cost *cost)
+{
+    *cost = (mare_coord_cost){0};
+    cost->messages_least = cost->messages_most = setup->algorithm->messages(setup);
+    if (setup->algorithm->cost)
+        setup->algorithm->cost(setup, cost);
+}
+
 mare_coord *mare_coord_init(void *memory, size_t size, const mare_coord_setup *setup)
 {
     size_t need = mare_coord_size(setup);

@@ -295,6 +295,7 @@ static void read_options(struct mare__lua_sim *sim, mare_sim_options *options)
     options->setup.context = sim;
     options->seed = number_field(L, SIM_SPEC, "seed", 1);
     read_params(L, &options->setup);
+    mare__lua_sim_captions(sim, options->setup.capacity);
     options->workload_context = read_requests(L, options->setup.capacity);
     if (options->workload_context)
         options->workload = &mare_sim_workload_script;
@@ -357,15 +358,28 @@ struct run {
     int code;
 };
 
+// A run, under the eyes of `see` if the specification has it; what it saw before is forgotten.
+static int run_seen(lua_State *L, struct run *run)
+{
+    struct mare__lua_sim_witness witness;
+    mare_sim_observer *observers[] = {NULL, NULL};
+    if (has(L, "see", LUA_TFUNCTION)) {
+        mare__lua_sim_witness(&witness, run->options.setup.context, run->options.setup.algorithm);
+        observers[0] = &witness.observer;
+        run->options.setup.marks = 1;
+    }
+    return mare_sim_run(&run->options, observers, &run->outcome);
+}
+
 static void carry_out(lua_State *L, struct run *run, const mare_sim_show *show)
 {
     bool shown = show->draw || show->shiviz || show->trace || show->json;
-    int good = mare_sim_run(&run->options, NULL, &run->outcome);
+    int good = run_seen(L, run);
     if (!good && flag_field(L, SIM_SPEC, "shrink")) {
         char violation[sizeof run->outcome.violation];
         memcpy(violation, run->outcome.violation, sizeof violation);
         mare_sim_shrink(&run->options, violation, SHRINK_BUDGET);
-        mare_sim_run(&run->options, NULL, &run->outcome);
+        run_seen(L, run);
     }
     if (shown || flag_field(L, SIM_SPEC, "text")) {
         FILE *memory = open_memstream(&run->text, &run->length);
@@ -398,7 +412,9 @@ static int sim_run(lua_State *L)
                           .json = flag_field(L, SIM_SPEC, "json"),
                           .from_us = number_field(L, SIM_SPEC, "from_us", 0),
                           .to_us = number_field(L, SIM_SPEC, "to_us", 0)};
+    has(L, "see", LUA_TFUNCTION);
     read_options(sim, &run.options);
+    show.captions = &sim->captions;
     carry_out(L, &run, &show);
     mare_sim_options_fini(&run.options);
     if (sim->failed) {
@@ -414,6 +430,8 @@ static int sim_run(lua_State *L)
     lua_setfield(L, -2, "text");
     lua_pushboolean(L, run.code != 2);
     lua_setfield(L, -2, "written");
+    lua_getfield(L, SIM_KEPT, "seen");
+    lua_setfield(L, -2, "seen");
     free(run.text);
     free(run.faults);
     return 1;
@@ -434,8 +452,12 @@ static int sim_algorithms(lua_State *L)
 
 int mare__lua_open_sim(lua_State *L)
 {
-    static const luaL_Reg functions[] = {
-        {"run", sim_run}, {"algorithms", sim_algorithms}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"run", sim_run},
+                                         {"algorithms", sim_algorithms},
+                                         {"replicas", mare__lua_sim_replicas},
+                                         {"risk", mare__lua_sim_risk},
+                                         {"places", mare__lua_sim_places},
+                                         {NULL, NULL}};
     luaL_newlib(L, functions);
     return 1;
 }

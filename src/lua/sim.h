@@ -26,6 +26,8 @@ struct mare__lua_sim {
     unsigned promises, tolerates;
     lua_Integer messages;
     uint32_t room;
+    // What the scenario adds for its readers; the strings belong to its table.
+    mare_sim_captions captions;
     // The step that is under way.
     mare_coord *machine;
     mare_coord_effects *effects;
@@ -36,6 +38,27 @@ void mare__lua_sim_algorithm(struct mare__lua_sim *sim);
 
 // Calls `body` with `argument`, protected; remembers the first error. Returns whether it went well.
 bool mare__lua_sim_protect(struct mare__lua_sim *sim, lua_CFunction body, void *argument);
+
+// Reads `names` and `notes` of the specification into `sim->captions`; what they point to stays on
+// the stack.
+void mare__lua_sim_captions(struct mare__lua_sim *sim, uint32_t capacity);
+
+// An observer that calls the function `see` of the specification with what happens and with a
+// table of the run's own, which ends up in the outcome as `seen`.
+struct mare__lua_sim_witness {
+    mare_sim_observer observer;
+    struct mare__lua_sim *sim;
+    const mare_coord_algorithm *algorithm;
+};
+
+void mare__lua_sim_witness(struct mare__lua_sim_witness *witness, struct mare__lua_sim *sim,
+                           const mare_coord_algorithm *algorithm);
+
+// Functions of the module about what is fixed before a run: where the coordinators of voting are,
+// what their forgetting costs, where nodes are that become superpeers.
+int mare__lua_sim_replicas(lua_State *L);
+int mare__lua_sim_risk(lua_State *L);
+int mare__lua_sim_places(lua_State *L);
 
 // Pushes a table with the name and fields of a message.
 void mare__lua_sim_push_message(lua_State *L, const mare_coord_algorithm *algorithm,

@@ -99,6 +99,88 @@ return {
                              linked = function(a, b) return math.abs(a - b) == 1 end}
         t.eq(out.sent, 2)
     end,
+    names_and_notes_stand_in_the_text = function()
+        local out = sim.run {algorithm = "ricart", n = 2, params = {repair = 0},
+                             names = {[1] = "Ann"}, notes = {{0, "begins"}, {500, "asks\nboth"}},
+                             network = {delay = "fixed", delay_us = 1000},
+                             requests = {{0, "enter", at_us = 500}}, trace = true}
+        t.ok(out.text:find("^\n# begins\n +0  p0   start"))
+        t.ok(out.text:find("\n\n# asks\n# both\n +500  p0   enter"))
+        t.ok(out.text:find("p0   %-> Ann  #1 REQUEST"))
+        t.ok(out.text:find("1500  Ann  <%- p0  #1 REQUEST"))
+    end,
+    a_witness_sees_everything_once = function()
+        local spec = {algorithm = "total", n = 2, params = {repair = 0}, trace = true,
+                      requests = {{0, "multicast", data = "word", at_us = 10}},
+                      see = function(event, seen)
+                          seen[event.what] = (seen[event.what] or 0) + 1
+                          if event.what == "deliver" then
+                              t.eq({event.peer, event.number, event.data}, {0, 1, "word"})
+                          elseif event.what == "sent" then
+                              t.eq(event.message.clock, event.clock)
+                          end
+                      end}
+        for _ = 1, 2 do
+            local seen = sim.run(spec).seen
+            t.eq({seen.start, seen.multicast, seen.sent, seen.message, seen.deliver, seen.ended},
+                 {2, 1, 2, 2, 2, 1})
+        end
+        t.eq(sim.run({algorithm = "total", requests = {}}).seen, nil)
+    end,
+    what_a_witness_raises_is_raised = function()
+        t.raises("seen enough", function()
+            sim.run {algorithm = "ricart", see = function() error "seen enough" end}
+        end)
+    end,
+    time_that_goes_back_is_caught = function()
+        -- The clocks of the figure, uncorrected, under the eyes of the checker.
+        local out = sim.run(require "mare._tickers" (false, "clock"))
+        t.eq(out.violation, "CLOCK")
+        t.ok(out.detail:find "left p2 at 60 and arrived at 56")
+        t.ok(sim.run(require "mare._tickers" (true, "clock")).kept)
+    end,
+    replicas_are_where_their_names_hash_to = function()
+        local function mix(z)
+            z = (z ~ (z >> 30)) * 0xbf58476d1ce4e5b9
+            z = (z ~ (z >> 27)) * 0x94d049bb133111eb
+            return z ~ (z >> 31)
+        end
+        local function hash(text) -- FNV-1a
+            local z = 0xcbf29ce484222325
+            for i = 1, #text do z = (z ~ text:byte(i)) * 0x100000001b3 end
+            return mix(z)
+        end
+        for name = 1, 20 do
+            for index, home in ipairs(sim.replicas(7, name, 5)) do
+                local key, best = hash(name .. "-" .. index - 1), 0
+                for i = 1, 6 do
+                    if math.ult(mix(i + 1) - key, mix(best + 1) - key) then best = i end
+                end
+                t.eq(home, best)
+            end
+        end
+        t.eq(sim.replicas(6, 11, 3), {4, 2, 1})
+    end,
+    the_risk_is_the_formula = function()
+        t.ok(math.abs(sim.risk(3, 2, 0.5) - 0.75) < 1e-12)
+        t.ok(math.abs(sim.risk(5, 3, 0.1) - (1 - 0.9 ^ 3)) < 1e-12)
+        local book = sim.risk(32, 24, 10 / 10800)
+        t.ok(book > 0 and book < 1e-40)
+        t.raises("half", sim.risk, 4, 2, 0.5)
+        t.raises("probability", sim.risk, 3, 2, 1.5)
+    end,
+    places_are_all_different = function()
+        local seen = {}
+        local circle = sim.places("superpeer-dht", 256, 3, 8)
+        for i = 0, 255 do
+            t.ok(circle[i] >= 0 and circle[i] < 256 and not seen[circle[i]])
+            seen[circle[i]] = true
+        end
+        local space = sim.places("superpeer-tokens", 4, 0, 3)
+        t.eq(#space[3], 3)
+        t.raises("bits", sim.places, "superpeer-dht", 4, 0, 0)
+        t.raises("ring", sim.places, "ring", 4, 0, 8)
+    end,
     errors_in_an_algorithm_are_raised = function()
         t.raises("broken here", function()
             sim.run {algorithm = careless {enter = function() error "broken here" end}}
@@ -121,6 +203,11 @@ return {
             {{algorithm = "ricart", network = {delay = "slow"}}, "slow"},
             {{algorithm = "ricart", faults = "crash"}, "faults"},
             {{algorithm = "ricart", route = 1}, "route"},
+            {{algorithm = "ricart", see = "me"}, "see"},
+            {{algorithm = "ricart", names = {[0] = "two words"}}, "name"},
+            {{algorithm = "ricart", names = {[0] = 7}}, "names"},
+            {{algorithm = "ricart", notes = {{5, "later"}, {4, "earlier"}}}, "order of time"},
+            {{algorithm = "ricart", notes = {{5, 42}}}, "notes"},
             {{algorithm = careless {promises = {"all"}}}, "all"},
             {{algorithm = careless {family = "poets"}}, "poets"},
         } do

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """`mare sim` as people and programs meet it: help, exit codes, JSON, drawings, ShiViz logs."""
+import functools
 import json
+import math
 import os
 import pathlib
 import re
@@ -12,12 +14,108 @@ import xml.etree.ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tools'))
 import tap  # noqa: E402
+import plot_formulas  # noqa: E402
 
 MARE = str(pathlib.Path(sys.argv.pop()).resolve())
 
 # What ShiViz offers for a start; Python wants ?P.
 SHIVIZ = re.compile(r'(?P<event>.*)\n(?P<host>\S*) (?P<clock>{.*})')
 FAULTY = ('ricart', '--n', '3', '--param', 'repair=0', '--faults', 'crash:1@1000+0')
+
+# Each figure, and what it must say: from the sources, in their numbers.
+FIGURES = (
+    ('bank-acks', r'^messages +2 sent \(2 CAST\)', 'SF 1,111, NY 1,111: equal'),
+    ('bank-total', 'SF 1,111, NY 1,111: equal', '4 sent'),
+    ('bank-unordered', 'SF 1,111, NY 1,110'),
+    ('bully-eight', r'p4 +-> p5 .*ELECTION', r'p5 +-> p4 .*OK', r'p6 +-> p5 .*OK',
+     r'p6 +elected p6', r'p0 +elected p6', r'p4 +elected p6', r'p7 +restarted[^$]*p4 +elected p7'),
+    ('bully-one-way', r'p0 +elected p0 4$', r'p3 +elected p3 7$', r'p0 +elected p3 11$',
+     'one leader: kept'),
+    ('causal-three', r'P0 +multicast +\[idle \(1,0,0\)\]', r'P2 +<- P1 .*\[idle \(0,0,0\)\]',
+     r'P2 +mark held back', r'P2 +deliver P0 1 "m"\n.*P2 +deliver P1 2 "m\*"'),
+    ('central-queue', r'p1 +granted 1\n', r'p3 +mark queued', r'p3 +-> p2 .*GRANT',
+     r'3\.00 messages; the formula 3'),
+    ('central-takeover', r'p3 +crashed', r'p2 +mark takes over', r'p1 +granted', 'EM2.*: kept'),
+    ('clocks-corrected', r'm3 +60 +61$', r'm4 +69 +70$', r'P1 +timer +\[idle 76\]',
+     r'P2 +timer +\[idle 85\]'),
+    ('clocks-uncorrected', r'm1 +6 +16$', r'm2 +24 +40$', r'm3 +60 +56 ', r'm4 +64 +54 '),
+    ('lamport-tie', r'p0 +mark defers', r'stamp=40[^$]*p0 +granted[^$]*p1 +granted'),
+    ('ricart-41-and-34', r'stamp=41', r'stamp=34', r'p2 +mark defers',
+     r'p2 +granted[^$]*p1 +granted'),
+    ('ricart-8-and-12', r'stamp=8$', r'stamp=12$', r'p0 +mark defers',
+     r'p0 +granted[^$]*p2 +granted'),
+    ('ricart-crash', r'p2 +crashed', 'VIOLATED  EM2'),
+    ('ricart-repaired', r'p2 +crashed', r'p0 +-> p1 .*DENY', r'p0 +granted[^$]*p1 +granted',
+     'EM2.*: kept'),
+    ('ring-one-round', r'17 sent \(10 ELECTION, 7 COORDINATOR\)', r'p5 +mark swallows',
+     r'p2 +elected p6'),
+    ('ring-two-rounds', r'28 sent \(14 ELECTION, 14 COORDINATOR\)', r'p2 +elected p6',
+     r'p5 +elected p6'),
+    ('superpeer-prefix', r'^01001110 +01000000 +01000000$', r'^N = 256.* 8 superpeers.* 32 nodes'),
+    ('superpeer-repulsion', r'mark moves a token', r'set proportion: superpeers +8 +8$'),
+    ('token-lost', r'p1 +crashed', r'p3 +mark makes a token', r'p3 +granted', 'EM1, EM2.*: kept'),
+    ('token-ring', r'p0 +-> p1 .*TOKEN', r'p7 +-> p0 .*TOKEN', r'p2 +granted 1$', r'p5 +granted 2$',
+     r'p2 +granted 3$'),
+    ('two-inside', 'VIOLATED  EM1'),
+    ('vectors-concurrent', r'P2 +mark receives 2 \(1,1,0\)', r'P3 +mark sends 3 \(0,0,3\)',
+     r'P2 +mark sends 3 \(1,2,0\)'),
+    ('views-crash', r'p2 +deliver p0 1 "m"', r'p3 +deliver p0 1 "m"', r'p3 +view 3: p2 p3'),
+    ('voting-replicas', r'11-0 is with 4, 11-1\s+with 2, 11-2\s+with 1', r'p3 +mark backs off',
+     r'18 sent'),
+    ('voting-risk', 'VIOLATED  EM1', r'n = 32, m = 24.* 2\.1e-43$'),
+    ('wireless-ten', r'h +-> g .*REPORT id=10 best=7 capacity=8',
+     r'g +-> b .*REPORT id=10 best=7 capacity=8', r'a +elected h', r'j +elected h'),
+)
+
+
+# Messages and delay, least and most, of a group of n: as the sources give them, and for what they
+# do not give as it follows from the rules. None is without end.
+COSTS = {
+    'central': lambda n: ([3, 3], [2, 2]),
+    'voting': lambda n: ([3 * votes(n)] * 2, [2 * votes(n)] * 2),
+    'ricart': lambda n: ([2 * (n - 1)] * 2, [2 * (n - 1)] * 2),
+    'majority': lambda n: ([3 * (n - 1)] * 2, [n - 1 + n // 2] * 2),
+    'token': lambda n: ([1, None], [0, n - 1]),
+    'bully': lambda n: ([n - 1, (n - 1) * (n + 1)], [1, 2]),
+    'ring': lambda n: ([2 * n] * 2, [2 * n - 1] * 2),
+    'wireless': lambda n: ([3 * (n - 1) ** 2] * 2, [5 if n > 2 else 3] * 2),
+    'superpeer-tokens': lambda n: ([n, n], None),
+    'fifo': lambda n: ([n - 1] * 2, [1, 1]),
+    'causal': lambda n: ([n - 1] * 2, [1, 1]),
+    'total': lambda n: ([n * (n - 1)] * 2, [2, 2]),
+    'views': lambda n: ([2 * (n - 1)] * 2, [1, 1]),
+}
+
+
+def votes(n):
+    """m: three quarters of the replicas, and more than half."""
+    return max(3 * n // 4, n // 2 + 1)
+
+
+# The words of the documentation, and what `mare sim list` says for them.
+FAULTS = (
+    ('slowness', {'any order', 'pauses', 'drift'}),
+    ('loss', {'loss', 'duplication', 'partitions'}),
+    ('deaths', {'crashes', 'loss of memory', 'churn'}),
+    ('crashes with memory', {'crashes'}),
+    ('of all', {'a crash of all'}),
+    ('wrong detectors', {'false suspicion'}),
+)
+
+
+def tolerated(cell, page):
+    """The faults in a cell of the table in docs/reference/coord.md."""
+    other = re.search(r'as `([\w-]+)`', cell)
+    if other:
+        line = re.search(rf'^\| `{other[1]}` \|.*', page, re.M)[0]
+        return tolerated(line.split('|')[3], page)
+    return set().union(*(faults for words, faults in FAULTS if words in cell))
+
+
+@functools.lru_cache(maxsize=None)
+def figure(name):
+    """What a figure prints."""
+    return sim(name).stdout
 
 
 def sim(*args, folder=None):
@@ -98,11 +196,72 @@ class Sim(unittest.TestCase):
     def test_no_bar_where_there_is_no_terminal(self):
         self.assertEqual(sim('ricart', '--seeds', '50').stderr, '')
 
-    def test_table_equals_the_formula(self):
-        done = sim('ricart', '--table')
-        self.assertEqual(done.returncode, 0)
-        self.assertIn('2(n-1)', done.stdout)
-        self.assertRegex(done.stdout, r'\n  200 +\d+ +398\.00 +398 =')
+    def test_tables_equal_the_formulas(self):
+        """The tables, printed, beside the formulas of the sources as they are written here."""
+        done = sim('--table')
+        self.assertEqual(done.returncode, 0, done.stdout)
+        print('\n'.join(f'# {line}' for line in done.stdout.splitlines()))
+        self.assertNotIn('≠', done.stdout)
+        tables = json.loads(sim('--table', '--json').stdout)
+        self.assertEqual([table['algorithm'] for table in tables], self.algorithms())
+        for table in tables:
+            name = table['algorithm']
+            if not table['rows']:  # an estimate, which is not compared
+                self.assertNotIn(name, COSTS)
+                continue
+            self.assertEqual([row['n'] for row in table['rows']],
+                             [*range(2, 11), *range(20, 101, 10), 150, 200])
+            for row in table['rows']:
+                self.check_cost(name, row)
+
+    def check_cost(self, name, row):
+        n, where = row['n'], f'{name}, n = {row["n"]}'
+        self.assertTrue(row['agrees'], where)
+        if name == 'superpeer-dht':
+            self.assertLessEqual(row['messages_most'], 8 + 2, where)  # m = 8 bits
+            return
+        messages, delay = COSTS[name](n)
+        self.assertEqual([row['messages_least'], row['messages_most']], messages, where)
+        if delay:
+            self.assertEqual([row['delay_least'], row['delay_most']], delay, where)
+
+    def test_one_row_of_a_table(self):
+        text = sim('ricart', '--table', '--n', '17').stdout
+        self.assertRegex(text, r'\n   17 +32 = +32 +32 = +32\n$')
+        text = sim('token', '--table', '--n', '9').stdout
+        self.assertRegex(text, r'\n    9 +1 … ∞ = +1 … ∞ +0 … 8 = +0 … 8\n$')
+        self.assertEqual(sim('--table', '--n', '4').returncode, 2)
+
+    def test_the_plot_is_up_to_date(self):
+        """docs/img/messages.svg: as measured now, on the formulas."""
+        tool = tap.ROOT / 'tools/plot_formulas.py'
+        done = subprocess.run([sys.executable, tool, '--check', MARE], capture_output=True,
+                              text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        tables = plot_formulas.measure(MARE)
+        self.assertEqual(list(plot_formulas.differences(tables)), [])
+        tables['ring'][3]['messages_most'] += 1
+        tables['central'][0]['agrees'] = False
+        self.assertEqual(len(list(plot_formulas.differences(tables))), 2)
+
+    def test_the_documentation_knows_every_algorithm(self):
+        """docs/reference/coord.md: each algorithm's costs and bytes, as the program says them."""
+        page = (tap.ROOT / 'docs/reference/coord.md').read_text(encoding='utf-8')
+        listed = json.loads(sim('list', '--json').stdout)
+        self.assertEqual([row['name'] for row in listed['algorithms']], self.algorithms())
+        self.assertEqual([row['name'] for row in listed['figures']], self.figures())
+        for row in listed['algorithms']:
+            lines = re.findall(rf'^\| `{row["name"]}` \|.*', page, re.M)
+            self.assertEqual(len(lines), 2, row['name'])  # what it is, and its bytes
+            member = (row['bytes']['100'][0] - row['bytes']['16'][0]) / (100 - 16)
+            self.assertEqual(lines[0].split('|')[6].strip(), f'{member:,.0f}', row['name'])
+            self.assertEqual(tolerated(lines[0].split('|')[3], page),
+                             set(row['tolerates'].split(', ')), row['name'])
+            if 'leader' not in row['promises'] and row['promises'] != 'nothing':
+                promised = lines[0].split('|')[2].strip().replace('atomic views', 'atomic')
+                self.assertEqual(promised, row['promises'])
+            cells = [' + '.join(map(str, row['bytes'][n])) for n in ('5', '16', '100')]
+            self.assertEqual(lines[1], f'| `{row["name"]}` | {" | ".join(cells)} |')
 
     def test_svg_is_xml_and_complete(self):
         for name in self.algorithms():
@@ -134,9 +293,51 @@ class Sim(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn('/nowhere/out.html', done.stderr)
 
+    def figures(self):
+        return sorted(path.stem for path in (tap.ROOT / 'lua/mare/figures').glob('*.lua'))
+
+    def test_figures_say_what_the_sources_say(self):
+        """Numbers from the books, not from a run: what each figure must show."""
+        for name, *words in FIGURES:
+            text = figure(name)
+            for word in words:
+                self.assertRegex(text, re.compile(word, re.M), name)
+        self.assertEqual(sorted({row[0] for row in FIGURES}), self.figures())
+
+    def test_figures_teach(self):
+        """Each has a title, words about it, and remarks along the trace."""
+        for name in self.figures():
+            text = figure(name)
+            self.assertGreater(len(text.split('\n\n')[0].splitlines()), 2, name)
+            self.assertGreaterEqual(len(re.findall(r'^# ', text, re.M)), 1, name)
+
+    def test_figures_can_be_drawn(self):
+        for name in self.figures():
+            for kind in ('svg', 'html'):
+                path = self.path / f'figure.{kind}'
+                self.assertEqual(sim(name, '--draw', str(path)).returncode, 0, name)
+                text = path.read_text(encoding='utf-8')
+                self.assertIn('class="note"', text, name)
+                if kind == 'svg':
+                    xml.etree.ElementTree.fromstring(text)
+
+    def test_the_risk_of_voting(self):
+        """The figure's table beside the formula of the book, worked out here a second time."""
+        text = figure('voting-risk')
+        rows = re.findall(r'^ *(\d+) +(\d+) +(0\.\d+) +(0\.\d+) +(0\.\d+)$', text, re.M)
+        runs = int(re.search(r'\((\d+) runs', text)[1])
+        self.assertEqual(len(rows), 4)
+        for n, m, *numbers in rows:
+            n, m = int(n), int(m)
+            p, computed, measured = map(float, numbers)
+            risk = sum(math.comb(m, k) * p ** k * (1 - p) ** (m - k)
+                       for k in range(2 * m - n, m + 1))
+            self.assertAlmostEqual(computed, risk, delta=0.0006)
+            self.assertLess(abs(measured - risk), 4 * math.sqrt(risk * (1 - risk) / runs))
+
     def test_figures_are_golden(self):
         """MARE_GOLDEN=write rewrites them: read what they say before you believe it."""
-        names = sorted(path.stem for path in (tap.ROOT / 'lua/mare/figures').glob('*.lua'))
+        names = self.figures()
         listed = sim('list').stdout.split('Figures')[1]
         for name in names:
             done = sim(name)

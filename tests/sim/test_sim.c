@@ -7,6 +7,7 @@
 #include "tests/sim/broken.h"
 
 #include "sim/record.h"
+#include "sim/report.h"
 #include "sim/sim.h"
 
 #include <inttypes.h>
@@ -85,6 +86,46 @@ static void counts_equal_the_formulas(void **state)
                               algorithm->name, (unsigned)n, (unsigned)out.grants,
                               (unsigned)out.sent, algorithm->formula);
         }
+    }
+}
+
+static uint64_t one_more(const mare_coord_setup *setup)
+{
+    return mare_coord_find(setup->algorithm->name)->messages(setup) + 1;
+}
+
+static void one_later(const mare_coord_setup *setup, mare_coord_cost *cost)
+{
+    mare_coord_find(setup->algorithm->name)->cost(setup, cost);
+    cost->delay_most++;
+}
+
+static int table_differs(const mare_coord_algorithm *algorithm, uint32_t n)
+{
+    char text[2000] = "";
+    FILE *out = fmemopen(text, sizeof text, "w");
+    mare_coord_setup setup;
+    mare_coord_setup_init(&setup, algorithm, 2);
+    int differs = mare_sim_write_table(&setup, n, 0, out);
+    fclose(out);
+    assert_int_equal(differs, strstr(text, "≠") != NULL);
+    return differs;
+}
+
+/* A table that could not differ would prove nothing. */
+static void a_wrong_formula_is_noticed(void **state)
+{
+    (void)state;
+    const char *const names[] = {"central", "voting", "ricart",   "majority", "token", "bully",
+                                 "ring",    "fifo",   "wireless", "causal",   "total", "views"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        mare_coord_algorithm wrong = *mare_coord_find(names[i]);
+        assert_false(table_differs(mare_coord_find(names[i]), 7));
+        wrong.messages = one_more;
+        assert_true(table_differs(&wrong, 7));
+        wrong = *mare_coord_find(names[i]);
+        wrong.cost = one_later;
+        assert_true(table_differs(&wrong, 7));
     }
 }
 
@@ -302,6 +343,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_seed_same_trace),
         cmocka_unit_test(counts_equal_the_formulas),
+        cmocka_unit_test(a_wrong_formula_is_noticed),
         cmocka_unit_test(delays_equal_the_book),
         cmocka_unit_test(schedules_are_text),
         cmocka_unit_test(sweeps_are_clean),

@@ -15,4 +15,12 @@ done.]],
         {0, "enter", at_us = 1000, hold_us = 2000},
         {2, "enter", at_us = 1000, hold_us = 2000},
     },
+    notes = {
+        {1000, "(a) Both ask everybody. A request carries its timestamp: 8 and 12."},
+        {2000, "1 wants nothing and answers both. 2 has asked too, with 12: the 8 of 0 is "
+            .. "lower, so it answers. 0 finds its own lower, and keeps the request of 2 for "
+            .. "later."},
+        {3000, "(b) 0 has both answers and is inside. 2 has one, and waits."},
+        {5000, "(c) 0 is done, and answers what it kept. Now 2 has both."},
+    },
 }

@@ -345,6 +345,14 @@ static uint64_t messages(const mare_coord_setup *setup)
     return (uint64_t)(setup->members - 1) * (setup->members + 1);
 }
 
+/* The highest calls, and only tells the others; the lowest calls, and the highest hears of it. */
+static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
+{
+    cost->messages_least = setup->members - 1;
+    cost->delay_least = 1;
+    cost->delay_most = 2;
+}
+
 static const mare_coord_param params[] = {
     {"repair", "0: as in the sources; 1: repeats, acknowledges, listens to the detector", 1, 0, 1},
     {"answer_us", "how long an answer may take before silence counts", 100000, 1, INT64_C(1) << 40},
@@ -372,7 +380,9 @@ const mare_coord_algorithm mare__bully = {
     .promises = promises,
     .tolerates = tolerates,
     .messages = messages,
-    .formula = "(n-1)(n+1)",
+    .formula = "n-1 ... (n-1)(n+1)",
+    .cost = cost,
+    .delay_formula = "1 ... 2",
     .size = size,
     .room = room,
     .init = init,

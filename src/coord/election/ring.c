@@ -373,6 +373,12 @@ static uint64_t messages(const mare_coord_setup *setup)
     return 2 * (uint64_t)setup->members;
 }
 
+/* Once round to collect, and once more until the last one knows, who is before the caller. */
+static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
+{
+    cost->delay_least = cost->delay_most = 2 * (uint64_t)setup->members - 1;
+}
+
 static const mare_coord_param params[] = {
     {"repair", "0: as in the sources; 1: acknowledges hops, replaces what is lost", 1, 0, 1},
     {"single", "1: of several rounds at once all but the highest are removed", 1, 0, 1},
@@ -401,6 +407,8 @@ const mare_coord_algorithm mare__ring = {
     .tolerates = tolerates,
     .messages = messages,
     .formula = "2n",
+    .cost = cost,
+    .delay_formula = "2n-1",
     .size = size,
     .room = room,
     .init = init,

@@ -28,6 +28,7 @@
  * There is no one leader: ELECTED names the superpeer of this node, and the number counts its
  * changes here. Assumes that all are told who is in the group and who is down, in the end. */
 
+#include "coord/election/dht.h"
 #include "coord/machine.h"
 #include "coord/table.h"
 
@@ -49,15 +50,9 @@ static uint64_t circle(const mare_coord_setup *setup)
     return UINT64_C(1) << setup->param[BITS];
 }
 
-/* Each round permutes the circle: numbers below 2^m have different places, as if by chance. */
 static uint64_t place_of(const mare_coord_setup *setup, uint32_t member)
 {
-    uint64_t salt = (uint64_t)setup->param[SALT], place = member;
-    for (int round = 0; round < 4; round++) {
-        place = ((place + salt) * UINT64_C(0x9e3779b97f4a7c15) + 1) & (circle(setup) - 1);
-        place ^= place >> (setup->param[BITS] / 2 + 1);
-    }
-    return place;
+    return mare__dht_place((uint32_t)setup->param[BITS], (uint64_t)setup->param[SALT], member);
 }
 
 static uint64_t pattern_of(const mare_coord_setup *setup, uint32_t member)
@@ -246,6 +241,15 @@ static uint64_t messages(const mare_coord_setup *setup)
     return (uint64_t)setup->param[BITS] + 2;
 }
 
+/* Nothing for one that is its own superpeer. */
+static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
+{
+    cost->messages_least = 0;
+    cost->delay_least = 0;
+    cost->delay_most = (uint64_t)setup->param[BITS] + 2;
+    cost->is_bound = 1;
+}
+
 static const mare_coord_param params[] = {
     {"repair", "0: looks up when asked to; 1: repeats, and follows changes of the group", 1, 0, 1},
     {"bits", "m: bits of an identifier", 8, 1, 32},
@@ -274,6 +278,8 @@ const mare_coord_algorithm mare__superpeer_dht = {
     .tolerates = tolerates,
     .messages = messages,
     .formula = "<= m+2",
+    .cost = cost,
+    .delay_formula = "<= m+2",
     .size = size,
     .room = room,
     .init = init,

@@ -373,6 +373,13 @@ static uint64_t messages(const mare_coord_setup *setup)
     return setup->members;
 }
 
+/* Everybody gossips once; who moves a token, once more. */
+static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
+{
+    (void)setup;
+    cost->is_period = 1;
+}
+
 static const mare_coord_param params[] = {
     {"tokens", "how many superpeers there are to be", 2, 1, 1024},
     {"dimensions", "of the space that nodes have places in", 2, 1, 4},
@@ -401,6 +408,7 @@ const mare_coord_algorithm mare__superpeer_tokens = {
     .tolerates = tolerates,
     .messages = messages,
     .formula = "n a period",
+    .cost = cost,
     .size = size,
     .room = room,
     .init = init,

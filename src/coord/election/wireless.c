@@ -371,6 +371,13 @@ static uint64_t messages(const mare_coord_setup *setup)
     return 3 * others * others;
 }
 
+/* Everybody hears everybody: all are asked, ask each other, answer, report, and are told. Two have
+ * nobody else to ask. */
+static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
+{
+    cost->delay_least = cost->delay_most = setup->members > 2 ? 5 : 3;
+}
+
 static const mare_coord_param params[] = {
     {"repair", "0: as in the book; 1: repeats, and calls when the neighbourhood changes", 1, 0, 1},
     {"capacity", "how good a leader this node would be", 1, 0, WORTH_LIMIT},
@@ -402,6 +409,8 @@ const mare_coord_algorithm mare__wireless = {
     .tolerates = tolerates,
     .messages = messages,
     .formula = "3(n-1)^2",
+    .cost = cost,
+    .delay_formula = "5 (3 for two)",
     .size = size,
     .room = room,
     .init = init,

@@ -550,6 +550,13 @@ static uint64_t messages(const mare_coord_setup *setup)
     return 3;
 }
 
+/* REQUEST there, GRANT back. */
+static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
+{
+    (void)setup;
+    cost->delay_least = cost->delay_most = 2;
+}
+
 static const mare_coord_param params[] = {
     {"repair", "0: as in the sources; 1: survives loss and the death of the coordinator", 1, 0, 1},
     {"retry_us", "how long to wait before asking again", 50000, 1, INT64_C(1) << 40},
@@ -581,6 +588,8 @@ const mare_coord_algorithm mare__central = {
     .tolerates = tolerates,
     .messages = messages,
     .formula = "3",
+    .cost = cost,
+    .delay_formula = "2",
     .size = size,
     .room = room,
     .init = init,

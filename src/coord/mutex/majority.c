@@ -294,6 +294,12 @@ static uint64_t messages(const mare_coord_setup *setup)
     return 3 * (uint64_t)(setup->members - 1);
 }
 
+/* All are asked, one after the other; n/2 answers and one's own vote are more than half. */
+static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
+{
+    cost->delay_least = cost->delay_most = setup->members - 1 + setup->members / 2;
+}
+
 static const mare_coord_param params[] = {
     {"repair", "0: nothing is lost; 1: repeats requests and grants", 1, 0, 1},
     {"retry_us", "how long to wait before asking again", 50000, 1, INT64_C(1) << 40},
@@ -322,6 +328,8 @@ const mare_coord_algorithm mare__majority = {
     .tolerates = tolerates,
     .messages = messages,
     .formula = "3(n-1)",
+    .cost = cost,
+    .delay_formula = "n-1+n/2",
     .size = size,
     .room = room,
     .init = init,

@@ -331,6 +331,12 @@ static uint64_t messages(const mare_coord_setup *setup)
     return 2 * (uint64_t)(setup->members - 1);
 }
 
+/* All are asked and all answer, one after the other. */
+static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
+{
+    cost->delay_least = cost->delay_most = 2 * (uint64_t)(setup->members - 1);
+}
+
 static const mare_coord_param params[] = {
     {"repair", "0: as in the sources; 1: always answers, repeats, leaves out the dead", 1, 0, 1},
     {"retry_us", "how long to wait before asking again", 50000, 1, INT64_C(1) << 40},
@@ -361,6 +367,8 @@ const mare_coord_algorithm mare__ricart = {
     .tolerates = tolerates,
     .messages = messages,
     .formula = "2(n-1)",
+    .cost = cost,
+    .delay_formula = "2(n-1)",
     .size = size,
     .room = room,
     .init = init,

@@ -439,6 +439,15 @@ static uint64_t messages(const mare_coord_setup *setup)
     return 1;
 }
 
+/* One message an entry when everybody always wants in; nobody does, and they have no end. The token
+ * has just come, or has just gone on to the next. */
+static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
+{
+    cost->messages_most = UINT64_MAX;
+    cost->delay_least = 0;
+    cost->delay_most = setup->members - 1;
+}
+
 static const mare_coord_param params[] = {
     {"repair", "0: as in the sources; 1: acknowledges, skips the dead, makes a lost token anew", 1,
      0, 1},
@@ -470,7 +479,9 @@ const mare_coord_algorithm mare__token = {
     .promises = promises,
     .tolerates = tolerates,
     .messages = messages,
-    .formula = "1 ...",
+    .formula = "1 ... ∞",
+    .cost = cost,
+    .delay_formula = "0 ... n-1",
     .size = size,
     .room = room,
     .init = init,

@@ -421,6 +421,13 @@ static uint64_t messages(const mare_coord_setup *setup)
     return 3 * (uint64_t)mare__voting_votes(setup);
 }
 
+/* m REQUESTs and m GRANTs, one after the other. */
+static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
+{
+    uint64_t m = mare__voting_votes(setup);
+    cost->delay_least = cost->delay_most = 2 * m;
+}
+
 static const mare_coord_param params[] = {
     {"repair", "0: as in the sources; 1: survives loss and silent coordinators", 1, 0, 1},
     {"retry_us", "how long to wait for answers", 50000, 1, INT64_C(1) << 40},
@@ -456,6 +463,8 @@ const mare_coord_algorithm mare__voting = {
     .tolerates = tolerates,
     .messages = messages,
     .formula = "3mk",
+    .cost = cost,
+    .delay_formula = "2m",
     .size = size,
     .room = room,
     .init = init,

@@ -181,6 +181,13 @@ static uint64_t messages(const mare_coord_setup *setup)
     return (uint64_t)(setup->members - 1) * (setup->param[REPAIR] ? 2 : 1);
 }
 
+/* Delivered when it arrives. */
+static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
+{
+    (void)setup;
+    cost->delay_least = cost->delay_most = 1;
+}
+
 static const mare_coord_param params[] = {
     {"repair", "0: nothing is lost; 1: acknowledged, and sent again until then", 1, 0, 1},
     {"window", "multicasts of a member that may be under way", 16, 1, 1024},
@@ -208,6 +215,8 @@ const mare_coord_algorithm mare__fifo = {
     .tolerates = tolerates,
     .messages = messages,
     .formula = "n-1",
+    .cost = cost,
+    .delay_formula = "1",
     .size = size,
     .room = room,
     .init = init,

@@ -311,6 +311,13 @@ static uint64_t messages(const mare_coord_setup *setup)
     return (uint64_t)setup->members * (setup->members - 1);
 }
 
+/* The multicast, then the acknowledgements. */
+static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
+{
+    (void)setup;
+    cost->delay_least = cost->delay_most = 2;
+}
+
 static const mare_coord_param params[] = {
     {"repair", "0: as in the sources; 1: sends again and asks what is missing", 1, 0, 1},
     {"acks", "1: everybody acknowledges everything; 0: only when nothing else says it", 1, 0, 1},
@@ -341,6 +348,8 @@ const mare_coord_algorithm mare__total = {
     .tolerates = tolerates,
     .messages = messages,
     .formula = "n(n-1)",
+    .cost = cost,
+    .delay_formula = "2",
     .size = size,
     .room = room,
     .init = init,

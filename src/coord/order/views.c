@@ -426,6 +426,13 @@ static uint64_t messages(const mare_coord_setup *setup)
     return 2 * (uint64_t)(setup->members - 1);
 }
 
+/* Delivered when it arrives. */
+static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
+{
+    (void)setup;
+    cost->delay_least = cost->delay_most = 1;
+}
+
 static const mare_coord_param params[] = {
     {"window", "multicasts of a member that may be under way", 16, 1, 1024},
     {"bytes", "the longest multicast", 64, 0, 65536},
@@ -462,6 +469,8 @@ const mare_coord_algorithm mare__views = {
     .tolerates = tolerates,
     .messages = messages,
     .formula = "2(n-1)",
+    .cost = cost,
+    .delay_formula = "1",
     .size = size,
     .room = room,
     .init = init,

@@ -221,9 +221,31 @@ static void the_table_is_complete(void **state)
         assert_true(a->name && a->title && a->source && a->assumes && a->formula && a->tag);
         assert_true(a->params && a->forms && a->promises && a->tolerates && a->messages);
         assert_true(a->size && a->room && a->init && a->receive && a->request);
+        assert_true(a->cost || !a->delay_formula);
         for (size_t j = 0; j < i; j++) {
             assert_string_not_equal(a->name, table[j]->name);
             assert_int_not_equal(a->tag, table[j]->tag);
+        }
+    }
+}
+
+/* Limits are in order, and what `messages` says is one of them. */
+static void costs_are_in_order(void **state)
+{
+    (void)state;
+    size_t count;
+    const mare_coord_algorithm *const *table = mare_coord_table(&count);
+    for (size_t i = 0; i < count; i++) {
+        for (uint32_t n = 2; n <= 200; n++) {
+            mare_coord_setup setup;
+            mare_coord_cost cost;
+            mare_coord_setup_init(&setup, table[i], n);
+            mare_coord_cost_of(&setup, &cost);
+            uint64_t messages = table[i]->messages(&setup);
+            assert_true(cost.messages_least <= cost.messages_most);
+            assert_true(messages == cost.messages_least || messages == cost.messages_most);
+            assert_true(cost.delay_least <= cost.delay_most);
+            assert_true(table[i]->delay_formula || cost.delay_most == 0);
         }
     }
 }
@@ -239,6 +261,7 @@ int main(void)
         cmocka_unit_test(leaving_ends_a_stay),
         cmocka_unit_test(arbitrary_events_are_survived),
         cmocka_unit_test(the_table_is_complete),
+        cmocka_unit_test(costs_are_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+// `mare sim list` and `mare sim --table`: what there is to simulate, and what it costs. As JSON for
+// the tools that check the documentation and draw its plot.
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "lua/embedded.h"
+#include "sim/report.h"
+
+#define FIGURES "mare.figures."
+
+static void list_algorithm(const mare_coord_algorithm *algorithm)
+{
+    mare_coord_setup setup;
+    mare_coord_setup_init(&setup, algorithm, 4);
+    printf("%-12s %s\n", algorithm->name, algorithm->title);
+    printf("%-12s after %s\n", "", algorithm->source);
+    printf("%-12s messages: %s\n", "", algorithm->formula);
+    if (algorithm->delay_formula)
+        printf("%-12s delay: %s\n", "", algorithm->delay_formula);
+    printf("%-12s promises: ", "");
+    mare_sim_write_promises(algorithm->promises(&setup), stdout);
+    printf("\n%-12s tolerates: ", "");
+    mare_sim_write_tolerates(algorithm->tolerates(&setup), stdout);
+    printf("\n%-12s assumes: %s\n", "", algorithm->assumes);
+    for (const mare_coord_param *p = algorithm->params; p->name; p++)
+        printf("%-12s   %s=%" PRId64 "  %s\n", "", p->name, p->initial, p->meaning);
+}
+
+// Each figure's name and title: the first comment of its file, after the licence.
+static const struct mare__embedded *next_figure(const struct mare__embedded *after,
+                                                const char **title, int *length)
+{
+    const struct mare__embedded *end = mare__embedded + mare__embedded_count;
+    for (after = after ? after + 1 : mare__embedded; after < end; after++) {
+        if (strncmp(after->name, FIGURES, strlen(FIGURES)) != 0)
+            continue;
+        const char *line = strchr(after->source, '\n');
+        *title = line && strncmp(line, "\n-- ", 4) == 0 ? line + 4 : "";
+        *length = (int)strcspn(*title, "\n");
+        return after;
+    }
+    return NULL;
+}
+
+bool mare__cli_sim_is_figure(const char *name)
+{
+    const char *title;
+    int length;
+    const struct mare__embedded *figure = NULL;
+    while ((figure = next_figure(figure, &title, &length)))
+        if (strcmp(figure->name + strlen(FIGURES), name) == 0)
+            return true;
+    return false;
+}
+
+static void list_figures(void)
+{
+    const char *title;
+    int length;
+    const struct mare__embedded *figure = NULL;
+    while ((figure = next_figure(figure, &title, &length)))
+        printf("  %-22s %.*s\n", figure->name + strlen(FIGURES), length, title);
+}
+
+// ---- JSON --------------------------------------------------------------------------------------
+
+static void write_text(const char *name, const char *text)
+{
+    printf(",\"%s\":", name);
+    mare_sim_write_quoted(text, stdout);
+}
+
+// The largest machine of a group, and the buffers of effects and of messages that it needs.
+static void write_memory(const mare_coord_algorithm *algorithm, uint32_t n, const char *before)
+{
+    mare_coord_setup setup;
+    size_t largest = 0;
+    uint32_t effects, bytes;
+    mare_coord_setup_init(&setup, algorithm, n);
+    for (setup.self = 0; setup.self < n; setup.self++) {
+        size_t size = mare_coord_size(&setup);
+        largest = size > largest ? size : largest;
+    }
+    setup.self = 0;
+    mare_coord_room(&setup, &effects, &bytes);
+    printf("%s\"%" PRIu32 "\":[%zu,%zu,%" PRIu32 "]", before, n, largest,
+           effects * sizeof(mare_coord_effect), bytes);
+}
+
+static void write_algorithm(const mare_coord_algorithm *algorithm, const char *before)
+{
+    static const uint32_t sizes[] = {5, 16, 100};
+    mare_coord_setup setup;
+    mare_coord_setup_init(&setup, algorithm, 4);
+    printf("%s{\"name\":", before);
+    mare_sim_write_quoted(algorithm->name, stdout);
+    write_text("title", algorithm->title);
+    write_text("source", algorithm->source);
+    write_text("assumes", algorithm->assumes);
+    write_text("messages", algorithm->formula);
+    write_text("delay", algorithm->delay_formula ? algorithm->delay_formula : "");
+    fputs(",\"promises\":\"", stdout);
+    mare_sim_write_promises(algorithm->promises(&setup), stdout);
+    fputs("\",\"tolerates\":\"", stdout);
+    mare_sim_write_tolerates(algorithm->tolerates(&setup), stdout);
+    fputs("\",\"params\":{", stdout);
+    for (int i = 0; i < MARE_COORD_PARAMS && algorithm->params[i].name; i++)
+        printf("%s\"%s\":%" PRId64, i ? "," : "", algorithm->params[i].name,
+               algorithm->params[i].initial);
+    fputs("},\"bytes\":{", stdout);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        write_memory(algorithm, sizes[i], i ? "," : "");
+    fputs("}}", stdout);
+}
+
+static void write_figures(void)
+{
+    const char *title, *before = "";
+    int length;
+    const struct mare__embedded *figure = NULL;
+    while ((figure = next_figure(figure, &title, &length))) {
+        char text[200];
+        snprintf(text, sizeof text, "%.*s", length, title);
+        printf("%s{\"name\":\"%s\"", before, figure->name + strlen(FIGURES));
+        write_text("title", text);
+        putchar('}');
+        before = ",\n";
+    }
+}
+
+// ---- All of them -------------------------------------------------------------------------------
+
+static int list_as_json(void)
+{
+    size_t count;
+    const mare_coord_algorithm *const *table = mare_coord_table(&count);
+    fputs("{\"algorithms\":[", stdout);
+    for (size_t i = 0; i < count; i++)
+        write_algorithm(table[i], i ? ",\n" : "");
+    fputs("],\n\"figures\":[", stdout);
+    write_figures();
+    puts("]}");
+    return 0;
+}
+
+int mare__cli_sim_list(bool json)
+{
+    size_t count;
+    const mare_coord_algorithm *const *table = mare_coord_table(&count);
+    if (json)
+        return list_as_json();
+    puts("Algorithms: mare sim NAME\n");
+    for (size_t i = 0; i < count; i++) {
+        list_algorithm(table[i]);
+        putchar('\n');
+    }
+    puts("Figures and worked examples: mare sim NAME [--trace] [--draw FILE.html]\n");
+    list_figures();
+    puts("\nEM1: at most one inside. EM2: every request is granted in the end. EM3: grants follow\n"
+         "happened-before. Fencing: the numbers of grants only grow. 'mare help sim' tells more.");
+    return 0;
+}
+
+int mare__cli_sim_tables(bool json)
+{
+    size_t count;
+    int wrong = 0;
+    const mare_coord_algorithm *const *table = mare_coord_table(&count);
+    for (size_t i = 0; i < count; i++) {
+        mare_coord_setup setup;
+        mare_coord_setup_init(&setup, table[i], 2);
+        fputs(json ? (i ? "," : "[") : (i ? "\n" : ""), stdout);
+        wrong |= mare_sim_write_table(&setup, 0, json, stdout);
+    }
+    fputs(json ? "]\n" : "", stdout);
+    return wrong ? EXIT_DIED : 0;
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+// What a scenario adds to a run for those who look at it: names of processes, remarks at moments,
+// and a function that sees everything. And what figures want to know before the run.
+#include <ctype.h>
+#include <string.h>
+
+#include "coord/election/dht.h"
+#include "coord/election/place.h"
+#include "coord/mutex/voting.h"
+#include "lua/sim.h"
+
+enum { NAME_MOST = 12 };
+
+// The string at the top, which its table keeps; a number would be made one that nobody keeps.
+static const char *kept_string(lua_State *L, const char *field, size_t *length)
+{
+    if (lua_type(L, -1) != LUA_TSTRING)
+        luaL_error(L, "`%s` has something that is no string", field);
+    return lua_tolstring(L, -1, length);
+}
+
+// Names stand in drawings and logs as they are.
+static const char *check_name(lua_State *L)
+{
+    size_t length;
+    const char *name = kept_string(L, "names", &length);
+    for (size_t i = 0; i < length; i++)
+        if (!isalnum((unsigned char)name[i]) && name[i] != '-' && name[i] != '_')
+            length = 0;
+    if (length == 0 || length > NAME_MOST)
+        luaL_error(L, "a name of `names` has up to %d letters, digits, - or _", NAME_MOST);
+    return name;
+}
+
+// {[0] = "a", "b", …}
+static void read_names(lua_State *L, struct mare__lua_sim *sim, uint32_t capacity)
+{
+    if (lua_getfield(L, SIM_SPEC, "names") != LUA_TTABLE) {
+        lua_pop(L, 1);
+        return;
+    }
+    int at = lua_gettop(L);
+    const char **name = lua_newuserdatauv(L, capacity * sizeof *name, 0);
+    for (uint32_t i = 0; i < capacity; i++) {
+        name[i] = lua_geti(L, at, i) == LUA_TNIL ? NULL : check_name(L);
+        lua_pop(L, 1);
+    }
+    sim->captions.name = name;
+}
+
+// {{at_us, "words"}, …}, in the order of time.
+static void read_notes(lua_State *L, struct mare__lua_sim *sim)
+{
+    if (lua_getfield(L, SIM_SPEC, "notes") != LUA_TTABLE) {
+        lua_pop(L, 1);
+        return;
+    }
+    int at = lua_gettop(L);
+    lua_Integer count = luaL_len(L, at), before = 0;
+    mare_sim_note *note = lua_newuserdatauv(L, (size_t)(count + 1) * sizeof *note, 0);
+    for (lua_Integer i = 0; i < count; i++) {
+        lua_geti(L, at, i + 1);
+        luaL_checktype(L, -1, LUA_TTABLE);
+        lua_geti(L, -1, 1);
+        lua_geti(L, -2, 2);
+        lua_Integer time_us = luaL_checkinteger(L, -2);
+        if (time_us < before)
+            luaL_error(L, "`notes` is in the order of time");
+        before = time_us;
+        note[i] = (mare_sim_note){(uint64_t)time_us, kept_string(L, "notes", NULL)};
+        lua_pop(L, 3);
+    }
+    sim->captions.note = note;
+    sim->captions.notes = (size_t)count;
+}
+
+void mare__lua_sim_captions(struct mare__lua_sim *sim, uint32_t capacity)
+{
+    luaL_checkstack(sim->L, 10, "captions");
+    read_names(sim->L, sim, capacity);
+    read_notes(sim->L, sim);
+}
+
+// ---- The witness -------------------------------------------------------------------------------
+
+struct sight {
+    const struct mare__lua_sim_witness *witness;
+    const mare_sim_observation *seen;
+    uint64_t clock;
+};
+
+static void set_text(lua_State *L, const char *name, const char *text)
+{
+    lua_pushstring(L, text);
+    lua_setfield(L, -2, name);
+}
+
+static void set_number(lua_State *L, const char *name, uint64_t number)
+{
+    lua_pushinteger(L, (lua_Integer)number);
+    lua_setfield(L, -2, name);
+}
+
+static const char *what_of(const mare_sim_observation *seen)
+{
+    if (seen->sight == MARE_SIM_STEPPED)
+        return mare_coord_event_name(seen->event->kind);
+    if (seen->sight == MARE_SIM_EFFECT)
+        return mare_coord_effect_name(seen->effect->kind);
+    return mare_sim_sight_name(seen->sight);
+}
+
+// Pushes {what, time_us, process, peer, number, data, text, clock, message}: what there is of it.
+static void push_sight(lua_State *L, const struct sight *sight)
+{
+    const mare_sim_observation *seen = sight->seen;
+    const mare_coord_algorithm *algorithm = sight->witness->algorithm;
+    mare_coord_message message;
+    lua_newtable(L);
+    set_text(L, "what", what_of(seen));
+    set_number(L, "time_us", seen->time_us);
+    if (seen->process != MARE_COORD_NOBODY)
+        set_number(L, "process", seen->process);
+    if (seen->peer != MARE_COORD_NOBODY)
+        set_number(L, "peer", seen->peer);
+    set_number(L, "number", seen->number);
+    if (seen->text)
+        set_text(L, "text", seen->text);
+    if (seen->effect && seen->effect->data) {
+        lua_pushlstring(L, (const char *)seen->effect->data, seen->effect->length);
+        lua_setfield(L, -2, "data");
+    }
+    if (seen->data &&
+        mare_coord_decode(algorithm, seen->data, seen->length, &message) == MARE_COORD_OK) {
+        mare__lua_sim_push_message(L, algorithm, &message);
+        lua_setfield(L, -2, "message");
+    }
+}
+
+static int call_see(lua_State *L)
+{
+    const struct sight *sight = lua_touserdata(L, 1);
+    lua_getfield(L, SIM_SPEC + 1, "see");
+    push_sight(L, sight);
+    set_number(L, "clock", sight->clock);
+    lua_getfield(L, SIM_KEPT + 1, "seen");
+    lua_call(L, 2, 0);
+    return 0;
+}
+
+static void see(mare_sim_observer *observer, const mare_sim_observation *seen)
+{
+    struct mare__lua_sim_witness *witness = (struct mare__lua_sim_witness *)observer;
+    struct sight sight = {.witness = witness, .seen = seen};
+    mare_coord_view view;
+    if (seen->machine) {
+        mare_coord_look(seen->machine, &view); // not inside: it finds a member in Lua by its index
+        sight.clock = view.lamport;
+    }
+    if (mare__lua_sim_protect(witness->sim, call_see, &sight))
+        lua_pop(witness->sim->L, 1);
+}
+
+void mare__lua_sim_witness(struct mare__lua_sim_witness *witness, struct mare__lua_sim *sim,
+                           const mare_coord_algorithm *algorithm)
+{
+    *witness = (struct mare__lua_sim_witness){
+        .observer = {.see = see}, .sim = sim, .algorithm = algorithm};
+    lua_newtable(sim->L);
+    lua_setfield(sim->L, SIM_KEPT, "seen");
+}
+
+// ---- Before the run ----------------------------------------------------------------------------
+
+// replicas(n, name, count) -> {home of name-0, home of name-1, …}, of a group of n
+int mare__lua_sim_replicas(lua_State *L)
+{
+    mare_coord_setup setup;
+    lua_Integer n = luaL_checkinteger(L, 1), count = luaL_checkinteger(L, 3);
+    luaL_argcheck(L, n >= 1 && n <= MARE_COORD_MEMBERS_MAX, 1, "1 to 65536 members");
+    mare_coord_setup_init(&setup, mare_coord_find("voting"), (uint32_t)n);
+    luaL_argcheck(L, mare_coord_setup_set(&setup, "name", luaL_checkinteger(L, 2)) == MARE_COORD_OK,
+                  2, "a name is a number, not negative");
+    luaL_argcheck(L, count >= 0 && count <= 4096, 3, "0 to 4096 replicas");
+    lua_newtable(L);
+    for (lua_Integer i = 0; i < count; i++) {
+        lua_pushinteger(L, mare__voting_home(&setup, (uint32_t)i));
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+// risk(n, m, p) -> the probability that one stay is violated
+int mare__lua_sim_risk(lua_State *L)
+{
+    lua_Integer n = luaL_checkinteger(L, 1), m = luaL_checkinteger(L, 2);
+    double p = luaL_checknumber(L, 3);
+    luaL_argcheck(L, n >= 1 && n <= 4096, 1, "1 to 4096 replicas");
+    luaL_argcheck(L, m <= n && 2 * m > n, 2, "more than half of the replicas");
+    luaL_argcheck(L, p >= 0 && p <= 1, 3, "a probability");
+    lua_pushnumber(L, mare__voting_risk((uint32_t)n, (uint32_t)m, p));
+    return 1;
+}
+
+// places("superpeer-dht", n, salt, bits) -> {[0] = identifier, …}
+// places("superpeer-tokens", n, salt, dimensions) -> {[0] = {x, y, …}, …}
+int mare__lua_sim_places(lua_State *L)
+{
+    static const char *const names[] = {"superpeer-dht", "superpeer-tokens", NULL};
+    mare_coord_setup setup;
+    int space = luaL_checkoption(L, 1, NULL, names);
+    lua_Integer n = luaL_checkinteger(L, 2), salt = luaL_checkinteger(L, 3);
+    lua_Integer size = luaL_checkinteger(L, 4);
+    luaL_argcheck(L, n >= 1 && n <= MARE_COORD_MEMBERS_MAX, 2, "1 to 65536 members");
+    mare_coord_setup_init(&setup, mare_coord_find(names[space]), (uint32_t)n);
+    const char *parameter = space ? "dimensions" : "bits";
+    luaL_argcheck(L, mare_coord_setup_set(&setup, "salt", salt) == MARE_COORD_OK, 3, "no salt");
+    luaL_argcheck(L, mare_coord_setup_set(&setup, parameter, size) == MARE_COORD_OK, 4, parameter);
+    lua_newtable(L);
+    for (uint32_t i = 0; i < (uint32_t)n; i++) {
+        if (!space)
+            lua_pushinteger(L, (lua_Integer)mare__dht_place((uint32_t)size, (uint64_t)salt, i));
+        else
+            lua_newtable(L);
+        for (uint32_t d = 0; space && d < (uint32_t)size; d++) {
+            lua_pushinteger(L, mare__place_of((uint64_t)salt, i, d));
+            lua_rawseti(L, -2, d + 1);
+        }
+        lua_rawseti(L, -2, i);
+    }
+    return 1;
+}
