@@ -45,8 +45,8 @@ typedef enum mare_coord_status {
     MARE_COORD_NOROOM,    /* the effects buffer is smaller than mare_coord_room() asks for */
     MARE_COORD_MALFORMED, /* bytes that are no message of this algorithm */
     MARE_COORD_STRANGER,  /* from, or about, somebody outside the group */
-    MARE_COORD_REFUSED,   /* out of place: exit while outside, enter while inside, before start … */
-    MARE_COORD_UNKNOWN,   /* no such event, parameter or request for this algorithm */
+    MARE_COORD_REFUSED, /* out of place: exit while outside, enter while inside, before start … */
+    MARE_COORD_UNKNOWN, /* no such event, parameter or request for this algorithm */
 } mare_coord_status;
 
 /* The name of a status, a constant string. */
@@ -205,8 +205,8 @@ typedef struct mare_coord_view {
     const uint64_t *vector; /* capacity numbers inside the machine, or NULL */
     uint32_t leader;        /* who this member takes for leader or coordinator, or NOBODY */
     uint64_t epoch;
-    int inside, waiting;    /* of the critical section */
-    int asked;              /* waiting, and the others are being asked: order counts from here */
+    int inside, waiting; /* of the critical section */
+    int asked;           /* waiting, and the others are being asked: order counts from here */
 } mare_coord_view;
 
 /* Fills in what an onlooker may know of a machine: for drawing, checking and tests. */
@@ -278,13 +278,13 @@ enum {
     MARE_COORD_LOSS = 1 << 1,
     MARE_COORD_DUPLICATION = 1 << 2,
     MARE_COORD_PARTITION = 1 << 3,
-    MARE_COORD_CRASH = 1 << 4,   /* and restart with memory; the detector is right but late */
-    MARE_COORD_AMNESIA = 1 << 5, /* … or without memory */
+    MARE_COORD_CRASH = 1 << 4,     /* and restart with memory; the detector is right but late */
+    MARE_COORD_AMNESIA = 1 << 5,   /* … or without memory */
     MARE_COORD_ALL_CRASH = 1 << 6, /* without it, one member is spared: see `assumes` */
     MARE_COORD_PAUSE = 1 << 7,
     MARE_COORD_DRIFT = 1 << 8,
-    MARE_COORD_CHURN = 1 << 9,     /* members join and leave */
-    MARE_COORD_SUSPECTS = 1 << 10, /* a detector that is sometimes wrong */
+    MARE_COORD_CHURN = 1 << 9,       /* members join and leave */
+    MARE_COORD_SUSPECTS = 1 << 10,   /* a detector that is sometimes wrong */
     MARE_COORD_ALL_RETURN = 1 << 11, /* no fault but a limit to them: no crash is for ever */
 };
 
@@ -299,7 +299,7 @@ typedef struct mare_coord_param {
  * for what they may do and docs/reference/coord.md for adding one. Handlers that do nothing may be
  * NULL, but for size, room, init, receive and request. */
 struct mare_coord_algorithm {
-    const char *name;                    /* on command lines: "ricart" */
+    const char *name;                     /* on command lines: "ricart" */
     const char *title, *source, *assumes; /* one line each */
     mare_coord_family family;
     uint8_t tag; /* first byte of its messages; unique in the table, 0 is nobody's */

@@ -128,9 +128,9 @@ void mare_coord_describe(const mare_coord_algorithm *algorithm, const uint8_t *b
 
 static const char *const status_names[] = {"ok",       "noroom",  "malformed",
                                            "stranger", "refused", "unknown"};
-static const char *const event_names[] = {
-    "start", "message",   "timer",     "enter",   "exit", "abandon",
-    "elect", "multicast", "peer-down", "peer-up", "join", "leave"};
+static const char *const event_names[] = {"start",     "message", "timer", "enter",
+                                          "exit",      "abandon", "elect", "multicast",
+                                          "peer-down", "peer-up", "join",  "leave"};
 static const char *const effect_names[] = {"send",    "broadcast", "set-timer", "cancel-timer",
                                            "granted", "revoked",   "deliver",   "elected",
                                            "view",    "suspect",   "mark"};

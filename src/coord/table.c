@@ -6,20 +6,9 @@
 #include "coord/table.h"
 
 static const mare_coord_algorithm *const table[] = {
-    &mare__central,
-    &mare__voting,
-    &mare__ricart,
-    &mare__majority,
-    &mare__token,
-    &mare__bully,
-    &mare__ring,
-    &mare__wireless,
-    &mare__superpeer_dht,
-    &mare__superpeer_tokens,
-    &mare__fifo,
-    &mare__causal,
-    &mare__total,
-    &mare__views,
+    &mare__central, &mare__voting, &mare__ricart,   &mare__majority,      &mare__token,
+    &mare__bully,   &mare__ring,   &mare__wireless, &mare__superpeer_dht, &mare__superpeer_tokens,
+    &mare__fifo,    &mare__causal, &mare__total,    &mare__views,
 };
 
 const mare_coord_algorithm *const *mare_coord_table(size_t *count)

@@ -113,10 +113,8 @@ mare_coord_order mare_coord_sparse_compare(const mare_coord_sparse *a, const mar
     int less = 0, more = 0;
     uint32_t i = 0, j = 0;
     while (i < a->count || j < b->count) {
-        int has_a = i < a->count &&
-                    (j == b->count || a->entry[i].member <= b->entry[j].member);
-        int has_b = j < b->count &&
-                    (i == a->count || b->entry[j].member <= a->entry[i].member);
+        int has_a = i < a->count && (j == b->count || a->entry[i].member <= b->entry[j].member);
+        int has_b = j < b->count && (i == a->count || b->entry[j].member <= a->entry[i].member);
         uint64_t left = has_a ? a->entry[i].count : 0, right = has_b ? b->entry[j].count : 0;
         int buried = (has_a && a->entry[i].left) || (has_b && b->entry[j].left);
         less |= !buried && left < right;

@@ -208,8 +208,7 @@ static void finish_takeover(mare_coord *m, mare_coord_effects *fx)
         if (!reported && mare__alive(m, i))
             return;
     }
-    if (mare__param(m, MAJORITY) &&
-        reports <= mare__set_count(m->members, m->setup.capacity) / 2)
+    if (mare__param(m, MAJORITY) && reports <= mare__set_count(m->members, m->setup.capacity) / 2)
         return;
     c->duty = SERVING;
     if (m->inside) {

@@ -37,10 +37,10 @@
 #include "coord/mutex/ballot.h"
 #include "coord/table.h"
 
-enum { REPAIR, RETRY_US };                          /* parameters */
-enum { RETRY };                                     /* timers */
-enum { REQUEST, GRANT, INQUIRE, YIELD, RELEASE };   /* messages */
-enum { TIME, TICKET, STAMP };                       /* fields; a vote's number, as STAMP */
+enum { REPAIR, RETRY_US };                        /* parameters */
+enum { RETRY };                                   /* timers */
+enum { REQUEST, GRANT, INQUIRE, YIELD, RELEASE }; /* messages */
+enum { TIME, TICKET, STAMP };                     /* fields; a vote's number, as STAMP */
 
 typedef struct majority {
     uint64_t clock, stamp;
@@ -301,12 +301,9 @@ static const mare_coord_param params[] = {
 };
 
 static const mare_coord_form forms[] = {
-    {"REQUEST", {"clock", "ticket", "stamp"}, 0},
-    {"GRANT", {"clock", "ticket", "vote"}, 0},
-    {"INQUIRE", {"clock", "ticket", "vote"}, 0},
-    {"YIELD", {"clock", "ticket", "vote"}, 0},
-    {"RELEASE", {"clock", "ticket"}, 0},
-    {0},
+    {"REQUEST", {"clock", "ticket", "stamp"}, 0}, {"GRANT", {"clock", "ticket", "vote"}, 0},
+    {"INQUIRE", {"clock", "ticket", "vote"}, 0},  {"YIELD", {"clock", "ticket", "vote"}, 0},
+    {"RELEASE", {"clock", "ticket"}, 0},          {0},
 };
 
 const mare_coord_algorithm mare__majority = {

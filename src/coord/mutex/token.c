@@ -36,27 +36,27 @@
 #include "coord/machine.h"
 #include "coord/table.h"
 
-enum { REPAIR, RETRY_US, REST_US };                   /* parameters */
-enum { RETRY, REST };                                 /* timers */
-enum { TOKEN, ACK, REGENERATE, REPORT, ASK, TOLD };   /* messages */
-enum { EPOCH, HOP, ENTRIES };                         /* fields of a TOKEN */
-enum { INSIDE = 1, LIFE = 1, KNOWS = 2 };             /* … of REPORT, ASK and TOLD */
+enum { REPAIR, RETRY_US, REST_US };                 /* parameters */
+enum { RETRY, REST };                               /* timers */
+enum { TOKEN, ACK, REGENERATE, REPORT, ASK, TOLD }; /* messages */
+enum { EPOCH, HOP, ENTRIES };                       /* fields of a TOKEN */
+enum { INSIDE = 1, LIFE = 1, KNOWS = 2 };           /* … of REPORT, ASK and TOLD */
 
 #define EPOCH_LIMIT (UINT64_C(1) << 31)
 #define ENTRIES_LIMIT UINT32_MAX
 
 typedef struct token {
     uint64_t epoch;
-    uint64_t hop;       /* the largest seen in this epoch */
-    uint64_t entries;   /* grants in this epoch, when I last saw the token */
-    uint64_t life;      /* incarnation and starts */
-    uint32_t has;       /* the token is here … */
-    uint32_t used;      /* … and this visit has been made use of */
-    uint32_t passed_to; /* who has not acknowledged it yet, or NOBODY */
-    uint32_t knows;     /* whether `epoch` is worth anything */
-    uint32_t taught;    /* somebody who knows has told this life */
+    uint64_t hop;        /* the largest seen in this epoch */
+    uint64_t entries;    /* grants in this epoch, when I last saw the token */
+    uint64_t life;       /* incarnation and starts */
+    uint32_t has;        /* the token is here … */
+    uint32_t used;       /* … and this visit has been made use of */
+    uint32_t passed_to;  /* who has not acknowledged it yet, or NOBODY */
+    uint32_t knows;      /* whether `epoch` is worth anything */
+    uint32_t taught;     /* somebody who knows has told this life */
     uint32_t collecting; /* I have opened the epoch and wait for reports */
-    uint32_t insider;   /* who has reported to be inside, or NOBODY */
+    uint32_t insider;    /* who has reported to be inside, or NOBODY */
     uint32_t armed;
     mare__set answered; /* who has reported, or told a returning member */
 } token;
@@ -172,8 +172,7 @@ static void adopt(token *t, uint64_t epoch)
 static void finish_epoch(mare_coord *m, mare_coord_effects *fx)
 {
     token *t = m->state;
-    if (!t->collecting ||
-        !mare__set_covered(m->members, t->answered, m->down, m->setup.capacity))
+    if (!t->collecting || !mare__set_covered(m->members, t->answered, m->down, m->setup.capacity))
         return;
     t->collecting = 0;
     mare__mark(m, fx, "makes a token");

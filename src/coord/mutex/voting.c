@@ -46,25 +46,25 @@
 #include "coord/table.h"
 
 enum { REPAIR, RETRY_US, QUEUE = MARE__VOTING_NAME + 1, BACKOFF_US }; /* parameters */
-enum { RETRY, BACKOFF };                                /* timers */
-enum { REQUEST, GRANT, DENY, INQUIRE, YIELD, RELEASE }; /* messages */
-enum { TIME, TICKET, REPLICA, STAMP };                  /* fields; a vote's number, as STAMP */
+enum { RETRY, BACKOFF };                                              /* timers */
+enum { REQUEST, GRANT, DENY, INQUIRE, YIELD, RELEASE };               /* messages */
+enum { TIME, TICKET, REPLICA, STAMP }; /* fields; a vote's number, as STAMP */
 
 #define BACKOFF_DOUBLINGS 5u
 
 typedef struct voting {
     uint64_t clock, stamp;
-    uint64_t ticket;  /* of my last attempt: incarnation and count */
-    uint32_t asking;  /* an attempt is under way */
-    uint32_t failed;  /* attempts of this wait that were in vain */
-    uint32_t n, m;    /* replicas, votes needed */
-    uint32_t *home;   /* by replica: who coordinates */
-    uint32_t *place;  /* by replica: index of my ballot for it, or NOBODY */
+    uint64_t ticket; /* of my last attempt: incarnation and count */
+    uint32_t asking; /* an attempt is under way */
+    uint32_t failed; /* attempts of this wait that were in vain */
+    uint32_t n, m;   /* replicas, votes needed */
+    uint32_t *home;  /* by replica: who coordinates */
+    uint32_t *place; /* by replica: index of my ballot for it, or NOBODY */
     mare__ballot *ballot;
     mare__set asked, granted, answered; /* replicas, in this attempt */
     mare__set voted, refused;           /* … in the last one */
-    uint64_t *vote;    /* by replica: its last vote for me … */
-    uint64_t *yielded; /* … and the last that I returned */
+    uint64_t *vote;                     /* by replica: its last vote for me … */
+    uint64_t *yielded;                  /* … and the last that I returned */
 } voting;
 
 /* Messages ----------------------------------------------------------------------------------- */
@@ -139,8 +139,8 @@ static void remind(mare_coord *m, uint32_t from, uint64_t ticket, uint32_t repli
         say(m, fx, from, RELEASE, ticket, replica, 0);
 }
 
-static void on_grant(mare_coord *m, uint32_t from, uint64_t ticket, uint32_t replica,
-                     uint64_t vote, mare_coord_effects *fx)
+static void on_grant(mare_coord *m, uint32_t from, uint64_t ticket, uint32_t replica, uint64_t vote,
+                     mare_coord_effects *fx)
 {
     voting *v = m->state;
     if (!is_current(m, ticket)) {
@@ -361,10 +361,18 @@ static voting *lay_out(mare__block *block, const mare_coord_setup *setup)
     for (uint32_t i = 0; i < mine; i++)
         mare__ballot_lay_out(block, v ? &ballot[i] : NULL, setup->capacity);
     if (v) {
-        *v = (voting){.n = n, .m = mare__voting_votes(setup), .home = home, .place = place,
-                      .ballot = ballot, .asked = {sets[0]}, .granted = {sets[1]},
-                      .answered = {sets[2]}, .voted = {sets[3]}, .refused = {sets[4]},
-                      .vote = vote, .yielded = yielded};
+        *v = (voting){.n = n,
+                      .m = mare__voting_votes(setup),
+                      .home = home,
+                      .place = place,
+                      .ballot = ballot,
+                      .asked = {sets[0]},
+                      .granted = {sets[1]},
+                      .answered = {sets[2]},
+                      .voted = {sets[3]},
+                      .refused = {sets[4]},
+                      .vote = vote,
+                      .yielded = yielded};
         for (uint32_t i = 0; i < mine; i++)
             ballot[i].vote = setup->incarnation << 32;
     }
