@@ -38,7 +38,7 @@ enum { KEY, ORIGIN, HOPS };                    /* fields */
 
 typedef struct dht {
     uint32_t superpeer;
-    uint32_t looking, armed;
+    uint32_t looking;
     uint64_t changes, hops; /* hops of the last lookup */
 } dht;
 
@@ -62,8 +62,8 @@ static uint64_t place_of(const mare_coord_setup *setup, uint32_t member)
 
 static uint64_t pattern_of(const mare_coord_setup *setup, uint32_t member)
 {
-    uint64_t low = circle(setup) >> setup->param[PREFIX];
-    return place_of(setup, member) & ~(low - 1);
+    int64_t rest = setup->param[BITS] - setup->param[PREFIX]; /* bits that are cleared */
+    return rest > 0 ? place_of(setup, member) >> rest << rest : place_of(setup, member);
 }
 
 static uint64_t distance(const mare_coord_setup *setup, uint64_t from, uint64_t to)
@@ -137,10 +137,8 @@ static void look_up(mare_coord *m, mare_coord_effects *fx)
     dht *d = m->state;
     d->looking = 1;
     route(m, pattern_of(&m->setup, m->setup.self), m->setup.self, 0, fx);
-    if (!mare__param(m, REPAIR) || !d->looking || d->armed)
-        return;
-    d->armed = 1;
-    mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US));
+    if (mare__param(m, REPAIR) && d->looking)
+        mare__arm(m, fx, RETRY, RETRY_US);
 }
 
 static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_message *msg,
@@ -170,18 +168,16 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
 
 static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
 {
-    dht *d = m->state;
+    const dht *d = m->state;
     (void)which;
-    d->armed = 0;
-    if (d->looking && mare__set_has(m->members, m->setup.self))
+    if (d->looking)
         look_up(m, fx);
 }
 
 static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effects *fx)
 {
     const dht *d = m->state;
-    (void)event;
-    if (mare__param(m, REPAIR) && mare__set_has(m->members, m->setup.self) &&
+    if (mare__param(m, REPAIR) && event->peer != m->setup.self &&
         responsible(m, pattern_of(&m->setup, m->setup.self)) != d->superpeer)
         look_up(m, fx);
 }
@@ -189,8 +185,6 @@ static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effect
 /* Everybody needs a superpeer from the beginning. */
 static void start(mare_coord *m, mare_coord_effects *fx)
 {
-    dht *d = m->state;
-    d->armed = 0;
     if (mare__param(m, REPAIR))
         look_up(m, fx);
 }
@@ -232,12 +226,9 @@ static unsigned promises(const mare_coord_setup *setup)
 
 static unsigned tolerates(const mare_coord_setup *setup)
 {
-    unsigned always = MARE_COORD_REORDER | MARE_COORD_DRIFT | MARE_COORD_PAUSE;
     if (!setup->param[REPAIR])
-        return always;
-    return always | MARE_COORD_LOSS | MARE_COORD_DUPLICATION | MARE_COORD_PARTITION |
-           MARE_COORD_CRASH | MARE_COORD_AMNESIA | MARE_COORD_ALL_CRASH | MARE_COORD_CHURN |
-           MARE_COORD_SUSPECTS;
+        return MARE__SLOW;
+    return MARE__SLOW | MARE__LOSSY | MARE__MORTAL | MARE_COORD_ALL_CRASH | MARE_COORD_SUSPECTS;
 }
 
 /* At most: each hop of a lookup halves the way at least, and there is one answer. */
