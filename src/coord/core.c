@@ -247,7 +247,7 @@ static mare_coord_status take_timer(mare_coord *m, const mare_coord_event *event
             m->setup.algorithm->timer(m, (uint32_t)event->number, fx);
         return MARE_COORD_OK;
     }
-    if (!m->waiting)
+    if (!m->waiting || !m->limited)
         return MARE_COORD_OK; /* that of an earlier wait, which was granted or given up */
     mare_coord_event abandon = {.kind = MARE_COORD_ABANDON, .now_us = event->now_us};
     mare_coord_status status = take_request(m, &abandon, fx);
