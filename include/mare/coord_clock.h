@@ -15,6 +15,10 @@
 
 #define MARE_COORD_EXPORT __attribute__((visibility("default")))
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Lamport ------------------------------------------------------------------------------------- */
 
 /* Step 1: before an event of this process. Returns the time of the event, which a message sent by
@@ -124,3 +128,7 @@ MARE_COORD_EXPORT size_t mare_coord_sparse_encode(const mare_coord_sparse *clock
  * not ascending) or that do not fit, and then `clock` is empty. */
 MARE_COORD_EXPORT int mare_coord_sparse_decode(mare_coord_sparse *clock, const uint8_t *bytes,
                                                size_t length);
+
+#ifdef __cplusplus
+}
+#endif

@@ -55,20 +55,13 @@ void mare_coord_setup_init(mare_coord_setup *setup, const mare_coord_algorithm *
         setup->param[i] = algorithm->params[i].initial;
 }
 
-static int same_word(const char *a, const char *b)
-{
-    while (*a && *a == *b)
-        a++, b++;
-    return *a == *b;
-}
-
 mare_coord_status mare_coord_setup_set(mare_coord_setup *setup, const char *name, int64_t value)
 {
     for (int i = 0; setup->algorithm && i < MARE_COORD_PARAMS; i++) {
         const mare_coord_param *param = &setup->algorithm->params[i];
         if (!param->name)
             break;
-        if (!same_word(param->name, name))
+        if (!mare__same_word(param->name, name))
             continue;
         if (value < param->least || value > param->most)
             return MARE_COORD_REFUSED;
@@ -76,17 +69,6 @@ mare_coord_status mare_coord_setup_set(mare_coord_setup *setup, const char *name
         return MARE_COORD_OK;
     }
     return MARE_COORD_UNKNOWN;
-}
-
-const mare_coord_algorithm *mare_coord_find(const char *name)
-{
-    size_t count;
-    const mare_coord_algorithm *const *table = mare_coord_table(&count);
-    for (size_t i = 0; i < count; i++) {
-        if (same_word(table[i]->name, name))
-            return table[i];
-    }
-    return NULL;
 }
 
 /* The memory of a machine, in one place: counts when the block has no base. */

@@ -125,6 +125,14 @@ void mare__view(mare_coord_effects *fx, uint64_t number, const uint8_t *data, ui
 void mare__suspect(mare_coord_effects *fx, uint32_t peer, uint64_t attempts);
 void mare__mark(mare_coord *m, mare_coord_effects *fx, const char *text);
 
+/* Whether two words are the same, as strcmp() would say. */
+static inline int mare__same_word(const char *a, const char *b)
+{
+    while (*a && *a == *b)
+        a++, b++;
+    return *a == *b;
+}
+
 /* Bytes of a message with `fields` numbers and no tail. */
 #define MARE__MESSAGE_BYTES(fields) (2u + 8u * (fields))
 

@@ -327,7 +327,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__bully = {
+const mare_coord_algorithm mare_coord_bully = {
     .name = "bully",
     .title = "election of the highest number by asking all above (bully)",
     .source = "Garcia-Molina 1982; Tanenbaum and Van Steen 6.5.1",

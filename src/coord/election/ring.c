@@ -362,7 +362,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__ring = {
+const mare_coord_algorithm mare_coord_ring = {
     .name = "ring",
     .title = "election of the highest number by a list that goes round a ring",
     .source = "Tanenbaum and Van Steen 6.5.1; Chang and Roberts 1979",

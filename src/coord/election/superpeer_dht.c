@@ -252,7 +252,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__superpeer_dht = {
+const mare_coord_algorithm mare_coord_superpeer_dht = {
     .name = "superpeer-dht",
     .title = "superpeers by a prefix of identifiers in a distributed hash table",
     .source = "Tanenbaum and Van Steen 6.5.3; Stoica et al. 2001",

@@ -367,7 +367,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__superpeer_tokens = {
+const mare_coord_algorithm mare_coord_superpeer_tokens = {
     .name = "superpeer-tokens",
     .title = "superpeers by tokens that repel each other, known by gossip",
     .source = "Lo et al. 2005; Tanenbaum and Van Steen 6.5.3",

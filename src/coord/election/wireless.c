@@ -367,7 +367,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__wireless = {
+const mare_coord_algorithm mare_coord_wireless = {
     .name = "wireless",
     .title = "election of the best node by a tree over neighbours (ad hoc networks)",
     .source = "Vasudevan, Kurose and Towsley 2004; Tanenbaum and Van Steen 6.5.2",

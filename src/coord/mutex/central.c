@@ -526,7 +526,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__central = {
+const mare_coord_algorithm mare_coord_central = {
     .name = "central",
     .title = "mutual exclusion by a central coordinator",
     .source = "Tanenbaum and Van Steen 6.3.2; Coulouris et al., central server",

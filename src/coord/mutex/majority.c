@@ -289,7 +289,7 @@ static const mare_coord_form forms[] = {
     {"RELEASE", {"clock", "ticket"}, 0},          {0},
 };
 
-const mare_coord_algorithm mare__majority = {
+const mare_coord_algorithm mare_coord_majority = {
     .name = "majority",
     .title = "mutual exclusion by permission of a majority",
     .source = "Tanenbaum and Van Steen 6.3.4; Maekawa 1985; Sanders 1987",

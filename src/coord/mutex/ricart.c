@@ -311,7 +311,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__ricart = {
+const mare_coord_algorithm mare_coord_ricart = {
     .name = "ricart",
     .title = "mutual exclusion by permission of all (Ricart and Agrawala)",
     .source = "Ricart and Agrawala 1981; Tanenbaum and Van Steen 6.3.4",

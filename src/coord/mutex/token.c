@@ -396,7 +396,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__token = {
+const mare_coord_algorithm mare_coord_token = {
     .name = "token",
     .title = "mutual exclusion by a token on a ring",
     .source = "Tanenbaum and Van Steen 6.3.5; Coulouris et al., ring-based algorithm",

@@ -437,7 +437,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__voting = {
+const mare_coord_algorithm mare_coord_voting = {
     .name = "voting",
     .title = "mutual exclusion by votes of replicated coordinators",
     .source = "Lin et al. 2004; Tanenbaum and Van Steen 6.3.3",

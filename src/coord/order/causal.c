@@ -155,7 +155,7 @@ static unsigned promises(const mare_coord_setup *setup)
     return MARE_COORD_FIFO | MARE_COORD_CAUSAL;
 }
 
-const mare_coord_algorithm mare__causal = {
+const mare_coord_algorithm mare_coord_causal = {
     .name = "causal",
     .title = "causally ordered multicast by vector clocks",
     .source = "Birman, Schiper and Stephenson 1991; Tanenbaum and Van Steen 6.2.2",

@@ -92,7 +92,7 @@ static unsigned promises(const mare_coord_setup *setup)
     return MARE_COORD_FIFO;
 }
 
-const mare_coord_algorithm mare__fifo = {
+const mare_coord_algorithm mare_coord_fifo = {
     .name = "fifo",
     .title = "multicast in the order of each sender",
     .source = "Tanenbaum and Van Steen 8.4",

@@ -313,7 +313,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__total = {
+const mare_coord_algorithm mare_coord_total = {
     .name = "total",
     .title = "totally ordered multicast by Lamport's clocks",
     .source = "Lamport 1978; Tanenbaum and Van Steen 6.2.1",

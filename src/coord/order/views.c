@@ -412,7 +412,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__views = {
+const mare_coord_algorithm mare_coord_views = {
     .name = "views",
     .title = "virtual synchrony: agreed views, and the same deliveries in each",
     .source = "Birman and Joseph 1987; Tanenbaum and Van Steen 8.4.3",

@@ -46,6 +46,12 @@ static mare_coord_status give(bench *b, mare_coord_event_kind kind, uint32_t pee
     return mare_coord_step(b->machine, &event, &b->effects);
 }
 
+static void begin(bench *b, const char *algorithm, uint32_t members, uint32_t self)
+{
+    build(b, algorithm, members, self);
+    assert_int_equal(give(b, MARE_COORD_START, 0, 0), MARE_COORD_OK);
+}
+
 static mare_coord_status hear(bench *b, uint32_t from, mare_coord_message message)
 {
     uint8_t bytes[256];
@@ -178,8 +184,7 @@ static void without_room_nothing_happens(void **state)
 {
     (void)state;
     bench b;
-    build(&b, "ricart", 3, 0);
-    give(&b, MARE_COORD_START, 0, 0);
+    begin(&b, "ricart", 3, 0);
     b.effects.room--;
     assert_int_equal(give(&b, MARE_COORD_ENTER, 0, 0), MARE_COORD_NOROOM);
     b.effects.room++;
@@ -192,8 +197,7 @@ static void a_wait_ends_by_its_deadline(void **state)
     (void)state;
     bench b;
     mare_coord_view view;
-    build(&b, "ricart", 3, 0);
-    give(&b, MARE_COORD_START, 0, 0);
+    begin(&b, "ricart", 3, 0);
     assert_int_equal(give(&b, MARE_COORD_ENTER, 0, 5000), MARE_COORD_OK);
     mare_coord_effect last = b.effects.list[b.effects.count - 1];
     assert_int_equal(last.kind, MARE_COORD_SET_TIMER);
@@ -213,8 +217,7 @@ static void a_deadline_is_of_its_own_wait(void **state)
     (void)state;
     bench b;
     mare_coord_view view;
-    build(&b, "ricart", 3, 0);
-    give(&b, MARE_COORD_START, 0, 0);
+    begin(&b, "ricart", 3, 0);
     assert_int_equal(give(&b, MARE_COORD_ENTER, 0, 5000), MARE_COORD_OK);
     uint32_t timer = b.effects.list[b.effects.count - 1].timer;
     assert_int_equal(give(&b, MARE_COORD_ABANDON, 0, 0), MARE_COORD_OK);
@@ -236,8 +239,7 @@ static void a_crash_ends_a_stay(void **state)
         bench b;
         if (table[i]->family != MARE_COORD_MUTEX)
             continue;
-        build(&b, table[i]->name, 1, 0);
-        give(&b, MARE_COORD_START, 0, 0);
+        begin(&b, table[i]->name, 1, 0);
         give(&b, MARE_COORD_ENTER, 0, 0);
         assert_true(has_effect(&b, MARE_COORD_GRANTED));
         give(&b, MARE_COORD_START, 0, 0);
@@ -252,8 +254,7 @@ static void leaving_ends_a_stay(void **state)
 {
     (void)state;
     bench b;
-    build(&b, "central", 1, 0);
-    give(&b, MARE_COORD_START, 0, 0);
+    begin(&b, "central", 1, 0);
     assert_int_equal(give(&b, MARE_COORD_ENTER, 0, 0), MARE_COORD_OK);
     assert_true(has_effect(&b, MARE_COORD_GRANTED));
     assert_int_equal(give(&b, MARE_COORD_LEAVE, 0, 0), MARE_COORD_OK);
@@ -267,8 +268,7 @@ static void who_has_left_hears_nothing(void **state)
 {
     (void)state;
     bench b;
-    build(&b, "bully", 3, 2);
-    give(&b, MARE_COORD_START, 0, 0);
+    begin(&b, "bully", 3, 2);
     assert_int_equal(give(&b, MARE_COORD_ELECT, 0, 0), MARE_COORD_OK);
     assert_true(has_effect(&b, MARE_COORD_ELECTED));
     assert_int_equal(give(&b, MARE_COORD_LEAVE, 2, 0), MARE_COORD_OK);
@@ -286,8 +286,7 @@ static void bytes_that_are_not_there_are_refused(void **state)
 {
     (void)state;
     bench b;
-    build(&b, "total", 3, 0);
-    give(&b, MARE_COORD_START, 0, 0);
+    begin(&b, "total", 3, 0);
     mare_coord_event event = {.kind = MARE_COORD_MULTICAST, .length = 5};
     assert_int_equal(mare_coord_step(b.machine, &event, &b.effects), MARE_COORD_MALFORMED);
     assert_int_equal(multicast(&b, ""), MARE_COORD_OK); /* none is enough */
@@ -302,8 +301,7 @@ static void clocks_have_a_limit(void **state)
     const char *const names[] = {"ricart", "majority", "voting", "total"};
     for (int a = 0; a < 4; a++) {
         bench b;
-        build(&b, names[a], 3, 0);
-        give(&b, MARE_COORD_START, 0, 0);
+        begin(&b, names[a], 3, 0);
         mare_coord_message last = {.field = {(UINT64_C(1) << 47) - 1, 1}}, beyond = last;
         beyond.field[0]++;
         last.field[2] = beyond.field[2] = a == 3; /* the stamp of a CAST is not 0 */
@@ -318,8 +316,7 @@ static void hops_have_a_limit(void **state)
 {
     (void)state;
     bench b;
-    build(&b, "token", 3, 1);
-    give(&b, MARE_COORD_START, 0, 0);
+    begin(&b, "token", 3, 1);
     mare_coord_message token = {.field = {0, UINT64_MAX, 0}}; /* one more would be 0 */
     assert_int_equal(hear(&b, 0, token), MARE_COORD_MALFORMED);
     token.field[1] = 1;
@@ -355,8 +352,7 @@ static void who_needs_nothing_is_sent_nothing(void **state)
     enum { PROPOSE = 5, NEED = 8, HAS = 2 };
     bench b;
     uint8_t all[2 * 8];
-    build(&b, "views", 2, 0);
-    give(&b, MARE_COORD_START, 0, 0);
+    begin(&b, "views", 2, 0);
     for (int i = 0; i < HAS; i++)
         assert_int_equal(multicast(&b, "x"), MARE_COORD_OK);
     mare_coord_message propose = {.kind = PROPOSE, .field = {1, 3}}; /* view 1, a ballot of 1's */
