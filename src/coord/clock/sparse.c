@@ -4,7 +4,11 @@
  *
  * Invariants: members ascend strictly; an entry with `left` set (a tombstone) neither changes by a
  * merge nor takes part in a comparison, so a stamp from before a departure cannot undo it. The
- * order between two clocks is that of the dense form over the members that neither side buried. */
+ * order between two clocks is that of the dense form over the members that neither side buried.
+ *
+ * Source: as vector.c, of which this is another representation. Nothing is assumed about the
+ * network; of members, that one that has left and comes back is joined (counting from zero) only
+ * once no stamp from before can arrive any more. */
 
 #include "coord/bytes.h"
 

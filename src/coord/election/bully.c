@@ -33,7 +33,8 @@
  * of them and a member of the other. tests/sim shows it with a one-way cut. Work that must not be
  * done twice carries the epoch, and its receiver refuses smaller ones than it has seen.
  *
- * Assumes nothing for the above; for agreement, that messages pass in time in the end. */
+ * Assumes nothing for the above: any delay, order, loss, repeated delivery, members that come and
+ * go, detectors that are wrong. For agreement, that messages pass in time in the end. */
 
 #include "coord/epoch.h"
 #include "coord/machine.h"

@@ -29,7 +29,8 @@
  * epochs at one moment only if DOWN is said of members that live; otherwise a round does not close
  * without everybody that is up.
  *
- * Assumes: DOWN is only said of the dead, and is said in the end. The list is 4 bytes a member. */
+ * Assumes: DOWN is only said of the dead, and is said in the end. Any delay, order, loss, repeated
+ * delivery; members may join and leave. The list is 4 bytes a member. */
 
 #include "coord/bytes.h"
 #include "coord/epoch.h"

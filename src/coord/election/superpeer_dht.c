@@ -26,7 +26,8 @@
  * for responsible: so one with an old view of the group is not believed for long.
  *
  * There is no one leader: ELECTED names the superpeer of this node, and the number counts its
- * changes here. Assumes that all are told who is in the group and who is down, in the end. */
+ * changes here. Assumes that all are told who is in the group and who is down, in the end. Any
+ * delay, order, loss, repeated delivery; members may join and leave. */
 
 #include "coord/machine.h"
 #include "coord/table.h"

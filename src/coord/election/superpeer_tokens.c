@@ -26,7 +26,8 @@
  * There is no one leader: ELECTED names the superpeer of this node (the nearest), and the number
  * counts its changes here. Of the four requirements: the number of tokens sets the proportion;
  * repulsion gives the spread, and with it short ways and even loads, though nothing bounds a load.
- * A test prints them as measured. Assumes that all know where all are, and are told who is down. */
+ * A test prints them as measured. Assumes that all know where all are, and are told who is down, in
+ * the end. Any delay, order, loss, repeated delivery; members may join and leave. */
 
 #include "coord/bytes.h"
 #include "coord/election/place.h"

@@ -32,7 +32,8 @@
  * names its leader, so two leaders of one epoch are impossible under any fault. While parts of the
  * network do not reach each other each has a leader, of different epochs unless it is the same one.
  *
- * Assumes nothing for that; for agreement, that links work both ways and rest in the end. */
+ * Assumes nothing for that: any delay, order, loss, repeated delivery, neighbours that come and go.
+ * For agreement, that links work both ways and rest in the end. */
 
 #include "coord/epoch.h"
 #include "coord/machine.h"

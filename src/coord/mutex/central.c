@@ -47,7 +47,7 @@ enum { EPOCH, TICKET, FENCE }; /* fields; a REPORT has one more */
 enum { PHASE = 3, LIFE = 1, KNOWS = 2 };
 enum { IDLE, WAITING, INSIDE };
 
-#define EPOCH_LIMIT (UINT64_C(1) << 31)
+#define EPOCH_LIMIT (UINT64_C(1) << 31) /* enough for 2^31 / capacity takeovers */
 #define GRANTS_LIMIT UINT32_MAX
 
 typedef enum duty { MEMBER, COLLECTING, SERVING } duty;

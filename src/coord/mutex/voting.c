@@ -30,10 +30,10 @@
  * a coordinator repeats its GRANT when others insist, which makes up for a lost RELEASE: one that
  * is no longer inside answers by it.
  *
- * Assumes no failure detector. For EM2 who crashes comes back in the end: votes of one that died
- * inside can be returned by nobody else. With `queue` = 0 EM2 is a matter of luck, though the luck
- * of random back-off does not run out. The coordinators are among the founders; who joins later may
- * ask.
+ * Assumes no failure detector. Any delay, order, loss, repeated delivery. For EM2 who crashes comes
+ * back in the end: votes of one that died inside can be returned by nobody else. With `queue` = 0
+ * EM2 is a matter of luck, though the luck of random back-off does not run out. The coordinators
+ * are among the founders; who joins later may ask.
  *
  * Invariants: a replica's vote is held by one ticket, until that member itself says that it is over
  * or yields; a vote that was yielded does not count (votes are numbered). The fencing number is

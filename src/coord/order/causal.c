@@ -16,12 +16,14 @@
  *
  * With `repair` = 0 this is the algorithm of the source: n−1 messages, none lost, and no more than
  * `window` of a member held back by another. With `repair` = 1 each message is acknowledged to its
- * sender, who sends it again until then. Any order, any delay.
+ * sender, who sends it again until then.
  *
- * Invariant: VC is base.casts.taken, and ts[i] is the number of the message. The group is fixed:
- * when a member dies in the middle of a multicast, what depends on it may be held back for ever
- * where it did not arrive (views.c has no such gap). A multicast is REFUSED when it is longer than
- * `bytes` or `window` of them are not yet with everybody. */
+ * Invariant: VC is base.casts.taken, and ts[i] is the number of the message.
+ *
+ * Assumes a fixed group in which nobody dies: when a member dies in the middle of a multicast, what
+ * depends on it may be held back for ever where it did not arrive (views.c has no such gap). Any
+ * delay, any order; with `repair` = 1 loss and repeated delivery. A multicast is REFUSED when it is
+ * longer than `bytes` or `window` of them are not yet with everybody. */
 
 #include "coord/bytes.h"
 #include "coord/order/reliable.h"

@@ -13,9 +13,10 @@
  * other: n−1 messages. With `repair` = 1 each is acknowledged to its sender, who sends it again
  * until then.
  *
- * Who dies in the middle of a multicast may leave some with the message and some without (views.c
- * makes it all or none). The group is fixed: a dead member fills the window of the others. A
- * multicast is REFUSED when it is longer than `bytes` or `window` of them are not yet with
+ * Assumes a fixed group in which nobody dies: who does so in the middle of a multicast may leave
+ * some with the message and some without (views.c makes it all or none), and fills the window of
+ * the others. Any delay, any order; with `repair` = 1 loss and repeated delivery. A multicast is
+ * REFUSED when it is longer than `bytes` or `window` of them are not yet with
  * everybody. */
 
 #include "coord/order/reliable.h"

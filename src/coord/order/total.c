@@ -24,9 +24,11 @@
  *     time asks for it.
  *
  * Invariants: stamps of one sender grow with its numbers; heard[j] is a time at or before which j
- * will not multicast any more, nor has multicast anything that is not here. The group is fixed:
- * one dead member stops it (views.c goes on). A multicast is REFUSED when it is longer than `bytes`
- * or `window` of them are not yet with everybody. */
+ * will not multicast any more, nor has multicast anything that is not here.
+ *
+ * Assumes a fixed group in which nobody dies: one dead member stops it (views.c goes on). Any
+ * delay; with `repair` = 1 any order, loss and repeated delivery. A multicast is REFUSED when it is
+ * longer than `bytes` or `window` of them are not yet with everybody. */
 
 #include "coord/order/casts.h"
 #include "coord/table.h"
