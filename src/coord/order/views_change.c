@@ -123,12 +123,12 @@ void mare__views_consider(mare_coord *m, mare_coord_effects *fx)
         return;
     for (uint32_t i = 0; i < m->setup.capacity; i++)
         need |= mare__set_has(v->gone, i) || (v->wants[i] && v->wants[i] != v->lives[i]);
-    if (v->stage == COLLECTING && lost_an_answer(m))
+    int begins = v->stage == FOLLOWING && need && (!v->promised || mare__set_has(v->gone, owner));
+    int begins_again = v->stage == COLLECTING && lost_an_answer(m);
+    if (begins || begins_again)
         mare__views_lead(m, fx);
     else if (v->stage != FOLLOWING)
         go_on(m, fx);
-    else if (need && (!v->promised || mare__set_has(v->gone, owner)))
-        mare__views_lead(m, fx);
 }
 
 /* Messages ----------------------------------------------------------------------------------- */

@@ -43,6 +43,6 @@ foreign=$("$tools/llvm-nm" --undefined-only "$work/used.o" | awk '{ print $NF }'
     exit 1
 }
 "$tools/llvm-size" "$work/used.o" | awk -v flash="$flash_most" -v ram="$ram_most" 'NR == 2 {
-    printf "Cortex-M0: %d bytes of code, %d of memory (five members and their network)\n", $1, $2 + $3
+    printf "Cortex-M0: %d bytes of code, %d of memory (five members, a network)\n", $1, $2 + $3
     if ($1 == 0 || $1 + $2 > flash || $2 + $3 > ram) { print "nothing, or too large"; exit 1 }
 }'

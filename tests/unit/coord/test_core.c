@@ -19,10 +19,12 @@ static void build_it(bench *b)
 {
     size_t size = mare_coord_size(&b->setup);
     b->machine = mare_coord_init(malloc(size), size, &b->setup);
-    b->effects = (mare_coord_effects){0};
-    mare_coord_room(&b->setup, &b->effects.room, &b->effects.bytes_room);
-    b->effects.list = malloc(b->effects.room * sizeof *b->effects.list);
-    b->effects.bytes = malloc(b->effects.bytes_room);
+    uint32_t room, bytes;
+    mare_coord_room(&b->setup, &room, &bytes);
+    b->effects = (mare_coord_effects){.list = malloc(room * sizeof *b->effects.list),
+                                      .room = room,
+                                      .bytes = malloc(bytes),
+                                      .bytes_room = bytes};
     assert_non_null(b->machine);
 }
 
