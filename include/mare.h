@@ -105,6 +105,49 @@ MARE_API uint64_t mare_deadline_ms(const mare_runtime *runtime, uint64_t timeout
 MARE_API mare_err mare_set_workers(mare_runtime *runtime, unsigned workers);
 MARE_API void mare_set_recycle(mare_runtime *runtime, unsigned states);
 
+/* ---- What can be watched --------------------------------------------------------------------- */
+
+/* What a runtime has done since it started, and a few numbers of now. Messages of threads outside
+ * are not counted. */
+typedef struct mare_stats {
+    uint64_t spawned, live;                 /* processes, ever and now */
+    uint64_t switches, preemptions, steals; /* turns given; cut short; taken from another worker */
+    uint64_t recycled;                      /* processes that ran in a state used before */
+    uint64_t sent, received;                /* messages */
+    uint64_t timers;                        /* pending now */
+    unsigned workers;
+} mare_stats;
+
+/* Reads the counters, from any thread; they may be a moment old. */
+MARE_API void mare_get_stats(mare_runtime *runtime, mare_stats *out);
+
+/* A process, as mare_list_processes tells of it. */
+typedef struct mare_process_info {
+    uint64_t id;
+    uint64_t memory;    /* bytes in its Lua state */
+    uint64_t slices;    /* times it was given a worker */
+    const char *status; /* static: "idle", "ready", "running", "blocked" or "finished" */
+    char name[64];      /* its first 63 bytes, or "" */
+} mare_process_info;
+
+/* A channel, as mare_list_channels tells of it. */
+typedef struct mare_chan_info {
+    uint64_t id;
+    size_t capacity, buffered;
+    size_t senders, receivers; /* who wait */
+    uint64_t sent;             /* messages, ever */
+    bool closed;
+    char name[64]; /* its first 63 bytes, or "" */
+} mare_chan_info;
+
+/*
+ * Copies a picture of the live processes, or of the channels, into `rows`, which has `room` for so
+ * many (it may be NULL for none). Returns how many there are, which may be more. From any thread;
+ * others cannot spawn, or make channels, meanwhile.
+ */
+MARE_API size_t mare_list_processes(mare_runtime *runtime, mare_process_info *rows, size_t room);
+MARE_API size_t mare_list_channels(mare_runtime *runtime, mare_chan_info *rows, size_t room);
+
 /* ---- Messages -------------------------------------------------------------------------------- */
 
 /* The types of a value seen from C. A table, a function or another rich value is MARE_OTHER: see
@@ -187,9 +230,11 @@ MARE_API uint64_t mare_process_id(const mare_process *process);
 MARE_API bool mare_process_alive(const mare_process *process);
 
 /*
- * Waits for its end. MARE_OK and its results, MARE_DIED and the error, a string, MARE_KILLED, or
- * MARE_TIMEOUT. `result` may be NULL; otherwise it is set (perhaps to NULL), and the caller
- * destroys it. Blocks.
+ * Waits for its end. MARE_OK and its results; MARE_DIED and the error (any value that can travel)
+ * with its traceback; MARE_KILLED; MARE_BADMSG and why, when its results cannot travel; MARE_NOMEM
+ * when there was no memory for them, or to wait; MARE_TIMEOUT; or MARE_STOPPED, when the runtime
+ * stops or belongs to the parent of this process. `result` may be NULL; otherwise it is set
+ * (perhaps to NULL), and the caller destroys it. Blocks.
  */
 MARE_API mare_err mare_process_join_until(mare_process *process, uint64_t deadline,
                                           mare_message **result);

@@ -16,6 +16,7 @@ struct mare__object {
     // The process that made it, and where that one finds its userdata (see sched/handle.c). Written
     // once, before anybody else can see the object.
     int home_index;
+    uint32_t weight; // about how many bytes it takes: for the collectors of those who refer to it
     uint64_t home;
     void (*destroy)(struct mare__object *object);
 };
@@ -27,6 +28,7 @@ static inline void mare__object_init(struct mare__object *object, enum mare__kin
     object->kind = (uint8_t)kind;
     atomic_init(&object->taken, true);
     object->home_index = 0;
+    object->weight = 0;
     object->home = 0;
     object->destroy = destroy;
 }

@@ -84,6 +84,7 @@ void mare__chan_init(mare_channel *channel, struct mare_runtime *runtime, size_t
                      void (*end)(struct mare__object *))
 {
     mare__object_init(&channel->object, MARE__KIND_CHANNEL, end);
+    channel->object.weight = sizeof *channel;
     mare__list_init(&channel->receivers);
     mare__list_init(&channel->senders);
     mare__list_init(&channel->in_all);
@@ -224,14 +225,14 @@ static inline mare_err try_receive(mare_channel *channel, mare_message *message,
     return channel->closed ? MARE_CLOSED : MARE_EMPTY;
 }
 
-// Puts a node into a line and publishes its wait; MARE_KILLED if that was cancelled.
+// Puts a node into a line and publishes its wait, or says why that was cancelled.
 static mare_err stand_in_line(struct mare__list *line, struct mare__node *node, mare_err meanwhile)
 {
     mare__list_append(line, &node->link);
     if (mare__wait_publish(node->wait))
         return meanwhile;
     mare__list_remove(&node->link);
-    return MARE_KILLED;
+    return node->wait->result;
 }
 
 mare_err mare__chan_send(mare_channel *channel, mare_message *message, struct mare__node *node)
@@ -384,7 +385,7 @@ mare_err mare__chan_select(struct mare__case *cases, uint32_t count, uint32_t st
             err = MARE_EMPTY;
     }
     if (err == MARE_EMPTY && wait && !stand_in_lines(cases, count, wait))
-        err = MARE_KILLED;
+        err = wait->result;
     for (uint32_t i = 0; i < distinct; i++)
         unlock(order[i]);
     if (peer && c->send)

@@ -63,7 +63,7 @@ void mare__chan_empty_all(struct mare__channels *all);
 
 // Sends, or stands in line. MARE_OK: the message has left and is empty. MARE_FULL: `node` (if not
 // NULL) stands in line, its wait is published, and its owner may be running already. MARE_CLOSED,
-// MARE_NOMEM; MARE_KILLED: it was cancelled.
+// MARE_NOMEM; MARE_KILLED, MARE_CANCELLED: it was cancelled.
 mare_err mare__chan_send(mare_channel *channel, mare_message *message, struct mare__node *node);
 
 // Receives into `message` (empty), or stands in line. MARE_OK, MARE_EMPTY: as MARE_FULL above,
@@ -88,8 +88,8 @@ struct mare__case {
 
 // Performs the first case, looking from `start` on, that can go at once; its index is `*fired`.
 // When none can, stands in line in every one (if `wait` is not NULL) and returns MARE_EMPTY, or
-// MARE_KILLED when that was cancelled. Otherwise returns what the operation returned; `message` has
-// what was received. `order` is scratch for `count` pointers.
+// MARE_KILLED or MARE_CANCELLED when that was cancelled. Otherwise returns what the operation
+// returned; `message` has what was received. `order` is scratch for `count` pointers.
 mare_err mare__chan_select(struct mare__case *cases, uint32_t count, uint32_t start,
                            struct mare__wait *wait, mare_message *message, uint32_t *fired,
                            mare_channel **order);

@@ -33,10 +33,10 @@ enum { MARE__FIRED_NONE = UINT32_MAX }; // ended by a timer or a kill, not by a 
 
 struct mare__wait {
     atomic_uint word;
-    atomic_bool cancelled; // the owner shall not wait any more
-    uint32_t fired;        // index of the node that won
-    mare_err result;       // what happened
-    mare_message message;  // what a receiver received; what a lone sender sends
+    atomic_uchar note; // 0, or why the owner shall not wait: MARE_CANCELLED once, MARE_KILLED ever
+    uint32_t fired;    // index of the node that won
+    mare_err result;   // what happened
+    mare_message message; // what a receiver received; what a lone sender sends
     void (*wake)(struct mare__wait *wait);
     struct mare__heap_node timer; // the scheduler's
 };
@@ -65,18 +65,27 @@ static inline bool mare__wait_claim(struct mare__wait *wait)
                                                    memory_order_acquire, memory_order_relaxed);
 }
 
+// Takes note of an interruption, if there is one: it has had its effect.
+static inline bool mare__wait_heed(struct mare__wait *wait)
+{
+    unsigned char note = MARE_CANCELLED;
+    return atomic_compare_exchange_strong(&wait->note, &note, 0);
+}
+
 // From here on the wait can be ended. Called with a lock held that the owner needs before it can
 // go on (a channel's, the timers'), for it may be woken at once. False: it was cancelled before
-// and does not wait; the caller takes it out of the lines again.
+// and does not wait, for the reason in `result`; the caller takes it out of the lines again.
 static inline bool mare__wait_publish(struct mare__wait *wait)
 {
     // Release: pairs with the acquire in mare__wait_claim.
     atomic_store_explicit(&wait->word, MARE__WAIT_WAITING, memory_order_release);
     // Published, then looks; mare__wait_cancel notes, then claims. One of the two sees the other.
     mare__barrier_here();
-    if (!atomic_load_explicit(&wait->cancelled, memory_order_relaxed) || !mare__wait_claim(wait))
+    unsigned char note = atomic_load_explicit(&wait->note, memory_order_relaxed);
+    if (!note || !mare__wait_claim(wait))
         return true; // if somebody else has claimed it, that is as good as waiting
-    wait->result = MARE_KILLED;
+    mare__wait_heed(wait);
+    wait->result = (mare_err)note;
     return false;
 }
 
@@ -93,7 +102,21 @@ static inline bool mare__wait_end(struct mare__wait *wait, mare_err result)
 // Ends the wait, and every later one before it begins.
 static inline void mare__wait_cancel(struct mare__wait *wait)
 {
-    atomic_store(&wait->cancelled, true);
+    atomic_store(&wait->note, MARE_KILLED);
     mare__barrier_everywhere();
     mare__wait_end(wait, MARE_KILLED);
+}
+
+// Ends the wait with MARE_CANCELLED, or else the next one before it begins, unless the owner heeds
+// the note earlier.
+static inline void mare__wait_interrupt(struct mare__wait *wait)
+{
+    unsigned char none = 0;
+    atomic_compare_exchange_strong(&wait->note, &none, MARE_CANCELLED);
+    mare__barrier_everywhere();
+    if (!mare__wait_claim(wait))
+        return;
+    mare__wait_heed(wait);
+    wait->result = MARE_CANCELLED;
+    wait->wake(wait);
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Argument checking and failures, in one voice.
+#include <string.h>
+
 #include "lua/binding.h"
 
 #include <math.h>
@@ -45,6 +47,14 @@ mare_process *mare__lua_process(lua_State *L, int index)
     if (!ref || !ref->object)
         mare__lua_no_reference(L, index, ref, "process");
     return (mare_process *)ref->object;
+}
+
+const char *mare__lua_name(lua_State *L, int index)
+{
+    size_t length;
+    const char *name = luaL_checklstring(L, index, &length);
+    luaL_argcheck(L, strlen(name) == length, index, "a name cannot contain zero bytes");
+    return name;
 }
 
 uint64_t mare__lua_deadline(lua_State *L, int index)

@@ -25,6 +25,9 @@ static inline mare_channel *mare__lua_channel(lua_State *L, int index)
 }
 mare_process *mare__lua_process(lua_State *L, int index);
 
+// A name: a string argument without zero bytes, which would cut it short.
+const char *mare__lua_name(lua_State *L, int index);
+
 // The point in time of an optional timeout: seconds from now, or a deadline.
 uint64_t mare__lua_deadline(lua_State *L, int index);
 

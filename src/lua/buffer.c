@@ -43,6 +43,7 @@ int mare__lua_buffer_new(lua_State *L)
     if (!buffer)
         return mare__lua_fail(L, MARE_NOMEM);
     mare__object_init(&buffer->object, MARE__KIND_BUFFER, destroy);
+    buffer->object.weight = length < UINT32_MAX ? (uint32_t)length : UINT32_MAX;
     buffer->length = length;
     if (bytes)
         memcpy(buffer->bytes, bytes, length);

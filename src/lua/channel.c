@@ -216,7 +216,7 @@ const luaL_Reg mare__channel_metamethods[] = {{"__len", channel_len},
 int mare__lua_channel_new(lua_State *L)
 {
     lua_Integer capacity = luaL_optinteger(L, 1, 0);
-    const char *name = luaL_optstring(L, 2, NULL);
+    const char *name = lua_isnoneornil(L, 2) ? NULL : mare__lua_name(L, 2);
     luaL_argcheck(L, capacity >= 0, 1, "a capacity cannot be negative");
     mare_channel *channel;
     mare_err err = mare__chan_create(mare__self(L)->runtime, (size_t)capacity, name, &channel);

@@ -13,37 +13,9 @@ static mare__lock shared_lock;
 static unsigned users;
 
 struct host {
+    mare_process *process; // first, for the functions that find it here; NULL after the end
     struct mare__parker parker;
-    mare_process *process;
 };
-
-// The state ends: so do the processes, in their own time.
-static int host_close(lua_State *L)
-{
-    struct host *host = lua_touserdata(L, 1);
-    mare_process *process = host->process;
-    mare_runtime *runtime = process ? process->runtime : NULL;
-    if (!process || !mare__runtime_valid(runtime))
-        return 0;
-    host->process = NULL;
-    mare__lock_acquire(&shared_lock);
-    bool last = --users == 0;
-    if (last)
-        shared = NULL;
-    mare__lock_release(&shared_lock);
-    mare__handles_drop(process);
-    if (last) {
-        mare_err err = mare__runtime_await(runtime, true, MARE_FOREVER);
-        if (err == MARE_DEADLOCK)
-            fprintf(stderr, "mare: %lu processes wait for messages that nobody can send: ended\n",
-                    atomic_load(&runtime->live));
-        mare_process_unref(process);
-        mare_stop(runtime);
-    } else {
-        mare_process_unref(process);
-    }
-    return 0;
-}
 
 static mare_runtime *join_shared(lua_State *L)
 {
@@ -59,13 +31,48 @@ static mare_runtime *join_shared(lua_State *L)
     return runtime;
 }
 
+// True when nobody else uses the runtime, which is then the caller's to stop.
+static bool leave_shared(void)
+{
+    mare__lock_acquire(&shared_lock);
+    bool last = --users == 0;
+    if (last)
+        shared = NULL;
+    mare__lock_release(&shared_lock);
+    return last;
+}
+
+// The state ends: so do the processes, in their own time.
+static int host_close(lua_State *L)
+{
+    struct host *host = lua_touserdata(L, 1);
+    mare_process *process = host->process;
+    mare_runtime *runtime = process ? process->runtime : NULL;
+    if (!process || !mare__runtime_valid(runtime))
+        return 0;
+    host->process = NULL;
+    bool last = leave_shared();
+    mare__handles_drop(process);
+    if (last) {
+        mare_err err = mare__runtime_await(runtime, true, MARE_FOREVER);
+        if (err == MARE_DEADLOCK)
+            fprintf(stderr, "mare: %lu processes wait for messages that nobody can send: ended\n",
+                    atomic_load(&runtime->live));
+    }
+    mare_process_unref(process);
+    if (last)
+        mare_stop(runtime);
+    return 0;
+}
+
 // The host's own process, made on first use.
 static mare_process *host_process(lua_State *L)
 {
-    static const char key;
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) == LUA_TUSERDATA) {
+    if (lua_rawgeti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_HOST) == LUA_TUSERDATA) {
         struct host *host = lua_touserdata(L, -1);
         lua_pop(L, 1);
+        if (!host->process)
+            luaL_error(L, "the runtime has ended");
         return host->process;
     }
     lua_pop(L, 1);
@@ -77,9 +84,12 @@ static mare_process *host_process(lua_State *L)
     lua_setmetatable(L, -2);
     mare_runtime *runtime = join_shared(L);
     host->process = mare__host_open(runtime, &host->parker);
-    if (!host->process)
+    if (!host->process) {
+        if (leave_shared())
+            mare_stop(runtime);
         luaL_error(L, "not enough memory");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &key);
+    }
+    lua_rawseti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_HOST);
     return host->process;
 }
 

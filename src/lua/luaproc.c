@@ -82,7 +82,7 @@ static int send_done(lua_State *L, int status, lua_KContext context)
 // luaproc.send(name, ...)
 static int send(lua_State *L)
 {
-    const char *name = luaL_checkstring(L, 1);
+    const char *name = mare__lua_name(L, 1);
     mare_process *self = mare__self(L);
     int count = lua_gettop(L) - 1;
     mare__message_clear(&self->wait.message);
@@ -124,7 +124,7 @@ static int receive_done(lua_State *L, int status, lua_KContext context)
 // luaproc.receive(name [, async])
 static int receive(lua_State *L)
 {
-    const char *name = luaL_checkstring(L, 1);
+    const char *name = mare__lua_name(L, 1);
     bool async = lua_toboolean(L, 2);
     mare_process *self = mare__self(L);
     mare__message_clear(&self->wait.message);
@@ -146,7 +146,7 @@ static int receive(lua_State *L)
 // luaproc.newchannel(name)
 static int newchannel(lua_State *L)
 {
-    const char *name = luaL_checkstring(L, 1);
+    const char *name = mare__lua_name(L, 1);
     mare_channel *channel;
     mare_err err = mare__chan_create(mare__self(L)->runtime, 0, name, &channel);
     if (err == MARE_EXISTS)
@@ -161,7 +161,7 @@ static int newchannel(lua_State *L)
 // luaproc.delchannel(name)
 static int delchannel(lua_State *L)
 {
-    mare_channel *channel = channel_named(L, luaL_checkstring(L, 1));
+    mare_channel *channel = channel_named(L, mare__lua_name(L, 1));
     if (!channel)
         return 2;
     mare_chan_close(channel);
@@ -198,6 +198,8 @@ static int recycle(lua_State *L)
 {
     lua_Integer count = luaL_checkinteger(L, 1);
     luaL_argcheck(L, count >= 0, 1, "number of processes to recycle must be non-negative");
+    if (count > UINT32_MAX / 2)
+        count = UINT32_MAX / 2; // as good as all
     mare_set_recycle(mare__self(L)->runtime, (unsigned)count);
     return 0;
 }

@@ -18,7 +18,7 @@ static int mare_self(lua_State *L)
 
 static int mare_find(lua_State *L)
 {
-    const char *name = luaL_checkstring(L, 1);
+    const char *name = mare__lua_name(L, 1);
     struct mare__object *object = mare__names_find(mare__self(L)->runtime->names, name);
     if (!object) {
         lua_pushfstring(L, "nobody has the name '%s'", name);
@@ -180,99 +180,97 @@ static int mare_exit(lua_State *L)
 
 // ---- What can be watched ------------------------------------------------------------------------
 
-struct row {
-    uint64_t id, memory, slices;
-    const char *status;
-    char name[64]; // a copy: a reference would be lost if memory ran out below
-};
-
-// A picture of the live processes, taken under the lock; `rows` has room for `room`. Returns how
-// many there are.
-static size_t take_picture(mare_runtime *runtime, struct row *rows, size_t room)
+static void set_integer(lua_State *L, const char *key, uint64_t value)
 {
-    size_t count = 0;
-    mare__lock_acquire(&runtime->process_lock);
-    for (struct mare__list *l = runtime->processes.next; l != &runtime->processes;
-         l = l->next, count++) {
-        mare_process *p = MARE__ENTRY(l, mare_process, in_all);
-        if (count >= room)
-            continue;
-        mare__lock_acquire(&p->lock); // its state may be going
-        size_t memory = p->arena ? mare__arena_used(p->arena) : 0;
-        mare__lock_release(&p->lock);
-        struct row *row = &rows[count];
-        *row = (struct row){p->id, memory, atomic_load(&p->slices), mare__process_status(p), ""};
-        if (p->name)
-            strncpy(row->name, p->name, sizeof row->name - 1);
-    }
-    mare__lock_release(&runtime->process_lock);
-    return count;
+    lua_pushinteger(L, (lua_Integer)value);
+    lua_setfield(L, -2, key);
 }
 
-static void push_row(lua_State *L, const struct row *row)
+static void set_name(lua_State *L, const char *name)
 {
-    lua_createtable(L, 0, 5);
-    lua_pushinteger(L, (lua_Integer)row->id);
-    lua_setfield(L, -2, "id");
-    lua_pushinteger(L, (lua_Integer)row->memory);
-    lua_setfield(L, -2, "memory");
-    lua_pushinteger(L, (lua_Integer)row->slices);
-    lua_setfield(L, -2, "slices");
-    lua_pushstring(L, row->status);
-    lua_setfield(L, -2, "status");
-    if (*row->name) {
-        lua_pushstring(L, row->name);
+    if (*name) {
+        lua_pushstring(L, name);
         lua_setfield(L, -2, "name");
     }
 }
 
-static int mare_processes(lua_State *L)
+static void push_process(lua_State *L, const void *row)
 {
-    mare_runtime *runtime = mare__self(L)->runtime;
-    size_t room = atomic_load(&runtime->live) + 16;
-    struct row *rows = lua_newuserdatauv(L, room * sizeof *rows, 0);
-    size_t count = take_picture(runtime, rows, room);
+    const mare_process_info *info = row;
+    lua_createtable(L, 0, 5);
+    set_integer(L, "id", info->id);
+    set_integer(L, "memory", info->memory);
+    set_integer(L, "slices", info->slices);
+    lua_pushstring(L, info->status);
+    lua_setfield(L, -2, "status");
+    set_name(L, info->name);
+}
+
+static void push_channel(lua_State *L, const void *row)
+{
+    const mare_chan_info *info = row;
+    lua_createtable(L, 0, 8);
+    set_integer(L, "id", info->id);
+    set_integer(L, "capacity", info->capacity);
+    set_integer(L, "buffered", info->buffered);
+    set_integer(L, "senders", info->senders);
+    set_integer(L, "receivers", info->receivers);
+    set_integer(L, "sent", info->sent);
+    lua_pushboolean(L, info->closed);
+    lua_setfield(L, -2, "closed");
+    set_name(L, info->name);
+}
+
+// Pushes a list of the rows of a picture. More may have come since its size was asked for, and are
+// left out: it is a picture of a moment.
+static int push_rows(lua_State *L, const char *rows, size_t size, size_t count, size_t room,
+                     void (*push)(lua_State *L, const void *row))
+{
     if (count > room)
-        count = room; // more were spawned meanwhile; it is a picture of a moment
+        count = room;
     lua_createtable(L, (int)count, 0);
     for (size_t i = 0; i < count; i++) {
-        push_row(L, &rows[i]);
+        push(L, rows + i * size);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     return 1;
 }
 
-static int mare_stats(lua_State *L)
+enum { NEWCOMERS = 16 }; // room for those that come between the two calls
+
+static int mare_processes(lua_State *L)
 {
     mare_runtime *runtime = mare__self(L)->runtime;
-    unsigned long switches = 0, preemptions = 0, steals = 0, recycled = 0, sent = 0, received = 0;
-    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
-        struct mare__counters *c = &runtime->workers[i]->counters;
-        switches += atomic_load(&c->switches);
-        preemptions += atomic_load(&c->preemptions);
-        steals += atomic_load(&c->steals);
-        recycled += atomic_load(&c->recycled);
-        sent += atomic_load(&c->sent);
-        received += atomic_load(&c->received);
-    }
-    const struct {
-        const char *name;
-        unsigned long value;
-    } counters[] = {{"spawned", atomic_load(&runtime->spawned)},
-                    {"live", atomic_load(&runtime->live)},
-                    {"switches", switches},
-                    {"preemptions", preemptions},
-                    {"steals", steals},
-                    {"recycled", recycled},
-                    {"sent", sent},
-                    {"received", received},
-                    {"timers", atomic_load(&runtime->timer_count)},
-                    {"workers", atomic_load(&runtime->worker_count)}};
+    size_t room = mare_list_processes(runtime, NULL, 0) + NEWCOMERS;
+    mare_process_info *rows = lua_newuserdatauv(L, room * sizeof *rows, 0);
+    size_t count = mare_list_processes(runtime, rows, room);
+    return push_rows(L, (const char *)rows, sizeof *rows, count, room, push_process);
+}
+
+static int mare_channels(lua_State *L)
+{
+    mare_runtime *runtime = mare__self(L)->runtime;
+    size_t room = mare_list_channels(runtime, NULL, 0) + NEWCOMERS;
+    mare_chan_info *rows = lua_newuserdatauv(L, room * sizeof *rows, 0);
+    size_t count = mare_list_channels(runtime, rows, room);
+    return push_rows(L, (const char *)rows, sizeof *rows, count, room, push_channel);
+}
+
+static int lua_stats(lua_State *L)
+{
+    mare_stats stats;
+    mare_get_stats(mare__self(L)->runtime, &stats);
     lua_createtable(L, 0, 10);
-    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
-        lua_pushinteger(L, (lua_Integer)counters[i].value);
-        lua_setfield(L, -2, counters[i].name);
-    }
+    set_integer(L, "spawned", stats.spawned);
+    set_integer(L, "live", stats.live);
+    set_integer(L, "switches", stats.switches);
+    set_integer(L, "preemptions", stats.preemptions);
+    set_integer(L, "steals", stats.steals);
+    set_integer(L, "recycled", stats.recycled);
+    set_integer(L, "sent", stats.sent);
+    set_integer(L, "received", stats.received);
+    set_integer(L, "timers", stats.timers);
+    set_integer(L, "workers", stats.workers);
     return 1;
 }
 
@@ -292,13 +290,14 @@ static const luaL_Reg functions[] = {{"spawn", mare__lua_spawn},
                                      {"buffer", mare__lua_buffer_new},
                                      {"workers", mare_workers},
                                      {"recycle", mare_recycle},
-                                     {"stats", mare_stats},
+                                     {"stats", lua_stats},
                                      {"processes", mare_processes},
+                                     {"channels", mare_channels},
                                      {NULL, NULL}};
 
 static int open_embedded(lua_State *L)
 {
-    const char *name = luaL_checkstring(L, 1);
+    const char *name = mare__lua_name(L, 1);
     for (size_t i = 0; i < mare__embedded_count; i++)
         if (strcmp(mare__embedded[i].name, name) == 0) {
             lua_pushfstring(L, "=%s", name);

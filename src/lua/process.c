@@ -19,6 +19,8 @@ static void read_option(lua_State *L, const char *key, struct options *options)
     if (strcmp(key, "name") == 0) {
         luaL_argcheck(L, lua_type(L, -1) == LUA_TSTRING, 1, "option 'name' must be a string");
         options->name = lua_tostring(L, -1); // the table of options keeps it
+        luaL_argcheck(L, strlen(options->name) == lua_rawlen(L, -1), 1,
+                      "a name cannot contain zero bytes");
     } else if (strcmp(key, "memory") == 0) {
         luaL_argcheck(L, lua_isinteger(L, -1) && lua_tointeger(L, -1) > 0, 1,
                       "option 'memory' must be a positive number of bytes");

@@ -32,11 +32,11 @@ static mare_err attempt(mare_process *process, uint32_t *fired)
                                  (mare_channel **)(process->cases + process->case_count));
     default: // for time only. Published under a lock that the owner needs: the timers', or its own
         if (process->timed)
-            return mare__wait_publish(wait) ? MARE_EMPTY : MARE_KILLED;
+            return mare__wait_publish(wait) ? MARE_EMPTY : wait->result;
         mare__lock_acquire(&process->lock);
-        bool waits = mare__wait_publish(wait);
+        mare_err err = mare__wait_publish(wait) ? MARE_EMPTY : wait->result;
         mare__lock_release(&process->lock);
-        return waits ? MARE_EMPTY : MARE_KILLED;
+        return err;
     }
 }
 

@@ -8,8 +8,6 @@
 #include "base/alloc.h"
 #include "sched/sched.h"
 
-static const char cache; // its address is the table's key in the registry
-
 static void destroy(struct mare__object *object)
 {
     mare__free(object);
@@ -31,20 +29,6 @@ static int copy(lua_State *L, const void *bytes, size_t size, void *ud)
     return 0;
 }
 
-static void push_cache(lua_State *L)
-{
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &cache) == LUA_TTABLE)
-        return;
-    lua_pop(L, 1);
-    lua_newtable(L);
-    lua_createtable(L, 0, 1);
-    lua_pushliteral(L, "k");
-    lua_setfield(L, -2, "__mode");
-    lua_setmetatable(L, -2);
-    lua_pushvalue(L, -1);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &cache);
-}
-
 struct mare__code *mare__code_of(lua_State *L, int index)
 {
     mare_process *process = mare__self(L);
@@ -53,7 +37,7 @@ struct mare__code *mare__code_of(lua_State *L, int index)
         process->last_body = body;
         return NULL;
     }
-    push_cache(L);
+    mare__weak_table(L, MARE__REGISTRY_CODE, "k");
     lua_pushvalue(L, index);
     if (lua_rawget(L, -2) == LUA_TUSERDATA) {
         struct mare__ref_link *ref = lua_touserdata(L, -1);

@@ -109,7 +109,6 @@ mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *n
         return MARE_NOMEM;
     channel->id = atomic_fetch_add(&runtime->next_channel, 1) + 1;
     channel->owner = runtime->owner;
-    mare__chan_list(channel, &runtime->channels);
     mare_err err = MARE_OK;
     if (name) {
         channel->names = runtime->names;
@@ -117,12 +116,11 @@ mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *n
         if (channel->name)
             strcpy(channel->name, name);
         err = channel->name ? mare__names_add(runtime->names, name, &channel->object) : MARE_NOMEM;
-        if (err) {
-            mare__free(channel->name);
-            channel->name = NULL;
-            mare_chan_unref(channel);
-        }
     }
+    if (err)
+        mare_chan_unref(channel);
+    else
+        mare__chan_list(channel, &runtime->channels);
     *out = err ? NULL : channel;
     return err;
 }
@@ -220,6 +218,15 @@ static int compile(lua_State *L)
     return request->err ? lua_error(L) : 0;
 }
 
+// Gets the place of the process, a function and its argument.
+static int in_host_state(lua_State *L)
+{
+    lua_pushvalue(L, 1);
+    lua_rawseti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_HOST);
+    lua_call(L, 1, 0);
+    return 0;
+}
+
 mare_err mare__compile(mare_process *process, lua_CFunction function, void *argument, char **error)
 {
     struct mare__parker parker = {0};
@@ -228,9 +235,11 @@ mare_err mare__compile(mare_process *process, lua_CFunction function, void *argu
     mare_err err = L ? MARE_OK : MARE_NOMEM;
     if (L) {
         *(mare_process **)lua_getextraspace(L) = host;
+        lua_pushcfunction(L, in_host_state);
+        lua_pushlightuserdata(L, &host);
         lua_pushcfunction(L, function);
         lua_pushlightuserdata(L, argument);
-        int status = lua_pcall(L, 1, 0, 0);
+        int status = lua_pcall(L, 3, 0, 0);
         if (status != LUA_OK) {
             err = status == LUA_ERRMEM ? MARE_NOMEM : MARE_SYNTAX;
             if (error && err == MARE_SYNTAX)

@@ -3,53 +3,59 @@
 // for one object (tables with weak values find it), so that references can be compared and used as
 // keys. They stand in a list of their process, so that a state can be dropped without running
 // finalizers.
+#include "base/alloc.h"
 #include "sched/sched.h"
 
-// Their addresses are keys of the registry: of the tables of userdata, by number for objects that
-// this state made, by address for those that came in messages; of the first that came, which most
-// often is the only one and needs no table; and of the metatables by kind.
-static const char made_here, came_here, came_first, class_keys[5];
+// In the registry are the tables of userdata, by number for objects that this state made, by
+// address for those that came in messages; the first that came, which most often is the only one
+// and needs no table; and the metatables by kind.
+enum {
+    MADE_HERE = MARE__REGISTRY_HANDLES,
+    CAME_HERE,
+    CAME_FIRST,
+    CLASSES // + kind
+};
 
-// Pushes one of the tables of userdata, making it on first use.
-static void push_table(lua_State *L, const char *key)
+void mare__weak_table(lua_State *L, int key, const char *mode)
 {
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, key) == LUA_TTABLE)
+    if (lua_rawgeti(L, LUA_REGISTRYINDEX, key) == LUA_TTABLE)
         return;
     lua_pop(L, 1);
     lua_newtable(L);
     lua_createtable(L, 0, 1);
-    lua_pushliteral(L, "v");
+    lua_pushstring(L, mode);
     lua_setfield(L, -2, "__mode");
     lua_setmetatable(L, -2);
     lua_pushvalue(L, -1);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, key);
+    lua_rawseti(L, LUA_REGISTRYINDEX, key);
+}
+
+// Pushes one of the tables of userdata.
+static void push_table(lua_State *L, int key)
+{
+    mare__weak_table(L, key, "v");
 }
 
 // Numbers in the table of objects made here. One is free again when its userdata has been
-// finalized, not when it was collected: the free ones are linked through the table, from place 0
-// on.
-static int take_number(lua_State *L, mare_process *process)
+// finalized, not when it was collected.
+static int take_number(mare_process *process)
 {
-    lua_rawgeti(L, -1, 0);
-    int number = (int)lua_tointeger(L, -1);
-    lua_pop(L, 1);
-    if (number == 0)
-        return (int)++process->handle_count;
-    lua_rawgeti(L, -1, number);
-    lua_rawseti(L, -2, 0);
-    return number;
+    struct mare__numbers *numbers = &process->numbers;
+    return numbers->free_count ? numbers->free[--numbers->free_count] : (int)++numbers->highest;
 }
 
-static void give_number(lua_State *L, int number)
+static void give_number(mare_process *process, int number)
 {
-    lua_rawgeti(L, -1, 0);
-    if (lua_isnil(L, -1)) {
-        lua_pop(L, 1);
-        lua_pushinteger(L, 0);
+    struct mare__numbers *numbers = &process->numbers;
+    if (numbers->free_count == numbers->room) {
+        uint32_t room = numbers->room ? 2 * numbers->room : 16;
+        int *free = mare__realloc(numbers->free, room * sizeof *free);
+        if (!free)
+            return; // one number less
+        numbers->free = free;
+        numbers->room = room;
     }
-    lua_rawseti(L, -2, number);
-    lua_pushinteger(L, number);
-    lua_rawseti(L, -2, 0);
+    numbers->free[numbers->free_count++] = number;
 }
 
 static int handle_gc(lua_State *L)
@@ -61,26 +67,29 @@ static int handle_gc(lua_State *L)
     if (ref->object)
         mare__unref(ref->object);
     ref->object = NULL;
-    if (ref->index) { // last: it may fail for want of memory
-        push_table(L, &made_here);
-        give_number(L, ref->index);
-    }
+    if (ref->index)
+        give_number(mare__self(L), ref->index);
     return 0;
 }
 
 // A foreign state's extra space is not ours to rely on: coroutines that existed before have garbage
-// there. So in a host each function is wrapped, and the wrapper writes it first.
+// there. So in a host each function is wrapped, and the wrapper writes it first. Its first upvalue
+// is a userdata that begins with the process, or NULL after the end.
 static int call_in_host(lua_State *L)
 {
-    *(mare_process **)lua_getextraspace(L) = lua_touserdata(L, lua_upvalueindex(1));
-    return lua_tocfunction(L, lua_upvalueindex(2))(L);
+    mare_process *process = *(mare_process **)lua_touserdata(L, lua_upvalueindex(1));
+    lua_CFunction function = lua_tocfunction(L, lua_upvalueindex(2));
+    if (!process) // a finalizer that runs after ours
+        return function == handle_gc ? 0 : luaL_error(L, "the runtime has ended");
+    *(mare_process **)lua_getextraspace(L) = process;
+    return function(L);
 }
 
 void mare__function_push(lua_State *L, lua_CFunction function)
 {
     mare_process *process = mare__self(L);
     if (process->host) {
-        lua_pushlightuserdata(L, process);
+        lua_rawgeti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_HOST);
         lua_pushcfunction(L, function);
         lua_pushcclosure(L, call_in_host, 2);
     } else {
@@ -134,12 +143,14 @@ void mare__handles_drop(mare_process *process)
             mare__unref(ref->object);
         ref->object = NULL;
     }
+    mare__free(process->numbers.free);
+    process->numbers = (struct mare__numbers){0};
 }
 
 // Pushes the metatable of a kind, making it on first use.
 static void push_metatable(lua_State *L, mare_process *process, int kind)
 {
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &class_keys[kind]) == LUA_TTABLE)
+    if (lua_rawgeti(L, LUA_REGISTRYINDEX, CLASSES + kind) == LUA_TTABLE)
         return;
     lua_pop(L, 1);
     const struct mare__class *class = &process->runtime->classes[kind];
@@ -148,23 +159,23 @@ static void push_metatable(lua_State *L, mare_process *process, int kind)
         mare__function_push(L, m->func);
         lua_setfield(L, -2, m->name);
     }
-    lua_pushcfunction(L, handle_gc);
+    mare__function_push(L, handle_gc);
     lua_setfield(L, -2, "__gc");
     lua_pushstring(L, class->name);
     lua_setfield(L, -2, "__name");
     mare__lazy_table(L, class->methods, false);
     lua_setfield(L, -2, "__index");
     lua_pushvalue(L, -1);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &class_keys[kind]);
+    lua_rawseti(L, LUA_REGISTRYINDEX, CLASSES + kind);
 }
 
 // Pushes the userdata that stands for an object in one of the tables, if there is one.
-static bool push_from(lua_State *L, const char *table, const struct mare__object *object)
+static bool push_from(lua_State *L, int table, const struct mare__object *object)
 {
     bool found = false;
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, table) == LUA_TTABLE) {
-        int type = table == &made_here ? lua_rawgeti(L, -1, object->home_index)
-                                       : lua_rawgetp(L, -1, object);
+    if (lua_rawgeti(L, LUA_REGISTRYINDEX, table) == LUA_TTABLE) {
+        int type = table == MADE_HERE ? lua_rawgeti(L, -1, object->home_index)
+                                      : lua_rawgetp(L, -1, object);
         // The place may be another's by now, if the first userdata was collected.
         found = type == LUA_TUSERDATA &&
                 ((struct mare__ref_link *)lua_touserdata(L, -1))->object == object;
@@ -178,7 +189,7 @@ static bool push_from(lua_State *L, const char *table, const struct mare__object
 // Pushes the userdata of the first object that came, or nil.
 static bool push_first(lua_State *L, const struct mare__object *object)
 {
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &came_first) == LUA_TUSERDATA &&
+    if (lua_rawgeti(L, LUA_REGISTRYINDEX, CAME_FIRST) == LUA_TUSERDATA &&
         ((struct mare__ref_link *)lua_touserdata(L, -1))->object == object)
         return true;
     lua_pop(L, 1);
@@ -188,22 +199,22 @@ static bool push_first(lua_State *L, const struct mare__object *object)
 static bool push_existing(lua_State *L, const mare_process *process,
                           const struct mare__object *object)
 {
-    return (object->home == process->id && push_from(L, &made_here, object)) ||
-           push_first(L, object) || push_from(L, &came_here, object);
+    return (object->home == process->id && push_from(L, MADE_HERE, object)) ||
+           push_first(L, object) || push_from(L, CAME_HERE, object);
 }
 
 // Registers the userdata on top of the stack, so that the object finds it when it comes again.
 static void enter(lua_State *L, const struct mare__object *object)
 {
     bool first = object->kind == MARE__KIND_CHANNEL &&
-                 lua_rawgetp(L, LUA_REGISTRYINDEX, &came_first) == LUA_TNIL;
+                 lua_rawgeti(L, LUA_REGISTRYINDEX, CAME_FIRST) == LUA_TNIL;
     if (object->kind == MARE__KIND_CHANNEL)
         lua_pop(L, 1);
     if (first) { // it stays for the life of the process, which costs little
         lua_pushvalue(L, -1);
-        lua_rawsetp(L, LUA_REGISTRYINDEX, &came_first);
+        lua_rawseti(L, LUA_REGISTRYINDEX, CAME_FIRST);
     } else {
-        push_table(L, &came_here);
+        push_table(L, CAME_HERE);
         lua_pushvalue(L, -2);
         lua_rawsetp(L, -2, object);
         lua_pop(L, 1);
@@ -231,6 +242,20 @@ static void fill(mare_process *process, struct mare__ref_link *ref, struct mare_
     kept(process, working, false);
 }
 
+// Tells the collector of the memory behind a userdata, which it does not see: it would take its
+// time with a hundred bytes that hold a megabyte.
+static void weigh(lua_State *L, mare_process *process, const struct mare__object *object)
+{
+    enum { STEP = 4096 };
+    process->unweighed += object->weight;
+    if (process->unweighed < STEP)
+        return;
+    int kilobytes = (int)(process->unweighed / 1024);
+    process->unweighed = 0;
+    if (lua_gc(L, LUA_GCISRUNNING))
+        lua_gc(L, LUA_GCSTEP, kilobytes);
+}
+
 void mare__handle_push(lua_State *L, void *object)
 {
     mare_process *process = mare__self(L);
@@ -250,14 +275,15 @@ void mare__handle_push_new(lua_State *L, void *made)
     struct mare__object *object = made;
     struct mare__working *working = keep(L, process, object);
     struct mare__ref_link *ref = push_userdata(L, process, object->kind);
-    push_table(L, &made_here);
-    ref->index = take_number(L, process);
+    push_table(L, MADE_HERE);
+    ref->index = take_number(process);
     lua_pushvalue(L, -2);
     lua_rawseti(L, -2, ref->index);
     lua_pop(L, 1);
     object->home = process->id;
     object->home_index = ref->index;
     fill(process, ref, object, working);
+    weigh(L, process, object);
 }
 
 void mare__handle_push_owned(lua_State *L, void *object)
@@ -270,6 +296,7 @@ void mare__handle_push_owned(lua_State *L, void *object)
     } else if (!atomic_exchange(&buffer->taken, true)) {
         kept(process, working, false);
         mare__handle_push(L, object);
+        weigh(L, process, buffer);
     } else { // somebody who got the same message had it first: as one that was sent away
         push_userdata(L, process, buffer->kind);
         kept(process, working, true);
@@ -294,7 +321,7 @@ void mare__handles_left(lua_State *L, uint32_t which, bool sent)
         if (!sent || ref->leaving_case != which || !ref->object)
             continue;
         if (!ref->index) { // another object may get its address
-            push_table(L, &came_here);
+            push_table(L, CAME_HERE);
             lua_pushnil(L);
             lua_rawsetp(L, -2, ref->object);
             lua_pop(L, 1);

@@ -2,8 +2,8 @@
 // Libraries on first use. A state is born with an empty table of globals whose metatable supplies
 // what is named:
 //
-//     print         one function of the base library, whose address was learned from a template
-//     state string        the whole library, through its luaopen function
+//     print         one function of the base library, whose address a template state told
+//     string        the whole library, through its luaopen function
 //     ("x"):rep(3)  the same, through the metatable of strings; so does arithmetic on strings
 //
 // Each name is supplied once: a program that sets `os = nil` has no `os` after that. Whatever could
@@ -214,7 +214,8 @@ static int wanted(lua_State *L, int index)
     mare_process *process = mare__self(L);
     if (!process->globals || lua_type(L, index) != LUA_TSTRING)
         return -1;
-    int bit = bit_of(process, lua_tostring(L, index));
+    const char *name = lua_tostring(L, index);
+    int bit = strlen(name) == lua_rawlen(L, index) ? bit_of(process, name) : -1;
     return bit >= 0 && !supplied(process, bit) ? bit : -1;
 }
 
@@ -321,6 +322,8 @@ static int table_index(lua_State *L)
 {
     const luaL_Reg *members = lua_touserdata(L, lua_upvalueindex(1));
     const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
+    if (strlen(name) != lua_rawlen(L, 2))
+        return 0; // a zero byte in it
     for (; members->name; members++)
         if (strcmp(members->name, name) == 0) {
             lua_pushcfunction(L, members->func);

@@ -67,6 +67,7 @@ mare_process *mare__process_new(mare_runtime *runtime)
     if (!process)
         return NULL;
     mare__object_init(&process->object, MARE__KIND_PROCESS, destroy);
+    process->object.weight = sizeof *process + sizeof *process->ended;
     process->runtime = runtime;
     process->id = atomic_fetch_add(&runtime->next_id, 1) + 1;
     process->wait.wake = wake;
@@ -85,7 +86,11 @@ void mare__process_launch(mare_process *process)
     mare__lock_acquire(&runtime->process_lock);
     mare__list_append(&runtime->processes, &process->in_all);
     mare__lock_release(&runtime->process_lock);
-    atomic_fetch_add(&runtime->spawned, 1);
+    struct mare__worker *worker = mare__this_worker();
+    if (worker && worker->runtime == runtime)
+        mare__count(&worker->counters.spawned);
+    else
+        atomic_fetch_add(&runtime->spawned_outside, 1);
     atomic_fetch_add(&runtime->live, 1);
     mare__ready(process);
 }
@@ -276,7 +281,9 @@ static void settle(mare_process *process, int status, int results)
     if (!at_start)
         mare__state_unwind(process);
     mare__message_clear(&process->wait.message);
-    if (!killed) {
+    if (mare__killed(process)) { // meanwhile, perhaps: a handler may have been cut off
+        process->how = MARE_KILLED;
+    } else {
         lua_pushlightuserdata(L, traceback);
         keep(L, keep_error, 2);
     }
@@ -451,6 +458,7 @@ void mare__process_finish(mare_process *process, int status, int results)
     mare__block_drop_cases(process);
     mare__message_clear(&process->wait.message);
     if (process->state) {
+        mare__wind_up(process, true);
         settle(process, status, results);
         mare_message result; // aside: finalizers may use channels
         mare__message_move(&result, &process->wait.message);
@@ -528,9 +536,7 @@ void mare__process_unwatch(mare_process *process)
 
 void mare__process_interrupt(mare_process *process)
 {
-    atomic_store(&process->interrupted, true); // for the tick
-    if (mare__wait_end(&process->wait, MARE_CANCELLED))
-        atomic_store(&process->interrupted, false);
+    mare__wait_interrupt(&process->wait); // if it does not wait, its next tick sees the note
 }
 
 bool mare_process_kill(mare_process *process)

@@ -56,16 +56,20 @@ struct mare_process {
 
     // Touched only by the thread that runs it.
     lua_State *state; // its main thread is the first routine. NULL before the start, after the end
-    lua_State *current; // the coroutine that runs now
-    struct mare__arena *arena;
-    struct mare__worker *worker;   // the one it runs on, while it runs
-    uint64_t libraries;            // bits of the globals that were supplied: see lazy.c
-    const void *globals;           // address of its globals table while that is lazy
-    struct mare__object *pending;  // a reference on its way into a userdata: see handle.c
-    struct mare__working *working; // what else is on its way
-    uint32_t handle_count;         // the highest number in the table of objects made here
-    struct mare__list handles;     // of struct mare__ref_link: references held by its userdata
-    lua_State **nest;              // coroutines resumed inside each other
+    lua_State *current;                  // the coroutine that runs now
+    _Atomic(struct mare__arena *) arena; // read by others, under the lock
+    struct mare__worker *worker;         // the one it runs on, while it runs
+    uint64_t libraries;                  // bits of the globals that were supplied: see lazy.c
+    const void *globals;                 // address of its globals table while that is lazy
+    struct mare__object *pending;        // a reference on its way into a userdata: see handle.c
+    struct mare__working *working;       // what else is on its way
+    struct mare__numbers {
+        int *free; // allocated
+        uint32_t free_count, room, highest;
+    } numbers;                 // of the objects made here: see handle.c
+    uint64_t unweighed;        // bytes behind its userdata that the collector was not told of
+    struct mare__list handles; // of struct mare__ref_link: references held by its userdata
+    lua_State **nest;          // coroutines resumed inside each other
     uint32_t nested, nest_room;
     uint32_t unyieldable;      // of these, those resumed from where a yield is impossible
     uint8_t yield;             // enum mare__yield
@@ -75,12 +79,13 @@ struct mare_process {
     bool loaded;               // the state came with its function on the stack
     bool is_main;              // has everything from the start, as the stock interpreter
     bool luaproc;              // the global `luaproc` exists in it
-    bool hook_armed;           // a count event was asked for on top of the program's hook
+    bool winding_up;           // it has ended: handlers of <close> and finalizers run
     uint8_t waits;             // enum mare__waits
     bool timed;                // it waits until `deadline`
-    int hook_mask, hook_count; // how the program set its own hook,
-    lua_Hook hook;             // which ours calls
-    const void *last_body;     // what it spawned last: see code.c
+    lua_Hook hook;             // the debug library's, which ours calls
+    lua_State *volatile armed; // where a count event was asked for on top of the program's hook
+    volatile sig_atomic_t hook_busy; // the next tick must not arm a hook
+    const void *last_body;           // what it spawned last: see code.c
 
     // What it waits for: one channel, or the cases of a select. The wait's message serves a whole
     // life: before the first run it has the function and its arguments, then what is sent or
@@ -96,8 +101,7 @@ struct mare_process {
     struct mare__parker *host; // not NULL: no process of ours but a thread of a host, asleep here
     uint32_t leaving_case;
 
-    atomic_uchar status;     // enum mare__status; for those who ask
-    atomic_bool interrupted; // it shall get an error where it is
+    atomic_uchar status; // enum mare__status; for those who ask
     atomic_ulong slices;
 
     mare__lock lock; // guards all below
@@ -170,7 +174,7 @@ struct mare__worker {
     bool is_idle;
 
     struct mare__counters {
-        atomic_ulong switches, preemptions, steals, sent, received, recycled;
+        atomic_ulong switches, preemptions, steals, sent, received, recycled, spawned;
     } counters;
 };
 
@@ -219,9 +223,9 @@ struct mare_runtime {
 
     struct mare__channels channels;
     mare__lock process_lock;
-    struct mare__list processes; // live ones
-    struct mare__list keepers;   // ended ones whose results hold references
-    atomic_ulong live, spawned;
+    struct mare__list processes;        // live ones
+    struct mare__list keepers;          // ended ones whose results hold references
+    atomic_ulong live, spawned_outside; // by threads that are not workers
     atomic_ullong next_id, next_channel;
 
     // Those who wait for the end: of all processes, or for nothing being able to move.
@@ -252,8 +256,8 @@ static inline uint64_t mare__now(const mare_runtime *runtime)
 
 static inline bool mare__killed(const mare_process *process)
 {
-    return atomic_load_explicit(&process->wait.cancelled,
-                                memory_order_relaxed); // see mare__wait_publish
+    // Relaxed: see mare__wait_publish.
+    return atomic_load_explicit(&process->wait.note, memory_order_relaxed) == MARE_KILLED;
 }
 
 // The worker that the calling thread is, or NULL.
@@ -374,6 +378,11 @@ void mare__state_loaded(mare_process *process, struct mare__code *code);
 // Runs the finalizers and gives the state back.
 void mare__state_close(mare_process *process);
 
+// The process has ended, and what runs from here on are its handlers of <close> and finalizers:
+// they cannot give way, but in one that was killed an endless loop is cut off after a second.
+enum { MARE__WIND_UP_TICKS = 1000000000 / MARE__TICK_NS };
+void mare__wind_up(mare_process *process, bool begins);
+
 // Closes pending <close> variables of every coroutine on the way to where the process stands.
 void mare__state_unwind(mare_process *process);
 
@@ -435,9 +444,22 @@ int mare__exit(lua_State *L);
 // Replaces resume and wrap in the coroutine library on top of the stack.
 void mare__coroutine_patch(lua_State *L);
 
+// ---- What the registry has of ours --------------------------------------------------------------
+// Integer keys, because they are found quicker than addresses; luaL_ref counts up from 1 and does
+// not come this far.
+enum {
+    MARE__REGISTRY_CODE = 0x6d617265,
+    MARE__REGISTRY_HOOKS,
+    MARE__REGISTRY_HOST,
+    MARE__REGISTRY_HANDLES
+};
+
 // ---- handle.c -----------------------------------------------------------------------------------
 // Pushes a C function of the bindings; in a host's state, wrapped so that it finds its process.
 void mare__function_push(lua_State *L, lua_CFunction function);
+
+// Pushes a weak table of the registry, making it on first use.
+void mare__weak_table(lua_State *L, int key, const char *mode);
 
 // Gives back every reference that the process's userdata hold.
 void mare__handles_drop(mare_process *process);

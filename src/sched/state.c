@@ -98,14 +98,21 @@ static struct mare__recycled *take_recycled(mare_runtime *runtime, unsigned leav
     return recycled;
 }
 
+// Relaxed: by the thread that runs it, which alone changes it.
+static struct mare__arena *arena_of(const mare_process *process)
+{
+    return atomic_load_explicit(&process->arena, memory_order_relaxed);
+}
+
 void mare__state_loaded(mare_process *process, struct mare__code *code)
 {
-    if (!mare__arena_remembers(process->arena, MARE__AT_BIRTH))
+    struct mare__arena *arena = arena_of(process);
+    if (!mare__arena_remembers(arena, MARE__AT_BIRTH))
         return;
-    struct mare__recycled *recycled = mare__arena_scratch(process->arena);
+    struct mare__recycled *recycled = mare__arena_scratch(arena);
     if (recycled->code)
         mare__unref(&recycled->code->object);
-    bool done = mare__arena_remember(process->arena, MARE__AFTER_LOADING);
+    bool done = mare__arena_remember(arena, MARE__AFTER_LOADING);
     recycled->code = done ? mare__ref(&code->object) : NULL;
 }
 
@@ -138,10 +145,17 @@ bool mare__state_open(mare_process *process, const struct mare__code *code)
     process->globals = lua_topointer(L, -1);
     lua_pop(L, 1);
     process->state = process->current = L;
-    mare__lock_acquire(&process->lock); // who lists the processes looks at the arena
-    process->arena = arena;
-    mare__lock_release(&process->lock);
+    // Release: who lists the processes looks at the arena.
+    atomic_store_explicit(&process->arena, arena, memory_order_release);
     return true;
+}
+
+void mare__wind_up(mare_process *process, bool begins)
+{
+    struct mare__worker *worker = process->worker;
+    process->winding_up = begins;
+    worker->age = 0;
+    worker->running = begins ? process : NULL;
 }
 
 void mare__state_unwind(mare_process *process)
@@ -188,16 +202,17 @@ static void discard(mare_runtime *runtime, struct mare__arena *arena)
 void mare__state_close(mare_process *process)
 {
     lua_State *L = process->state;
-    struct mare__arena *arena = process->arena;
+    struct mare__arena *arena = arena_of(process);
     if (!L)
         return;
     process->current = L;
     if (process->needs_close || MARE__ARENA_PLAIN)
         lua_close(L);
+    mare__wind_up(process, false);
     mare__handles_drop(process);
-    mare__lock_acquire(&process->lock); // who lists the processes looks at the arena
+    mare__lock_acquire(&process->lock); // nobody looks at the arena meanwhile
     process->state = process->current = NULL;
-    process->arena = NULL;
+    atomic_store_explicit(&process->arena, NULL, memory_order_relaxed); // the lock orders it
     mare__lock_release(&process->lock);
     if (process->has_c_modules || !keep(process->runtime, arena, L))
         discard(process->runtime, arena);

@@ -225,29 +225,90 @@ void mare__math_seed(lua_State *L)
 
 // ---- debug --------------------------------------------------------------------------------------
 // A hook that the program sets is called by ours, which also serves preemption: the tick then asks
-// for a count event (see mare__hook_arm) and our hook gives way at it.
+// for a count event (see mare__hook_arm) and our hook gives way at it. That starts Lua's own count
+// anew, so a long count is made of short ones, of which only the last is lost.
+
+enum { COUNT_STEP = 500 };
+
+// How the program set the hook of a coroutine. In a table with the coroutines as weak keys.
+struct setting {
+    int mask, count;
+    int left; // until the next count event that is the program's
+    int step; // what Lua counts now
+};
+
+// The setting of a coroutine, made if `make` says so; else NULL where the program set no hook.
+static struct setting *setting_of(lua_State *L, lua_State *about, bool make)
+{
+    luaL_checkstack(L, 4, NULL);
+    mare__weak_table(L, MARE__REGISTRY_HOOKS, "k");
+    lua_pushthread(about);
+    if (about != L)
+        lua_xmove(about, L, 1);
+    lua_pushvalue(L, -1);
+    lua_rawget(L, -3);
+    struct setting *setting = lua_touserdata(L, -1);
+    if (!setting && make) {
+        lua_pop(L, 1);
+        setting = lua_newuserdatauv(L, sizeof *setting, 0);
+        *setting = (struct setting){0};
+        lua_rawset(L, -3);
+        lua_pop(L, 1);
+    } else {
+        lua_pop(L, 3);
+    }
+    return setting;
+}
+
+static void shared_hook(lua_State *L, lua_Debug *event);
+
+// Lets Lua count the next step, or the same one again.
+static void count_on(lua_State *L, struct setting *setting)
+{
+    setting->step = setting->left < COUNT_STEP ? setting->left : COUNT_STEP;
+    lua_sethook(L, shared_hook, setting->mask, setting->step);
+}
 
 static void shared_hook(lua_State *L, lua_Debug *event)
 {
     mare_process *process = mare__self(L);
-    if (event->event == LUA_HOOKCOUNT && process->hook_armed) {
-        process->hook_armed = false;
-        lua_sethook(L, shared_hook, process->hook_mask, process->hook_count);
-        mare__give_way(L);
-    } else {
-        process->hook(L, event);
+    if (event->event == LUA_HOOKCOUNT) {
+        struct setting *setting = setting_of(L, L, false);
+        if (!setting) { // a new coroutine has the hook of its maker, but not the program's function
+            lua_sethook(L, NULL, 0, 0);
+            mare__give_way(L);
+            return;
+        }
+        // The second happens where the tick armed it and then another.
+        bool armed = process->armed == L || lua_gethookmask(L) != setting->mask ||
+                     lua_gethookcount(L) != setting->step;
+        if (!armed)
+            setting->left -= setting->step;
+        bool due = !armed && setting->left <= 0;
+        if (due)
+            setting->left = setting->count;
+        count_on(L, setting);
+        if (armed) {
+            process->armed = NULL;
+            mare__give_way(L);
+        }
+        if (!due)
+            return;
     }
+    process->hook(L, event);
 }
 
 void mare__hook_arm(mare_process *process)
 {
     lua_State *L = process->current;
     lua_Hook hook = lua_gethook(L);
-    if (!hook) {
+    if (process->hook_busy) {
+        process->hook_busy = 0;
+    } else if (!hook) {
         lua_sethook(L, mare__give_way_hook, LUA_MASKCOUNT, 1);
-    } else if (hook == shared_hook && !process->hook_armed) {
-        process->hook_armed = true;
-        lua_sethook(L, shared_hook, process->hook_mask | LUA_MASKCOUNT, 1);
+    } else if (hook == shared_hook) {
+        process->armed = L;
+        lua_sethook(L, shared_hook, lua_gethookmask(L) | LUA_MASKCOUNT, 1);
     }
 }
 
@@ -262,41 +323,78 @@ static int debug_sethook(lua_State *L)
 {
     lua_State *about = thread_meant(L);
     mare_process *process = mare__self(L);
+    struct setting *setting = setting_of(L, about, true); // now, so that nothing can fail later
     lua_pushvalue(L, lua_upvalueindex(1));
     lua_insert(L, 1);
     lua_call(L, lua_gettop(L) - 1, 0);
-    process->hook_armed = false;
-    if (lua_gethook(about)) {
-        process->hook = lua_gethook(about);
-        process->hook_mask = lua_gethookmask(about);
-        process->hook_count = lua_gethookcount(about);
-        lua_sethook(about, shared_hook, process->hook_mask, process->hook_count);
+    lua_Hook hook = lua_gethook(about);
+    if (hook && hook != mare__give_way_hook) {
+        process->hook = hook;
+        setting->mask = lua_gethookmask(about);
+        setting->count = setting->left = lua_gethookcount(about);
+        count_on(about, setting);
     }
     return 0;
 }
 
-// debug.gethook([thread]): the original, which must find its own hook.
+// debug.gethook([thread]): the original, which must find its own hook, or none.
 static int debug_gethook(lua_State *L)
 {
     lua_State *about = thread_meant(L);
     mare_process *process = mare__self(L);
-    bool shared = lua_gethook(about) == shared_hook;
+    process->hook_busy = 1;
+    atomic_signal_fence(memory_order_seq_cst);
+    struct setting *setting = NULL;
     if (lua_gethook(about) == mare__give_way_hook)
         lua_sethook(about, NULL, 0, 0); // not the program's; the next tick sets it again
-    if (shared)
-        lua_sethook(about, process->hook, process->hook_mask, process->hook_count);
+    else if (lua_gethook(about) == shared_hook)
+        setting = setting_of(L, about, false);
+    if (setting)
+        lua_sethook(about, process->hook, setting->mask, setting->count);
     lua_pushvalue(L, lua_upvalueindex(1));
     lua_insert(L, 1);
     lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-    if (shared)
-        lua_sethook(about, shared_hook, process->hook_mask, process->hook_count);
+    if (setting)
+        count_on(about, setting);
+    atomic_signal_fence(memory_order_seq_cst);
+    process->hook_busy = 0;
     return lua_gettop(L);
+}
+
+// The finalizer of a reference is what gives back what it refers to, so its metatable is not the
+// program's to change. These are the originals for everything else.
+static int debug_getmetatable(lua_State *L)
+{
+    luaL_checkany(L, 1);
+    if (!lua_getmetatable(L, 1)) {
+        lua_pushnil(L);
+    } else if (mare__handle_test(L, 1)) { // a copy
+        lua_newtable(L);
+        for (lua_pushnil(L); lua_next(L, -3); lua_pop(L, 1)) {
+            lua_pushvalue(L, -2);
+            lua_pushvalue(L, -2);
+            lua_rawset(L, -5);
+        }
+    }
+    return 1;
+}
+
+static int debug_setmetatable(lua_State *L)
+{
+    int type = lua_type(L, 2);
+    luaL_argexpected(L, type == LUA_TNIL || type == LUA_TTABLE, 2, "nil or table");
+    luaL_argcheck(L, !mare__handle_test(L, 1), 1, "the metatable of a reference cannot be changed");
+    lua_settop(L, 2);
+    lua_setmetatable(L, 1);
+    return 1;
 }
 
 void mare__debug_patch(lua_State *L)
 {
     wrap_member(L, "sethook", debug_sethook);
     wrap_member(L, "gethook", debug_gethook);
+    wrap_member(L, "getmetatable", debug_getmetatable);
+    wrap_member(L, "setmetatable", debug_setmetatable);
 }
 
 // ---- os -----------------------------------------------------------------------------------------
@@ -316,7 +414,7 @@ int mare__exit(lua_State *L)
         exit(code);
     atomic_compare_exchange_strong(&runtime->exit_code, &nobody, code & 0xff);
     mare__runtime_changed(runtime);
-    atomic_store(&process->wait.cancelled, true); // it runs, so it waits for nothing now
+    atomic_store(&process->wait.note, MARE_KILLED); // it runs, so it waits for nothing now
     if (!mare__block_possible(L, process))
         return luaL_error(L, "the program is exiting");
     process->yield = MARE__YIELD_TURN;

@@ -269,10 +269,14 @@ static bool others_wait(const struct mare__worker *worker)
 void mare__give_way(lua_State *L)
 {
     mare_process *process = mare__self(L);
-    if (atomic_exchange(&process->interrupted, false))
+    if (mare__wait_heed(&process->wait))
         luaL_error(L, "interrupted!");
-    if (L != process->current || process->unyieldable || !lua_isyieldable(L))
-        return; // left to finish; the next tick tries again
+    if (L != process->current || process->unyieldable || process->winding_up ||
+        !lua_isyieldable(L)) {
+        if (mare__killed(process))
+            luaL_error(L, "killed"); // out of here, to where it can be ended
+        return;                      // left to finish; the next tick tries again
+    }
     mare__count(&process->worker->counters.preemptions);
     process->yield = MARE__YIELD_TURN;
     lua_yield(L, 0);
@@ -317,7 +321,11 @@ static void on_tick(void *argument)
     if (!process)
         return;
     bool over = wanted && worker->age >= MARE__SLICE_TICKS;
-    if (over || mare__killed(process) || atomic_load(&process->interrupted))
+    if (process->winding_up) // a killed one has time for that, but not for ever
+        over = mare__killed(process) && worker->age >= MARE__WIND_UP_TICKS;
+    else if (atomic_load(&process->wait.note)) // killed, or interrupted
+        over = true;
+    if (over)
         mare__hook_arm(process);
 }
 

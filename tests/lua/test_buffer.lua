@@ -163,6 +163,32 @@ return {
         collectgarbage()
     end,
 
+    -- The collector knows what hangs on a hundred bytes of reference: it does not let hundreds of
+    -- megabytes pile up.
+    garbage_does_not_pile_up = function()
+        local alive, most = setmetatable({}, {__mode = "k"}), 0
+        for i = 1, 1000 do
+            alive[mare.buffer(1 << 20)] = true
+            if i % 10 == 0 then
+                local count = 0
+                for _ in pairs(alive) do count = count + 1 end
+                most = math.max(most, count)
+            end
+        end
+        t.ok(most < 50, ("%d MiB at once"):format(most))
+    end,
+
+    -- Nor does it start when the program has stopped it.
+    a_stopped_collector_stays_stopped = function()
+        local p = mare.spawn(function()
+            collectgarbage "stop"
+            local watched = setmetatable({{}}, {__mode = "v"})
+            for _ = 1, 100 do mare.buffer(1 << 16) end
+            return watched[1] ~= nil, collectgarbage "isrunning"
+        end)
+        t.eq({p:join(t.patience)}, {true, true, false})
+    end,
+
     misuse_raises = function()
         t.raises("#1", mare.buffer)
         t.raises("#1", mare.buffer, {})

@@ -103,7 +103,6 @@ return {
     end,
 
     no_hook_is_seen_that_was_not_set = function()
-        if t.slow > 1 then t.skip "ticks so short that one may come between two instructions" end
         t.eq(under_pressure(SPIN .. [[
             for _ = 1, 5 do
                 spin()
@@ -123,6 +122,48 @@ return {
             spin()
             return after > 1000, n > after + 1000, debug.gethook() == hook
         ]])}, {true, true, true})
+    end,
+
+    -- As programs do that limit what others may compute: a count that takes many slices.
+    a_long_count_is_reached_in_spite_of_preemption = function()
+        t.eq({under_pressure [[
+            debug.sethook(function() error "enough" end, "", 100000000)
+            local n = 0
+            local ok, why = pcall(function() while true do n = n + 1 end end)
+            -- Four instructions each round; a little is lost at each preemption.
+            return ok, why:match "enough", n >= 24999000, n < 30000000
+        ]]}, {false, "enough", true, true})
+    end,
+
+    -- Each has its own, also after it was preempted; one that was preempted and dropped, and one
+    -- that was preempted and goes on.
+    hooks_of_several_coroutines = function()
+        t.eq({under_pressure(SPIN .. [[
+            local counts = {}
+            local function worker(name, step)
+                return coroutine.create(function()
+                    debug.sethook(function() counts[name] = counts[name] + 1 end, "", step)
+                    while true do
+                        local before = counts[name]
+                        spin()
+                        coroutine.yield(counts[name] - before)
+                    end
+                end)
+            end
+            counts.often, counts.seldom, counts.dropped = 0, 0, 0
+            local often, seldom = worker("often", 100), worker("seldom", 10000)
+            coroutine.resume(worker("dropped", 50))
+            local same = true
+            for _ = 1, 3 do
+                local _, a = coroutine.resume(often)
+                local _, b = coroutine.resume(seldom)
+                -- A hundred times as often, but for those few that preemption puts off.
+                same = same and a > 90 * b and a < 110 * b + 1000
+            end
+            local _, mask, step = debug.gethook(often)
+            local _, _, other = debug.gethook(seldom)
+            return same, mask, step, other, debug.gethook()
+        ]])}, {true, "", 100, 10000, nil})
     end,
 
     a_process_with_a_hook_is_preempted_too = function()
@@ -248,5 +289,24 @@ return {
             for _, p in ipairs(spinners) do p:kill() end
             for _, p in ipairs(spinners) do t.fails("killed", p:join(t.patience)) end
         end)
+    end,
+
+    -- What gives a reference back when it is garbage is in its metatable.
+    metatables_of_references_are_not_to_be_changed = function()
+        local p = mare.spawn(function()
+            local metatable = debug.getmetatable(mare.channel())
+            for key in pairs(metatable) do metatable[key] = nil end
+            collectgarbage()
+            return type(metatable), pcall(debug.setmetatable, mare.channel(), nil)
+        end)
+        local ok, kind, changed, why = p:join(t.patience)
+        t.eq({ok, kind, changed}, {true, "table", false})
+        t.ok(why:find "cannot be changed", why)
+        local own = {}
+        t.eq(debug.setmetatable(10, {__index = own}), 10) -- others are as ever
+        t.eq(debug.getmetatable(10).__index, own)
+        debug.setmetatable(10, nil)
+        t.eq(debug.getmetatable(10), nil)
+        t.raises("nil or table", debug.setmetatable, {}, 1)
     end,
 }

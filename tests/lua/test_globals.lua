@@ -31,6 +31,16 @@ local LIST = [[
 ]]
 
 return {
+    zero_bytes_are_part_of_a_name = function()
+        local p = mare.spawn(function()
+            return _G["print\0"], _G["string\0x"], mare["spawn\0"], _G["_G\0"]
+        end)
+        t.eq({p:join(t.patience)}, {true})
+        t.raises("#2.*zero bytes", mare.channel, 0, "a\0b")
+        t.raises("#1.*zero bytes", mare.find, "a\0b")
+        t.raises("#1.*zero bytes", mare.spawn, {name = "a\0b"}, function() end)
+    end,
+
     pairs_over_the_globals_shows_them_all = function()
         t.eq(fresh(LIST:format "pairs(_G)"), STOCK._G)
         t.eq(fresh(LIST:format "next, _G"), STOCK._G)

@@ -184,6 +184,26 @@ return {
         t.fails("killed", p:join(t.patience))
     end,
 
+    while_it_computes_where_it_cannot_yield = function()
+        t.needs_preemption()
+        t.eq(killed("running", function(log)
+            log:send "here"
+            table.sort({1, 2, 3}, function() while true do end end)
+        end), {})
+    end,
+
+    -- It has died, and a handler on its way out does not end.
+    while_it_computes_in_a_close_handler = function()
+        t.needs_preemption()
+        t.eq(killed("running", function(log)
+            local _close <close> = setmetatable({}, {__close = function()
+                log:trysend "here"
+                while true do end
+            end})
+            error "and then"
+        end), {})
+    end,
+
     before_it_ran = function()
         -- With one worker, which is here, it cannot have begun, unless this slice ends just now.
         t.with_workers(1, function()

@@ -112,6 +112,29 @@ return {
         for _, row in ipairs(mare.processes()) do t.ok(row.id ~= p:id()) end
     end,
 
+    channels_are_listed = function()
+        local ch <close> = mare.channel(3, "ref.channel")
+        local function row()
+            for _, row in ipairs(mare.channels()) do
+                if row.name == "ref.channel" then return row end
+            end
+        end
+        for i = 1, 3 do ch:send(i) end
+        local p = mare.spawn(function() ch:send(4) end)
+        t.reaches(function() return row().senders == 1 end)
+        local got = row()
+        t.eq(tostring(ch):match "%d+", tostring(got.id))
+        got.id = nil
+        t.eq(got, {name = "ref.channel", capacity = 3, buffered = 3, senders = 1, receivers = 0,
+                   sent = 3, closed = false})
+        for _ = 1, 4 do ch:receive() end
+        t.ok(p:join(t.patience))
+        got = row()
+        t.eq({got.buffered, got.senders, got.sent}, {0, 0, 4})
+        ch:close()
+        t.eq(row().closed, true)
+    end,
+
     -- Join.
 
     join_gives_the_results = function()

@@ -153,6 +153,23 @@ return {
         ]])
     end,
 
+    -- Objects are finalized in the opposite order of their birth, so this one after the runtime.
+    finalizers_that_run_after_the_end = function()
+        if not shell.has_stock() then t.skip "lua5.4 cannot load this mare.so" end
+        local got = shell.stock [[
+            local mare, ch
+            Kept = setmetatable({}, {__gc = function()
+                print(pcall(mare.spawn, function() end))
+                print(pcall(ch.send, ch, 1))
+                print(pcall(mare.now))
+            end})
+            mare = require "mare"
+            ch = mare.channel(1)
+        ]]
+        local ended = "false\tthe runtime has ended\n"
+        t.eq({got.out, got.err, got.code}, {ended:rep(3), "", 0})
+    end,
+
     c_modules_and_threads_of_workers = function()
         prints("[1,2]\t4\n", [[
             mare.workers(4)

@@ -51,5 +51,35 @@ static void a_cancelled_owner_waits_no_more(void **state)
     }
 }
 
+static void an_interruption_ends_one_wait(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_init(&f);
+    assert_true(mare__wait_publish(&f.wait));
+    mare__wait_interrupt(&f.wait);
+    assert_int_equal(f.woken, 1);
+    assert_int_equal(f.wait.result, MARE_CANCELLED);
+    mare__wait_begin(&f.wait);
+    assert_true(mare__wait_publish(&f.wait)); // the next is a wait as any other
+    assert_true(mare__wait_end(&f.wait, MARE_OK));
+    mare__wait_begin(&f.wait);
+    mare__wait_interrupt(&f.wait); // while it runs: the next one, and only that
+    assert_false(mare__wait_publish(&f.wait));
+    assert_int_equal(f.wait.result, MARE_CANCELLED);
+    mare__wait_begin(&f.wait);
+    assert_true(mare__wait_publish(&f.wait));
+    assert_true(mare__wait_end(&f.wait, MARE_OK));
+    mare__wait_interrupt(&f.wait);
+    assert_true(mare__wait_heed(&f.wait)); // where it runs
+    assert_false(mare__wait_heed(&f.wait));
+    mare__wait_cancel(&f.wait);
+    mare__wait_interrupt(&f.wait); // who was killed stays killed
+    mare__wait_begin(&f.wait);
+    assert_false(mare__wait_publish(&f.wait));
+    assert_int_equal(f.wait.result, MARE_KILLED);
+}
+
 UNIT_TESTS(cmocka_unit_test(a_published_wait_is_claimed_once),
-           cmocka_unit_test(a_cancelled_owner_waits_no_more))
+           cmocka_unit_test(a_cancelled_owner_waits_no_more),
+           cmocka_unit_test(an_interruption_ends_one_wait))

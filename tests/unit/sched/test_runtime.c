@@ -431,7 +431,52 @@ static void each_thread_may_have_a_runtime(void **state)
     }
 }
 
-UNIT_TESTS(cmocka_unit_test(starts_and_stops_many_times),
+static void what_lives_can_be_listed(void **state)
+{
+    (void)state;
+    mare_runtime *runtime = run_start(1);
+    mare_process_info processes[2];
+    mare_chan_info channels[1];
+    mare_stats stats;
+    mare_channel *channel;
+    assert_int_equal(mare_list_processes(runtime, NULL, 0), 0);
+    assert_int_equal(mare_list_channels(runtime, NULL, 0), 0);
+    char name[100];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    assert_int_equal(mare_chan_create(runtime, 2, name, &channel), MARE_OK);
+    mare_message *message = run_message();
+    run_add_channel(message, channel);
+    mare_process *process =
+        run_spawn(runtime, "local ch = ... ch:send(1) ch:send(2) ch:send(3)", message);
+    do
+        assert_int_equal(mare_list_channels(runtime, channels, 1), 1);
+    while (channels[0].senders == 0);
+    assert_int_equal(channels[0].capacity, 2);
+    assert_int_equal(channels[0].buffered, 2);
+    assert_int_equal(channels[0].sent, 2);
+    assert_int_equal(strlen(channels[0].name), 63);
+    assert_false(channels[0].closed);
+    assert_int_equal(mare_list_processes(runtime, processes, 2), 1);
+    assert_int_equal(processes[0].id, mare_process_id(process));
+    assert_string_equal(processes[0].status, "blocked");
+    assert_true(processes[0].memory > 1000 && processes[0].slices > 0);
+    mare_get_stats(runtime, &stats);
+    assert_int_equal(stats.spawned, 1);
+    assert_int_equal(stats.live, 1);
+    assert_int_equal(stats.sent, 2);
+    assert_int_equal(stats.workers, 1);
+    mare_process_kill(process);
+    run_join(runtime, process, NULL);
+    assert_int_equal(mare_list_processes(runtime, processes, 2), 0);
+    mare_message_destroy(message);
+    mare_chan_close(channel);
+    mare_chan_unref(channel);
+    mare_stop(runtime);
+}
+
+UNIT_TESTS(cmocka_unit_test(what_lives_can_be_listed),
+           cmocka_unit_test(starts_and_stops_many_times),
            cmocka_unit_test(stops_with_work_under_way), cmocka_unit_test(options_are_checked),
            cmocka_unit_test(deadlines_do_not_wrap), cmocka_unit_test(a_syntax_error_is_told),
            cmocka_unit_test(arguments_arrive_and_stay_the_callers),

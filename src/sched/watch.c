@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// What can be watched: counters, and pictures of the live processes and channels. A picture is
+// taken under the locks of the lists, so it copies and calls nobody.
+#include <string.h>
+
+#include "sched/sched.h"
+
+void mare_get_stats(mare_runtime *runtime, mare_stats *out)
+{
+    *out = (mare_stats){.spawned = atomic_load(&runtime->spawned_outside),
+                        .live = atomic_load(&runtime->live),
+                        .timers = atomic_load(&runtime->timer_count),
+                        .workers = atomic_load(&runtime->worker_count)};
+    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
+        struct mare__counters *c = &runtime->workers[i]->counters;
+        out->spawned += atomic_load(&c->spawned);
+        out->switches += atomic_load(&c->switches);
+        out->preemptions += atomic_load(&c->preemptions);
+        out->steals += atomic_load(&c->steals);
+        out->recycled += atomic_load(&c->recycled);
+        out->sent += atomic_load(&c->sent);
+        out->received += atomic_load(&c->received);
+    }
+}
+
+static void copy_name(char (*to)[64], const char *name)
+{
+    **to = '\0';
+    if (name)
+        strncat(*to, name, sizeof *to - 1);
+}
+
+static void describe_process(mare_process *process, mare_process_info *info)
+{
+    mare__lock_acquire(&process->lock); // its state may be going
+    struct mare__arena *arena = atomic_load_explicit(&process->arena, memory_order_acquire);
+    info->memory = arena ? mare__arena_used(arena) : 0;
+    mare__lock_release(&process->lock);
+    info->id = process->id;
+    info->slices = atomic_load(&process->slices);
+    info->status = mare__process_status(process);
+    copy_name(&info->name, process->name);
+}
+
+size_t mare_list_processes(mare_runtime *runtime, mare_process_info *rows, size_t room)
+{
+    if (!mare__runtime_valid(runtime))
+        return 0;
+    size_t count = 0;
+    mare__lock_acquire(&runtime->process_lock);
+    for (struct mare__list *l = runtime->processes.next; l != &runtime->processes; l = l->next) {
+        if (count < room)
+            describe_process(MARE__ENTRY(l, mare_process, in_all), &rows[count]);
+        count++;
+    }
+    mare__lock_release(&runtime->process_lock);
+    return count;
+}
+
+static size_t length_of(const struct mare__list *list)
+{
+    size_t length = 0;
+    for (const struct mare__list *l = list->next; l != list; l = l->next)
+        length++;
+    return length;
+}
+
+static void describe_channel(mare_channel *channel, mare_chan_info *info)
+{
+    mare__lock_acquire(&channel->lock);
+    *info = (mare_chan_info){.id = channel->id,
+                             .capacity = channel->capacity,
+                             .buffered = channel->count,
+                             .senders = length_of(&channel->senders),
+                             .receivers = length_of(&channel->receivers),
+                             .sent = channel->sent,
+                             .closed = channel->closed};
+    mare__lock_release(&channel->lock);
+    copy_name(&info->name, channel->name);
+}
+
+size_t mare_list_channels(mare_runtime *runtime, mare_chan_info *rows, size_t room)
+{
+    if (!mare__runtime_valid(runtime))
+        return 0;
+    struct mare__channels *all = &runtime->channels;
+    size_t count = 0;
+    mare__lock_acquire(&all->lock);
+    for (struct mare__list *l = all->list.next; l != &all->list; l = l->next) {
+        if (count < room)
+            describe_channel(MARE__ENTRY(l, mare_channel, in_all), &rows[count]);
+        count++;
+    }
+    mare__lock_release(&all->lock);
+    return count;
+}
