@@ -5,7 +5,7 @@
 
 #include "tests/sim/broken.h"
 
-#include "coord/epoch.h"
+#include "coord/election/epoch.h"
 
 static inline uint64_t count_only(uint64_t count, uint32_t leader, uint32_t capacity)
 {

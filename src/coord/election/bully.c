@@ -36,7 +36,7 @@
  * Assumes nothing for the above: any delay, order, loss, repeated delivery, members that come and
  * go, detectors that are wrong. For agreement, that messages pass in time in the end. */
 
-#include "coord/epoch.h"
+#include "coord/election/epoch.h"
 #include "coord/machine.h"
 #include "coord/table.h"
 

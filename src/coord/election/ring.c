@@ -33,7 +33,7 @@
  * delivery; members may join and leave. The list is 4 bytes a member. */
 
 #include "coord/bytes.h"
-#include "coord/epoch.h"
+#include "coord/election/epoch.h"
 #include "coord/machine.h"
 #include "coord/table.h"
 

@@ -35,7 +35,7 @@
  * Assumes nothing for that: any delay, order, loss, repeated delivery, neighbours that come and go.
  * For agreement, that links work both ways and rest in the end. */
 
-#include "coord/epoch.h"
+#include "coord/election/epoch.h"
 #include "coord/machine.h"
 #include "coord/table.h"
 

@@ -36,7 +36,7 @@
  * delivery. Of those that are up at any moment, one at least was never down. Does not promise EM3:
  * requests are granted in the order in which they reach the coordinator. */
 
-#include "coord/epoch.h"
+#include "coord/election/epoch.h"
 #include "coord/mutex/arrival.h"
 #include "coord/table.h"
 

@@ -58,7 +58,10 @@ static void say(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t kin
     ricart *r = m->state;
     uint64_t time = mare_coord_lamport_tick(&r->clock);
     mare_coord_message msg = {.kind = kind, .field = {time, second, third}};
-    mare__send(m, fx, to, &msg);
+    if (to == MARE__EVERYBODY)
+        mare__broadcast(m, fx, &msg);
+    else
+        mare__send(m, fx, to, &msg);
 }
 
 /* Whether answers are awaited that may have to be asked for again. */

@@ -33,7 +33,7 @@
  * moment, one at least was never down. Any delay, order, loss, repeated delivery. Does not promise
  * EM3: the token comes by in the order of the ring, not of the requests. */
 
-#include "coord/epoch.h"
+#include "coord/election/epoch.h"
 #include "coord/mutex/arrival.h"
 #include "coord/table.h"
 
