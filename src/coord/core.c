@@ -74,10 +74,10 @@ mare_coord_status mare_coord_setup_set(mare_coord_setup *setup, const char *name
 /* The memory of a machine, in one place: counts when the block has no base. */
 static mare_coord *lay_out(mare__block *block, const mare_coord_setup *setup)
 {
-    mare_coord *m = mare__carve(block, 1, sizeof *m);
+    mare_coord *m = mare__carve(block, sizeof *m);
     mare__set members = mare__carve_set(block, setup->capacity);
     mare__set down = mare__carve_set(block, setup->capacity);
-    void *state = mare__carve(block, setup->algorithm->size(setup), 1);
+    void *state = mare__carve(block, setup->algorithm->size(setup));
     if (m) {
         m->members = members;
         m->down = down;

@@ -224,7 +224,7 @@ uint32_t mare__successor(const mare_coord *m)
     return m->setup.self;
 }
 
-void *mare__carve(mare__block *block, size_t count, size_t each)
+void *mare__carve_array(mare__block *block, size_t count, size_t each)
 {
     uint8_t *place = block->base ? block->base + block->used : NULL;
     size_t left = block->used < SIZE_MAX - 7 ? SIZE_MAX - 7 - block->used : 0;
@@ -235,9 +235,14 @@ void *mare__carve(mare__block *block, size_t count, size_t each)
     return place;
 }
 
+void *mare__carve(mare__block *block, size_t bytes)
+{
+    return mare__carve_array(block, bytes, 1);
+}
+
 mare__set mare__carve_set(mare__block *block, uint32_t capacity)
 {
-    return (mare__set){mare__carve(block, mare__set_bytes(capacity), 1)};
+    return (mare__set){mare__carve(block, mare__set_bytes(capacity))};
 }
 
 uint64_t mare__random(mare_coord *m)

@@ -99,8 +99,9 @@ typedef struct mare__block {
     size_t used;
 } mare__block;
 
-/* Room for `count` things of `each` bytes, rounded up to 8. */
-void *mare__carve(mare__block *block, size_t count, size_t each);
+/* Room for so many bytes, rounded up to 8; for `count` things of `each` bytes; for a set. */
+void *mare__carve(mare__block *block, size_t bytes);
+void *mare__carve_array(mare__block *block, size_t count, size_t each);
 mare__set mare__carve_set(mare__block *block, uint32_t capacity);
 
 /* Making effects. A message to EVERYBODY is a BROADCAST. */

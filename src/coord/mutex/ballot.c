@@ -7,9 +7,9 @@
 
 void mare__ballot_lay_out(mare__ballot *b, mare__block *block, uint32_t capacity)
 {
-    b->ticket = mare__carve(block, capacity, sizeof *b->ticket);
-    b->stamp = mare__carve(block, capacity, sizeof *b->stamp);
-    b->over = mare__carve(block, capacity, sizeof *b->over);
+    b->ticket = mare__carve_array(block, capacity, sizeof *b->ticket);
+    b->stamp = mare__carve_array(block, capacity, sizeof *b->stamp);
+    b->over = mare__carve_array(block, capacity, sizeof *b->over);
     b->holder = MARE_COORD_NOBODY;
 }
 

@@ -453,9 +453,9 @@ static void start(mare_coord *m, mare_coord_effects *fx)
 
 static void lay_out(central *c, mare__block *block, const mare_coord_setup *setup)
 {
-    c->queue = mare__carve(block, setup->capacity, sizeof *c->queue);
-    c->wanted = mare__carve(block, setup->capacity, sizeof *c->wanted);
-    c->finished = mare__carve(block, setup->capacity, sizeof *c->finished);
+    c->queue = mare__carve_array(block, setup->capacity, sizeof *c->queue);
+    c->wanted = mare__carve_array(block, setup->capacity, sizeof *c->wanted);
+    c->finished = mare__carve_array(block, setup->capacity, sizeof *c->finished);
     c->answered = mare__carve_set(block, setup->capacity);
     mare__arrival_lay_out(&c->arrival, block, setup);
 }

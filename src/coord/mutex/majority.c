@@ -226,8 +226,8 @@ static void start(mare_coord *m, mare_coord_effects *fx)
 static void lay_out(majority *x, mare__block *block, const mare_coord_setup *setup)
 {
     x->granted = mare__carve_set(block, setup->capacity);
-    x->vote = mare__carve(block, setup->capacity, sizeof *x->vote);
-    x->yielded = mare__carve(block, setup->capacity, sizeof *x->yielded);
+    x->vote = mare__carve_array(block, setup->capacity, sizeof *x->vote);
+    x->yielded = mare__carve_array(block, setup->capacity, sizeof *x->yielded);
     mare__ballot_lay_out(&x->ballot, block, setup->capacity);
 }
 

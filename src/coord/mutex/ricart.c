@@ -245,8 +245,8 @@ static void lay_out(ricart *r, mare__block *block, const mare_coord_setup *setup
     r->granted = mare__carve_set(block, setup->capacity);
     r->deferred = mare__carve_set(block, setup->capacity);
     r->heard = mare__carve_set(block, setup->capacity);
-    r->wanted = mare__carve(block, setup->capacity, sizeof *r->wanted);
-    r->silences = mare__carve(block, setup->capacity, sizeof *r->silences);
+    r->wanted = mare__carve_array(block, setup->capacity, sizeof *r->wanted);
+    r->silences = mare__carve_array(block, setup->capacity, sizeof *r->silences);
     mare__arrival_lay_out(&r->arrival, block, setup);
 }
 

@@ -339,16 +339,16 @@ static void lay_out(voting *v, mare__block *block, const mare_coord_setup *setup
 {
     uint32_t n = mare__voting_replicas(setup), mine = 0;
     v->n = n;
-    v->home = mare__carve(block, n, sizeof *v->home);
-    v->place = mare__carve(block, n, sizeof *v->place);
-    v->vote = mare__carve(block, n, sizeof *v->vote);
-    v->yielded = mare__carve(block, n, sizeof *v->yielded);
+    v->home = mare__carve_array(block, n, sizeof *v->home);
+    v->place = mare__carve_array(block, n, sizeof *v->place);
+    v->vote = mare__carve_array(block, n, sizeof *v->vote);
+    v->yielded = mare__carve_array(block, n, sizeof *v->yielded);
     mare__set *const sets[] = {&v->asked, &v->granted, &v->answered, &v->voted, &v->refused};
     for (int i = 0; i < 5; i++)
         *sets[i] = mare__carve_set(block, n);
     for (uint32_t i = 0; i < n; i++)
         mine += mare__voting_home(setup, i) == setup->self;
-    v->ballot = mare__carve(block, mine, sizeof *v->ballot);
+    v->ballot = mare__carve_array(block, mine, sizeof *v->ballot);
     for (uint32_t i = 0; i < mine; i++) {
         mare__ballot counted;
         mare__ballot_lay_out(v->ballot ? &v->ballot[i] : &counted, block, setup->capacity);

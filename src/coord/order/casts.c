@@ -11,12 +11,12 @@ void mare__casts_lay_out(mare__casts *casts, mare__block *block, uint32_t capaci
 {
     casts->window = window;
     casts->bytes = bytes;
-    casts->received = mare__carve(block, capacity, sizeof *casts->received);
-    casts->taken = mare__carve(block, capacity, sizeof *casts->taken);
-    casts->acked = mare__carve(block, capacity, sizeof *casts->acked);
+    casts->received = mare__carve_array(block, capacity, sizeof *casts->received);
+    casts->taken = mare__carve_array(block, capacity, sizeof *casts->taken);
+    casts->acked = mare__carve_array(block, capacity, sizeof *casts->acked);
     /* 65,536 members by 1,024 places by sizeof *place is below 2^32: only the bytes can be more. */
-    casts->place = mare__carve(block, (size_t)capacity * window, sizeof *casts->place);
-    casts->data = mare__carve(block, (size_t)capacity * window, bytes);
+    casts->place = mare__carve_array(block, (size_t)capacity * window, sizeof *casts->place);
+    casts->data = mare__carve_array(block, (size_t)capacity * window, bytes);
 }
 
 static mare__cast *place_of(const mare__casts *casts, uint32_t from, uint64_t seq)

@@ -118,8 +118,8 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
 
 static void lay_out(causal *c, mare__block *block, const mare_coord_setup *setup)
 {
-    c->stamp = mare__carve(block, setup->capacity, sizeof *c->stamp);
-    c->scratch = mare__carve(block, cast_bytes(setup), 1);
+    c->stamp = mare__carve_array(block, setup->capacity, sizeof *c->stamp);
+    c->scratch = mare__carve(block, cast_bytes(setup));
     mare__reliable_lay_out(&c->base, block, setup, cast_bytes(setup));
 }
 

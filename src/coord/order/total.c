@@ -245,9 +245,9 @@ static void start(mare_coord *m, mare_coord_effects *fx)
 
 static void lay_out(total *t, mare__block *block, const mare_coord_setup *setup)
 {
-    t->heard = mare__carve(block, setup->capacity, sizeof *t->heard);
-    t->later = mare__carve(block, setup->capacity, sizeof *t->later);
-    t->later_sent = mare__carve(block, setup->capacity, sizeof *t->later_sent);
+    t->heard = mare__carve_array(block, setup->capacity, sizeof *t->heard);
+    t->later = mare__carve_array(block, setup->capacity, sizeof *t->later);
+    t->later_sent = mare__carve_array(block, setup->capacity, sizeof *t->later_sent);
     mare__casts_lay_out(&t->casts, block, setup->capacity, (uint32_t)setup->param[WINDOW],
                         (uint32_t)setup->param[BYTES]);
 }

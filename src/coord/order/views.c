@@ -333,8 +333,8 @@ static void lay_out(views *v, mare__block *block, const mare_coord_setup *setup)
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
         *sets[i] = mare__carve_set(block, n);
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
-        *arrays[i] = mare__carve(block, n, sizeof **arrays[i]);
-    v->scratch = mare__carve(block, n, (size_t)TAIL_ARRAYS * 8);
+        *arrays[i] = mare__carve_array(block, n, sizeof **arrays[i]);
+    v->scratch = mare__carve_array(block, n, (size_t)TAIL_ARRAYS * 8);
     mare__casts_lay_out(&v->casts, block, n, (uint32_t)setup->param[WINDOW],
                         (uint32_t)setup->param[BYTES]);
 }
