@@ -38,6 +38,8 @@ static long apply(long balance, const uint8_t *command)
 
 static void put_in_post(bank *b, uint32_t from, uint32_t to, const mare_coord_effect *effect)
 {
+    if (b->letters == LETTERS || effect->length > sizeof b->post->data)
+        abort();
     letter *fresh = &b->post[b->letters++];
     *fresh = (letter){.from = from, .to = to, .length = effect->length};
     memcpy(fresh->data, effect->data, effect->length);
@@ -61,19 +63,27 @@ static void step(bank *b, uint32_t who, mare_coord_event event)
     }
 }
 
-static void open_bank(bank *b, const char *order)
+static void *get_memory(size_t size)
+{
+    void *memory = malloc(size);
+    if (!memory)
+        abort();
+    return memory;
+}
+
+static void open_bank(bank *b, const mare_coord_algorithm *order)
 {
     mare_coord_setup setup;
     memset(b, 0, sizeof *b);
-    mare_coord_setup_init(&setup, mare_coord_find(order), REPLICAS);
+    mare_coord_setup_init(&setup, order, REPLICAS);
     mare_coord_setup_set(&setup, "repair", 0); /* this post loses nothing */
     mare_coord_room(&setup, &b->effects.room, &b->effects.bytes_room);
-    b->effects.list = malloc(b->effects.room * sizeof *b->effects.list);
-    b->effects.bytes = malloc(b->effects.bytes_room);
+    b->effects.list = get_memory(b->effects.room * sizeof *b->effects.list);
+    b->effects.bytes = get_memory(b->effects.bytes_room);
     for (setup.self = 0; setup.self < REPLICAS; setup.self++) {
         size_t size = mare_coord_size(&setup);
         b->balance[setup.self] = 1000;
-        b->machine[setup.self] = mare_coord_init(malloc(size), size, &setup);
+        b->machine[setup.self] = mare_coord_init(get_memory(size), size, &setup);
         step(b, setup.self, (mare_coord_event){.kind = MARE_COORD_START});
     }
 }
@@ -94,7 +104,7 @@ static void close_bank(bank *b)
     free(b->effects.bytes);
 }
 
-static void run(const char *order)
+static void run(const mare_coord_algorithm *order)
 {
     bank b;
     open_bank(&b, order);
@@ -108,14 +118,14 @@ static void run(const char *order)
                                 .data = taken.data,
                                 .length = taken.length});
     }
-    printf("%-6s San Francisco %ld, New York %ld, %d messages\n", order, b.balance[0], b.balance[1],
-           b.letters);
+    printf("%-6s San Francisco %ld, New York %ld, %d messages\n", order->name, b.balance[0],
+           b.balance[1], b.letters);
     close_bank(&b);
 }
 
 int main(void)
 {
-    run("fifo");  /* each takes its own command first */
-    run("total"); /* both take them in the same order */
+    run(&mare_coord_fifo);  /* each takes its own command first */
+    run(&mare_coord_total); /* both take them in the same order */
     return 0;
 }

@@ -9,7 +9,7 @@
  * back:
  *
  *     mare_coord_setup setup;
- *     mare_coord_setup_init(&setup, mare_coord_find("ricart"), 3);       // three members, 0 to 2
+ *     mare_coord_setup_init(&setup, &mare_coord_ricart, 3);              // three members, 0 to 2
  *     setup.self = 1;
  *     mare_coord *machine = mare_coord_init(memory, sizeof memory, &setup);
  *
@@ -23,9 +23,16 @@
  * effects, byte for byte, on every compiler: that is what the simulator in sim/ rests on.
  *
  * Threads: no function here blocks or locks. A machine belongs to one thread at a time; different
- * machines are independent. The table of algorithms is constant. */
+ * machines are independent. The table of algorithms is constant.
+ *
+ * docs/reference/coord.md has a whole program, the table of what each algorithm promises under
+ * which faults, and what memory it takes. */
 
 #include <mare/coord_clock.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* A machine: one member's part of one algorithm, in the caller's memory. One thread at a time. */
 typedef struct mare_coord mare_coord;
@@ -45,11 +52,11 @@ typedef enum mare_coord_status {
     MARE_COORD_NOROOM,    /* the effects buffer is smaller than mare_coord_room() asks for */
     MARE_COORD_MALFORMED, /* bytes that are no message of this algorithm */
     MARE_COORD_STRANGER,  /* from, or about, somebody outside the group */
-    MARE_COORD_REFUSED,   /* out of place: exit while outside, enter while inside, before start … */
-    MARE_COORD_UNKNOWN,   /* no such event, parameter or request for this algorithm */
+    MARE_COORD_REFUSED, /* out of place: exit while outside, before START, after having left … */
+    MARE_COORD_UNKNOWN, /* no such event, parameter or request for this algorithm */
 } mare_coord_status;
 
-/* The name of a status, a constant string. */
+/* The name of a status, a constant string ("?" for a number that is none; so for those below). */
 MARE_COORD_EXPORT const char *mare_coord_status_name(mare_coord_status status);
 
 /* Events ------------------------------------------------------------------------------------- */
@@ -59,8 +66,9 @@ typedef enum mare_coord_event_kind {
     /* Life begins: first event of every machine, except that JOIN and LEAVE may come before it to
      * say what the group is. A second START says that the process crashed and came back with the
      * machine's memory intact (timers are gone, messages may be, and others may have been told that
-     * it was down); it comes before anything else of the new life. What the machine had been told
-     * of its peers is forgotten: after START the host reports all that are down. */
+     * it was down); it comes before anything else of the new life. A stay or a wait is over then
+     * (REVOKED). What the machine had been told of its peers is forgotten: after START the host
+     * reports all that are down. */
     MARE_COORD_START,
     MARE_COORD_MESSAGE, /* `data` arrived from `peer` */
     MARE_COORD_TIMER,   /* the timer `number` that a SET_TIMER asked for has run out */
@@ -80,7 +88,8 @@ typedef enum mare_coord_event_kind {
 
     /* The group itself changes by `peer`. All living members are told of a JOIN before the newcomer
      * is started, and of changes in the same order; virtual synchrony (see the multicasts) does
-     * that, or an administrator. LEAVE about oneself is an orderly goodbye. */
+     * that, or an administrator. LEAVE about oneself is an orderly goodbye: the machine does and
+     * hears nothing any more. Who comes back is a new machine, of a larger incarnation. */
     MARE_COORD_JOIN,
     MARE_COORD_LEAVE,
     MARE_COORD_EVENT_KINDS
@@ -113,7 +122,9 @@ typedef enum mare_coord_effect_kind {
     MARE_COORD_REVOKED, /* it is no longer inside or waiting; `text` says why */
     MARE_COORD_DELIVER, /* `data`, multicast by `peer`; `number` counts deliveries at this member */
     MARE_COORD_ELECTED, /* `peer` leads in epoch `number` */
-    MARE_COORD_VIEW,    /* the group was agreed to be `data` (u32 each); `number` is the view's */
+    /* The group was agreed to be `data`, a uint32_t for each member in this machine's byte order
+     * (copy them out: they are not aligned); `number` is the view's. */
+    MARE_COORD_VIEW,
 
     /* News for the host. */
     MARE_COORD_SUSPECT, /* `peer` was silent for `number` attempts; the host may say DOWN */
@@ -160,7 +171,8 @@ typedef struct mare_coord_setup {
     uint32_t capacity; /* slots for members, so that others can join; at least `members` */
     uint32_t marks;    /* nonzero: effects include MARK */
     /* Which life of this member: 0 for a founder, larger at each start without memory and for one
-     * that joins. A counter on disk does, and so do seconds since 1970. Below 2^31. */
+     * that joins. A counter on disk does, and so do seconds since 1970. Below 2^31. A life that is
+     * numbered by a counter is good for 2^32 requests; after that start anew, with a larger one. */
     uint64_t incarnation;
     uint64_t seed; /* of the machine's pseudo-random numbers */
     void *context; /* for an algorithm of the host's own (one written in Lua, say); not used here */
@@ -176,20 +188,23 @@ MARE_COORD_EXPORT void mare_coord_setup_init(mare_coord_setup *setup,
 MARE_COORD_EXPORT mare_coord_status mare_coord_setup_set(mare_coord_setup *setup, const char *name,
                                                          int64_t value);
 
-/* Bytes of memory that a machine so set up takes; 0 when the set-up makes no sense. */
+/* Bytes of memory that a machine so set up takes, all it will ever use; 0 when the set-up makes no
+ * sense, or asks for more than can be counted. */
 MARE_COORD_EXPORT size_t mare_coord_size(const mare_coord_setup *setup);
 
-/* The largest step of a machine so set up: how many effects, and bytes of messages in them. */
+/* The largest step of a machine so set up: how many effects, and bytes of messages in them. Both 0
+ * when the set-up makes no sense. */
 MARE_COORD_EXPORT void mare_coord_room(const mare_coord_setup *setup, uint32_t *effects,
                                        uint32_t *bytes);
 
 /* Makes a machine in `memory` (aligned for uint64_t, not moved while in use). There is nothing to
- * undo: the machine ends when the caller takes the memory back. NULL when it is too small or the
- * set-up makes no sense. The set-up is copied. */
+ * undo: the machine ends when the caller takes the memory back. NULL when it is too small or not
+ * aligned, or the set-up makes no sense. The set-up is copied. */
 MARE_COORD_EXPORT mare_coord *mare_coord_init(void *memory, size_t size,
                                               const mare_coord_setup *setup);
 
-/* The one step. Clears `effects`, then fills it. Never crashes and never leaves the algorithm's
+/* The one step. Clears `effects`, then fills it. Effects are complete or none: with any status but
+ * OK there are none, and nothing has changed. Never crashes and never leaves the algorithm's
  * safety behind, whatever the event says; a message that is a lie but well formed is believed, for
  * none of these algorithms is about traitors. */
 MARE_COORD_EXPORT mare_coord_status mare_coord_step(mare_coord *machine,
@@ -205,8 +220,8 @@ typedef struct mare_coord_view {
     const uint64_t *vector; /* capacity numbers inside the machine, or NULL */
     uint32_t leader;        /* who this member takes for leader or coordinator, or NOBODY */
     uint64_t epoch;
-    int inside, waiting;    /* of the critical section */
-    int asked;              /* waiting, and the others are being asked: order counts from here */
+    int inside, waiting; /* of the critical section */
+    int asked;           /* waiting, and the others are being asked: order counts from here */
 } mare_coord_view;
 
 /* Fills in what an onlooker may know of a machine: for drawing, checking and tests. */
@@ -235,11 +250,12 @@ typedef struct mare_coord_message {
     uint32_t tail_length;
 } mare_coord_message;
 
-/* Bytes written, or 0 when there is no such kind or no room. */
+/* Writes a message. Returns the bytes written, or 0 when there is no such kind or no room. */
 MARE_COORD_EXPORT uint32_t mare_coord_encode(const mare_coord_algorithm *algorithm,
                                              const mare_coord_message *message, uint8_t *out,
                                              uint32_t room);
-/* OK or MALFORMED; the tail points into `bytes`. */
+/* Takes a message apart: OK, or MALFORMED for anything that mare_coord_encode() would not have
+ * written. The tail points into `bytes`. */
 MARE_COORD_EXPORT mare_coord_status mare_coord_decode(const mare_coord_algorithm *algorithm,
                                                       const uint8_t *bytes, uint32_t length,
                                                       mare_coord_message *message);
@@ -278,13 +294,13 @@ enum {
     MARE_COORD_LOSS = 1 << 1,
     MARE_COORD_DUPLICATION = 1 << 2,
     MARE_COORD_PARTITION = 1 << 3,
-    MARE_COORD_CRASH = 1 << 4,   /* and restart with memory; the detector is right but late */
-    MARE_COORD_AMNESIA = 1 << 5, /* … or without memory */
+    MARE_COORD_CRASH = 1 << 4,     /* and restart with memory; the detector is right but late */
+    MARE_COORD_AMNESIA = 1 << 5,   /* … or without memory */
     MARE_COORD_ALL_CRASH = 1 << 6, /* without it, one member is spared: see `assumes` */
     MARE_COORD_PAUSE = 1 << 7,
     MARE_COORD_DRIFT = 1 << 8,
-    MARE_COORD_CHURN = 1 << 9,     /* members join and leave */
-    MARE_COORD_SUSPECTS = 1 << 10, /* a detector that is sometimes wrong */
+    MARE_COORD_CHURN = 1 << 9,       /* members join and leave */
+    MARE_COORD_SUSPECTS = 1 << 10,   /* a detector that is sometimes wrong */
     MARE_COORD_ALL_RETURN = 1 << 11, /* no fault but a limit to them: no crash is for ever */
 };
 
@@ -311,7 +327,7 @@ typedef struct mare_coord_param {
  * for what they may do and docs/reference/coord.md for adding one. Handlers that do nothing may be
  * NULL, but for size, room, init, receive and request. */
 struct mare_coord_algorithm {
-    const char *name;                    /* on command lines: "ricart" */
+    const char *name;                     /* on command lines: "ricart" */
     const char *title, *source, *assumes; /* one line each */
     mare_coord_family family;
     uint8_t tag; /* first byte of its messages; unique in the table, 0 is nobody's */
@@ -345,8 +361,22 @@ struct mare_coord_algorithm {
  * that does not say more. */
 MARE_COORD_EXPORT void mare_coord_cost_of(const mare_coord_setup *setup, mare_coord_cost *cost);
 
-/* The table; `count` gets its length. */
+/* The algorithms of the library. A program that names those it uses, and links libmare-coord.a, is
+ * given no others; the two functions below bring them all. */
+#define MARE_COORD_ALGORITHM extern MARE_COORD_EXPORT const mare_coord_algorithm
+MARE_COORD_ALGORITHM mare_coord_central, mare_coord_voting, mare_coord_ricart, mare_coord_majority,
+    mare_coord_token;
+MARE_COORD_ALGORITHM mare_coord_bully, mare_coord_ring, mare_coord_wireless,
+    mare_coord_superpeer_dht, mare_coord_superpeer_tokens;
+MARE_COORD_ALGORITHM mare_coord_fifo, mare_coord_causal, mare_coord_total, mare_coord_views;
+#undef MARE_COORD_ALGORITHM
+
+/* The table of them all, a constant; `count` gets its length. */
 MARE_COORD_EXPORT const mare_coord_algorithm *const *mare_coord_table(size_t *count);
 
-/* By name, or NULL. */
+/* The algorithm of this name ("ricart"), or NULL when there is none. */
 MARE_COORD_EXPORT const mare_coord_algorithm *mare_coord_find(const char *name);
+
+#ifdef __cplusplus
+}
+#endif

@@ -15,6 +15,10 @@
 
 #define MARE_COORD_EXPORT __attribute__((visibility("default")))
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Lamport ------------------------------------------------------------------------------------- */
 
 /* Step 1: before an event of this process. Returns the time of the event, which a message sent by
@@ -24,7 +28,9 @@ static inline uint64_t mare_coord_lamport_tick(uint64_t *clock)
     return ++*clock;
 }
 
-/* Step 3: a message that carries `stamp` has arrived. Returns the time of its delivery. */
+/* Step 3: a message that carries `stamp` has arrived. Returns the time of its delivery. Where
+ * stamps come from strangers, refuse absurd ones first: a clock that is pushed to its end begins
+ * again. */
 static inline uint64_t mare_coord_lamport_receive(uint64_t *clock, uint64_t stamp)
 {
     if (*clock < stamp)
@@ -57,7 +63,8 @@ typedef enum mare_coord_order {
 /* A dense vector is `count` numbers of the caller, one for each slot of the group. VC[i] at process
  * i counts its own events; VC[j] is how many events of j are known to it. */
 
-/* Rule 1, before an event of `self`; rule 2 is to send a copy of the whole vector. */
+/* Rule 1: counts an event of `self`, before it happens. Rule 2 is to send a copy of the whole
+ * vector. */
 MARE_COORD_EXPORT void mare_coord_vector_tick(uint64_t *clock, uint32_t self);
 
 /* Rule 3: takes the larger of each pair, then ticks for the delivery. */
@@ -99,24 +106,29 @@ typedef struct mare_coord_sparse {
 /* How many events of `member` are known; 0 for one never heard of. */
 MARE_COORD_EXPORT uint64_t mare_coord_sparse_get(const mare_coord_sparse *clock, uint32_t member);
 
-/* The three below return 0, or -1 with nothing changed when there is no room for a new entry. */
+/* Counts an event of `self`. This and the three below return 0, or -1 with nothing changed when
+ * there is no room for a new entry. */
 MARE_COORD_EXPORT int mare_coord_sparse_tick(mare_coord_sparse *clock, uint32_t self);
+
+/* The larger of each pair, with no event counted; members that left here stay as they were. */
 MARE_COORD_EXPORT int mare_coord_sparse_merge(mare_coord_sparse *clock,
                                               const mare_coord_sparse *stamp);
+
+/* The member is gone: it keeps a tombstone, until the clock is compacted. */
 MARE_COORD_EXPORT int mare_coord_sparse_leave(mare_coord_sparse *clock, uint32_t member);
 
-/* The member is back, as a new one that counts from zero. Same errors as above. */
+/* The member is back, as a new one that counts from zero. */
 MARE_COORD_EXPORT int mare_coord_sparse_join(mare_coord_sparse *clock, uint32_t member);
 
 /* Drops the tombstones, once no stamp from before the departures can arrive any more. */
 MARE_COORD_EXPORT void mare_coord_sparse_compact(mare_coord_sparse *clock);
 
-/* Members that left according to either side do not take part. */
+/* How two clocks stand to each other. Members that left according to either do not take part. */
 MARE_COORD_EXPORT mare_coord_order mare_coord_sparse_compare(const mare_coord_sparse *a,
                                                              const mare_coord_sparse *b);
 
-/* Bytes: member (4) and count (8) of each living entry, little endian. Returns the bytes written,
- * or 0 when they do not fit. */
+/* Writes a clock as bytes: member (4) and count (8) of each living entry, little endian. Returns
+ * the bytes written; 0 when they do not fit, or there are none. */
 MARE_COORD_EXPORT size_t mare_coord_sparse_encode(const mare_coord_sparse *clock, uint8_t *out,
                                                   size_t room);
 
@@ -124,3 +136,7 @@ MARE_COORD_EXPORT size_t mare_coord_sparse_encode(const mare_coord_sparse *clock
  * not ascending) or that do not fit, and then `clock` is empty. */
 MARE_COORD_EXPORT int mare_coord_sparse_decode(mare_coord_sparse *clock, const uint8_t *bytes,
                                                size_t length);
+
+#ifdef __cplusplus
+}
+#endif

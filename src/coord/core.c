@@ -6,10 +6,10 @@
  *                    │         │          │
  *                 NOROOM  STRANGER …  MALFORMED        (nothing has changed)
  *
- * Invariants kept here, for all algorithms at once: nothing happens before START; messages reach a
- * handler only decoded and from another member; `waiting` and `inside` follow from ENTER, EXIT,
- * ABANDON and the grants; a wait with a deadline ends by it. An ENTER with a deadline is a timer of
- * the core's (the last one) that turns into an ABANDON. */
+ * Invariants kept here, for all algorithms at once: nothing happens before START or after one has
+ * left; messages reach a handler only decoded and from another member; `waiting` and `inside`
+ * follow from ENTER, EXIT, ABANDON and the grants; a wait with a deadline ends by it. An ENTER with
+ * a deadline is a timer of the core's (the last one) that turns into an ABANDON. */
 
 #include "coord/machine.h"
 
@@ -17,8 +17,19 @@
 
 #define DEADLINE_TIMER (MARE_COORD_TIMERS - 1)
 
+/* What the algorithm's largest step needs, and the core's: the deadline's timer, and the news that
+ * it has passed. */
+static void find_room(const mare_coord_setup *setup, uint64_t *effects, uint32_t *bytes)
+{
+    uint32_t most;
+    setup->algorithm->room(setup, &most, bytes);
+    *effects = (uint64_t)most + 2;
+}
+
 static mare_coord_status check_setup(const mare_coord_setup *s)
 {
+    uint64_t effects;
+    uint32_t bytes;
     if (!s->algorithm || s->members == 0 || s->capacity < s->members ||
         s->capacity > MARE_COORD_MEMBERS_MAX || s->self >= s->capacity)
         return MARE_COORD_REFUSED;
@@ -29,7 +40,8 @@ static mare_coord_status check_setup(const mare_coord_setup *s)
         if (s->param[i] < p->least || s->param[i] > p->most)
             return MARE_COORD_REFUSED;
     }
-    return MARE_COORD_OK;
+    find_room(s, &effects, &bytes);
+    return effects < UINT32_MAX && bytes < UINT32_MAX ? MARE_COORD_OK : MARE_COORD_REFUSED;
 }
 
 void mare_coord_setup_init(mare_coord_setup *setup, const mare_coord_algorithm *algorithm,
@@ -43,20 +55,15 @@ void mare_coord_setup_init(mare_coord_setup *setup, const mare_coord_algorithm *
         setup->param[i] = algorithm->params[i].initial;
 }
 
-static int same_word(const char *a, const char *b)
-{
-    while (*a && *a == *b)
-        a++, b++;
-    return *a == *b;
-}
-
 mare_coord_status mare_coord_setup_set(mare_coord_setup *setup, const char *name, int64_t value)
 {
-    const mare_coord_param *params = setup->algorithm->params;
-    for (int i = 0; i < MARE_COORD_PARAMS && params[i].name; i++) {
-        if (!same_word(params[i].name, name))
+    for (int i = 0; setup->algorithm && i < MARE_COORD_PARAMS; i++) {
+        const mare_coord_param *param = &setup->algorithm->params[i];
+        if (!param->name)
+            break;
+        if (!mare__same_word(param->name, name))
             continue;
-        if (value < params[i].least || value > params[i].most)
+        if (value < param->least || value > param->most)
             return MARE_COORD_REFUSED;
         setup->param[i] = value;
         return MARE_COORD_OK;
@@ -64,27 +71,16 @@ mare_coord_status mare_coord_setup_set(mare_coord_setup *setup, const char *name
     return MARE_COORD_UNKNOWN;
 }
 
-const mare_coord_algorithm *mare_coord_find(const char *name)
-{
-    size_t count;
-    const mare_coord_algorithm *const *table = mare_coord_table(&count);
-    for (size_t i = 0; i < count; i++) {
-        if (same_word(table[i]->name, name))
-            return table[i];
-    }
-    return NULL;
-}
-
 /* The memory of a machine, in one place: counts when the block has no base. */
 static mare_coord *lay_out(mare__block *block, const mare_coord_setup *setup)
 {
     mare_coord *m = mare__carve(block, sizeof *m);
-    uint64_t *members = mare__carve(block, mare__set_bytes(setup->capacity));
-    uint64_t *down = mare__carve(block, mare__set_bytes(setup->capacity));
+    mare__set members = mare__carve_set(block, setup->capacity);
+    mare__set down = mare__carve_set(block, setup->capacity);
     void *state = mare__carve(block, setup->algorithm->size(setup));
     if (m) {
-        m->members.word = members;
-        m->down.word = down;
+        m->members = members;
+        m->down = down;
         m->state = state;
     }
     return m;
@@ -96,13 +92,17 @@ size_t mare_coord_size(const mare_coord_setup *setup)
     if (check_setup(setup) != MARE_COORD_OK)
         return 0;
     lay_out(&block, setup);
-    return block.used;
+    return block.used < SIZE_MAX ? block.used : 0;
 }
 
 void mare_coord_room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
 {
-    setup->algorithm->room(setup, effects, bytes);
-    *effects += 2; /* the deadline's timer, and the news that it has passed */
+    uint64_t most;
+    *effects = *bytes = 0;
+    if (check_setup(setup) != MARE_COORD_OK)
+        return;
+    find_room(setup, &most, bytes);
+    *effects = (uint32_t)most;
 }
 
 void mare_coord_cost_of(const mare_coord_setup *setup, mare_coord_cost *cost)
@@ -116,7 +116,7 @@ void mare_coord_cost_of(const mare_coord_setup *setup, mare_coord_cost *cost)
 mare_coord *mare_coord_init(void *memory, size_t size, const mare_coord_setup *setup)
 {
     size_t need = mare_coord_size(setup);
-    if (need == 0 || size < need || !memory)
+    if (need == 0 || size < need || !memory || (uintptr_t)memory % _Alignof(mare_coord))
         return NULL;
     memset(memory, 0, need);
     mare__block block = {.base = memory};
@@ -130,6 +130,11 @@ mare_coord *mare_coord_init(void *memory, size_t size, const mare_coord_setup *s
     return m;
 }
 
+static int is_member(const mare_coord *m)
+{
+    return mare__set_has(m->members, m->setup.self);
+}
+
 /* Membership and liveness of a peer, kept for all algorithms before they hear of the change. */
 static mare_coord_status note_peer(mare_coord *m, const mare_coord_event *event)
 {
@@ -138,8 +143,10 @@ static mare_coord_status note_peer(mare_coord *m, const mare_coord_event *event)
         return MARE_COORD_STRANGER;
     int member = mare__set_has(m->members, peer);
     if (event->kind == MARE_COORD_JOIN) {
+        if (member || peer == m->setup.self)
+            return MARE_COORD_REFUSED; /* who has left comes back as another machine */
         mare__set_add(m->members, peer);
-        return member ? MARE_COORD_REFUSED : MARE_COORD_OK;
+        return MARE_COORD_OK;
     }
     if (!member)
         return MARE_COORD_STRANGER;
@@ -163,7 +170,7 @@ static mare_coord_status take_message(mare_coord *m, const mare_coord_event *eve
     if (event->peer >= m->setup.capacity || event->peer == m->setup.self ||
         !mare__set_has(m->members, event->peer))
         return MARE_COORD_STRANGER;
-    if (!mare__set_has(m->members, m->setup.self) || mare__set_has(m->down, event->peer))
+    if (mare__set_has(m->down, event->peer))
         return MARE_COORD_REFUSED;
     mare_coord_status status =
         mare_coord_decode(m->setup.algorithm, event->data, event->length, &message);
@@ -193,7 +200,7 @@ static mare_coord_status check_request(const mare_coord *m, const mare_coord_eve
     default:
         fits = family == MARE_COORD_ORDER;
     }
-    return fits && mare__set_has(m->members, m->setup.self) ? MARE_COORD_OK : MARE_COORD_REFUSED;
+    return fits ? MARE_COORD_OK : MARE_COORD_REFUSED;
 }
 
 static mare_coord_status take_request(mare_coord *m, const mare_coord_event *event,
@@ -207,7 +214,9 @@ static mare_coord_status take_request(mare_coord *m, const mare_coord_event *eve
     status = m->setup.algorithm->request(m, event, fx);
     if (event->kind == MARE_COORD_ENTER && status != MARE_COORD_OK)
         m->waiting = 0;
-    if (event->kind == MARE_COORD_ENTER && m->waiting && event->number)
+    if (event->kind == MARE_COORD_ENTER)
+        m->limited = m->waiting && event->number;
+    if (event->kind == MARE_COORD_ENTER && m->limited)
         mare__set_timer(fx, DEADLINE_TIMER,
                         event->number > m->now_us ? event->number - m->now_us : 0);
     if (event->kind == MARE_COORD_EXIT)
@@ -222,13 +231,14 @@ static mare_coord_status take_timer(mare_coord *m, const mare_coord_event *event
 {
     if (event->number >= MARE_COORD_TIMERS)
         return MARE_COORD_UNKNOWN;
+    m->armed &= ~(UINT32_C(1) << event->number);
     if (event->number != DEADLINE_TIMER) {
         if (m->setup.algorithm->timer)
             m->setup.algorithm->timer(m, (uint32_t)event->number, fx);
         return MARE_COORD_OK;
     }
-    if (!m->waiting)
-        return MARE_COORD_OK; /* granted in the meantime */
+    if (!m->waiting || !m->limited)
+        return MARE_COORD_OK; /* that of an earlier wait, which was granted or given up */
     mare_coord_event abandon = {.kind = MARE_COORD_ABANDON, .now_us = event->now_us};
     mare_coord_status status = take_request(m, &abandon, fx);
     if (status == MARE_COORD_OK)
@@ -242,7 +252,10 @@ static mare_coord_status dispatch(mare_coord *m, const mare_coord_event *event,
     mare_coord_status status;
     switch (event->kind) {
     case MARE_COORD_START:
+        m->armed = 0;
         mare__set_clear(m->down, m->setup.capacity); /* who was down before may be back */
+        if (m->waiting || m->inside)
+            mare__revoke(m, fx, "restarted");
         if (m->setup.algorithm->start)
             m->setup.algorithm->start(m, fx);
         m->started = 1;
@@ -264,7 +277,7 @@ static mare_coord_status dispatch(mare_coord *m, const mare_coord_event *event,
         status = note_peer(m, event);
         if (status == MARE_COORD_OK && m->setup.algorithm->peer)
             m->setup.algorithm->peer(m, event, fx);
-        if (!mare__set_has(m->members, m->setup.self) && (m->waiting || m->inside))
+        if (!is_member(m) && (m->waiting || m->inside))
             mare__revoke(m, fx, "left the group");
         return status;
     default:
@@ -275,14 +288,19 @@ static mare_coord_status dispatch(mare_coord *m, const mare_coord_event *event,
 mare_coord_status mare_coord_step(mare_coord *m, const mare_coord_event *event,
                                   mare_coord_effects *fx)
 {
-    uint32_t effects, bytes;
+    uint64_t effects;
+    uint32_t bytes;
     fx->count = fx->bytes_count = fx->lost = 0;
-    mare_coord_room(&m->setup, &effects, &bytes);
+    find_room(&m->setup, &effects, &bytes);
     if (fx->room < effects || fx->bytes_room < bytes)
         return MARE_COORD_NOROOM;
     int membership = event->kind == MARE_COORD_JOIN || event->kind == MARE_COORD_LEAVE;
     if (!m->started && event->kind != MARE_COORD_START && !membership)
         return MARE_COORD_REFUSED;
+    if (!is_member(m))
+        return MARE_COORD_REFUSED; /* it has left */
+    if (event->length && !event->data)
+        return MARE_COORD_MALFORMED;
     m->now_us = event->now_us;
     if (!m->started && membership) /* the group as it is when this member comes to it */
         return note_peer(m, event);

@@ -61,9 +61,23 @@ static void make_with_bytes(mare_coord_effects *fx, mare_coord_effect_kind kind,
 
 void mare__send(mare_coord *m, mare_coord_effects *fx, uint32_t to, const mare_coord_message *msg)
 {
+    if (to == MARE__EVERYBODY) {
+        mare__broadcast(m, fx, msg);
+        return;
+    }
     mare_coord_effect *effect = make_with_message(m, fx, MARE_COORD_SEND, msg);
     if (effect)
         effect->peer = to;
+}
+
+void mare__send_rest(mare_coord *m, mare_coord_effects *fx, mare__set but,
+                     const mare_coord_message *msg)
+{
+    for (uint32_t i = mare__set_next(m->members, 0, m->setup.capacity); i != MARE_COORD_NOBODY;
+         i = mare__set_next(m->members, i + 1, m->setup.capacity)) {
+        if (i != m->setup.self && mare__alive(m, i) && !mare__set_has(but, i))
+            mare__send(m, fx, i, msg);
+    }
 }
 
 void mare__broadcast(mare_coord *m, mare_coord_effects *fx, const mare_coord_message *msg)
@@ -78,6 +92,21 @@ void mare__set_timer(mare_coord_effects *fx, uint32_t timer, uint64_t delay_us)
         effect->timer = timer;
         effect->number = delay_us;
     }
+}
+
+void mare__arm(mare_coord *m, mare_coord_effects *fx, uint32_t timer, unsigned delay_us)
+{
+    uint32_t bit = UINT32_C(1) << timer;
+    if (m->armed & bit)
+        return;
+    m->armed |= bit;
+    mare__set_timer(fx, timer, (uint64_t)mare__param(m, delay_us));
+}
+
+void mare__arm_anew(mare_coord *m, mare_coord_effects *fx, uint32_t timer, unsigned delay_us)
+{
+    m->armed &= ~(UINT32_C(1) << timer);
+    mare__arm(m, fx, timer, delay_us);
 }
 
 void mare__cancel_timer(mare_coord_effects *fx, uint32_t timer)
@@ -176,11 +205,44 @@ uint32_t mare__set_next(mare__set set, uint32_t from, uint32_t capacity)
     return MARE_COORD_NOBODY;
 }
 
-void *mare__carve(mare__block *block, size_t bytes)
+int mare__is_highest(const mare_coord *m)
+{
+    for (uint32_t i = m->setup.self + 1; i < m->setup.capacity; i++) {
+        if (mare__alive(m, i))
+            return 0;
+    }
+    return 1;
+}
+
+uint32_t mare__successor(const mare_coord *m)
+{
+    for (uint32_t step = 1; step < m->setup.capacity; step++) {
+        uint32_t next = (m->setup.self + step) % m->setup.capacity;
+        if (mare__alive(m, next))
+            return next;
+    }
+    return m->setup.self;
+}
+
+void *mare__carve_array(mare__block *block, size_t count, size_t each)
 {
     uint8_t *place = block->base ? block->base + block->used : NULL;
-    block->used += (bytes + 7) / 8 * 8;
+    size_t left = block->used < SIZE_MAX - 7 ? SIZE_MAX - 7 - block->used : 0;
+    if (each && count > left / each)
+        block->used = SIZE_MAX;
+    else
+        block->used += (count * each + 7) / 8 * 8;
     return place;
+}
+
+void *mare__carve(mare__block *block, size_t bytes)
+{
+    return mare__carve_array(block, bytes, 1);
+}
+
+mare__set mare__carve_set(mare__block *block, uint32_t capacity)
+{
+    return (mare__set){mare__carve(block, mare__set_bytes(capacity))};
 }
 
 uint64_t mare__random(mare_coord *m)

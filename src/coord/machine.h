@@ -8,11 +8,14 @@
  * called by mare_coord_step() only, with what can be checked for all of them checked already:
  *
  *   - START came first; messages are well formed and from another member;
+ *   - one that has left the group hears nothing any more; its own LEAVE is the last it is told;
  *   - ENTER only when neither waiting nor inside, EXIT only when inside, ABANDON only when waiting;
  *     those three and MULTICAST and ELECT reach `request`, if the family has them;
  *   - the sets `members` and `down` already say what a JOIN, LEAVE, DOWN or UP told;
  *   - `waiting` and `inside` are kept by the core: set by ENTER and mare__grant(), cleared by EXIT,
- *     mare__revoke() and ABANDON (after the handler, so that it can still see them).
+ *     mare__revoke() and ABANDON (after the handler, so that it can still see them), and revoked by
+ *     a second START, before the handler;
+ *   - which timers of mare__arm() are running is known to the core, as is that a crash ended them.
  *
  * A handler may use its state, its parameters, mare__random() and the functions below; it must not
  * make more effects than its `room` declares. */
@@ -62,7 +65,9 @@ struct mare_coord {
     mare__set members; /* includes oneself, until one has left */
     mare__set down;    /* members that the host says are down */
     void *state;
-    uint32_t started, waiting, inside;
+    uint8_t started, waiting, inside;
+    uint8_t limited; /* the present wait has a deadline */
+    uint32_t armed;  /* timers of mare__arm() that have not run out yet: one bit each */
 };
 
 /* The algorithm's parameter by its place in the list. */
@@ -71,28 +76,46 @@ static inline int64_t mare__param(const mare_coord *m, unsigned index)
     return m->setup.param[index];
 }
 
-/* Another member, not known to be down. */
+/* A member, not known to be down. */
 static inline int mare__alive(const mare_coord *m, uint32_t member)
 {
     return mare__set_has(m->members, member) && !mare__set_has(m->down, member);
 }
 
+/* Whether nobody that is up has a higher number. */
+int mare__is_highest(const mare_coord *m);
+
+/* Who comes after oneself on the ring of those that are up; oneself when nobody else is. */
+uint32_t mare__successor(const mare_coord *m);
+
 /* A pseudo-random number (splitmix64) from the machine's seed. */
 uint64_t mare__random(mare_coord *m);
 
-/* Carves `bytes` (rounded up to 8) out of a block. Called with a cursor of NULL it only counts: so
- * one layout function gives both the size and the pointers. */
+/* Memory that is handed out piece by piece. Without a base it only counts, and hands out NULL: so
+ * one function that lays out a state gives both its size and its pointers. A sum beyond what there
+ * can be stays at SIZE_MAX. */
 typedef struct mare__block {
     uint8_t *base;
     size_t used;
 } mare__block;
 
+/* Room for so many bytes, rounded up to 8; for `count` things of `each` bytes; for a set. */
 void *mare__carve(mare__block *block, size_t bytes);
+void *mare__carve_array(mare__block *block, size_t count, size_t each);
+mare__set mare__carve_set(mare__block *block, uint32_t capacity);
 
-/* Making effects. */
+/* Making effects. A message to EVERYBODY is a BROADCAST. */
+#define MARE__EVERYBODY (UINT32_MAX - 1)
 void mare__send(mare_coord *m, mare_coord_effects *fx, uint32_t to, const mare_coord_message *msg);
 void mare__broadcast(mare_coord *m, mare_coord_effects *fx, const mare_coord_message *msg);
+/* To each other member that is up and not in `but`: those whose answer is missing. */
+void mare__send_rest(mare_coord *m, mare_coord_effects *fx, mare__set but,
+                     const mare_coord_message *msg);
 void mare__set_timer(mare_coord_effects *fx, uint32_t timer, uint64_t delay_us);
+/* Starts a timer for as long as the parameter at `delay_us` says, unless it is running. */
+void mare__arm(mare_coord *m, mare_coord_effects *fx, uint32_t timer, unsigned delay_us);
+/* The same, from the beginning if it is running. */
+void mare__arm_anew(mare_coord *m, mare_coord_effects *fx, uint32_t timer, unsigned delay_us);
 void mare__cancel_timer(mare_coord_effects *fx, uint32_t timer);
 void mare__grant(mare_coord *m, mare_coord_effects *fx, uint64_t fence);
 void mare__revoke(mare_coord *m, mare_coord_effects *fx, const char *why);
@@ -103,5 +126,33 @@ void mare__view(mare_coord_effects *fx, uint64_t number, const uint8_t *data, ui
 void mare__suspect(mare_coord_effects *fx, uint32_t peer, uint64_t attempts);
 void mare__mark(mare_coord *m, mare_coord_effects *fx, const char *text);
 
+/* Whether two words are the same, as strcmp() would say. */
+static inline int mare__same_word(const char *a, const char *b)
+{
+    while (*a && *a == *b)
+        a++, b++;
+    return *a == *b;
+}
+
 /* Bytes of a message with `fields` numbers and no tail. */
 #define MARE__MESSAGE_BYTES(fields) (2u + 8u * (fields))
+
+/* What a room() declares, where it may be more than 32 bits hold: such a set-up is refused. */
+static inline void mare__declare(uint64_t most, uint64_t most_bytes, uint32_t *effects,
+                                 uint32_t *bytes)
+{
+    *effects = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
+    *bytes = most_bytes < UINT32_MAX ? (uint32_t)most_bytes : UINT32_MAX;
+}
+
+/* No Lamport clock gets here by counting: at a million events a second it would take four years.
+ * Who claims to be beyond is not believed, so that none is pushed to where numbers end; a time
+ * below it, multiplied by the capacity of a group, is still a number. */
+#define MARE__CLOCK_LIMIT (UINT64_C(1) << 47)
+
+/* Faults that come together, for what an algorithm tolerates. */
+enum {
+    MARE__SLOW = MARE_COORD_REORDER | MARE_COORD_PAUSE | MARE_COORD_DRIFT,
+    MARE__LOSSY = MARE_COORD_LOSS | MARE_COORD_DUPLICATION | MARE_COORD_PARTITION,
+    MARE__MORTAL = MARE_COORD_CRASH | MARE_COORD_AMNESIA | MARE_COORD_CHURN,
+};

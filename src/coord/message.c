@@ -7,10 +7,11 @@
  *     └─────┴──────┴─────────┴─────────┴── ─ ─┴───────────┘
  *        1      1       8         8                any       (little endian)
  *
- * An algorithm gives the form of each kind; this file is the only one that reads or writes bytes of
- * messages. Decoding accepts exactly what encoding makes: a message one byte short, one byte long,
- * of another algorithm or of an unknown kind is MALFORMED. */
+ * An algorithm gives the form of each kind; nobody else reads or writes the head of a message, and
+ * what is in a tail is the algorithm's own. Decoding accepts exactly what encoding makes: a message
+ * one byte short, one byte long, of another algorithm or of an unknown kind is MALFORMED. */
 
+#include "coord/bytes.h"
 #include "coord/machine.h"
 
 #include <string.h>
@@ -45,10 +46,7 @@ uint32_t mare_coord_encode(const mare_coord_algorithm *algorithm, const mare_coo
         return 0;
     out[0] = algorithm->tag;
     out[1] = (uint8_t)message->kind;
-    for (uint32_t i = 0; i < fields; i++) {
-        for (uint32_t b = 0; b < 8; b++)
-            out[2 + 8 * i + b] = (uint8_t)(message->field[i] >> (8 * b));
-    }
+    mare__put_numbers(out + 2, message->field, fields);
     if (tail)
         memcpy(out + head, message->tail, tail);
     return head + tail;
@@ -68,10 +66,7 @@ mare_coord_status mare_coord_decode(const mare_coord_algorithm *algorithm, const
     if (length < head || (length > head && !form->has_tail))
         return MARE_COORD_MALFORMED;
     message->kind = bytes[1];
-    for (uint32_t i = 0; i < fields; i++) {
-        for (uint32_t b = 0; b < 8; b++)
-            message->field[i] |= (uint64_t)bytes[2 + 8 * i + b] << (8 * b);
-    }
+    mare__get_numbers(message->field, bytes + 2, fields);
     message->tail = bytes + head;
     message->tail_length = length - head;
     return MARE_COORD_OK;

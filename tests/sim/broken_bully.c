@@ -19,7 +19,7 @@ static inline int names_anybody(uint64_t epoch, uint32_t leader, uint32_t capaci
     return 1;
 }
 
-#define mare__bully mare_broken_bully_epoch
+#define mare_coord_bully mare_broken_bully_epoch
 #define mare__epoch_make count_only
 #define mare__epoch_names names_anybody
 #include "coord/election/bully.c"

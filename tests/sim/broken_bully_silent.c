@@ -13,6 +13,6 @@ static inline int all_told(mare__set set, mare__set a, mare__set b, uint32_t cap
     return 1;
 }
 
-#define mare__bully mare_broken_bully_silent
+#define mare_coord_bully mare_broken_bully_silent
 #define mare__set_covered all_told
 #include "coord/election/bully.c"

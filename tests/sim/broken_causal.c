@@ -12,6 +12,6 @@ static inline int next_of_sender(const uint64_t *clock, const uint64_t *stamp, u
     return stamp[from] == clock[from] + 1;
 }
 
-#define mare__causal mare_broken_causal
+#define mare_coord_causal mare_broken_causal
 #define mare_coord_vector_deliverable next_of_sender
 #include "coord/order/causal.c"

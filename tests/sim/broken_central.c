@@ -15,6 +15,6 @@ static inline int nobody_else(const mare_coord *m, uint32_t member)
     return 0;
 }
 
-#define mare__central mare_broken_central
+#define mare_coord_central mare_broken_central
 #define mare__alive nobody_else
 #include "coord/mutex/central.c"

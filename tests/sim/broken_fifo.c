@@ -14,6 +14,6 @@ static int put_as_next(mare__casts *casts, uint32_t from, uint64_t seq, uint64_t
     return mare__casts_put(casts, from, casts->received[from] + 1, stamp, data, length);
 }
 
-#define mare__fifo mare_broken_fifo
+#define mare_coord_fifo mare_broken_fifo
 #define mare__casts_put put_as_next
 #include "coord/order/fifo.c"

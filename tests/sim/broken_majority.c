@@ -11,6 +11,6 @@ static inline void count_on(mare__set set, uint32_t member)
     (void)set, (void)member;
 }
 
-#define mare__majority mare_broken_majority
+#define mare_coord_majority mare_broken_majority
 #define mare__set_remove count_on
 #include "coord/mutex/majority.c"

@@ -13,6 +13,6 @@ static inline int no_tie_break(mare_coord_stamp a, mare_coord_stamp b)
     return a.time < b.time;
 }
 
-#define mare__ricart mare_broken_ricart_tie
+#define mare_coord_ricart mare_broken_ricart_tie
 #define mare_coord_stamp_before no_tie_break
 #include "coord/mutex/ricart.c"

@@ -13,6 +13,6 @@ static inline uint64_t tick_only(uint64_t *clock, uint64_t stamp)
     return ++*clock;
 }
 
-#define mare__ricart mare_broken_ricart_clock
+#define mare_coord_ricart mare_broken_ricart_clock
 #define mare_coord_lamport_receive tick_only
 #include "coord/mutex/ricart.c"

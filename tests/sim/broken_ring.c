@@ -12,6 +12,6 @@ static inline void never(mare_coord_effects *fx, uint32_t timer, uint64_t delay_
     (void)fx, (void)timer, (void)delay_us;
 }
 
-#define mare__ring mare_broken_ring
+#define mare_coord_ring mare_broken_ring
 #define mare__set_timer never
 #include "coord/election/ring.c"

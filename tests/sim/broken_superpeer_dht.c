@@ -12,6 +12,6 @@ static inline int never_down(const mare_coord *m, uint32_t member)
     return mare__set_has(m->members, member);
 }
 
-#define mare__superpeer_dht mare_broken_superpeer_dht
+#define mare_coord_superpeer_dht mare_broken_superpeer_dht
 #define mare__alive never_down
 #include "coord/election/superpeer_dht.c"

@@ -13,6 +13,6 @@ static inline int without_waiting(mare__set set, mare__set a, mare__set b, uint3
     return 1;
 }
 
-#define mare__token mare_broken_token_blind
+#define mare_coord_token mare_broken_token_blind
 #define mare__set_covered without_waiting
 #include "coord/mutex/token.c"

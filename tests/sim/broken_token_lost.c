@@ -12,6 +12,6 @@ static inline int all_live_for_ever(const mare_coord *m, uint32_t member)
     return mare__set_has(m->members, member);
 }
 
-#define mare__token mare_broken_token_lost
+#define mare_coord_token mare_broken_token_lost
 #define mare__alive all_live_for_ever
 #include "coord/mutex/token.c"

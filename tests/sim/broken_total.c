@@ -14,6 +14,6 @@ static inline int always_past(uint64_t heard, uint64_t need)
     return 1;
 }
 
-#define mare__total mare_broken_total
+#define mare_coord_total mare_broken_total
 #define mare__casts_past always_past
 #include "coord/order/total.c"

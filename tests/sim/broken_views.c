@@ -15,7 +15,7 @@ static inline int has_enough(const mare__casts *casts, const uint64_t *cut, uint
     return 1;
 }
 
-#define mare__views mare_broken_views
+#define mare_coord_views mare_broken_views
 #define mare__views_change mare_broken_views_change
 #define mare__views_consider mare_broken_views_consider
 #define mare__views_deliver_upto mare_broken_views_deliver_upto

@@ -11,6 +11,6 @@ static inline void keep_it(mare__ballot *b, uint32_t from, uint64_t ticket)
     (void)b, (void)from, (void)ticket;
 }
 
-#define mare__voting mare_broken_voting
+#define mare_coord_voting mare_broken_voting
 #define mare__ballot_release keep_it
 #include "coord/mutex/voting.c"

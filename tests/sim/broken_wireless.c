@@ -13,6 +13,6 @@ static inline uint64_t count_only(uint64_t count, uint32_t leader, uint32_t capa
     return count * capacity;
 }
 
-#define mare__wireless mare_broken_wireless
+#define mare_coord_wireless mare_broken_wireless
 #define mare__epoch_make count_only
 #include "coord/election/wireless.c"

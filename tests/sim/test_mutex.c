@@ -5,6 +5,7 @@
 
 #include "support/unit.h"
 #include "tests/sim/broken.h"
+#include "tests/sim/catch.h"
 
 #include "coord/mutex/voting.h"
 #include "sim/sim.h"
@@ -471,28 +472,6 @@ static void resources_do_not_interfere(void **state)
 }
 
 /* What is broken ------------------------------------------------------------------------------- */
-
-static uint32_t catch_and_shrink(const mare_coord_algorithm *algorithm, const char *promise)
-{
-    for (uint64_t seed = 1; seed <= 500; seed++) {
-        mare_sim_options options;
-        mare_sim_outcome out;
-        uint32_t faults = UINT32_MAX;
-        mare_sim_options_init(&options, algorithm, 3 + (uint32_t)(seed % 4));
-        options.seed = seed;
-        mare_sim_vary(&options);
-        if (!mare_sim_run(&options, NULL, &out) && strcmp(out.violation, promise) == 0) {
-            mare_sim_shrink(&options, promise, 1000);
-            faults = options.faults.count;
-            print_message("# %s: %s by %u faults, seed %u\n", algorithm->name, promise,
-                          (unsigned)faults, (unsigned)seed);
-        }
-        mare_sim_options_fini(&options);
-        if (faults != UINT32_MAX)
-            return faults;
-    }
-    return UINT32_MAX;
-}
 
 static void two_tokens_are_caught(void **state)
 {

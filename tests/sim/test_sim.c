@@ -5,6 +5,7 @@
 
 #include "support/unit.h"
 #include "tests/sim/broken.h"
+#include "tests/sim/catch.h"
 
 #include "sim/record.h"
 #include "sim/report.h"
@@ -206,31 +207,6 @@ static void what_failed_once(void **state)
     run_seed(mare_coord_find("ricart"), 15044);    /* two that each had the other for dead */
     run_seed(mare_coord_find("ricart"), 15646);
     run_seed(mare_coord_find("ricart"), 1150915); /* news of the group told out of order */
-}
-
-/* Runs seeds until one is caught breaking `promise`; shrinks it; returns the faults that are
- * left. */
-static uint32_t catch_and_shrink(const mare_coord_algorithm *algorithm, const char *promise)
-{
-    for (uint64_t seed = 1; seed <= 500; seed++) {
-        mare_sim_options options;
-        mare_sim_outcome out;
-        mare_sim_options_init(&options, algorithm, 3 + (uint32_t)(seed % 4));
-        options.seed = seed;
-        mare_sim_vary(&options);
-        int good = mare_sim_run(&options, NULL, &out);
-        uint32_t faults = UINT32_MAX;
-        if (!good && strcmp(out.violation, promise) == 0) {
-            mare_sim_shrink(&options, promise, 1000);
-            mare_sim_run(&options, NULL, &out);
-            assert_string_equal(out.violation, promise);
-            faults = options.faults.count;
-        }
-        mare_sim_options_fini(&options);
-        if (faults != UINT32_MAX)
-            return faults;
-    }
-    return UINT32_MAX;
 }
 
 static void no_tie_break_is_caught(void **state)

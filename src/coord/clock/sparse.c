@@ -4,7 +4,13 @@
  *
  * Invariants: members ascend strictly; an entry with `left` set (a tombstone) neither changes by a
  * merge nor takes part in a comparison, so a stamp from before a departure cannot undo it. The
- * order between two clocks is that of the dense form over the members that neither side buried. */
+ * order between two clocks is that of the dense form over the members that neither side buried.
+ *
+ * Source: as vector.c, of which this is another representation. Nothing is assumed about the
+ * network; of members, that one that has left and comes back is joined (counting from zero) only
+ * once no stamp from before can arrive any more. */
+
+#include "coord/bytes.h"
 
 #include <mare/coord_clock.h>
 
@@ -113,10 +119,8 @@ mare_coord_order mare_coord_sparse_compare(const mare_coord_sparse *a, const mar
     int less = 0, more = 0;
     uint32_t i = 0, j = 0;
     while (i < a->count || j < b->count) {
-        int has_a = i < a->count &&
-                    (j == b->count || a->entry[i].member <= b->entry[j].member);
-        int has_b = j < b->count &&
-                    (i == a->count || b->entry[j].member <= a->entry[i].member);
+        int has_a = i < a->count && (j == b->count || a->entry[i].member <= b->entry[j].member);
+        int has_b = j < b->count && (i == a->count || b->entry[j].member <= a->entry[i].member);
         uint64_t left = has_a ? a->entry[i].count : 0, right = has_b ? b->entry[j].count : 0;
         int buried = (has_a && a->entry[i].left) || (has_b && b->entry[j].left);
         less |= !buried && left < right;
@@ -138,10 +142,9 @@ size_t mare_coord_sparse_encode(const mare_coord_sparse *clock, uint8_t *out, si
             continue;
         if (room - used < PAIR_BYTES)
             return 0;
-        for (uint32_t b = 0; b < 4; b++)
-            out[used++] = (uint8_t)(entry->member >> (8 * b));
-        for (uint32_t b = 0; b < 8; b++)
-            out[used++] = (uint8_t)(entry->count >> (8 * b));
+        mare__put_number(out + used, entry->member, 4);
+        mare__put_number(out + used + 4, entry->count, 8);
+        used += PAIR_BYTES;
     }
     return used;
 }
@@ -152,11 +155,8 @@ int mare_coord_sparse_decode(mare_coord_sparse *clock, const uint8_t *bytes, siz
     if (length % PAIR_BYTES != 0 || length / PAIR_BYTES > clock->room)
         return -1;
     for (size_t at = 0; at < length; at += PAIR_BYTES) {
-        mare_coord_sparse_entry entry = {0};
-        for (uint32_t b = 0; b < 4; b++)
-            entry.member |= (uint32_t)bytes[at + b] << (8 * b);
-        for (uint32_t b = 0; b < 8; b++)
-            entry.count |= (uint64_t)bytes[at + 4 + b] << (8 * b);
+        mare_coord_sparse_entry entry = {.member = (uint32_t)mare__get_number(bytes + at, 4),
+                                         .count = mare__get_number(bytes + at + 4, 8)};
         if (clock->count && clock->entry[clock->count - 1].member >= entry.member) {
             clock->count = 0;
             return -1;

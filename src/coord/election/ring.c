@@ -29,8 +29,10 @@
  * epochs at one moment only if DOWN is said of members that live; otherwise a round does not close
  * without everybody that is up.
  *
- * Assumes: DOWN is only said of the dead, and is said in the end. The list is 4 bytes a member. */
+ * Assumes: DOWN is only said of the dead, and is said in the end. Any delay, order, loss, repeated
+ * delivery; members may join and leave. The list is 4 bytes a member. */
 
+#include "coord/bytes.h"
 #include "coord/election/epoch.h"
 #include "coord/machine.h"
 #include "coord/table.h"
@@ -43,6 +45,7 @@ enum { ELECTION, COORDINATOR, RECEIVED };  /* messages */
 enum { ROUND, LEADER, WHICH = 1, BEHIND }; /* fields */
 
 #define ROUND_LIMIT (UINT64_C(1) << 60)
+#define NAME_BYTES 4u
 
 typedef struct ring {
     uint64_t round;   /* the highest that I have passed on: count × capacity + caller */
@@ -53,7 +56,7 @@ typedef struct ring {
 
     /* With repair: what I have passed on and is not acknowledged. */
     uint32_t holding, kind, to, chosen, listed;
-    uint8_t *list; /* capacity × 4 bytes */
+    uint8_t *list; /* of names */
 } ring;
 
 static int one_round(const mare_coord *m)
@@ -63,25 +66,7 @@ static int one_round(const mare_coord *m)
 
 static uint32_t read_name(const uint8_t *at)
 {
-    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
-static uint32_t write_name(uint8_t *list, uint32_t length, uint32_t name)
-{
-    for (uint32_t i = 0; i < 4; i++)
-        list[length + i] = (uint8_t)(name >> (8 * i));
-    return length + 4;
-}
-
-/* The next member that may be up, or oneself when there is nobody else. */
-static uint32_t successor(const mare_coord *m)
-{
-    for (uint32_t i = 1; i < m->setup.capacity; i++) {
-        uint32_t next = (m->setup.self + i) % m->setup.capacity;
-        if (mare__alive(m, next))
-            return next;
-    }
-    return m->setup.self;
+    return (uint32_t)mare__get_number(at, NAME_BYTES);
 }
 
 /* Passing on ----------------------------------------------------------------------------------- */
@@ -103,7 +88,7 @@ static void pass(mare_coord *m, uint32_t kind, uint64_t round, uint32_t leader, 
                  uint32_t length, mare_coord_effects *fx)
 {
     ring *r = m->state;
-    uint32_t next = successor(m);
+    uint32_t next = mare__successor(m);
     mare_coord_message msg = {
         .kind = kind, .field = {round, leader}, .tail = list, .tail_length = length};
     if (mare__param(m, REPAIR)) {
@@ -140,7 +125,7 @@ static void close(mare_coord *m, uint64_t round, uint32_t leader, mare_coord_eff
     ring *r = m->state;
     r->calling = 0;
     adopt(m, round, leader, fx);
-    if (successor(m) == m->setup.self)
+    if (mare__successor(m) == m->setup.self)
         r->settled = round;
     pass(m, COORDINATOR, round, leader, NULL, 0, fx);
 }
@@ -148,14 +133,15 @@ static void close(mare_coord *m, uint64_t round, uint32_t leader, mare_coord_eff
 static void call(mare_coord *m, mare_coord_effects *fx)
 {
     ring *r = m->state;
-    uint8_t first[4];
+    uint8_t first[NAME_BYTES];
     if (!one_round(m) && r->calling)
         return;
     r->calling = 1;
     r->round = (r->round / m->setup.capacity + 1) * m->setup.capacity + m->setup.self;
     mare__mark(m, fx, "calls an election");
     wait_for_end(m, fx);
-    pass(m, ELECTION, r->round, 0, first, write_name(first, 0, m->setup.self), fx);
+    mare__put_number(first, m->setup.self, NAME_BYTES);
+    pass(m, ELECTION, r->round, 0, first, NAME_BYTES, fx);
 }
 
 /* Messages ------------------------------------------------------------------------------------- */
@@ -163,7 +149,7 @@ static void call(mare_coord *m, mare_coord_effects *fx)
 static uint32_t highest(const mare_coord *m, const mare_coord_message *msg)
 {
     uint32_t best = m->setup.self;
-    for (uint32_t i = 0; i + 4 <= msg->tail_length; i += 4) {
+    for (uint32_t i = 0; i < msg->tail_length; i += NAME_BYTES) {
         uint32_t name = read_name(msg->tail + i);
         if (name > best && mare__alive(m, name))
             best = name;
@@ -192,14 +178,15 @@ static void on_election(mare_coord *m, const mare_coord_message *msg, mare_coord
     r->round = round > r->round ? round : r->round;
     if (one_round(m))
         r->calling = 0; /* mine has lost */
-    if (msg->tail_length / 4 == m->setup.capacity)
+    if (msg->tail_length / NAME_BYTES == m->setup.capacity)
         return; /* everybody is on it: it has lost its caller */
     /* The list grows by my name. It is built at the end of the byte buffer's use: see room(). */
-    uint8_t *grown = fx->bytes + fx->bytes_room - (msg->tail_length + 4);
+    uint32_t length = msg->tail_length + NAME_BYTES;
+    uint8_t *grown = fx->bytes + fx->bytes_room - length;
     memmove(grown, msg->tail, msg->tail_length);
-    write_name(grown, msg->tail_length, m->setup.self);
+    mare__put_number(grown + msg->tail_length, m->setup.self, NAME_BYTES);
     wait_for_end(m, fx);
-    pass(m, ELECTION, round, 0, grown, msg->tail_length + 4, fx);
+    pass(m, ELECTION, round, 0, grown, length, fx);
 }
 
 static void on_coordinator(mare_coord *m, const mare_coord_message *msg, mare_coord_effects *fx)
@@ -245,11 +232,12 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
                                  mare_coord_effects *fx)
 {
     uint32_t capacity = m->setup.capacity;
-    if (msg->field[ROUND] >= ROUND_LIMIT || msg->field[ROUND] < capacity || msg->tail_length % 4 ||
-        msg->tail_length / 4 > capacity || msg->field[BEHIND] >= ROUND_LIMIT ||
+    if (msg->field[ROUND] >= ROUND_LIMIT || msg->field[ROUND] < capacity ||
+        msg->tail_length % NAME_BYTES || msg->tail_length / NAME_BYTES > capacity ||
+        msg->field[BEHIND] >= ROUND_LIMIT ||
         (msg->kind == COORDINATOR && msg->field[LEADER] >= capacity))
         return MARE_COORD_MALFORMED;
-    for (uint32_t i = 0; i < msg->tail_length; i += 4) {
+    for (uint32_t i = 0; i < msg->tail_length; i += NAME_BYTES) {
         if (read_name(msg->tail + i) >= capacity)
             return MARE_COORD_MALFORMED;
     }
@@ -280,7 +268,7 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
 static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
 {
     ring *r = m->state;
-    if (!mare__param(m, REPAIR) || !mare__set_has(m->members, m->setup.self))
+    if (!mare__param(m, REPAIR))
         return;
     if (which == RETRY && r->holding)
         pass(m, r->kind, r->round, r->chosen, r->list, r->listed, fx);
@@ -292,7 +280,7 @@ static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effect
 {
     ring *r = m->state;
     uint32_t other = event->peer;
-    if (!mare__param(m, REPAIR) || !mare__set_has(m->members, m->setup.self))
+    if (other == m->setup.self || !mare__param(m, REPAIR))
         return;
     if (mare__alive(m, other)) {
         call(m, fx); /* it may have been alone, and have elected itself */
@@ -314,26 +302,15 @@ static void start(mare_coord *m, mare_coord_effects *fx)
 
 /* Set-up --------------------------------------------------------------------------------------- */
 
-static ring *lay_out(mare__block *block, const mare_coord_setup *setup)
-{
-    ring *r = mare__carve(block, sizeof *r);
-    uint8_t *list = mare__carve(block, setup->param[REPAIR] ? 4 * (size_t)setup->capacity : 0);
-    if (r)
-        r->list = list;
-    return r;
-}
-
 static size_t size(const mare_coord_setup *setup)
 {
-    mare__block block = {0};
-    lay_out(&block, setup);
-    return block.used;
+    return sizeof(ring) + (setup->param[REPAIR] ? (size_t)NAME_BYTES * setup->capacity : 0);
 }
 
 static void init(mare_coord *m)
 {
-    mare__block block = {.base = m->state};
-    ring *r = lay_out(&block, &m->setup);
+    ring *r = m->state;
+    r->list = (uint8_t *)(r + 1);
     r->leader = MARE_COORD_NOBODY;
 }
 
@@ -341,7 +318,7 @@ static void init(mare_coord *m)
 static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
 {
     *effects = 16;
-    *bytes = 3 * (4 * setup->capacity) + 5 * MARE__MESSAGE_BYTES(3);
+    *bytes = 3 * NAME_BYTES * setup->capacity + 5 * MARE__MESSAGE_BYTES(3);
 }
 
 static void look(const mare_coord *m, mare_coord_view *view)
@@ -361,11 +338,9 @@ static unsigned promises(const mare_coord_setup *setup)
 
 static unsigned tolerates(const mare_coord_setup *setup)
 {
-    unsigned always = MARE_COORD_REORDER | MARE_COORD_DRIFT | MARE_COORD_PAUSE;
     if (!setup->param[REPAIR])
-        return always;
-    return always | MARE_COORD_LOSS | MARE_COORD_DUPLICATION | MARE_COORD_PARTITION |
-           MARE_COORD_CRASH | MARE_COORD_AMNESIA | MARE_COORD_ALL_CRASH | MARE_COORD_CHURN;
+        return MARE__SLOW;
+    return MARE__SLOW | MARE__LOSSY | MARE__MORTAL | MARE_COORD_ALL_CRASH;
 }
 
 static uint64_t messages(const mare_coord_setup *setup)
@@ -394,7 +369,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__ring = {
+const mare_coord_algorithm mare_coord_ring = {
     .name = "ring",
     .title = "election of the highest number by a list that goes round a ring",
     .source = "Tanenbaum and Van Steen 6.5.1; Chang and Roberts 1979",

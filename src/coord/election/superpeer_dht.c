@@ -26,7 +26,8 @@
  * for responsible: so one with an old view of the group is not believed for long.
  *
  * There is no one leader: ELECTED names the superpeer of this node, and the number counts its
- * changes here. Assumes that all are told who is in the group and who is down, in the end. */
+ * changes here. Assumes that all are told who is in the group and who is down, in the end. Any
+ * delay, order, loss, repeated delivery; members may join and leave. */
 
 #include "coord/election/dht.h"
 #include "coord/machine.h"
@@ -39,7 +40,7 @@ enum { KEY, ORIGIN, HOPS };                    /* fields */
 
 typedef struct dht {
     uint32_t superpeer;
-    uint32_t looking, armed;
+    uint32_t looking;
     uint64_t changes, hops; /* hops of the last lookup */
 } dht;
 
@@ -57,8 +58,8 @@ static uint64_t place_of(const mare_coord_setup *setup, uint32_t member)
 
 static uint64_t pattern_of(const mare_coord_setup *setup, uint32_t member)
 {
-    uint64_t low = circle(setup) >> setup->param[PREFIX];
-    return place_of(setup, member) & ~(low - 1);
+    int64_t rest = setup->param[BITS] - setup->param[PREFIX]; /* bits that are cleared */
+    return rest > 0 ? place_of(setup, member) >> rest << rest : place_of(setup, member);
 }
 
 static uint64_t distance(const mare_coord_setup *setup, uint64_t from, uint64_t to)
@@ -132,10 +133,8 @@ static void look_up(mare_coord *m, mare_coord_effects *fx)
     dht *d = m->state;
     d->looking = 1;
     route(m, pattern_of(&m->setup, m->setup.self), m->setup.self, 0, fx);
-    if (!mare__param(m, REPAIR) || !d->looking || d->armed)
-        return;
-    d->armed = 1;
-    mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US));
+    if (mare__param(m, REPAIR) && d->looking)
+        mare__arm(m, fx, RETRY, RETRY_US);
 }
 
 static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_message *msg,
@@ -165,18 +164,16 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
 
 static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
 {
-    dht *d = m->state;
+    const dht *d = m->state;
     (void)which;
-    d->armed = 0;
-    if (d->looking && mare__set_has(m->members, m->setup.self))
+    if (d->looking)
         look_up(m, fx);
 }
 
 static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effects *fx)
 {
     const dht *d = m->state;
-    (void)event;
-    if (mare__param(m, REPAIR) && mare__set_has(m->members, m->setup.self) &&
+    if (mare__param(m, REPAIR) && event->peer != m->setup.self &&
         responsible(m, pattern_of(&m->setup, m->setup.self)) != d->superpeer)
         look_up(m, fx);
 }
@@ -184,8 +181,6 @@ static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effect
 /* Everybody needs a superpeer from the beginning. */
 static void start(mare_coord *m, mare_coord_effects *fx)
 {
-    dht *d = m->state;
-    d->armed = 0;
     if (mare__param(m, REPAIR))
         look_up(m, fx);
 }
@@ -227,12 +222,9 @@ static unsigned promises(const mare_coord_setup *setup)
 
 static unsigned tolerates(const mare_coord_setup *setup)
 {
-    unsigned always = MARE_COORD_REORDER | MARE_COORD_DRIFT | MARE_COORD_PAUSE;
     if (!setup->param[REPAIR])
-        return always;
-    return always | MARE_COORD_LOSS | MARE_COORD_DUPLICATION | MARE_COORD_PARTITION |
-           MARE_COORD_CRASH | MARE_COORD_AMNESIA | MARE_COORD_ALL_CRASH | MARE_COORD_CHURN |
-           MARE_COORD_SUSPECTS;
+        return MARE__SLOW;
+    return MARE__SLOW | MARE__LOSSY | MARE__MORTAL | MARE_COORD_ALL_CRASH | MARE_COORD_SUSPECTS;
 }
 
 /* At most: each hop of a lookup halves the way at least, and there is one answer. */
@@ -265,7 +257,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__superpeer_dht = {
+const mare_coord_algorithm mare_coord_superpeer_dht = {
     .name = "superpeer-dht",
     .title = "superpeers by a prefix of identifiers in a distributed hash table",
     .source = "Tanenbaum and Van Steen 6.5.3; Stoica et al. 2001",

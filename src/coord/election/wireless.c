@@ -32,7 +32,8 @@
  * names its leader, so two leaders of one epoch are impossible under any fault. While parts of the
  * network do not reach each other each has a leader, of different epochs unless it is the same one.
  *
- * Assumes nothing for that; for agreement, that links work both ways and rest in the end. */
+ * Assumes nothing for that: any delay, order, loss, repeated delivery, neighbours that come and go.
+ * For agreement, that links work both ways and rest in the end. */
 
 #include "coord/election/epoch.h"
 #include "coord/machine.h"
@@ -58,7 +59,6 @@ typedef struct wireless {
     uint32_t open;     /* `id` is under way here */
     uint32_t reported; /* my part of it is done */
     uint32_t parent;
-    uint32_t armed;
     node best; /* below me */
     node leader;
     mare__set waiting;  /* asked, and not answered yet */
@@ -98,10 +98,8 @@ static int owes(const mare_coord *m, const wireless *w)
 static void arm(mare_coord *m, mare_coord_effects *fx)
 {
     wireless *w = m->state;
-    if (!mare__param(m, REPAIR) || w->armed || !owes(m, w))
-        return;
-    w->armed = 1;
-    mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US));
+    if (mare__param(m, REPAIR) && owes(m, w))
+        mare__arm(m, fx, RETRY, RETRY_US);
 }
 
 /* The result ----------------------------------------------------------------------------------- */
@@ -109,11 +107,9 @@ static void arm(mare_coord *m, mare_coord_effects *fx)
 static void inform(mare_coord *m, mare_coord_effects *fx)
 {
     wireless *w = m->state;
-    for (uint32_t i = next_of(m, m->members, 0); i != MARE_COORD_NOBODY;
-         i = next_of(m, m->members, i + 1)) {
-        if (mare__alive(m, i) && !mare__set_has(w->informed, i))
-            say(m, fx, i, LEADER, w->settled, w->leader);
-    }
+    mare_coord_message msg = {.kind = LEADER,
+                              .field = {w->settled, w->leader.number, w->leader.worth}};
+    mare__send_rest(m, fx, w->informed, &msg);
 }
 
 /* The result of election `id`, from a neighbour or found by myself. */
@@ -267,9 +263,7 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
 static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
 {
     wireless *w = m->state;
-    if (which == RETRY)
-        w->armed = 0;
-    if (!mare__param(m, REPAIR) || !mare__set_has(m->members, m->setup.self))
+    if (!mare__param(m, REPAIR))
         return;
     if (which == PATIENCE && w->open)
         call(m, fx);
@@ -287,8 +281,10 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
 static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effects *fx)
 {
     wireless *w = m->state;
+    if (event->peer == m->setup.self)
+        return;
     mare__set_remove(w->informed, event->peer);
-    if (!mare__param(m, REPAIR) || !mare__set_has(m->members, m->setup.self))
+    if (!mare__param(m, REPAIR))
         return;
     call(m, fx);
     arm(m, fx);
@@ -296,8 +292,6 @@ static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effect
 
 static void start(mare_coord *m, mare_coord_effects *fx)
 {
-    wireless *w = m->state;
-    w->armed = 0;
     if (!m->started && m->setup.incarnation == 0)
         return;
     call(m, fx);
@@ -306,29 +300,17 @@ static void start(mare_coord *m, mare_coord_effects *fx)
 
 /* Set-up --------------------------------------------------------------------------------------- */
 
-static wireless *lay_out(mare__block *block, const mare_coord_setup *setup)
-{
-    wireless *w = mare__carve(block, sizeof *w);
-    uint64_t *waiting = mare__carve(block, mare__set_bytes(setup->capacity));
-    uint64_t *informed = mare__carve(block, mare__set_bytes(setup->capacity));
-    if (w) {
-        w->waiting.word = waiting;
-        w->informed.word = informed;
-    }
-    return w;
-}
-
 static size_t size(const mare_coord_setup *setup)
 {
-    mare__block block = {0};
-    lay_out(&block, setup);
-    return block.used;
+    return sizeof(wireless) + 2 * mare__set_bytes(setup->capacity);
 }
 
 static void init(mare_coord *m)
 {
-    mare__block block = {.base = m->state};
-    wireless *w = lay_out(&block, &m->setup);
+    wireless *w = m->state;
+    mare__block block = {m->state, sizeof *w};
+    w->waiting = mare__carve_set(&block, m->setup.capacity);
+    w->informed = mare__carve_set(&block, m->setup.capacity);
     w->parent = w->leader.number = MARE_COORD_NOBODY;
 }
 
@@ -356,12 +338,9 @@ static unsigned promises(const mare_coord_setup *setup)
 
 static unsigned tolerates(const mare_coord_setup *setup)
 {
-    unsigned always = MARE_COORD_REORDER | MARE_COORD_DRIFT | MARE_COORD_PAUSE;
     if (!setup->param[REPAIR])
-        return always;
-    return always | MARE_COORD_LOSS | MARE_COORD_DUPLICATION | MARE_COORD_PARTITION |
-           MARE_COORD_CRASH | MARE_COORD_AMNESIA | MARE_COORD_ALL_CRASH | MARE_COORD_CHURN |
-           MARE_COORD_SUSPECTS;
+        return MARE__SLOW;
+    return MARE__SLOW | MARE__LOSSY | MARE__MORTAL | MARE_COORD_ALL_CRASH | MARE_COORD_SUSPECTS;
 }
 
 /* Where everybody hears everybody. */
@@ -396,7 +375,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__wireless = {
+const mare_coord_algorithm mare_coord_wireless = {
     .name = "wireless",
     .title = "election of the best node by a tree over neighbours (ad hoc networks)",
     .source = "Vasudevan, Kurose and Towsley 2004; Tanenbaum and Van Steen 6.5.2",

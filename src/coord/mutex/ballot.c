@@ -5,17 +5,12 @@
 
 #include "coord/mutex/ballot.h"
 
-void mare__ballot_lay_out(mare__block *block, mare__ballot *ballot, uint32_t capacity)
+void mare__ballot_lay_out(mare__ballot *b, mare__block *block, uint32_t capacity)
 {
-    uint64_t *ticket = mare__carve(block, capacity * sizeof *ticket);
-    uint64_t *stamp = mare__carve(block, capacity * sizeof *stamp);
-    uint64_t *over = mare__carve(block, capacity * sizeof *over);
-    if (ballot) {
-        ballot->ticket = ticket;
-        ballot->stamp = stamp;
-        ballot->over = over;
-        ballot->holder = MARE_COORD_NOBODY;
-    }
+    b->ticket = mare__carve_array(block, capacity, sizeof *b->ticket);
+    b->stamp = mare__carve_array(block, capacity, sizeof *b->stamp);
+    b->over = mare__carve_array(block, capacity, sizeof *b->over);
+    b->holder = MARE_COORD_NOBODY;
 }
 
 static int before(const mare__ballot *b, uint32_t x, uint32_t y)

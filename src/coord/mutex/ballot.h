@@ -22,8 +22,8 @@ typedef struct mare__ballot {
     uint64_t *over;   /* by member: tickets up to here are of no interest */
 } mare__ballot;
 
-/* Carves one; `ballot` may be NULL when the block only counts. */
-void mare__ballot_lay_out(mare__block *block, mare__ballot *ballot, uint32_t capacity);
+/* The part of the machine's memory; see mare__carve(). */
+void mare__ballot_lay_out(mare__ballot *b, mare__block *block, uint32_t capacity);
 
 /* Notes a request. 0: an old copy; 1: new; 2: known already. */
 int mare__ballot_ask(mare__ballot *b, uint32_t from, uint64_t ticket, uint64_t stamp);

@@ -36,7 +36,8 @@
  * delivery. Of those that are up at any moment, one at least was never down. Does not promise EM3:
  * requests are granted in the order in which they reach the coordinator. */
 
-#include "coord/machine.h"
+#include "coord/election/epoch.h"
+#include "coord/mutex/arrival.h"
 #include "coord/table.h"
 
 enum { REPAIR, RETRY_US, MAJORITY }; /* parameters */
@@ -46,19 +47,16 @@ enum { EPOCH, TICKET, FENCE }; /* fields; a REPORT has one more */
 enum { PHASE = 3, LIFE = 1, KNOWS = 2 };
 enum { IDLE, WAITING, INSIDE };
 
-#define EPOCH_LIMIT (UINT64_C(1) << 31)
+#define EPOCH_LIMIT (UINT64_C(1) << 31) /* enough for 2^31 / capacity takeovers */
 #define GRANTS_LIMIT UINT32_MAX
 
 typedef enum duty { MEMBER, COLLECTING, SERVING } duty;
 
 typedef struct central {
     uint64_t epoch;
-    uint64_t ticket; /* of my last request: incarnation and count */
-    uint64_t fence;  /* of my present stay */
-    uint64_t life;   /* incarnation and starts */
-    uint32_t knows;  /* whether `epoch` is worth anything */
-    uint32_t taught; /* somebody who knows has told this life */
-    uint32_t armed;  /* the retry timer runs */
+    uint64_t ticket;       /* of my last request: incarnation and count */
+    uint64_t fence;        /* of my present stay */
+    mare__arrival arrival; /* until it is ready, `epoch` is worth nothing */
 
     /* As coordinator. */
     duty duty;
@@ -68,17 +66,12 @@ typedef struct central {
     uint32_t queued;
     uint64_t *wanted;   /* by member: the ticket that waits or is inside */
     uint64_t *finished; /* by member: no ticket up to this one is of interest any more */
-    mare__set answered; /* who has reported to the new coordinator, or told a returning member */
+    mare__set answered; /* who has reported to the new coordinator */
 } central;
 
 static uint32_t coordinator_of(const mare_coord *m, const central *c)
 {
-    return c->knows ? (uint32_t)(c->epoch % m->setup.capacity) : MARE_COORD_NOBODY;
-}
-
-static int is_coordinator(const mare_coord *m, const central *c)
-{
-    return c->duty == SERVING && coordinator_of(m, c) == m->setup.self;
+    return c->arrival.ready ? (uint32_t)(c->epoch % m->setup.capacity) : MARE_COORD_NOBODY;
 }
 
 static void tell(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t kind, uint64_t ticket,
@@ -90,17 +83,20 @@ static void tell(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t ki
         mare__send(m, fx, to, &msg);
 }
 
+/* Whether others wait for one that may not know that it holds what they want, or still hold it. */
+static int must_remind(const mare_coord *m, const central *c)
+{
+    return c->duty == SERVING && c->queued && c->holder != MARE_COORD_NOBODY &&
+           c->holder != m->setup.self;
+}
+
 /* Starts the retry timer when something is waited for that a lost message could hold up. */
-static void arm(mare_coord *m, mare_coord_effects *fx, int again)
+static void arm(mare_coord *m, mare_coord_effects *fx)
 {
     central *c = m->state;
-    int remote_holder = c->holder != MARE_COORD_NOBODY && c->holder != m->setup.self;
-    int needed = m->waiting || !c->knows || c->duty == COLLECTING ||
-                 (c->duty == SERVING && c->queued && remote_holder);
-    if (!mare__param(m, REPAIR) || !needed || (c->armed && !again))
-        return;
-    c->armed = 1;
-    mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US));
+    if (mare__param(m, REPAIR) &&
+        (m->waiting || !c->arrival.ready || c->duty == COLLECTING || must_remind(m, c)))
+        mare__arm(m, fx, RETRY, RETRY_US);
 }
 
 /* The queue ---------------------------------------------------------------------------------- */
@@ -208,8 +204,7 @@ static void finish_takeover(mare_coord *m, mare_coord_effects *fx)
         if (!reported && mare__alive(m, i))
             return;
     }
-    if (mare__param(m, MAJORITY) &&
-        reports <= mare__set_count(m->members, m->setup.capacity) / 2)
+    if (mare__param(m, MAJORITY) && reports <= mare__set_count(m->members, m->setup.capacity) / 2)
         return;
     c->duty = SERVING;
     if (m->inside) {
@@ -222,14 +217,11 @@ static void finish_takeover(mare_coord *m, mare_coord_effects *fx)
     serve(m, fx);
 }
 
-/* The smallest epoch of mine above the present one. */
 static void take_over(mare_coord *m, mare_coord_effects *fx)
 {
     central *c = m->state;
-    uint64_t capacity = m->setup.capacity;
-    uint64_t epoch = c->epoch - c->epoch % capacity + m->setup.self;
     forget_duty(c);
-    c->epoch = epoch > c->epoch ? epoch : epoch + capacity;
+    c->epoch = mare__epoch_above(c->epoch, m->setup.self, m->setup.capacity);
     c->duty = COLLECTING;
     mare__set_clear(c->answered, m->setup.capacity);
     mare_coord_message msg = {.kind = TAKEOVER, .field = {c->epoch}};
@@ -243,20 +235,15 @@ static void check_coordinator(mare_coord *m, mare_coord_effects *fx)
 {
     central *c = m->state;
     uint32_t coordinator = coordinator_of(m, c);
-    if (!mare__param(m, REPAIR) || !c->knows || !mare__set_has(m->members, m->setup.self))
+    if (!mare__param(m, REPAIR) || !c->arrival.ready)
         return;
     if (coordinator == m->setup.self) {
         if (c->duty == MEMBER)
             take_over(m, fx); /* the others count on me, and I have forgotten */
         return;
     }
-    if (mare__alive(m, coordinator))
-        return;
-    for (uint32_t i = m->setup.self + 1; i < m->setup.capacity; i++) {
-        if (mare__alive(m, i))
-            return;
-    }
-    take_over(m, fx);
+    if (!mare__alive(m, coordinator) && mare__is_highest(m))
+        take_over(m, fx);
 }
 
 /* Obeys a larger epoch. */
@@ -265,7 +252,6 @@ static void adopt(mare_coord *m, uint64_t epoch, mare_coord_effects *fx)
     central *c = m->state;
     forget_duty(c);
     c->epoch = epoch;
-    c->knows = 1;
     if (coordinator_of(m, c) != m->setup.self)
         mare__elected(fx, coordinator_of(m, c), epoch);
 }
@@ -302,11 +288,10 @@ static void report(mare_coord *m, uint32_t to, mare_coord_effects *fx)
 static void try_learn(mare_coord *m, mare_coord_effects *fx)
 {
     central *c = m->state;
-    int alone = mare__set_count(m->members, m->setup.capacity) == 1;
-    if (c->knows || (!c->taught && !alone) ||
-        !mare__set_covered(m->members, c->answered, m->down, m->setup.capacity))
+    if (!mare__arrival_try(m, &c->arrival))
         return;
-    c->knows = 1;
+    if (c->epoch < m->setup.members - 1)
+        c->epoch = m->setup.members - 1; /* alone, and never told: as the founders began */
     uint32_t coordinator = coordinator_of(m, c);
     if (coordinator != m->setup.self) {
         mare__elected(fx, coordinator, c->epoch);
@@ -320,13 +305,10 @@ static void on_told(mare_coord *m, uint32_t from, const mare_coord_message *msg,
                     mare_coord_effects *fx)
 {
     central *c = m->state;
-    if (msg->field[LIFE] != c->life)
+    if (!mare__arrival_told(&c->arrival, from, msg->field[LIFE], msg->field[KNOWS] != 0))
         return;
-    mare__set_add(c->answered, from);
-    if (msg->field[KNOWS]) {
-        c->taught = 1;
-        c->epoch = c->epoch < msg->field[EPOCH] ? msg->field[EPOCH] : c->epoch;
-    }
+    if (msg->field[KNOWS] && c->epoch < msg->field[EPOCH])
+        c->epoch = msg->field[EPOCH];
     try_learn(m, fx);
 }
 
@@ -354,14 +336,15 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
     uint64_t epoch = msg->field[EPOCH];
     if (epoch >= EPOCH_LIMIT || (msg->kind == REPORT && msg->field[PHASE] > INSIDE))
         return MARE_COORD_MALFORMED;
-    if (msg->kind == ASK || (c->knows && epoch < c->epoch)) {
-        tell(m, fx, from, TOLD, msg->kind == ASK ? msg->field[LIFE] : 0, c->knows);
+    int ready = c->arrival.ready != 0;
+    if (msg->kind == ASK || (ready && epoch < c->epoch)) {
+        tell(m, fx, from, TOLD, msg->kind == ASK ? msg->field[LIFE] : 0, (uint64_t)ready);
         return MARE_COORD_OK;
     }
-    if (!c->knows || (msg->kind == TOLD && !msg->field[KNOWS])) {
-        if (msg->kind == TOLD && !c->knows)
+    if (!ready || (msg->kind == TOLD && !msg->field[KNOWS])) {
+        if (msg->kind == TOLD)
             on_told(m, from, msg, fx);
-        arm(m, fx, 0);
+        arm(m, fx);
         return MARE_COORD_OK;
     }
     int news = epoch > c->epoch;
@@ -380,7 +363,7 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
     else if (news && m->waiting && coordinator_of(m, c) != m->setup.self)
         tell(m, fx, coordinator_of(m, c), REQUEST, c->ticket, 0);
     check_coordinator(m, fx);
-    arm(m, fx, 0);
+    arm(m, fx);
     return MARE_COORD_OK;
 }
 
@@ -396,7 +379,8 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
             on_request(m, m->setup.self, c->ticket, fx);
         else
             tell(m, fx, coordinator, REQUEST, c->ticket, 0);
-        arm(m, fx, 1);
+        if (m->waiting && mare__param(m, REPAIR))
+            mare__arm_anew(m, fx, RETRY, RETRY_US);
         return MARE_COORD_OK;
     }
     if (at_home) {
@@ -406,7 +390,7 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
     } else {
         tell(m, fx, coordinator, RELEASE, c->ticket, 0);
     }
-    arm(m, fx, 0);
+    arm(m, fx);
     return MARE_COORD_OK;
 }
 
@@ -415,32 +399,25 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
 static int is_lost(const mare_coord *m, const central *c)
 {
     uint32_t coordinator = coordinator_of(m, c);
-    return !c->knows || (coordinator != m->setup.self && !mare__alive(m, coordinator));
+    return !c->arrival.ready || (coordinator != m->setup.self && !mare__alive(m, coordinator));
 }
 
 static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
 {
     central *c = m->state;
-    mare_coord_message msg = {.kind = is_lost(m, c) ? ASK : TAKEOVER, .field = {c->epoch, c->life}};
     (void)which;
-    c->armed = 0;
-    if (!mare__param(m, REPAIR) || !mare__set_has(m->members, m->setup.self))
+    if (!mare__param(m, REPAIR))
         return;
-    if (is_lost(m, c)) {
-        mare__broadcast(m, fx, &msg);
-    } else if (c->duty == COLLECTING) {
-        for (uint32_t i = 0; i < m->setup.capacity; i++) {
-            if (i != m->setup.self && mare__alive(m, i) && !mare__set_has(c->answered, i))
-                mare__send(m, fx, i, &msg);
-        }
-    } else if (c->duty == SERVING) {
-        uint32_t holder = c->holder;
-        if (c->queued && holder != MARE_COORD_NOBODY && holder != m->setup.self)
-            tell(m, fx, holder, GRANT, c->wanted[holder], c->holder_fence);
-    } else if (m->waiting) {
+    if (is_lost(m, c))
+        tell(m, fx, MARE__EVERYBODY, ASK, c->arrival.life, 0);
+    else if (c->duty == COLLECTING)
+        mare__send_rest(m, fx, c->answered,
+                        &(mare_coord_message){.kind = TAKEOVER, .field = {c->epoch}});
+    else if (must_remind(m, c))
+        tell(m, fx, c->holder, GRANT, c->wanted[c->holder], c->holder_fence);
+    else if (c->duty == MEMBER && m->waiting)
         tell(m, fx, coordinator_of(m, c), REQUEST, c->ticket, 0);
-    }
-    arm(m, fx, 0);
+    arm(m, fx);
 }
 
 static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effects *fx)
@@ -454,63 +431,48 @@ static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effect
     }
     try_learn(m, fx);
     check_coordinator(m, fx);
-    arm(m, fx, 0);
+    arm(m, fx);
 }
 
 static void start(mare_coord *m, mare_coord_effects *fx)
 {
     central *c = m->state;
-    c->armed = 0;
-    c->life++;
     forget_duty(c);
-    if (!m->started && m->setup.incarnation == 0) {
-        c->epoch = m->setup.members - 1;
-        c->knows = 1;
-        if (coordinator_of(m, c) == m->setup.self)
-            c->duty = SERVING;
+    if (mare__arrival_start(m, &c->arrival)) { /* others may have gone on without me */
+        tell(m, fx, MARE__EVERYBODY, ASK, c->arrival.life, 0);
+        try_learn(m, fx);
+        arm(m, fx);
         return;
     }
-    if (m->waiting || m->inside)
-        mare__revoke(m, fx, "restarted");
-    c->knows = c->taught = 0; /* others may have gone on without me */
-    mare__set_clear(c->answered, m->setup.capacity);
-    mare__set_add(c->answered, m->setup.self);
-    mare_coord_message ask = {.kind = ASK, .field = {c->epoch, c->life}};
-    mare__broadcast(m, fx, &ask);
-    try_learn(m, fx);
-    arm(m, fx, 0);
+    c->epoch = m->setup.members - 1;
+    if (coordinator_of(m, c) == m->setup.self)
+        c->duty = SERVING;
 }
 
 /* Set-up ------------------------------------------------------------------------------------- */
 
-static central *lay_out(mare__block *block, const mare_coord_setup *setup)
+static void lay_out(central *c, mare__block *block, const mare_coord_setup *setup)
 {
-    central *c = mare__carve(block, sizeof *c);
-    uint32_t *queue = mare__carve(block, setup->capacity * sizeof *queue);
-    uint64_t *wanted = mare__carve(block, setup->capacity * sizeof *wanted);
-    uint64_t *finished = mare__carve(block, setup->capacity * sizeof *finished);
-    uint64_t *answered = mare__carve(block, mare__set_bytes(setup->capacity));
-    if (c) {
-        c->queue = queue;
-        c->wanted = wanted;
-        c->finished = finished;
-        c->answered.word = answered;
-    }
-    return c;
+    c->queue = mare__carve_array(block, setup->capacity, sizeof *c->queue);
+    c->wanted = mare__carve_array(block, setup->capacity, sizeof *c->wanted);
+    c->finished = mare__carve_array(block, setup->capacity, sizeof *c->finished);
+    c->answered = mare__carve_set(block, setup->capacity);
+    mare__arrival_lay_out(&c->arrival, block, setup);
 }
 
 static size_t size(const mare_coord_setup *setup)
 {
-    mare__block block = {0};
-    lay_out(&block, setup);
+    central counted;
+    mare__block block = {.used = sizeof counted};
+    lay_out(&counted, &block, setup);
     return block.used;
 }
 
 static void init(mare_coord *m)
 {
-    mare__block block = {.base = m->state};
-    central *c = lay_out(&block, &m->setup);
-    c->ticket = c->life = m->setup.incarnation << 32;
+    central *c = m->state;
+    lay_out(c, &(mare__block){m->state, sizeof *c}, &m->setup);
+    c->ticket = m->setup.incarnation << 32;
     c->holder = MARE_COORD_NOBODY;
 }
 
@@ -523,7 +485,7 @@ static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *byt
 static void look(const mare_coord *m, mare_coord_view *view)
 {
     const central *c = m->state;
-    if (is_coordinator(m, c) && !m->waiting && !m->inside)
+    if (c->duty == SERVING && !m->waiting && !m->inside)
         view->phase = "coordinator";
     view->leader = coordinator_of(m, c);
     view->epoch = c->epoch;
@@ -537,11 +499,7 @@ static unsigned promises(const mare_coord_setup *setup)
 
 static unsigned tolerates(const mare_coord_setup *setup)
 {
-    unsigned always = MARE_COORD_REORDER | MARE_COORD_PAUSE | MARE_COORD_DRIFT;
-    if (!setup->param[REPAIR])
-        return always;
-    return always | MARE_COORD_LOSS | MARE_COORD_DUPLICATION | MARE_COORD_PARTITION |
-           MARE_COORD_CRASH | MARE_COORD_AMNESIA | MARE_COORD_CHURN;
+    return setup->param[REPAIR] ? MARE__SLOW | MARE__LOSSY | MARE__MORTAL : MARE__SLOW;
 }
 
 static uint64_t messages(const mare_coord_setup *setup)
@@ -575,7 +533,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__central = {
+const mare_coord_algorithm mare_coord_central = {
     .name = "central",
     .title = "mutual exclusion by a central coordinator",
     .source = "Tanenbaum and Van Steen 6.3.2; Coulouris et al., central server",

@@ -37,16 +37,15 @@
 #include "coord/mutex/ballot.h"
 #include "coord/table.h"
 
-enum { REPAIR, RETRY_US };                          /* parameters */
-enum { RETRY };                                     /* timers */
-enum { REQUEST, GRANT, INQUIRE, YIELD, RELEASE };   /* messages */
-enum { TIME, TICKET, STAMP };                       /* fields; a vote's number, as STAMP */
+enum { REPAIR, RETRY_US };                        /* parameters */
+enum { RETRY };                                   /* timers */
+enum { REQUEST, GRANT, INQUIRE, YIELD, RELEASE }; /* messages */
+enum { TIME, TICKET, STAMP };                     /* fields; a vote's number, as STAMP */
 
 typedef struct majority {
     uint64_t clock, stamp;
-    uint64_t ticket;   /* of my last request: incarnation and count */
-    uint32_t abstains; /* has lost the memory of its votes */
-    uint32_t armed;
+    uint64_t ticket;     /* of my last request: incarnation and count */
+    uint32_t abstains;   /* has lost the memory of its votes */
     mare__ballot ballot; /* my vote */
     mare__set granted;   /* whose votes I have */
     uint64_t *vote;      /* by member: its last vote for me … */
@@ -65,19 +64,14 @@ static void say(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t kin
         return;
     }
     mare_coord_message msg = {.kind = kind, .field = {++x->clock, ticket, number}};
-    if (to == MARE_COORD_NOBODY)
-        mare__broadcast(m, fx, &msg);
-    else if (mare__set_has(m->members, to))
+    if (to == MARE__EVERYBODY || mare__set_has(m->members, to))
         mare__send(m, fx, to, &msg);
 }
 
 static void arm(mare_coord *m, mare_coord_effects *fx)
 {
-    majority *x = m->state;
-    if (!mare__param(m, REPAIR) || !m->waiting || x->armed)
-        return;
-    x->armed = 1;
-    mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US));
+    if (mare__param(m, REPAIR) && m->waiting)
+        mare__arm(m, fx, RETRY, RETRY_US);
 }
 
 /* As voter ----------------------------------------------------------------------------------- */
@@ -169,8 +163,8 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
                                  mare_coord_effects *fx)
 {
     majority *x = m->state;
-    if (msg->field[TIME] >> 40 || msg->field[TICKET] == 0 || msg->field[TICKET] >> 63 ||
-        (msg->kind == REQUEST && msg->field[STAMP] > msg->field[TIME]))
+    if (msg->field[TIME] >= MARE__CLOCK_LIMIT || msg->field[TICKET] == 0 ||
+        msg->field[TICKET] >> 63 || (msg->kind == REQUEST && msg->field[STAMP] > msg->field[TIME]))
         return MARE_COORD_MALFORMED;
     mare_coord_lamport_receive(&x->clock, msg->field[TIME]);
     handle(m, from, msg->kind, msg->field[TICKET], msg->field[STAMP], fx);
@@ -184,7 +178,7 @@ static void finish(mare_coord *m, mare_coord_effects *fx)
     majority *x = m->state;
     m->waiting = m->inside = 0;
     mare__set_clear(x->granted, m->setup.capacity);
-    say(m, fx, MARE_COORD_NOBODY, RELEASE, x->ticket, 0);
+    say(m, fx, MARE__EVERYBODY, RELEASE, x->ticket, 0);
     say(m, fx, m->setup.self, RELEASE, x->ticket, 0);
 }
 
@@ -199,7 +193,7 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
     x->ticket++;
     x->stamp = x->clock + 1; /* the time at which say() sends it */
     mare__set_clear(x->granted, m->setup.capacity);
-    say(m, fx, MARE_COORD_NOBODY, REQUEST, x->ticket, x->stamp);
+    say(m, fx, MARE__EVERYBODY, REQUEST, x->ticket, x->stamp);
     say(m, fx, m->setup.self, REQUEST, x->ticket, x->stamp);
     arm(m, fx);
     return MARE_COORD_OK;
@@ -209,7 +203,6 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
 {
     majority *x = m->state;
     (void)which;
-    x->armed = 0;
     for (uint32_t i = 0; mare__param(m, REPAIR) && m->waiting && i < m->setup.members; i++) {
         if (!mare__set_has(x->granted, i))
             say(m, fx, i, REQUEST, x->ticket, x->stamp);
@@ -220,45 +213,36 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
 static void start(mare_coord *m, mare_coord_effects *fx)
 {
     majority *x = m->state;
-    x->armed = 0;
     if (!m->started) {
         x->clock = x->abstains = m->setup.incarnation > 0; /* to be born again is an event */
         return;
     }
-    if (m->waiting || m->inside)
-        mare__revoke(m, fx, "restarted");
     if (x->ticket)
         finish(m, fx);
 }
 
 /* Set-up ------------------------------------------------------------------------------------- */
 
-static majority *lay_out(mare__block *block, const mare_coord_setup *setup)
+static void lay_out(majority *x, mare__block *block, const mare_coord_setup *setup)
 {
-    majority *x = mare__carve(block, sizeof *x);
-    uint64_t *granted = mare__carve(block, mare__set_bytes(setup->capacity));
-    uint64_t *vote = mare__carve(block, setup->capacity * sizeof *vote);
-    uint64_t *yielded = mare__carve(block, setup->capacity * sizeof *yielded);
-    mare__ballot_lay_out(block, x ? &x->ballot : NULL, setup->capacity);
-    if (x) {
-        x->granted.word = granted;
-        x->vote = vote;
-        x->yielded = yielded;
-    }
-    return x;
+    x->granted = mare__carve_set(block, setup->capacity);
+    x->vote = mare__carve_array(block, setup->capacity, sizeof *x->vote);
+    x->yielded = mare__carve_array(block, setup->capacity, sizeof *x->yielded);
+    mare__ballot_lay_out(&x->ballot, block, setup->capacity);
 }
 
 static size_t size(const mare_coord_setup *setup)
 {
-    mare__block block = {0};
-    lay_out(&block, setup);
+    majority counted;
+    mare__block block = {.used = sizeof counted};
+    lay_out(&counted, &block, setup);
     return block.used;
 }
 
 static void init(mare_coord *m)
 {
-    mare__block block = {.base = m->state};
-    majority *x = lay_out(&block, &m->setup);
+    majority *x = m->state;
+    lay_out(x, &(mare__block){m->state, sizeof *x}, &m->setup);
     x->ticket = m->setup.incarnation << 32;
 }
 
@@ -282,11 +266,10 @@ static unsigned promises(const mare_coord_setup *setup)
 
 static unsigned tolerates(const mare_coord_setup *setup)
 {
-    unsigned always = MARE_COORD_REORDER | MARE_COORD_PAUSE | MARE_COORD_DRIFT;
     if (!setup->param[REPAIR])
-        return always;
-    return always | MARE_COORD_LOSS | MARE_COORD_DUPLICATION | MARE_COORD_PARTITION |
-           MARE_COORD_CRASH | MARE_COORD_ALL_CRASH | MARE_COORD_ALL_RETURN | MARE_COORD_SUSPECTS;
+        return MARE__SLOW;
+    return MARE__SLOW | MARE__LOSSY | MARE_COORD_CRASH | MARE_COORD_ALL_CRASH |
+           MARE_COORD_ALL_RETURN | MARE_COORD_SUSPECTS;
 }
 
 static uint64_t messages(const mare_coord_setup *setup)
@@ -307,15 +290,12 @@ static const mare_coord_param params[] = {
 };
 
 static const mare_coord_form forms[] = {
-    {"REQUEST", {"clock", "ticket", "stamp"}, 0},
-    {"GRANT", {"clock", "ticket", "vote"}, 0},
-    {"INQUIRE", {"clock", "ticket", "vote"}, 0},
-    {"YIELD", {"clock", "ticket", "vote"}, 0},
-    {"RELEASE", {"clock", "ticket"}, 0},
-    {0},
+    {"REQUEST", {"clock", "ticket", "stamp"}, 0}, {"GRANT", {"clock", "ticket", "vote"}, 0},
+    {"INQUIRE", {"clock", "ticket", "vote"}, 0},  {"YIELD", {"clock", "ticket", "vote"}, 0},
+    {"RELEASE", {"clock", "ticket"}, 0},          {0},
 };
 
-const mare_coord_algorithm mare__majority = {
+const mare_coord_algorithm mare_coord_majority = {
     .name = "majority",
     .title = "mutual exclusion by permission of a majority",
     .source = "Tanenbaum and Van Steen 6.3.4; Maekawa 1985; Sanders 1987",

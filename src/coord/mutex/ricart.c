@@ -31,7 +31,7 @@
  * Assumes, for EM1: PEER_DOWN is only said of members that are down; of those that are up at any
  * moment, one at least was never down. Any delay, order, loss, repeated delivery. */
 
-#include "coord/machine.h"
+#include "coord/mutex/arrival.h"
 #include "coord/table.h"
 
 enum { REPAIR, RETRY_US, PATIENCE, CLOCK };        /* parameters */
@@ -43,14 +43,10 @@ typedef struct ricart {
     uint64_t clock;
     uint64_t stamp;  /* of my present request */
     uint64_t ticket; /* of my last request: incarnation and count */
-    uint64_t life;   /* incarnation and starts */
     uint32_t asked;  /* the request is out; not so while I am still being welcomed */
-    uint32_t ready;  /* welcomed by all */
-    uint32_t taught; /* … among them one that was ready */
-    uint32_t armed;
+    mare__arrival arrival;
     mare__set granted;  /* permissions for my ticket */
     mare__set deferred; /* who gets an answer at my exit */
-    mare__set welcomed;
     mare__set heard;    /* who has spoken since the last retry */
     uint64_t *wanted;   /* by member: its latest ticket */
     uint32_t *silences; /* by member: attempts without an answer */
@@ -62,19 +58,23 @@ static void say(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t kin
     ricart *r = m->state;
     uint64_t time = mare_coord_lamport_tick(&r->clock);
     mare_coord_message msg = {.kind = kind, .field = {time, second, third}};
-    if (to == MARE_COORD_NOBODY)
+    if (to == MARE__EVERYBODY)
         mare__broadcast(m, fx, &msg);
     else
         mare__send(m, fx, to, &msg);
 }
 
-static void arm(mare_coord *m, mare_coord_effects *fx, int again)
+/* Whether answers are awaited that may have to be asked for again. */
+static int is_asking(const mare_coord *m)
 {
-    ricart *r = m->state;
-    if (!mare__param(m, REPAIR) || (!m->waiting && r->ready) || (r->armed && !again))
-        return;
-    r->armed = 1;
-    mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US));
+    const ricart *r = m->state;
+    return mare__param(m, REPAIR) && (m->waiting || !r->arrival.ready);
+}
+
+static void arm(mare_coord *m, mare_coord_effects *fx)
+{
+    if (is_asking(m))
+        mare__arm(m, fx, RETRY, RETRY_US);
 }
 
 /* Goes in when nobody's permission is missing. */
@@ -93,7 +93,7 @@ static void ask(mare_coord *m, mare_coord_effects *fx)
     mare__set_add(r->granted, m->setup.self);
     r->asked = 1;
     r->stamp = r->clock + 1; /* the time at which say() sends it */
-    say(m, fx, MARE_COORD_NOBODY, REQUEST, r->ticket, r->stamp);
+    say(m, fx, MARE__EVERYBODY, REQUEST, r->ticket, r->stamp);
     try_enter(m, fx);
 }
 
@@ -113,11 +113,8 @@ static void answer_deferred(mare_coord *m, mare_coord_effects *fx)
 static void try_ready(mare_coord *m, mare_coord_effects *fx)
 {
     ricart *r = m->state;
-    int alone = mare__set_count(m->members, m->setup.capacity) == 1;
-    if (r->ready || (!r->taught && !alone) ||
-        !mare__set_covered(m->members, r->welcomed, m->down, m->setup.capacity))
+    if (!mare__arrival_try(m, &r->arrival))
         return;
-    r->ready = 1;
     mare__mark(m, fx, "welcomed");
     if (m->waiting)
         ask(m, fx);
@@ -141,22 +138,12 @@ static void on_request(mare_coord *m, uint32_t from, const mare_coord_message *m
     }
 }
 
-static void on_welcome(mare_coord *m, uint32_t from, const mare_coord_message *msg,
-                       mare_coord_effects *fx)
-{
-    ricart *r = m->state;
-    if (msg->field[LIFE] != r->life || r->ready)
-        return;
-    mare__set_add(r->welcomed, from);
-    r->taught |= msg->field[READY] != 0;
-    try_ready(m, fx);
-}
-
 static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_message *msg,
                                  mare_coord_effects *fx)
 {
     ricart *r = m->state;
-    if (msg->field[TIME] >> 40 || (msg->kind == REQUEST && msg->field[STAMP] > msg->field[TIME]))
+    if (msg->field[TIME] >= MARE__CLOCK_LIMIT ||
+        (msg->kind == REQUEST && msg->field[STAMP] > msg->field[TIME]))
         return MARE_COORD_MALFORMED; /* no clock gets there, and none is to be pushed there */
     mare_coord_lamport_receive(&r->clock, msg->field[TIME]);
     mare__set_add(r->heard, from);
@@ -168,11 +155,12 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
         try_enter(m, fx);
     } else if (msg->kind == HELLO) {
         mare__set_remove(r->deferred, from); /* what it had asked for died with its last life */
-        say(m, fx, from, WELCOME, msg->field[LIFE], r->ready);
-    } else if (msg->kind == WELCOME) {
-        on_welcome(m, from, msg, fx);
+        say(m, fx, from, WELCOME, msg->field[LIFE], r->arrival.ready);
+    } else if (msg->kind == WELCOME &&
+               mare__arrival_told(&r->arrival, from, msg->field[LIFE], msg->field[READY] != 0)) {
+        try_ready(m, fx);
     }
-    arm(m, fx, 0);
+    arm(m, fx);
     return MARE_COORD_OK;
 }
 
@@ -182,9 +170,10 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
     ricart *r = m->state;
     if (event->kind == MARE_COORD_ENTER) {
         r->ticket++;
-        if (r->ready)
+        if (r->arrival.ready)
             ask(m, fx);
-        arm(m, fx, 1);
+        if (is_asking(m))
+            mare__arm_anew(m, fx, RETRY, RETRY_US);
     } else {
         answer_deferred(m, fx);
     }
@@ -199,20 +188,18 @@ static void ask_again(mare_coord *m, uint32_t i, mare_coord_effects *fx)
         r->silences[i]++;
     if (mare__param(m, PATIENCE) && r->silences[i] == (uint64_t)mare__param(m, PATIENCE))
         mare__suspect(fx, i, r->silences[i]);
-    if (r->ready)
+    if (r->arrival.ready)
         say(m, fx, i, REQUEST, r->ticket, r->stamp);
     else
-        say(m, fx, i, HELLO, r->life, 0);
+        say(m, fx, i, HELLO, r->arrival.life, 0);
 }
 
 static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
 {
     ricart *r = m->state;
-    mare__set answered = r->ready ? r->granted : r->welcomed;
+    mare__set answered = r->arrival.ready ? r->granted : r->arrival.told;
     (void)which;
-    r->armed = 0;
-    if (!mare__param(m, REPAIR) || !mare__set_has(m->members, m->setup.self) ||
-        (r->ready && !m->waiting))
+    if (!is_asking(m))
         return;
     for (uint32_t i = mare__set_next(m->members, 0, m->setup.capacity); i != MARE_COORD_NOBODY;
          i = mare__set_next(m->members, i + 1, m->setup.capacity)) {
@@ -220,7 +207,7 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
             ask_again(m, i, fx);
     }
     mare__set_clear(r->heard, m->setup.capacity);
-    arm(m, fx, 0);
+    arm(m, fx);
 }
 
 static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effects *fx)
@@ -237,63 +224,46 @@ static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effect
     } else if (r->asked && m->waiting) {
         say(m, fx, other, REQUEST, r->ticket, r->stamp);
     }
-    arm(m, fx, 0);
+    arm(m, fx);
 }
 
 static void start(mare_coord *m, mare_coord_effects *fx)
 {
     ricart *r = m->state;
-    r->life++;
-    r->armed = 0;
-    if (!m->started && m->setup.incarnation == 0) {
-        r->ready = 1;
+    if (!mare__arrival_start(m, &r->arrival))
         return;
-    }
-    if (m->waiting || m->inside)
-        mare__revoke(m, fx, "restarted");
     answer_deferred(m, fx);
-    mare__set_clear(r->welcomed, m->setup.capacity);
-    mare__set_add(r->welcomed, m->setup.self);
-    r->ready = r->taught = 0;
-    say(m, fx, MARE_COORD_NOBODY, HELLO, r->life, 0);
+    say(m, fx, MARE__EVERYBODY, HELLO, r->arrival.life, 0);
     try_ready(m, fx);
-    arm(m, fx, 0);
+    arm(m, fx);
 }
 
 /* Set-up ------------------------------------------------------------------------------------- */
 
-static ricart *lay_out(mare__block *block, const mare_coord_setup *setup)
+static void lay_out(ricart *r, mare__block *block, const mare_coord_setup *setup)
 {
-    size_t set = mare__set_bytes(setup->capacity);
-    ricart *r = mare__carve(block, sizeof *r);
-    uint64_t *granted = mare__carve(block, set), *deferred = mare__carve(block, set);
-    uint64_t *welcomed = mare__carve(block, set), *heard = mare__carve(block, set);
-    uint64_t *wanted = mare__carve(block, setup->capacity * sizeof *wanted);
-    uint32_t *silences = mare__carve(block, setup->capacity * sizeof *silences);
-    if (r) {
-        r->granted.word = granted;
-        r->deferred.word = deferred;
-        r->welcomed.word = welcomed;
-        r->heard.word = heard;
-        r->wanted = wanted;
-        r->silences = silences;
-    }
-    return r;
+    r->granted = mare__carve_set(block, setup->capacity);
+    r->deferred = mare__carve_set(block, setup->capacity);
+    r->heard = mare__carve_set(block, setup->capacity);
+    r->wanted = mare__carve_array(block, setup->capacity, sizeof *r->wanted);
+    r->silences = mare__carve_array(block, setup->capacity, sizeof *r->silences);
+    mare__arrival_lay_out(&r->arrival, block, setup);
 }
 
 static size_t size(const mare_coord_setup *setup)
 {
-    mare__block block = {0};
-    lay_out(&block, setup);
+    ricart counted;
+    mare__block block = {.used = sizeof counted};
+    lay_out(&counted, &block, setup);
     return block.used;
 }
 
 static void init(mare_coord *m)
 {
-    mare__block block = {.base = m->state};
-    ricart *r = lay_out(&block, &m->setup);
+    ricart *r = m->state;
+    lay_out(r, &(mare__block){m->state, sizeof *r}, &m->setup);
     r->clock = (uint64_t)mare__param(m, CLOCK);
-    r->ticket = r->life = m->setup.incarnation << 32;
+    r->ticket = m->setup.incarnation << 32;
 }
 
 static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
@@ -305,7 +275,7 @@ static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *byt
 static void look(const mare_coord *m, mare_coord_view *view)
 {
     const ricart *r = m->state;
-    if (!r->ready)
+    if (!r->arrival.ready)
         view->phase = "greeting";
     view->lamport = r->clock;
     view->asked = view->waiting && r->asked;
@@ -319,11 +289,7 @@ static unsigned promises(const mare_coord_setup *setup)
 
 static unsigned tolerates(const mare_coord_setup *setup)
 {
-    unsigned always = MARE_COORD_REORDER | MARE_COORD_PAUSE | MARE_COORD_DRIFT;
-    if (!setup->param[REPAIR])
-        return always;
-    return always | MARE_COORD_LOSS | MARE_COORD_DUPLICATION | MARE_COORD_PARTITION |
-           MARE_COORD_CRASH | MARE_COORD_AMNESIA | MARE_COORD_CHURN;
+    return setup->param[REPAIR] ? MARE__SLOW | MARE__LOSSY | MARE__MORTAL : MARE__SLOW;
 }
 
 static uint64_t messages(const mare_coord_setup *setup)
@@ -354,7 +320,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__ricart = {
+const mare_coord_algorithm mare_coord_ricart = {
     .name = "ricart",
     .title = "mutual exclusion by permission of all (Ricart and Agrawala)",
     .source = "Ricart and Agrawala 1981; Tanenbaum and Van Steen 6.3.4",

@@ -33,32 +33,31 @@
  * moment, one at least was never down. Any delay, order, loss, repeated delivery. Does not promise
  * EM3: the token comes by in the order of the ring, not of the requests. */
 
-#include "coord/machine.h"
+#include "coord/election/epoch.h"
+#include "coord/mutex/arrival.h"
 #include "coord/table.h"
 
-enum { REPAIR, RETRY_US, REST_US };                   /* parameters */
-enum { RETRY, REST };                                 /* timers */
-enum { TOKEN, ACK, REGENERATE, REPORT, ASK, TOLD };   /* messages */
-enum { EPOCH, HOP, ENTRIES };                         /* fields of a TOKEN */
-enum { INSIDE = 1, LIFE = 1, KNOWS = 2 };             /* … of REPORT, ASK and TOLD */
+enum { REPAIR, RETRY_US, REST_US };                 /* parameters */
+enum { RETRY, REST };                               /* timers */
+enum { TOKEN, ACK, REGENERATE, REPORT, ASK, TOLD }; /* messages */
+enum { EPOCH, HOP, ENTRIES };                       /* fields of a TOKEN */
+enum { INSIDE = 1, LIFE = 1, KNOWS = 2 };           /* … of REPORT, ASK and TOLD */
 
-#define EPOCH_LIMIT (UINT64_C(1) << 31)
+#define EPOCH_LIMIT (UINT64_C(1) << 31) /* enough for 2^31 / capacity new tokens */
+#define HOP_LIMIT (UINT64_C(1) << 60)
 #define ENTRIES_LIMIT UINT32_MAX
 
 typedef struct token {
     uint64_t epoch;
-    uint64_t hop;       /* the largest seen in this epoch */
-    uint64_t entries;   /* grants in this epoch, when I last saw the token */
-    uint64_t life;      /* incarnation and starts */
-    uint32_t has;       /* the token is here … */
-    uint32_t used;      /* … and this visit has been made use of */
-    uint32_t passed_to; /* who has not acknowledged it yet, or NOBODY */
-    uint32_t knows;     /* whether `epoch` is worth anything */
-    uint32_t taught;    /* somebody who knows has told this life */
-    uint32_t collecting; /* I have opened the epoch and wait for reports */
-    uint32_t insider;   /* who has reported to be inside, or NOBODY */
-    uint32_t armed;
-    mare__set answered; /* who has reported, or told a returning member */
+    uint64_t hop;          /* the largest seen in this epoch */
+    uint64_t entries;      /* grants in this epoch, when I last saw the token */
+    uint32_t has;          /* the token is here … */
+    uint32_t used;         /* … and this visit has been made use of */
+    uint32_t passed_to;    /* who has not acknowledged it yet, or NOBODY */
+    uint32_t collecting;   /* I have opened the epoch and wait for reports */
+    uint32_t insider;      /* who has reported to be inside, or NOBODY */
+    mare__set answered;    /* who has reported */
+    mare__arrival arrival; /* until it is ready, `epoch` is worth nothing */
 } token;
 
 static void tell(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t kind, uint64_t second,
@@ -66,42 +65,25 @@ static void tell(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t ki
 {
     token *t = m->state;
     mare_coord_message msg = {.kind = kind, .field = {t->epoch, second, third}};
-    if (to == MARE_COORD_NOBODY)
-        mare__broadcast(m, fx, &msg);
-    else
-        mare__send(m, fx, to, &msg);
+    mare__send(m, fx, to, &msg);
 }
 
 /* Starts the retry timer when something is waited for that a lost message could hold up. */
 static void arm(mare_coord *m, mare_coord_effects *fx)
 {
     token *t = m->state;
-    int needed = !t->knows || t->collecting || t->passed_to != MARE_COORD_NOBODY;
-    if (!mare__param(m, REPAIR) || !needed || t->armed)
-        return;
-    t->armed = 1;
-    mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US));
+    int needed = !t->arrival.ready || t->collecting || t->passed_to != MARE_COORD_NOBODY;
+    if (needed && mare__param(m, REPAIR))
+        mare__arm(m, fx, RETRY, RETRY_US);
 }
 
 /* The token ---------------------------------------------------------------------------------- */
 
-/* The next on the ring that is up, or NOBODY. */
-static uint32_t successor(const mare_coord *m)
-{
-    uint32_t capacity = m->setup.capacity;
-    for (uint32_t step = 1; step < capacity; step++) {
-        uint32_t next = (m->setup.self + step) % capacity;
-        if (mare__alive(m, next))
-            return next;
-    }
-    return MARE_COORD_NOBODY;
-}
-
 static void pass(mare_coord *m, mare_coord_effects *fx)
 {
     token *t = m->state;
-    uint32_t next = successor(m);
-    if (next == MARE_COORD_NOBODY) {
+    uint32_t next = mare__successor(m);
+    if (next == m->setup.self) {
         t->used = 0; /* alone: a visit that has gone round */
         return;
     }
@@ -162,7 +144,6 @@ static void on_token(mare_coord *m, uint32_t from, const mare_coord_message *msg
 static void adopt(token *t, uint64_t epoch)
 {
     t->epoch = epoch;
-    t->knows = 1;
     t->hop = t->entries = 0;
     t->has = t->collecting = 0;
     t->passed_to = t->insider = MARE_COORD_NOBODY;
@@ -172,8 +153,7 @@ static void adopt(token *t, uint64_t epoch)
 static void finish_epoch(mare_coord *m, mare_coord_effects *fx)
 {
     token *t = m->state;
-    if (!t->collecting ||
-        !mare__set_covered(m->members, t->answered, m->down, m->setup.capacity))
+    if (!t->collecting || !mare__set_covered(m->members, t->answered, m->down, m->setup.capacity))
         return;
     t->collecting = 0;
     mare__mark(m, fx, "makes a token");
@@ -186,18 +166,15 @@ static void finish_epoch(mare_coord *m, mare_coord_effects *fx)
     }
 }
 
-/* The smallest epoch of mine above the present one. */
 static void open_epoch(mare_coord *m, mare_coord_effects *fx)
 {
     token *t = m->state;
-    uint64_t capacity = m->setup.capacity;
-    uint64_t epoch = t->epoch - t->epoch % capacity + m->setup.self;
-    adopt(t, epoch > t->epoch ? epoch : epoch + capacity);
+    adopt(t, mare__epoch_above(t->epoch, m->setup.self, m->setup.capacity));
     t->collecting = 1;
     t->insider = m->inside ? m->setup.self : MARE_COORD_NOBODY;
     mare__set_clear(t->answered, m->setup.capacity);
     mare__set_add(t->answered, m->setup.self);
-    tell(m, fx, MARE_COORD_NOBODY, REGENERATE, 0, 0);
+    tell(m, fx, MARE__EVERYBODY, REGENERATE, 0, 0);
     finish_epoch(m, fx);
 }
 
@@ -218,34 +195,19 @@ static void on_report(mare_coord *m, uint32_t from, const mare_coord_message *ms
 static void try_learn(mare_coord *m, mare_coord_effects *fx)
 {
     token *t = m->state;
-    int alone = mare__set_count(m->members, m->setup.capacity) == 1;
-    if (t->knows || (!t->taught && !alone) ||
-        !mare__set_covered(m->members, t->answered, m->down, m->setup.capacity))
-        return;
-    open_epoch(m, fx);
+    if (mare__arrival_try(m, &t->arrival))
+        open_epoch(m, fx);
 }
 
 static void on_told(mare_coord *m, uint32_t from, const mare_coord_message *msg,
                     mare_coord_effects *fx)
 {
     token *t = m->state;
-    if (msg->field[LIFE] != t->life)
+    if (!mare__arrival_told(&t->arrival, from, msg->field[LIFE], msg->field[KNOWS] != 0))
         return;
-    mare__set_add(t->answered, from);
-    if (msg->field[KNOWS]) {
-        t->taught = 1;
-        t->epoch = t->epoch < msg->field[EPOCH] ? msg->field[EPOCH] : t->epoch;
-    }
+    if (msg->field[KNOWS] && t->epoch < msg->field[EPOCH])
+        t->epoch = msg->field[EPOCH];
     try_learn(m, fx);
-}
-
-static int is_highest(const mare_coord *m)
-{
-    for (uint32_t i = m->setup.self + 1; i < m->setup.capacity; i++) {
-        if (mare__alive(m, i))
-            return 0;
-    }
-    return 1;
 }
 
 /* A larger epoch is obeyed; but if who opened it is gone, or was I in a life that is over, nobody
@@ -255,7 +217,7 @@ static void follow(mare_coord *m, uint64_t epoch, mare_coord_effects *fx)
     token *t = m->state;
     uint32_t opener = (uint32_t)(epoch % m->setup.capacity);
     adopt(t, epoch);
-    if (opener == m->setup.self || (!mare__alive(m, opener) && is_highest(m)))
+    if (opener == m->setup.self || (!mare__alive(m, opener) && mare__is_highest(m)))
         open_epoch(m, fx);
 }
 
@@ -266,14 +228,16 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
 {
     token *t = m->state;
     uint64_t epoch = msg->field[EPOCH];
-    if (epoch >= EPOCH_LIMIT || (msg->kind == TOKEN && msg->field[ENTRIES] > ENTRIES_LIMIT))
+    if (epoch >= EPOCH_LIMIT || (msg->kind == TOKEN && (msg->field[HOP] >= HOP_LIMIT ||
+                                                        msg->field[ENTRIES] > ENTRIES_LIMIT)))
         return MARE_COORD_MALFORMED;
-    if (msg->kind == ASK || (t->knows && epoch < t->epoch)) {
-        tell(m, fx, from, TOLD, msg->kind == ASK ? msg->field[LIFE] : 0, t->knows);
+    int ready = t->arrival.ready != 0;
+    if (msg->kind == ASK || (ready && epoch < t->epoch)) {
+        tell(m, fx, from, TOLD, msg->kind == ASK ? msg->field[LIFE] : 0, (uint64_t)ready);
         return MARE_COORD_OK;
     }
-    if (!t->knows || (msg->kind == TOLD && !msg->field[KNOWS])) {
-        if (msg->kind == TOLD && !t->knows)
+    if (!ready || (msg->kind == TOLD && !msg->field[KNOWS])) {
+        if (msg->kind == TOLD)
             on_told(m, from, msg, fx);
         arm(m, fx);
         return MARE_COORD_OK;
@@ -308,45 +272,36 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
 static void ask_again(mare_coord *m, mare_coord_effects *fx)
 {
     token *t = m->state;
-    if (!t->knows) {
-        tell(m, fx, MARE_COORD_NOBODY, ASK, t->life, 0);
-    } else if (t->collecting) {
-        for (uint32_t i = 0; i < m->setup.capacity; i++) {
-            if (i != m->setup.self && mare__alive(m, i) && !mare__set_has(t->answered, i))
-                tell(m, fx, i, REGENERATE, 0, 0);
-        }
-    } else if (t->passed_to != MARE_COORD_NOBODY && mare__alive(m, t->passed_to)) {
+    if (!t->arrival.ready)
+        tell(m, fx, MARE__EVERYBODY, ASK, t->arrival.life, 0);
+    else if (t->collecting)
+        mare__send_rest(m, fx, t->answered,
+                        &(mare_coord_message){.kind = REGENERATE, .field = {t->epoch}});
+    else if (t->passed_to != MARE_COORD_NOBODY && mare__alive(m, t->passed_to))
         tell(m, fx, t->passed_to, TOKEN, t->hop, t->entries);
-    }
 }
 
 static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
 {
     token *t = m->state;
-    if (!mare__set_has(m->members, m->setup.self))
-        return;
     if (which == REST && t->has && !m->inside)
         pass(m, fx);
-    if (which == RETRY) {
-        t->armed = 0;
-        if (mare__param(m, REPAIR))
-            ask_again(m, fx);
-    }
+    if (which == RETRY && mare__param(m, REPAIR))
+        ask_again(m, fx);
     arm(m, fx);
 }
 
 static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effects *fx)
 {
     token *t = m->state;
-    if (event->peer == m->setup.self || !mare__param(m, REPAIR) ||
-        !mare__set_has(m->members, m->setup.self))
+    if (event->peer == m->setup.self || !mare__param(m, REPAIR))
         return;
     if (mare__alive(m, event->peer)) {
         use_token(m, fx); /* one that was alone has somebody to pass it to */
     } else {
         if (t->insider == event->peer)
             t->insider = MARE_COORD_NOBODY;
-        if (t->knows && (is_highest(m) || t->passed_to == event->peer))
+        if (t->arrival.ready && (mare__is_highest(m) || t->passed_to == event->peer))
             open_epoch(m, fx); /* the token may have been with it, or on its way there */
         finish_epoch(m, fx);
         try_learn(m, fx);
@@ -357,49 +312,36 @@ static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effect
 static void start(mare_coord *m, mare_coord_effects *fx)
 {
     token *t = m->state;
-    t->armed = 0;
-    t->life++;
-    if (!m->started && m->setup.incarnation == 0) {
-        t->knows = 1;
-        if (m->setup.self == 0)
-            take(m, fx);
-        arm(m, fx);
-        return;
+    if (mare__arrival_start(m, &t->arrival)) { /* others may have gone on without me */
+        adopt(t, t->epoch);
+        tell(m, fx, MARE__EVERYBODY, ASK, t->arrival.life, 0);
+        try_learn(m, fx);
+    } else if (m->setup.self == 0) {
+        take(m, fx);
     }
-    if (m->waiting || m->inside)
-        mare__revoke(m, fx, "restarted");
-    adopt(t, t->epoch);
-    t->knows = t->taught = 0; /* others may have gone on without me */
-    mare__set_clear(t->answered, m->setup.capacity);
-    mare__set_add(t->answered, m->setup.self);
-    tell(m, fx, MARE_COORD_NOBODY, ASK, t->life, 0);
-    try_learn(m, fx);
     arm(m, fx);
 }
 
 /* Set-up ------------------------------------------------------------------------------------- */
 
-static token *lay_out(mare__block *block, const mare_coord_setup *setup)
+static void lay_out(token *t, mare__block *block, const mare_coord_setup *setup)
 {
-    token *t = mare__carve(block, sizeof *t);
-    uint64_t *answered = mare__carve(block, mare__set_bytes(setup->capacity));
-    if (t)
-        t->answered.word = answered;
-    return t;
+    t->answered = mare__carve_set(block, setup->capacity);
+    mare__arrival_lay_out(&t->arrival, block, setup);
 }
 
 static size_t size(const mare_coord_setup *setup)
 {
-    mare__block block = {0};
-    lay_out(&block, setup);
+    token counted;
+    mare__block block = {.used = sizeof counted};
+    lay_out(&counted, &block, setup);
     return block.used;
 }
 
 static void init(mare_coord *m)
 {
-    mare__block block = {.base = m->state};
-    token *t = lay_out(&block, &m->setup);
-    t->life = m->setup.incarnation << 32;
+    token *t = m->state;
+    lay_out(t, &(mare__block){m->state, sizeof *t}, &m->setup);
     t->passed_to = t->insider = MARE_COORD_NOBODY;
 }
 
@@ -425,11 +367,7 @@ static unsigned promises(const mare_coord_setup *setup)
 
 static unsigned tolerates(const mare_coord_setup *setup)
 {
-    unsigned always = MARE_COORD_REORDER | MARE_COORD_PAUSE | MARE_COORD_DRIFT;
-    if (!setup->param[REPAIR])
-        return always;
-    return always | MARE_COORD_LOSS | MARE_COORD_DUPLICATION | MARE_COORD_PARTITION |
-           MARE_COORD_CRASH | MARE_COORD_AMNESIA | MARE_COORD_CHURN;
+    return setup->param[REPAIR] ? MARE__SLOW | MARE__LOSSY | MARE__MORTAL : MARE__SLOW;
 }
 
 /* When everybody always wants in. */
@@ -467,7 +405,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__token = {
+const mare_coord_algorithm mare_coord_token = {
     .name = "token",
     .title = "mutual exclusion by a token on a ring",
     .source = "Tanenbaum and Van Steen 6.3.5; Coulouris et al., ring-based algorithm",

@@ -30,10 +30,10 @@
  * a coordinator repeats its GRANT when others insist, which makes up for a lost RELEASE: one that
  * is no longer inside answers by it.
  *
- * Assumes no failure detector. For EM2 who crashes comes back in the end: votes of one that died
- * inside can be returned by nobody else. With `queue` = 0 EM2 is a matter of luck, though the luck
- * of random back-off does not run out. The coordinators are among the founders; who joins later may
- * ask.
+ * Assumes no failure detector. Any delay, order, loss, repeated delivery. For EM2 who crashes comes
+ * back in the end: votes of one that died inside can be returned by nobody else. With `queue` = 0
+ * EM2 is a matter of luck, though the luck of random back-off does not run out. The coordinators
+ * are among the founders; who joins later may ask.
  *
  * Invariants: a replica's vote is held by one ticket, until that member itself says that it is over
  * or yields; a vote that was yielded does not count (votes are numbered). The fencing number is
@@ -46,25 +46,25 @@
 #include "coord/table.h"
 
 enum { REPAIR, RETRY_US, QUEUE = MARE__VOTING_NAME + 1, BACKOFF_US }; /* parameters */
-enum { RETRY, BACKOFF };                                /* timers */
-enum { REQUEST, GRANT, DENY, INQUIRE, YIELD, RELEASE }; /* messages */
-enum { TIME, TICKET, REPLICA, STAMP };                  /* fields; a vote's number, as STAMP */
+enum { RETRY, BACKOFF };                                              /* timers */
+enum { REQUEST, GRANT, DENY, INQUIRE, YIELD, RELEASE };               /* messages */
+enum { TIME, TICKET, REPLICA, STAMP }; /* fields; a vote's number, as STAMP */
 
 #define BACKOFF_DOUBLINGS 5u
 
 typedef struct voting {
     uint64_t clock, stamp;
-    uint64_t ticket;  /* of my last attempt: incarnation and count */
-    uint32_t asking;  /* an attempt is under way */
-    uint32_t failed;  /* attempts of this wait that were in vain */
-    uint32_t n, m;    /* replicas, votes needed */
-    uint32_t *home;   /* by replica: who coordinates */
-    uint32_t *place;  /* by replica: index of my ballot for it, or NOBODY */
+    uint64_t ticket; /* of my last attempt: incarnation and count */
+    uint32_t asking; /* an attempt is under way */
+    uint32_t failed; /* attempts of this wait that were in vain */
+    uint32_t n, m;   /* replicas, votes needed */
+    uint32_t *home;  /* by replica: who coordinates */
+    uint32_t *place; /* by replica: index of my ballot for it, or NOBODY */
     mare__ballot *ballot;
     mare__set asked, granted, answered; /* replicas, in this attempt */
     mare__set voted, refused;           /* … in the last one */
-    uint64_t *vote;    /* by replica: its last vote for me … */
-    uint64_t *yielded; /* … and the last that I returned */
+    uint64_t *vote;                     /* by replica: its last vote for me … */
+    uint64_t *yielded;                  /* … and the last that I returned */
 } voting;
 
 /* Messages ----------------------------------------------------------------------------------- */
@@ -139,8 +139,8 @@ static void remind(mare_coord *m, uint32_t from, uint64_t ticket, uint32_t repli
         say(m, fx, from, RELEASE, ticket, replica, 0);
 }
 
-static void on_grant(mare_coord *m, uint32_t from, uint64_t ticket, uint32_t replica,
-                     uint64_t vote, mare_coord_effects *fx)
+static void on_grant(mare_coord *m, uint32_t from, uint64_t ticket, uint32_t replica, uint64_t vote,
+                     mare_coord_effects *fx)
 {
     voting *v = m->state;
     if (!is_current(m, ticket)) {
@@ -271,7 +271,7 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
 {
     voting *v = m->state;
     uint64_t replica = msg->field[REPLICA], ticket = msg->field[TICKET];
-    if (msg->field[TIME] >> 40 || replica >= v->n || ticket == 0 || ticket >> 63 ||
+    if (msg->field[TIME] >= MARE__CLOCK_LIMIT || replica >= v->n || ticket == 0 || ticket >> 63 ||
         (msg->kind == REQUEST && msg->field[STAMP] > msg->field[TIME]))
         return MARE_COORD_MALFORMED;
     int for_coordinator = msg->kind == REQUEST || msg->kind == YIELD || msg->kind == RELEASE;
@@ -304,7 +304,7 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
 static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
 {
     voting *v = m->state;
-    if (!m->waiting || !mare__set_has(m->members, m->setup.self))
+    if (!m->waiting)
         return;
     if (which == BACKOFF && !v->asking) {
         begin_attempt(m, fx);
@@ -329,60 +329,55 @@ static void start(mare_coord *m, mare_coord_effects *fx)
         v->clock = m->setup.incarnation > 0; /* to be born again is an event */
         return;
     }
-    if (m->waiting || m->inside)
-        mare__revoke(m, fx, "restarted");
     if (v->asking)
         end_attempt(m, fx);
 }
 
 /* Set-up ------------------------------------------------------------------------------------- */
 
-static voting *lay_out(mare__block *block, const mare_coord_setup *setup)
+static void lay_out(voting *v, mare__block *block, const mare_coord_setup *setup)
 {
     uint32_t n = mare__voting_replicas(setup), mine = 0;
-    size_t set = mare__set_bytes(n);
-    voting *v = mare__carve(block, sizeof *v);
-    uint32_t *home = mare__carve(block, n * sizeof *home);
-    uint32_t *place = mare__carve(block, n * sizeof *place);
-    uint64_t *vote = mare__carve(block, n * sizeof *vote);
-    uint64_t *yielded = mare__carve(block, n * sizeof *yielded);
-    uint64_t *sets[5];
+    v->n = n;
+    v->home = mare__carve_array(block, n, sizeof *v->home);
+    v->place = mare__carve_array(block, n, sizeof *v->place);
+    v->vote = mare__carve_array(block, n, sizeof *v->vote);
+    v->yielded = mare__carve_array(block, n, sizeof *v->yielded);
+    mare__set *const sets[] = {&v->asked, &v->granted, &v->answered, &v->voted, &v->refused};
     for (int i = 0; i < 5; i++)
-        sets[i] = mare__carve(block, set);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t at = mare__voting_home(setup, i);
-        if (v) {
-            home[i] = at;
-            place[i] = at == setup->self ? mine : MARE_COORD_NOBODY;
-        }
-        mine += at == setup->self;
+        *sets[i] = mare__carve_set(block, n);
+    for (uint32_t i = 0; i < n; i++)
+        mine += mare__voting_home(setup, i) == setup->self;
+    v->ballot = mare__carve_array(block, mine, sizeof *v->ballot);
+    for (uint32_t i = 0; i < mine; i++) {
+        mare__ballot counted;
+        mare__ballot_lay_out(v->ballot ? &v->ballot[i] : &counted, block, setup->capacity);
     }
-    mare__ballot *ballot = mare__carve(block, mine * sizeof *ballot);
-    for (uint32_t i = 0; i < mine; i++)
-        mare__ballot_lay_out(block, v ? &ballot[i] : NULL, setup->capacity);
-    if (v) {
-        *v = (voting){.n = n, .m = mare__voting_votes(setup), .home = home, .place = place,
-                      .ballot = ballot, .asked = {sets[0]}, .granted = {sets[1]},
-                      .answered = {sets[2]}, .voted = {sets[3]}, .refused = {sets[4]},
-                      .vote = vote, .yielded = yielded};
-        for (uint32_t i = 0; i < mine; i++)
-            ballot[i].vote = setup->incarnation << 32;
-    }
-    return v;
 }
 
 static size_t size(const mare_coord_setup *setup)
 {
-    mare__block block = {0};
-    lay_out(&block, setup);
+    voting counted;
+    mare__block block = {.used = sizeof counted};
+    lay_out(&counted, &block, setup);
     return block.used;
 }
 
 static void init(mare_coord *m)
 {
-    mare__block block = {.base = m->state};
-    voting *v = lay_out(&block, &m->setup);
+    voting *v = m->state;
+    uint32_t mine = 0;
+    lay_out(v, &(mare__block){m->state, sizeof *v}, &m->setup);
+    v->m = mare__voting_votes(&m->setup);
     v->ticket = m->setup.incarnation << 32;
+    for (uint32_t i = 0; i < v->n; i++) {
+        v->home[i] = mare__voting_home(&m->setup, i);
+        v->place[i] = MARE_COORD_NOBODY;
+        if (v->home[i] != m->setup.self)
+            continue;
+        v->place[i] = mine++;
+        v->ballot[v->place[i]].vote = m->setup.incarnation << 32;
+    }
 }
 
 static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
@@ -408,11 +403,10 @@ static unsigned promises(const mare_coord_setup *setup)
 
 static unsigned tolerates(const mare_coord_setup *setup)
 {
-    unsigned always = MARE_COORD_REORDER | MARE_COORD_PAUSE | MARE_COORD_DRIFT;
     if (!setup->param[REPAIR])
-        return always;
-    return always | MARE_COORD_LOSS | MARE_COORD_DUPLICATION | MARE_COORD_PARTITION |
-           MARE_COORD_CRASH | MARE_COORD_ALL_CRASH | MARE_COORD_ALL_RETURN | MARE_COORD_SUSPECTS;
+        return MARE__SLOW;
+    return MARE__SLOW | MARE__LOSSY | MARE_COORD_CRASH | MARE_COORD_ALL_CRASH |
+           MARE_COORD_ALL_RETURN | MARE_COORD_SUSPECTS;
 }
 
 /* In one attempt, by a member that coordinates none of the replicas it asks. */
@@ -450,7 +444,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__voting = {
+const mare_coord_algorithm mare_coord_voting = {
     .name = "voting",
     .title = "mutual exclusion by votes of replicated coordinators",
     .source = "Lin et al. 2004; Tanenbaum and Van Steen 6.3.3",

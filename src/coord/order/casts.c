@@ -9,13 +9,14 @@
 void mare__casts_lay_out(mare__casts *casts, mare__block *block, uint32_t capacity, uint32_t window,
                          uint32_t bytes)
 {
-    size_t places = (size_t)capacity * window;
-    uint64_t *received = mare__carve(block, capacity * sizeof *received);
-    uint64_t *taken = mare__carve(block, capacity * sizeof *taken);
-    mare__cast *place = mare__carve(block, places * sizeof *place);
-    uint8_t *data = mare__carve(block, places * bytes);
-    if (casts)
-        *casts = (mare__casts){window, bytes, received, taken, place, data};
+    casts->window = window;
+    casts->bytes = bytes;
+    casts->received = mare__carve_array(block, capacity, sizeof *casts->received);
+    casts->taken = mare__carve_array(block, capacity, sizeof *casts->taken);
+    casts->acked = mare__carve_array(block, capacity, sizeof *casts->acked);
+    /* 65,536 members by 1,024 places by sizeof *place is below 2^32: only the bytes can be more. */
+    casts->place = mare__carve_array(block, (size_t)capacity * window, sizeof *casts->place);
+    casts->data = mare__carve_array(block, (size_t)capacity * window, bytes);
 }
 
 static mare__cast *place_of(const mare__casts *casts, uint32_t from, uint64_t seq)
@@ -45,20 +46,38 @@ int mare__casts_put(mare__casts *casts, uint32_t from, uint64_t seq, uint64_t st
     return 1;
 }
 
-uint64_t mare__casts_least(const mare_coord *m, const uint64_t *number, uint64_t limit)
+uint64_t mare__casts_owed(const mare_coord *m, const mare__casts *casts, mare__set group)
 {
-    uint64_t least = limit;
-    for (uint32_t i = mare__set_next(m->members, 0, m->setup.capacity); i != MARE_COORD_NOBODY;
-         i = mare__set_next(m->members, i + 1, m->setup.capacity)) {
-        if (i != m->setup.self && number[i] < least)
-            least = number[i];
+    uint64_t sent = mare__casts_sent(m, casts), least = sent;
+    for (uint32_t i = mare__set_next(group, 0, m->setup.capacity); i != MARE_COORD_NOBODY;
+         i = mare__set_next(group, i + 1, m->setup.capacity)) {
+        if (i != m->setup.self && casts->acked[i] < least)
+            least = casts->acked[i];
     }
-    return least;
+    return sent - least;
+}
+
+void mare__casts_confirm(mare__casts *casts, uint32_t member, uint64_t upto)
+{
+    if (casts->acked[member] < upto)
+        casts->acked[member] = upto;
+}
+
+void mare__casts_repeat(mare_coord *m, mare_coord_effects *fx, const mare__casts *casts,
+                        uint32_t to, mare__casts_send *send)
+{
+    uint64_t sent = mare__casts_sent(m, casts);
+    for (uint64_t s = casts->acked[to] + 1; to != m->setup.self && s <= sent; s++) {
+        const mare__cast *cast = mare__casts_at(casts, m->setup.self, s);
+        if (cast)
+            send(m, fx, to, cast);
+    }
 }
 
 void mare__casts_clear(mare__casts *casts, uint32_t capacity)
 {
     memset(casts->received, 0, capacity * sizeof *casts->received);
     memset(casts->taken, 0, capacity * sizeof *casts->taken);
+    memset(casts->acked, 0, capacity * sizeof *casts->acked);
     memset(casts->place, 0, (size_t)capacity * casts->window * sizeof *casts->place);
 }

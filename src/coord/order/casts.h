@@ -10,7 +10,8 @@
  *      delivered │  all here    │ some here│  no place yet: as good as lost, sent again
  *
  * Invariants: taken ≤ received ≤ taken + window; a place is used again only when what lay there was
- * delivered. A place keeps its bytes after delivery, for those who have to be sent them again. */
+ * delivered. A place keeps its bytes after delivery, for those who have to be sent them again:
+ * `acked` says how far each member has confirmed what is mine. */
 
 #include "coord/machine.h"
 
@@ -24,6 +25,7 @@ typedef struct mare__casts {
     uint32_t window, bytes; /* places a sender, bytes a place */
     uint64_t *received;     /* by sender: all up to this one are here */
     uint64_t *taken;        /* by sender: all up to this one are delivered */
+    uint64_t *acked;        /* by member: it has my multicasts up to this one */
     mare__cast *place;
     uint8_t *data;
 } mare__casts;
@@ -44,8 +46,25 @@ static inline const uint8_t *mare__casts_bytes(const mare__casts *casts, const m
     return casts->data + (size_t)(cast - casts->place) * casts->bytes;
 }
 
-/* The smallest of `number` over the members, or `limit`: how far everybody is. */
-uint64_t mare__casts_least(const mare_coord *m, const uint64_t *number, uint64_t limit);
+/* How many I have multicast. */
+static inline uint64_t mare__casts_sent(const mare_coord *m, const mare__casts *casts)
+{
+    return casts->received[m->setup.self];
+}
+
+/* How many of mine are not known to be with everybody in `group`. */
+uint64_t mare__casts_owed(const mare_coord *m, const mare__casts *casts, mare__set group);
+
+/* Notes that a member has mine up to this one. */
+void mare__casts_confirm(mare__casts *casts, uint32_t member, uint64_t upto);
+
+/* How an algorithm sends one of its own multicasts. */
+typedef void mare__casts_send(mare_coord *m, mare_coord_effects *fx, uint32_t to,
+                              const mare__cast *cast);
+
+/* Sends a member all of mine that it has not confirmed. */
+void mare__casts_repeat(mare_coord *m, mare_coord_effects *fx, const mare__casts *casts,
+                        uint32_t to, mare__casts_send *send);
 
 /* Whether a member heard at `heard` has got past `need`. */
 static inline int mare__casts_past(uint64_t heard, uint64_t need)

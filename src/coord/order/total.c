@@ -24,9 +24,11 @@
  *     time asks for it.
  *
  * Invariants: stamps of one sender grow with its numbers; heard[j] is a time at or before which j
- * will not multicast any more, nor has multicast anything that is not here. The group is fixed:
- * one dead member stops it (views.c goes on). A multicast is REFUSED when it is longer than `bytes`
- * or `window` of them are not yet with everybody. */
+ * will not multicast any more, nor has multicast anything that is not here.
+ *
+ * Assumes a fixed group in which nobody dies: one dead member stops it (views.c goes on). Any
+ * delay; with `repair` = 1 any order, loss and repeated delivery. A multicast is REFUSED when it is
+ * longer than `bytes` or `window` of them are not yet with everybody. */
 
 #include "coord/order/casts.h"
 #include "coord/table.h"
@@ -39,9 +41,7 @@ enum { TIME, SEQ, STAMP, SENT = 1, OF, UPTO };         /* fields */
 typedef struct total {
     uint64_t clock;
     uint64_t said; /* the time of the last thing that I told everybody */
-    uint64_t sent, delivered;
-    uint32_t armed;
-    uint64_t *acked;      /* by member: it has my multicasts up to this one */
+    uint64_t delivered;
     uint64_t *heard;      /* by member: nothing at or before this time is missing */
     uint64_t *later;      /* by member: a time to be heard … */
     uint64_t *later_sent; /* … once its multicasts up to this one are here */
@@ -52,19 +52,16 @@ static void say(mare_coord *m, mare_coord_effects *fx, uint32_t to, mare_coord_m
 {
     total *t = m->state;
     msg->field[TIME] = mare_coord_lamport_tick(&t->clock);
-    if (to == MARE_COORD_NOBODY) {
-        mare__broadcast(m, fx, msg);
+    mare__send(m, fx, to, msg);
+    if (to == MARE__EVERYBODY)
         t->said = t->clock;
-    } else {
-        mare__send(m, fx, to, msg);
-    }
 }
 
 static void acknowledge(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t of)
 {
     total *t = m->state;
     mare_coord_message msg = {.kind = ACK};
-    msg.field[SENT] = t->sent;
+    msg.field[SENT] = mare__casts_sent(m, &t->casts);
     msg.field[OF] = of;
     msg.field[UPTO] = t->casts.received[of];
     say(m, fx, to, &msg);
@@ -73,13 +70,11 @@ static void acknowledge(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint
 static void arm(mare_coord *m, mare_coord_effects *fx)
 {
     total *t = m->state;
-    int waits = mare__casts_least(m, t->acked, t->sent) < t->sent;
+    int waits = mare__casts_owed(m, &t->casts, m->members) > 0;
     for (uint32_t i = 0; !waits && i < m->setup.capacity; i++)
         waits = t->casts.taken[i] < t->casts.received[i];
-    if (!mare__param(m, REPAIR) || t->armed || !waits)
-        return;
-    t->armed = 1;
-    mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US));
+    if (waits && mare__param(m, REPAIR))
+        mare__arm(m, fx, RETRY, RETRY_US);
 }
 
 /* The earliest message that waits, or NULL; `from` gets its sender. */
@@ -151,22 +146,32 @@ static void on_cast(mare_coord *m, uint32_t from, const mare_coord_message *msg,
         mare__casts_put(&t->casts, from, msg->field[SEQ], stamp, msg->tail, msg->tail_length);
     hear(t, from, mare__param(m, ACKS) ? 0 : stamp, msg->field[SEQ]);
     if (fresh && (mare__param(m, ACKS) || t->said < stamp))
-        acknowledge(m, fx, MARE_COORD_NOBODY, from);
+        acknowledge(m, fx, MARE__EVERYBODY, from);
     else if (mare__param(m, REPAIR))
         acknowledge(m, fx, from, from); /* that it has arrived is for the sender to know */
+}
+
+/* Every multicast is an event, so their numbers are within the limit of clocks too. */
+static int is_malformed(const mare_coord *m, const mare_coord_message *msg)
+{
+    const total *t = m->state;
+    const uint64_t *field = msg->field;
+    if (field[TIME] >= MARE__CLOCK_LIMIT)
+        return 1;
+    if (msg->kind == CAST)
+        return field[SEQ] == 0 || field[SEQ] > field[TIME] || field[STAMP] == 0 ||
+               field[STAMP] > field[TIME] || msg->tail_length > t->casts.bytes;
+    return msg->kind == ACK &&
+           (field[OF] >= m->setup.capacity || field[SENT] > field[TIME] ||
+            (field[OF] == m->setup.self && field[UPTO] > mare__casts_sent(m, &t->casts)));
 }
 
 static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_message *msg,
                                  mare_coord_effects *fx)
 {
     total *t = m->state;
-    if (msg->field[TIME] >> 40 ||
-        (msg->kind == CAST &&
-         (msg->field[SEQ] == 0 || msg->field[SEQ] >> 40 || msg->field[STAMP] == 0 ||
-          msg->field[STAMP] > msg->field[TIME] || msg->tail_length > t->casts.bytes)) ||
-        (msg->kind == ACK && (msg->field[OF] >= m->setup.capacity || msg->field[SENT] >> 40 ||
-                              (msg->field[OF] == m->setup.self && msg->field[UPTO] > t->sent))))
-        return MARE_COORD_MALFORMED; /* no clock gets there, and none is to be pushed there */
+    if (is_malformed(m, msg))
+        return MARE_COORD_MALFORMED;
     mare_coord_lamport_receive(&t->clock, msg->field[TIME]);
     if (msg->kind == CAST) {
         on_cast(m, from, msg, fx);
@@ -174,8 +179,8 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
         acknowledge(m, fx, from, from);
     } else {
         hear(t, from, msg->field[TIME], msg->field[SENT]);
-        if (msg->field[OF] == m->setup.self && msg->field[UPTO] > t->acked[from])
-            t->acked[from] = msg->field[UPTO];
+        if (msg->field[OF] == m->setup.self)
+            mare__casts_confirm(&t->casts, from, msg->field[UPTO]);
     }
     deliver_ready(m, fx);
     arm(m, fx);
@@ -196,13 +201,13 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
                                  mare_coord_effects *fx)
 {
     total *t = m->state;
-    uint64_t everywhere = mare__casts_least(m, t->acked, t->sent);
-    if ((mare__param(m, REPAIR) && t->sent - everywhere >= t->casts.window) ||
-        !mare__casts_put(&t->casts, m->setup.self, t->sent + 1, t->clock + 1, event->data,
-                         event->length))
+    uint64_t seq = mare__casts_sent(m, &t->casts) + 1;
+    int full =
+        mare__param(m, REPAIR) && mare__casts_owed(m, &t->casts, m->members) >= t->casts.window;
+    if (full ||
+        !mare__casts_put(&t->casts, m->setup.self, seq, t->clock + 1, event->data, event->length))
         return MARE_COORD_REFUSED;
-    t->sent++;
-    send_cast(m, fx, MARE_COORD_NOBODY, mare__casts_at(&t->casts, m->setup.self, t->sent));
+    send_cast(m, fx, MARE__EVERYBODY, mare__casts_at(&t->casts, m->setup.self, seq));
     deliver_ready(m, fx);
     arm(m, fx);
     return MARE_COORD_OK;
@@ -214,16 +219,11 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
     uint32_t from = 0;
     const mare__cast *head = find_head(m, &from);
     (void)which;
-    t->armed = 0;
     for (uint32_t i = mare__set_next(m->members, 0, m->setup.capacity); i != MARE_COORD_NOBODY;
          i = mare__set_next(m->members, i + 1, m->setup.capacity)) {
         if (i == m->setup.self || !mare__param(m, REPAIR))
             continue;
-        for (uint64_t s = t->acked[i] + 1; s <= t->sent; s++) {
-            const mare__cast *cast = mare__casts_at(&t->casts, m->setup.self, s);
-            if (cast)
-                send_cast(m, fx, i, cast);
-        }
+        mare__casts_repeat(m, fx, &t->casts, i, send_cast);
         if (head && may_precede(m, head, from, i))
             say(m, fx, i, &(mare_coord_message){.kind = ASK});
     }
@@ -238,51 +238,42 @@ static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effect
 
 static void start(mare_coord *m, mare_coord_effects *fx)
 {
-    total *t = m->state;
-    t->armed = 0;
     arm(m, fx);
 }
 
 /* Set-up ------------------------------------------------------------------------------------- */
 
-static total *lay_out(mare__block *block, const mare_coord_setup *setup)
+static void lay_out(total *t, mare__block *block, const mare_coord_setup *setup)
 {
-    total *t = mare__carve(block, sizeof *t);
-    size_t bytes = setup->capacity * sizeof(uint64_t);
-    uint64_t *acked = mare__carve(block, bytes), *heard = mare__carve(block, bytes);
-    uint64_t *later = mare__carve(block, bytes), *later_sent = mare__carve(block, bytes);
-    mare__casts_lay_out(t ? &t->casts : NULL, block, setup->capacity,
-                        (uint32_t)setup->param[WINDOW], (uint32_t)setup->param[BYTES]);
-    if (t) {
-        t->acked = acked;
-        t->heard = heard;
-        t->later = later;
-        t->later_sent = later_sent;
-    }
-    return t;
+    t->heard = mare__carve_array(block, setup->capacity, sizeof *t->heard);
+    t->later = mare__carve_array(block, setup->capacity, sizeof *t->later);
+    t->later_sent = mare__carve_array(block, setup->capacity, sizeof *t->later_sent);
+    mare__casts_lay_out(&t->casts, block, setup->capacity, (uint32_t)setup->param[WINDOW],
+                        (uint32_t)setup->param[BYTES]);
 }
 
 static size_t size(const mare_coord_setup *setup)
 {
-    mare__block block = {0};
-    lay_out(&block, setup);
+    total counted;
+    mare__block block = {.used = sizeof counted};
+    lay_out(&counted, &block, setup);
     return block.used;
 }
 
 static void init(mare_coord *m)
 {
-    mare__block block = {.base = m->state};
-    total *t = lay_out(&block, &m->setup);
+    total *t = m->state;
+    lay_out(t, &(mare__block){m->state, sizeof *t}, &m->setup);
     t->clock = (uint64_t)mare__param(m, CLOCK);
 }
 
 /* The largest steps: the last time that everything waited for arrives; nobody has answered. */
 static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
 {
-    uint32_t places = setup->capacity * (uint32_t)setup->param[WINDOW];
-    *effects = places + setup->capacity + 4;
-    *bytes = places * (MARE__MESSAGE_BYTES(3) + (uint32_t)setup->param[BYTES]) +
-             (setup->capacity + 2) * MARE__MESSAGE_BYTES(4);
+    uint64_t places = setup->capacity * (uint64_t)setup->param[WINDOW];
+    uint64_t each = MARE__MESSAGE_BYTES(3) + (uint64_t)setup->param[BYTES];
+    uint64_t others = (setup->capacity + 2) * (uint64_t)MARE__MESSAGE_BYTES(4);
+    mare__declare(places + setup->capacity + 4, places * each + others, effects, bytes);
 }
 
 static void look(const mare_coord *m, mare_coord_view *view)
@@ -299,11 +290,7 @@ static unsigned promises(const mare_coord_setup *setup)
 
 static unsigned tolerates(const mare_coord_setup *setup)
 {
-    unsigned always = MARE_COORD_PAUSE | MARE_COORD_DRIFT;
-    if (!setup->param[REPAIR])
-        return always;
-    return always | MARE_COORD_REORDER | MARE_COORD_LOSS | MARE_COORD_DUPLICATION |
-           MARE_COORD_PARTITION;
+    return setup->param[REPAIR] ? MARE__SLOW | MARE__LOSSY : MARE_COORD_PAUSE | MARE_COORD_DRIFT;
 }
 
 static uint64_t messages(const mare_coord_setup *setup)
@@ -335,7 +322,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__total = {
+const mare_coord_algorithm mare_coord_total = {
     .name = "total",
     .title = "totally ordered multicast by Lamport's clocks",
     .source = "Lamport 1978; Tanenbaum and Van Steen 6.2.1",

@@ -62,10 +62,7 @@ void mare__views_say_cast(mare_coord *m, mare_coord_effects *fx, uint32_t to, ui
                               .field = {v->view, cast->seq, of},
                               .tail = mare__casts_bytes(&v->casts, cast),
                               .tail_length = cast->length};
-    if (to == MARE_COORD_NOBODY)
-        mare__broadcast(m, fx, &msg);
-    else
-        mare__send(m, fx, to, &msg);
+    mare__send(m, fx, to, &msg);
 }
 
 void mare__views_say_group(mare_coord *m, mare_coord_effects *fx, const mare__set *but,
@@ -111,7 +108,6 @@ void mare__views_enter(mare_coord *m, mare_coord_effects *fx, uint64_t number,
     v->stage = FOLLOWING;
     mare__views_copy_array(m, v->lives, lives);
     mare__casts_clear(&v->casts, n);
-    memset(v->acked, 0, n * sizeof *v->acked);
     mare__set_clear(v->group, n);
     mare__set_clear(v->gone, n);
     for (uint32_t i = 0; i < n; i++) {
@@ -141,16 +137,9 @@ void mare__views_leave(mare_coord *m, mare_coord_effects *fx)
 
 static void arm(mare_coord *m, mare_coord_effects *fx)
 {
-    views *v = m->state;
-    uint64_t sent = v->casts.received[m->setup.self];
-    int waits = !v->view || v->promised;
-    for (uint32_t i = mare__set_next(v->group, 0, m->setup.capacity);
-         !waits && i != MARE_COORD_NOBODY; i = mare__set_next(v->group, i + 1, m->setup.capacity))
-        waits = v->acked[i] < sent && i != m->setup.self;
-    if (v->armed || !waits || !mare__set_has(m->members, m->setup.self))
-        return;
-    v->armed = 1;
-    mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US));
+    const views *v = m->state;
+    if (!v->view || v->promised || mare__casts_owed(m, &v->casts, v->group))
+        mare__arm(m, fx, RETRY, RETRY_US);
 }
 
 /* Other messages ----------------------------------------------------------------------------- */
@@ -211,11 +200,10 @@ static void in_view(mare_coord *m, uint32_t from, const mare_coord_message *msg,
                     mare_coord_effects *fx)
 {
     views *v = m->state;
-    uint64_t upto = msg->field[SECOND];
     if (msg->kind == CAST)
         on_cast(m, from, msg, fx);
     else if (msg->kind == ACK)
-        v->acked[from] = v->acked[from] < upto ? upto : v->acked[from];
+        mare__casts_confirm(&v->casts, from, msg->field[SECOND]);
     else
         mare__views_change(m, from, msg, fx);
 }
@@ -223,13 +211,13 @@ static void in_view(mare_coord *m, uint32_t from, const mare_coord_message *msg,
 static int is_malformed(const mare_coord *m, const mare_coord_message *msg)
 {
     static const uint8_t arrays[] = {
-        [WELCOME] = 1, [STATE] = 3, [CUT] = 2, [NEED] = 1, [INSTALL] = 0};
+        [WELCOME] = 1, [STATE] = TAIL_ARRAYS, [CUT] = 2, [NEED] = 1, [INSTALL] = 0};
     const views *v = m->state;
     if (msg->kind == CAST || msg->kind == COPY)
         return msg->tail_length > v->casts.bytes || msg->field[SECOND] == 0 ||
                msg->field[THIRD] >= m->setup.capacity || msg->field[SECOND] >> 40;
     if (msg->kind == ACK && msg->field[VIEW] == v->view)
-        return msg->field[SECOND] > v->casts.received[m->setup.self];
+        return msg->field[SECOND] > mare__casts_sent(m, &v->casts);
     return msg->tail_length != 8 * m->setup.capacity * arrays[msg->kind] ||
            (msg->field[SECOND] >> 56 && msg->kind != HELLO) || msg->field[THIRD] >> 56;
 }
@@ -259,43 +247,35 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
 {
     views *v = m->state;
     uint32_t self = m->setup.self;
-    uint64_t sent = v->casts.received[self];
-    if (!v->view || v->promised)
+    uint64_t seq = mare__casts_sent(m, &v->casts) + 1;
+    if (!v->view || v->promised || mare__casts_owed(m, &v->casts, v->group) >= v->casts.window ||
+        !mare__casts_put(&v->casts, self, seq, 0, event->data, event->length))
         return MARE_COORD_REFUSED;
-    for (uint32_t i = mare__set_next(v->group, 0, m->setup.capacity); i != MARE_COORD_NOBODY;
-         i = mare__set_next(v->group, i + 1, m->setup.capacity)) {
-        if (i != self && sent - v->acked[i] >= v->casts.window)
-            return MARE_COORD_REFUSED;
-    }
-    if (!mare__casts_put(&v->casts, self, sent + 1, 0, event->data, event->length))
-        return MARE_COORD_REFUSED;
-    mare__views_say_cast(m, fx, MARE_COORD_NOBODY, self, mare__casts_at(&v->casts, self, sent + 1));
+    mare__views_say_cast(m, fx, MARE__EVERYBODY, self, mare__casts_at(&v->casts, self, seq));
     mare__views_deliver_upto(m, fx, self, UINT64_MAX);
     arm(m, fx);
     return MARE_COORD_OK;
 }
 
+static void send_mine(mare_coord *m, mare_coord_effects *fx, uint32_t to, const mare__cast *cast)
+{
+    mare__views_say_cast(m, fx, to, m->setup.self, cast);
+}
+
 static void send_again(mare_coord *m, mare_coord_effects *fx)
 {
-    views *v = m->state;
-    uint32_t self = m->setup.self;
+    const views *v = m->state;
     for (uint32_t i = mare__set_next(v->group, 0, m->setup.capacity); i != MARE_COORD_NOBODY;
          i = mare__set_next(v->group, i + 1, m->setup.capacity)) {
-        for (uint64_t s = v->acked[i] + 1; i != self && s <= v->casts.received[self]; s++) {
-            const mare__cast *cast = mare__casts_at(&v->casts, self, s);
-            if (cast && !mare__set_has(v->gone, i))
-                mare__views_say_cast(m, fx, i, self, cast);
-        }
+        if (!mare__set_has(v->gone, i))
+            mare__casts_repeat(m, fx, &v->casts, i, send_mine);
     }
 }
 
 static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
 {
-    views *v = m->state;
+    const views *v = m->state;
     (void)which;
-    v->armed = 0;
-    if (!mare__set_has(m->members, m->setup.self))
-        return;
     if (!v->view) {
         mare__broadcast(m, fx, &(mare_coord_message){.kind = HELLO, .field = {v->life}});
     } else if (!v->promised) {
@@ -331,7 +311,6 @@ static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effect
 static void start(mare_coord *m, mare_coord_effects *fx)
 {
     views *v = m->state;
-    v->armed = 0;
     if (m->started || m->setup.incarnation) {
         mare__views_leave(m, fx);
     } else {
@@ -345,47 +324,33 @@ static void start(mare_coord *m, mare_coord_effects *fx)
 
 /* Set-up ------------------------------------------------------------------------------------- */
 
-static views *lay_out(mare__block *block, const mare_coord_setup *setup)
+static void lay_out(views *v, mare__block *block, const mare_coord_setup *setup)
 {
     uint32_t n = setup->capacity;
-    views *v = mare__carve(block, sizeof *v);
-    uint64_t *set[3], *array[9];
-    for (int i = 0; i < 3; i++)
-        set[i] = mare__carve(block, mare__set_bytes(n));
-    for (int i = 0; i < 9; i++)
-        array[i] = mare__carve(block, n * sizeof **array);
-    uint8_t *scratch = mare__carve(block, (size_t)3 * 8 * n);
-    mare__casts_lay_out(v ? &v->casts : NULL, block, n, (uint32_t)setup->param[WINDOW],
+    mare__set *const sets[] = {&v->group, &v->gone, &v->answered};
+    uint64_t **const arrays[] = {&v->lives,     &v->wants,    &v->next, &v->cut,
+                                 &v->plan_next, &v->plan_cut, &v->most, &v->holder};
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        *sets[i] = mare__carve_set(block, n);
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        *arrays[i] = mare__carve_array(block, n, sizeof **arrays[i]);
+    v->scratch = mare__carve_array(block, n, (size_t)TAIL_ARRAYS * 8);
+    mare__casts_lay_out(&v->casts, block, n, (uint32_t)setup->param[WINDOW],
                         (uint32_t)setup->param[BYTES]);
-    if (!v)
-        return v;
-    v->group.word = set[0];
-    v->gone.word = set[1];
-    v->answered.word = set[2];
-    v->lives = array[0];
-    v->wants = array[1];
-    v->acked = array[2];
-    v->next = array[3];
-    v->cut = array[4];
-    v->plan_next = array[5];
-    v->plan_cut = array[6];
-    v->most = array[7];
-    v->holder = array[8];
-    v->scratch = scratch;
-    return v;
 }
 
 static size_t size(const mare_coord_setup *setup)
 {
-    mare__block block = {0};
-    lay_out(&block, setup);
+    views counted;
+    mare__block block = {.used = sizeof counted};
+    lay_out(&counted, &block, setup);
     return block.used;
 }
 
 static void init(mare_coord *m)
 {
-    mare__block block = {.base = m->state};
-    views *v = lay_out(&block, &m->setup);
+    views *v = m->state;
+    lay_out(v, &(mare__block){m->state, sizeof *v}, &m->setup);
     v->life = m->setup.incarnation << 32;
 }
 
@@ -393,10 +358,10 @@ static void init(mare_coord *m)
  * for one that is alone); nobody has answered; somebody needs everything. */
 static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
 {
-    uint32_t n = setup->capacity, places = n * (uint32_t)setup->param[WINDOW];
-    *effects = places + 12 * n + 12;
-    *bytes = places * (MARE__MESSAGE_BYTES(3) + (uint32_t)setup->param[BYTES]) +
-             (8 * n + 8) * (MARE__MESSAGE_BYTES(3) + 24 * n);
+    uint64_t n = setup->capacity, places = n * (uint64_t)setup->param[WINDOW];
+    uint64_t casts = places * (MARE__MESSAGE_BYTES(3) + (uint64_t)setup->param[BYTES]);
+    uint64_t others = (8 * n + 8) * (MARE__MESSAGE_BYTES(3) + TAIL_ARRAYS * 8 * n);
+    mare__declare(places + 12 * n + 12, casts + others, effects, bytes);
 }
 
 static void look(const mare_coord *m, mare_coord_view *view)
@@ -416,9 +381,7 @@ static unsigned promises(const mare_coord_setup *setup)
 static unsigned tolerates(const mare_coord_setup *setup)
 {
     (void)setup;
-    return MARE_COORD_REORDER | MARE_COORD_LOSS | MARE_COORD_DUPLICATION | MARE_COORD_PARTITION |
-           MARE_COORD_CRASH | MARE_COORD_AMNESIA | MARE_COORD_PAUSE | MARE_COORD_DRIFT |
-           MARE_COORD_CHURN;
+    return MARE__SLOW | MARE__LOSSY | MARE__MORTAL;
 }
 
 static uint64_t messages(const mare_coord_setup *setup)
@@ -456,7 +419,7 @@ static const mare_coord_form forms[] = {
     {0},
 };
 
-const mare_coord_algorithm mare__views = {
+const mare_coord_algorithm mare_coord_views = {
     .name = "views",
     .title = "virtual synchrony: agreed views, and the same deliveries in each",
     .source = "Birman and Joseph 1987; Tanenbaum and Van Steen 8.4.3",

@@ -4,6 +4,7 @@
 /* What the two halves of virtual synchrony share: views.c (members and their multicasts; its first
  * paragraph has the whole protocol) and views_change.c (from one view to the next). */
 
+#include "coord/bytes.h"
 #include "coord/order/casts.h"
 
 #include <string.h>
@@ -14,17 +15,18 @@ enum { CAST, ACK, HELLO, WELCOME, OUT, PROPOSE, STATE, CUT, NEED, COPY, READY, I
 enum { VIEW, SECOND, THIRD, LIFE = 0 }; /* fields */
 enum { FOLLOWING, COLLECTING, SPREADING };
 
+#define TAIL_ARRAYS 3u /* numbers a slot in the longest tail, that of STATE */
+
 typedef struct views {
     uint64_t life, view, delivered; /* view 0: outside */
     uint64_t promised;              /* the highest ballot in this view; not 0: flushing */
     uint64_t accepted;              /* the ballot of next and cut; 0: none */
     uint64_t planned;               /* the ballot of plan_next and plan_cut, or the best heard of */
     uint64_t installed;             /* the ballot that led to this view */
-    uint32_t stage, armed, patience;
+    uint32_t stage, patience;
     mare__set group, gone, answered; /* answered: the leader's, STATE or READY */
     uint64_t *lives;                 /* by slot: the life that is in the view, or 0 */
     uint64_t *wants;                 /* by slot: the life that wants in, or 0 */
-    uint64_t *acked;                 /* by member: it has my multicasts up to this one */
     uint64_t *next, *cut;            /* accepted: lives, and messages of each sender */
     uint64_t *plan_next, *plan_cut;
     uint64_t *most, *holder; /* the leader's: the most that anybody has of a sender, and who */
@@ -37,28 +39,19 @@ typedef struct views {
 static inline void mare__views_put_array(const mare_coord *m, uint32_t index, const uint64_t *array)
 {
     views *v = m->state;
-    uint8_t *out = v->scratch + (size_t)8 * m->setup.capacity * index;
-    for (uint32_t i = 0; i < m->setup.capacity; i++) {
-        for (uint32_t b = 0; b < 8; b++)
-            *out++ = (uint8_t)(array[i] >> (8 * b));
-    }
+    mare__put_numbers(v->scratch + (size_t)8 * m->setup.capacity * index, array, m->setup.capacity);
 }
 
 static inline uint64_t mare__views_get_number(const mare_coord *m, const mare_coord_message *msg,
                                               uint32_t index, uint32_t slot)
 {
-    const uint8_t *in = msg->tail + (size_t)8 * (m->setup.capacity * index + slot);
-    uint64_t number = 0;
-    for (uint32_t b = 0; b < 8; b++)
-        number |= (uint64_t)in[b] << (8 * b);
-    return number;
+    return mare__get_number(msg->tail + (size_t)8 * (m->setup.capacity * index + slot), 8);
 }
 
 static inline void mare__views_get_array(const mare_coord *m, const mare_coord_message *msg,
                                          uint32_t index, uint64_t *array)
 {
-    for (uint32_t i = 0; i < m->setup.capacity; i++)
-        array[i] = mare__views_get_number(m, msg, index, i);
+    mare__get_numbers(array, msg->tail + (size_t)8 * m->setup.capacity * index, m->setup.capacity);
 }
 
 static inline void mare__views_copy_array(const mare_coord *m, uint64_t *to, const uint64_t *from)
@@ -74,7 +67,7 @@ void mare__views_say(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_
 void mare__views_say_group(mare_coord *m, mare_coord_effects *fx, const mare__set *but,
                            uint32_t kind, uint64_t second, uint32_t arrays);
 
-/* Sends a multicast of `of`; to everybody when `to` is nobody. */
+/* Sends a multicast of `of`. */
 void mare__views_say_cast(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t of,
                           const mare__cast *cast);
 

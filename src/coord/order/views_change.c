@@ -123,12 +123,12 @@ void mare__views_consider(mare_coord *m, mare_coord_effects *fx)
         return;
     for (uint32_t i = 0; i < m->setup.capacity; i++)
         need |= mare__set_has(v->gone, i) || (v->wants[i] && v->wants[i] != v->lives[i]);
-    if (v->stage == COLLECTING && lost_an_answer(m))
+    int begins = v->stage == FOLLOWING && need && (!v->promised || mare__set_has(v->gone, owner));
+    int begins_again = v->stage == COLLECTING && lost_an_answer(m);
+    if (begins || begins_again)
         mare__views_lead(m, fx);
     else if (v->stage != FOLLOWING)
         go_on(m, fx);
-    else if (need && (!v->promised || mare__set_has(v->gone, owner)))
-        mare__views_lead(m, fx);
 }
 
 /* Messages ----------------------------------------------------------------------------------- */
@@ -221,8 +221,8 @@ static void on_need(mare_coord *m, uint32_t from, const mare_coord_message *msg,
     for (uint32_t i = 0; v->promised && i < m->setup.capacity; i++) {
         uint64_t has = mare__views_get_number(m, msg, 0, i), mine = v->casts.received[i];
         uint64_t least = mine > v->casts.window ? mine - v->casts.window : 0;
-        for (uint64_t s = has < least ? least + 1 : has + 1; s <= mine; s++) {
-            const mare__cast *cast = mare__casts_at(&v->casts, i, s);
+        for (uint64_t s = has < least ? least : has; s < mine; s++) {
+            const mare__cast *cast = mare__casts_at(&v->casts, i, s + 1);
             if (cast)
                 mare__views_say_cast(m, fx, from, i, cast);
         }
