@@ -13,8 +13,8 @@ local function resident()
 end
 
 -- A leak of the rounds after the first would multiply the memory. One worker, for malloc keeps what
--- a thread has freed for that thread. Allocators that keep freed blocks back, as those of sanitizers
--- do, cannot be judged; there, nothing may be left at the end.
+-- a thread has freed for that thread. Allocators that keep freed blocks back, as sanitizers do,
+-- cannot be judged; there, nothing may be left at the end.
 local function rounds_need_no_more_than_the_first(round)
     t.with_workers(1, function()
         round()
