@@ -202,6 +202,9 @@ class Checker:
             name, home, where = path.stem, 'tests/fuzz/meson.build', 'fuzz_targets'
         elif parts[:2] == ('tests', 'tools') and path.stem.startswith('test_'):
             name, home, where = path.stem, 'tests/tools/meson.build', 'tool_tests'
+        elif parts[:2] == ('tests', 'e2e') and path.stem.startswith('test_'):
+            name = path.stem.removeprefix('test_')
+            home, where = 'tests/e2e/meson.build', 'e2e_tests'
         elif parts[0] == 'examples' and path.suffix == '.c':
             name, home, where = path.stem, 'examples/meson.build', 'c_examples'
         elif parts[0] == 'lua' and path.suffix == '.lua':

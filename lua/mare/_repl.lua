@@ -1,44 +1,100 @@
 -- SPDX-License-Identifier: MIT
--- The evaluating half of the REPL: a process that gets pieces of text from the terminal's thread
--- and answers "done", or "more" when a piece is only the beginning of something.
+-- The evaluating half of the REPL: a process that gets numbered pieces of text from the terminal's
+-- thread and answers each with its number and whether it is only the beginning of something.
+--
+-- An interrupt is an error at any place, be it between two evaluations. None of them ends this
+-- process: the answer 0 then stands for one that may have been lost. What the code uses is local,
+-- for the person at the terminal may change any global.
+local mare = require "mare"
+local load, pcall, xpcall, select, type, tostring = load, pcall, xpcall, select, type, tostring
+local getmetatable, find, gsub, traceback = getmetatable, string.find, string.gsub, debug.traceback
+local stdout, stderr = io.stdout, io.stderr
+
 local function show(ok, ...)
     if not ok then
-        io.stderr:write(tostring((...)), "\n")
+        stderr:write(tostring((...)), "\n")
     elseif select("#", ...) > 0 then
         local shown, message = pcall(print, ...)
         if not shown then
-            io.stderr:write("error calling 'print' (", tostring(message), ")\n")
+            stderr:write("error calling 'print' (", tostring(message), ")\n")
         end
     end
 end
 
+local function is_beginning(message)
+    return message and find(message, "<eof>", -5, true)
+end
+
+-- The chunk; or nil and a message, which is nil when the text is only a beginning. A local `mare`
+-- goes along with functions that are spawned, as in a program; a global would not.
 local function compile(text)
-    local chunk = load("return " .. text, "=stdin")
-    if chunk then
-        return chunk
+    local chunk, message = load("local mare = mare return " .. text, "=stdin")
+    local expected = is_beginning(message)
+    if not chunk then
+        chunk, message = load("local mare = mare " .. text, "=stdin")
     end
-    local message
-    chunk, message = load(text, "=stdin")
-    if not chunk and message:find("<eof>", -5, true) then
-        return nil, "more"
+    if not chunk and (expected or is_beginning(message)) then
+        return nil, nil
     end
     return chunk, message
 end
 
-local function traceback(message)
-    return debug.traceback(tostring(message), 2)
+-- As the stock interpreter does, without the frames below the line that was typed.
+local function explain(message)
+    if type(message) ~= "string" then
+        local meta = getmetatable(message)
+        if type(meta) == "table" and meta.__tostring then
+            return tostring(message)
+        elseif type(message) ~= "number" then
+            message = "(error object is a " .. type(message) .. " value)"
+        end
+    end
+    return (gsub(traceback(message, 2), "^(.*)\n\t%[C%]: in function 'xpcall'.*$", "%1"))
+end
+
+local function evaluate(text)
+    local chunk, message = compile(text)
+    if chunk then
+        show(xpcall(chunk, explain))
+    elseif message then
+        stderr:write(message, "\n")
+    else
+        return true
+    end
+    stdout:flush()
+    return false
+end
+
+local function serve(input, output)
+    for number, text in input:messages() do
+        local ok, more = true, false
+        if text then
+            ok, more = pcall(evaluate, text)
+        end
+        if not ok then -- outside the code itself: an interrupt, or a standard output that fails
+            stderr:write(tostring(more), "\n")
+        end
+        output:send(number, ok and more)
+    end
+end
+
+-- Returns true when there is no more input.
+local function serve_until_interrupted(input, output)
+    local ok = pcall(serve, input, output)
+    if not ok then
+        output:trysend(0)
+    end
+    return ok
 end
 
 return function(input, output)
-    mare = require "mare"
-    for text in input:messages() do
-        local chunk, message = compile(text)
-        if chunk then
-            show(xpcall(chunk, traceback))
-        elseif message ~= "more" then
-            io.stderr:write(message, "\n")
-        end
-        io.stdout:flush()
-        output:send(not chunk and message == "more" and "more" or "done")
-    end
+    local _ <close> = input -- whatever ends this process, the terminal's thread is not left waiting
+    local _ <close> = output
+    _G.mare = mare
+    -- One pcall in another: after one interrupt has come between two calls of serve, the next does
+    -- not come before serve runs again.
+    local ok, over
+    repeat
+        ok, over = pcall(serve_until_interrupted, input, output)
+    until ok and over
 end

@@ -14,7 +14,7 @@
 
 // A handler may do little: it notes the signal and wakes a thread that does the rest.
 static struct {
-    volatile sig_atomic_t number;
+    atomic_int number;            // of the signal; 0: none, or it was dealt with
     _Atomic(mare_process *) repl; // an interrupt ends what it evaluates, not the program
     struct mare__parker parker;
     pthread_mutex_t mutex;
@@ -51,18 +51,26 @@ static void end_within_a_second(int number)
         }
 }
 
+// Whether the signal was an interrupt, and the REPL's.
+static bool interrupt_repl(void)
+{
+    int number = SIGINT; // another, that ends the program, may take its place at any time
+    pthread_mutex_lock(&interrupt.mutex);
+    mare_process *repl = interrupt.repl;
+    bool taken = repl && atomic_compare_exchange_strong(&interrupt.number, &number, 0);
+    if (taken)
+        mare__process_interrupt(repl);
+    pthread_mutex_unlock(&interrupt.mutex);
+    return taken;
+}
+
 static void *watch(void *unused)
 {
     (void)unused;
     while (!atomic_load(&interrupt.over)) {
         mare__park(&interrupt.parker, MARE_FOREVER);
-        mare_process *repl = atomic_load(&interrupt.repl);
-        if (interrupt.number == SIGINT && repl) {
-            interrupt.number = 0;
-            mare__process_interrupt(repl);
-        } else if (interrupt.number && !atomic_load(&interrupt.over)) {
+        if (!interrupt_repl() && interrupt.number && !atomic_load(&interrupt.over))
             end_within_a_second(interrupt.number);
-        }
     }
     return NULL;
 }
@@ -77,7 +85,9 @@ static void take_signals(mare_runtime *runtime)
 
 void mare__cli_interrupts_go_to(mare_process *repl)
 {
+    pthread_mutex_lock(&interrupt.mutex); // nobody is still about to interrupt the former one
     interrupt.repl = repl;
+    pthread_mutex_unlock(&interrupt.mutex);
 }
 
 // Stops the runtime, which from here on signals do not touch, and the thread that watches for them.

@@ -224,17 +224,23 @@ return {
     loops_inside_coroutines_are_preempted = function()
         t.needs_preemption()
         t.with_workers(1, function()
+            -- There is one worker: who hears that one is there runs after that one was preempted.
+            local here = mare.channel()
             local spinner = mare.spawn(function()
                 for _ in coroutine.wrap(function()
-                    coroutine.wrap(function() while true do end end)()
+                    coroutine.wrap(function()
+                        here:send "spinner"
+                        while true do end
+                    end)()
                 end) do end
             end)
-            mare.sleep(0.005)
+            t.eq(here:receive(t.patience), "spinner")
             local generator = mare.spawn(function()
                 local f = coroutine.wrap(function() while true do coroutine.yield(1) end end)
+                here:send "generator"
                 while true do f() end
             end)
-            mare.sleep(0.005)
+            t.eq(here:receive(t.patience), "generator")
             t.eq({spinner:kill(), generator:kill()}, {true, true})
             t.fails("killed", spinner:join(t.patience))
             t.fails("killed", generator:join(t.patience))

@@ -27,7 +27,10 @@ return {
 
     the_end_of_main_waits_for_processes = function()
         ends({out = "main\nother\n", err = "", code = 0}, [[
-            mare.spawn(function() mare.sleep(0.02) print "other" end)
+            mare.spawn(function(main)
+                while main:alive() do mare.yield() end
+                print "other"
+            end, mare.self())
             print "main"
         ]])
     end,
@@ -43,7 +46,11 @@ return {
 
     also_when_main_died = function()
         local got = shell.lua [[
-            require "mare".spawn(function() require "mare".sleep(0.02) print "other" end)
+            local mare = require "mare"
+            mare.spawn(function(main)
+                while main:alive() do mare.yield() end
+                print "other"
+            end, mare.self())
             error "main died"
         ]]
         t.eq({got.out, got.code}, {"other\n", 1})
@@ -52,7 +59,18 @@ return {
 
     wait_waits_for_all = function()
         ends({out = "1\n2\n3\nall\n", err = "", code = 0}, [[
-            for i = 1, 3 do mare.spawn(function() mare.sleep(i * 0.02) print(i) end) end
+            local turn = {mare.channel(), mare.channel(), mare.channel()}
+            for i = 1, 3 do
+                mare.spawn(function()
+                    turn[i]:receive()
+                    print(i)
+                    if i < 3 then turn[i + 1]:send() end
+                end)
+            end
+            mare.spawn(function(main) -- the first of them begins when the wait has
+                while main:status() ~= "blocked" do mare.yield() end
+                turn[1]:send()
+            end, mare.self())
             assert(mare.wait() == true)
             print "all"
         ]])
@@ -125,8 +143,14 @@ return {
     exit_ends_what_computes_without_end = function()
         t.needs_preemption()
         ends({out = "", err = "", code = 6}, [[
-            for _ = 1, 4 do mare.spawn(function() while true do end end) end
-            mare.sleep(0.01)
+            local here = mare.channel()
+            for _ = 1, 4 do
+                mare.spawn(function()
+                    here:send()
+                    while true do end
+                end)
+            end
+            for _ = 1, 4 do here:receive() end
             os.exit(6)
         ]])
     end,
@@ -259,4 +283,32 @@ return {
         t.ok(got.code == 5 or got.code == 143, got.code)
         t.eq(got.out, "ready\nclosed\n")
     end,
+
+    a_signal_at_any_time_of_the_end = {function()
+        -- It is sent when main is about to end, or while the others are killed, or when the runtime
+        -- stops, or too late.
+        local programs = {
+            [[print "ready"]],
+            [[print "ready" os.exit(0)]],
+            [[for _ = 1, 50 do mare.spawn(function() mare.channel():receive() end) end
+              print "ready"
+              os.exit(0)]],
+            [[for _ = 1, 50 do mare.spawn(function()
+                  local c <close> = setmetatable({}, {__close = function() mare.yield() end})
+                  mare.sleep(3600)
+              end) end
+              kept = setmetatable({}, {__gc = function() for _ = 1, 1e5 do end end})
+              print "ready"
+              mare.exit(0)]],
+        }
+        for _, program in ipairs(programs) do
+            for _ = 1, 10 do
+                for signal, code in pairs {INT = 130, TERM = 143} do
+                    local got = signalled(program, signal)
+                    t.ok(got.code == 0 or got.code == code, got.code)
+                    t.eq(got.out, "ready\n")
+                end
+            end
+        end
+    end, timeout = 120},
 }

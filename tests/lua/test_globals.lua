@@ -137,6 +137,23 @@ return {
         ]], "set inside")
     end,
 
+    libraries_that_are_not_named_cost_nothing = function()
+        local function memory(name, code)
+            local p = mare.spawn({name = name}, code .. " require 'mare'.channel():receive()")
+            t.reaches(function() return p:status() == "blocked" end)
+            local bytes
+            for _, row in ipairs(mare.processes()) do
+                if row.name == name then bytes = row.memory end
+            end
+            p:kill()
+            return bytes
+        end
+        local none = memory("globals.none", "")
+        local all = memory("globals.all", "local s = string, table, math, os, io, utf8, debug, "
+            .. "coroutine, package")
+        t.ok(all > 2 * none, none .. " bytes without, " .. all .. " bytes with libraries")
+    end,
+
     the_version_and_the_type_of_functions = function()
         t.eq({fresh "return _VERSION, type(print), tostring(print):match '^function'"},
             {"Lua 5.4", "function", "function"})

@@ -220,6 +220,99 @@ return {
         end)
     end,
 
+    -- With one worker, which is here, whoever was made ready or preempted has not gone on.
+
+    while_it_is_ready_having_been_preempted = function()
+        t.needs_preemption()
+        t.with_workers(1, function()
+            local log = mare.channel(10)
+            local p = mare.spawn(function()
+                local _guard <close> = setmetatable({}, {__close = function() log:trysend(1) end})
+                log:send "here"
+                while true do end
+            end)
+            t.eq(log:receive(t.patience), "here")
+            t.eq(p:status(), "ready")
+            p:kill()
+            t.fails("killed", p:join(t.patience))
+            t.eq(log:tryreceive(), 1)
+        end)
+    end,
+
+    while_it_is_ready_having_waited = function()
+        local woken_by = {
+            receive = function(ch) ch:receive() end,
+            select = function(ch) mare.select({ch, mare.channel()}) end,
+            messages = function(ch)
+                local next_one, state = ch:messages()
+                next_one(state)
+            end,
+            coroutine = function(ch) coroutine.wrap(function() ch:receive() end)() end,
+        }
+        t.with_workers(1, function()
+            for name, wait in pairs(woken_by) do
+                local ch, log = mare.channel(), mare.channel(10)
+                local p = mare.spawn(function()
+                    wait(ch)
+                    log:send "went on"
+                end)
+                t.reaches(function() return p:status() == "blocked" end)
+                t.eq(ch:trysend "wake", true, name)
+                if p:kill() and #log == 0 then -- unless this slice ended just now
+                    t.fails("killed", p:join(t.patience))
+                    t.eq(#log, 0, name)
+                end
+                t.fails("full", ch:trysend "again")
+            end
+        end)
+    end,
+
+    while_it_is_in_a_callback_that_cannot_yield = function()
+        t.needs_preemption()
+        local log, go = mare.channel(10), mare.channel(1)
+        local p = mare.spawn(function()
+            table.sort({2, 1}, function(a, b)
+                log:trysend "here"
+                while #go == 0 do end -- it cannot be ended in there
+                log:trysend "callback"
+                return a < b
+            end)
+            while true do end
+        end)
+        t.eq(log:receive(t.patience), "here")
+        p:kill()
+        t.ok(p:alive(), "the callback is left to finish")
+        go:send(true)
+        t.fails("killed", p:join(t.patience))
+        t.eq(log:tryreceive(), "callback")
+    end,
+
+    while_its_handlers_run = function()
+        -- On its way out, well or by an error: a kill may end the one that runs, never the others.
+        for _, last in ipairs {"return 'result'", "error('own error', 0)"} do
+            local log, go = mare.channel(10), mare.channel(1)
+            local p = mare.spawn([[
+                local log, go = ...
+                kept = setmetatable({}, {__gc = function() log:trysend "gc" end})
+                local _ <close> = setmetatable({}, {__close = function() log:trysend "outer" end})
+                local _ <close> = setmetatable({}, {__close = function()
+                    log:trysend "here"
+                    while #go == 0 do require "mare".now() end
+                    log:trysend "inner"
+                end})
+                ]] .. last, log, go)
+            t.eq(log:receive(t.patience), "here")
+            p:kill "too late"
+            go:send(true)
+            local _, _, code = p:join(t.patience)
+            t.ok(code == nil or code == "died" or code == "killed", code)
+            local said = {}
+            log:close()
+            for word in log:messages() do said[#said + 1] = word end
+            t.eq({table.unpack(said, said[1] == "inner" and 2 or 1)}, {"outer", "gc"})
+        end
+    end,
+
     while_it_yields = function()
         local log = mare.channel(1)
         local p = mare.spawn(function()

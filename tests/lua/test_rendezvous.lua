@@ -89,6 +89,71 @@ return {
         t.eq(ch:receive(0), "last words")
     end,
 
+    -- With one worker, which is here, a partner that was served has not yet seen it.
+
+    a_receiver_dies_after_it_was_served_and_before_it_knows = function()
+        t.with_workers(1, function()
+            local ch, seen = mare.channel(), mare.channel(1)
+            local receiver = blocked(function() seen:send(ch:receive()) end)
+            local next_one = blocked(function() return ch:receive() end)
+            t.eq(ch:send "taken along", true)
+            receiver:kill()
+            receiver:join(t.patience)
+            t.eq(ch:send "for the next", true)
+            t.eq({next_one:join(t.patience)}, {true, "for the next"})
+            local got = seen:tryreceive() -- if this slice ended just then, it has gone on
+            t.ok(got == nil or got == "taken along", got)
+        end)
+    end,
+
+    a_sender_dies_after_it_was_served_and_before_it_knows = function()
+        t.with_workers(1, function()
+            local ch = mare.channel()
+            local sender = blocked(function()
+                ch:send "already away"
+                ch:send "never sent"
+            end)
+            t.eq(ch:tryreceive(), "already away")
+            sender:kill()
+            t.eq(select(3, sender:join(t.patience)), "killed")
+            t.fails("empty", ch:tryreceive())
+        end)
+    end,
+
+    both_die_after_they_met_and_before_they_know = function()
+        t.with_workers(1, function()
+            for _, first in ipairs {"sender", "receiver"} do
+                local ch = mare.channel()
+                local pair = {}
+                pair.receiver = blocked(function() while true do ch:receive() end end)
+                pair.sender = mare.spawn(function() while true do ch:send {mare.channel()} end end)
+                for _ = 1, 10 do mare.yield() end -- they meet, and meet again
+                pair[first]:kill()
+                pair.sender:kill()
+                pair.receiver:kill()
+                t.fails("killed", pair.sender:join(t.patience))
+                t.fails("killed", pair.receiver:join(t.patience))
+                t.fails("empty", ch:tryreceive())
+                t.fails("full", ch:trysend(1))
+            end
+        end)
+    end,
+
+    a_select_dies_after_it_was_served_and_before_it_knows = function()
+        t.with_workers(1, function()
+            local a, b = mare.channel(), mare.channel()
+            local p = blocked(function()
+                mare.select({a, {b, "value"}})
+                mare.channel():receive()
+            end)
+            t.eq(b:tryreceive(), "value")
+            t.fails("full", a:trysend(1)) -- its other case is no longer there
+            p:kill()
+            t.fails("killed", p:join(t.patience))
+            t.fails("empty", b:tryreceive())
+        end)
+    end,
+
     both_die_at_once_and_nothing_is_left = function()
         for _ = 1, 100 do
             local ch = mare.channel()

@@ -169,6 +169,36 @@ return {
         ]], "hello")
     end,
 
+    sockets_between_processes = function()
+        -- Each end holds a worker while it waits, for LuaSocket knows nothing of processes; ticks
+        -- interrupt its system calls meanwhile.
+        t.with_workers(3, function()
+            local port = mare.channel(1)
+            local server = mare.spawn(function()
+                local socket = require "socket"
+                local listener = assert(socket.bind("127.0.0.1", 0))
+                port:send((select(2, listener:getsockname())))
+                local peer = assert(listener:accept())
+                local lines = 0
+                for line in function() return peer:receive() end do
+                    lines = lines + 1
+                    assert(peer:send(line:upper() .. "\n"))
+                end
+                return lines
+            end)
+            local client = mare.spawn(function(number)
+                local peer = assert(require "socket".connect("127.0.0.1", number))
+                for i = 1, 200 do
+                    assert(peer:send("line " .. i .. "\n"))
+                    assert(peer:receive() == "LINE " .. i)
+                end
+                return peer:close()
+            end, port:receive(t.patience))
+            t.ok(client:join(t.patience))
+            t.eq({server:join(t.patience)}, {true, 200})
+        end)
+    end,
+
     c_modules_in_many_processes_at_once = function()
         local done = mare.channel(20)
         for i = 1, 20 do

@@ -29,6 +29,12 @@ class Result(unittest.TestResult):
         super().addError(test, err)
         self.line('not ok', test, self._exc_info_to_string(err, test))
 
+    def addSubTest(self, test, subtest, err):
+        super().addSubTest(test, subtest, err)
+        if err:
+            text = self._exc_info_to_string(err, test)
+            self.line('not ok', test, text, note=f' {subtest._subDescription()}')
+
 
 def main(name):
     if name != '__main__':

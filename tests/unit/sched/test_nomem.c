@@ -344,9 +344,32 @@ static void coroutines_at_every_point(void **state)
     }
 }
 
+static const char *buffers_and_refusals(void)
+{
+    return run_program("local m = require 'mare'\n"
+                       "local c = assert(m.channel(3))\n"
+                       "local b = m.buffer(5000) b:set(1, 'first')\n"
+                       "assert(c:send({b}, 1))\n"
+                       "local t = c:receive() assert(t[1]:get(1, 5) == 'first')\n"
+                       "local ok, err = pcall(c.send, c, {log = {io.stdout}}, t[1])\n"
+                       "if ok or not (err:find 'a file' or err:find 'memory') then error(err) end\n"
+                       "assert(t[1]:get(1, 5) == 'first', 'a refusal took the buffer')\n"
+                       "assert(c:trysend({1})) assert(c:receive(m.deadline(5)))\n"
+                       "assert(c:sendwithin(5, 'x', 'y'))\n"
+                       "assert(c:close()) for x, y in c:messages() do assert(y == 'y') end\n"
+                       "return true",
+                       false);
+}
+
+static void buffers_at_every_point(void **state)
+{
+    (void)state;
+    at_every_point(buffers_and_refusals);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, end_countdown)
 
 UNIT_TESTS(CASE(messages_at_every_point), CASE(start_and_stop_at_every_point),
            CASE(conversation_at_every_point), CASE(tables_and_functions_at_every_point),
            CASE(selects_and_names_at_every_point), CASE(families_at_every_point),
-           CASE(coroutines_at_every_point))
+           CASE(coroutines_at_every_point), CASE(buffers_at_every_point))
