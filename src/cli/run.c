@@ -2,6 +2,7 @@
 // Runs a program: its main script is the first process; when that has ended the others are waited
 // for. An interrupt kills every process in order (their closing handlers run); a second one ends
 // the program at once.
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,9 +146,12 @@ int mare__cli_finish(mare_runtime *runtime)
         code = died || killed ? EXIT_DIED : EXIT_SUCCESS;
     }
     mare_process_unref(main);
+    int lost = atomic_load(&runtime->print_error);
     stop(runtime);
-    if (fflush(stdout) != 0 && code == EXIT_SUCCESS) {
-        perror("mare: standard output");
+    if (fflush(stdout) != 0)
+        lost = errno;
+    if (lost && code == EXIT_SUCCESS) {
+        fprintf(stderr, "mare: standard output: %s\n", strerror(lost));
         code = EXIT_DIED;
     }
     return code;

@@ -239,9 +239,10 @@ struct mare_runtime {
     bool stuck;          // under end_mutex: all asleep, no timer, nothing ready
     atomic_uint waiters; // threads in mare__runtime_await
     atomic_bool stopping;
-    atomic_int exit_code; // -1: nobody asked to exit
-    bool exits_in_order;  // somebody awaits the end and looks at exit_code
-    mare_process *main;   // whose end ends the program, or NULL
+    atomic_int exit_code;   // -1: nobody asked to exit
+    atomic_int print_error; // an errno: what was printed is lost
+    bool exits_in_order;    // somebody awaits the end and looks at exit_code
+    mare_process *main;     // whose end ends the program, or NULL
     bool gc_stress;
     uint64_t seed; // of the random numbers of processes
     long owner;    // the operating-system process that started it

@@ -4,6 +4,7 @@
 // setmetatable notes that a finalizer exists; print writes its line in one piece; require lets a
 // module wait while it loads; os.exit ends every process in order; and the debug library's hooks
 // share the hook with preemption.
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +99,8 @@ static int base_print(lua_State *L)
     luaL_addchar(&line, '\n');
     fwrite(luaL_buffaddr(&line), 1, luaL_bufflen(&line), stdout);
     luaL_pushresult(&line);
-    fflush(stdout);
+    if (fflush(stdout) != 0) // print has no way to tell its caller; the end of the program does
+        atomic_store(&mare__self(L)->runtime->print_error, errno);
     return 0;
 }
 

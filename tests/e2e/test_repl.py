@@ -238,9 +238,7 @@ class Interrupts(Repl):
         for wait in ('mare.channel():receive()', 'mare.sleep(3600)', 'mare.channel():send(1)'):
             with self.subTest(wait):
                 terminal = self.open()
-                terminal.enter('function watch(p) while p:status() ~= "blocked" do mare.yield() '
-                               'end print "begun" end')
-                terminal.type(f'mare.spawn(watch, mare.self()) {wait}\r')
+                terminal.type(f'print "begun" {wait}\r')
                 terminal.until(lambda: 'begun' in terminal.screen.rows)
                 terminal.type(CTRL_C)
                 terminal.until_text('interrupted!')

@@ -176,6 +176,8 @@ return {
         -- What is only found out at the end still makes the program fail.
         got = shell.run(shell.mare .. [[ -e "io.write 'x'" >/dev/full]])
         t.eq({got.err, got.code}, {"mare: standard output: No space left on device\n", 1})
+        got = shell.run(shell.mare .. [[ -e "print 'x'" >/dev/full]])
+        t.eq({got.err, got.code}, {"mare: standard output: No space left on device\n", 1})
         got = shell.run(shell.mare .. [[ -e "error 'oops'" 2>/dev/full]])
         t.eq(got.code, 1)
     end,
