@@ -17,10 +17,9 @@
 #include <string.h>
 
 #define POLL_US 20000u
-#define STEADY 5u             /* polls in a row that must find agreement */
-#define PACE 20u              /* calls are rare: this many times think_us */
-#define POLL UINT32_MAX       /* the number of a wake that only looks */
-#define STAY (UINT32_MAX - 1) /* … and of one that does nothing */
+#define STEADY 5u       /* polls in a row that must find agreement */
+#define PACE 20u        /* calls are rare: this many times think_us */
+#define POLL UINT32_MAX /* the number of a wake that only looks */
 
 typedef struct election {
     uint32_t steady, calls;
@@ -38,9 +37,6 @@ static void plan(election *e, mare_sim *sim, uint32_t process)
 {
     const mare_sim_options *options = mare_sim_options_of(sim);
     uint32_t entrants = options->entrants ? options->entrants : options->setup.capacity;
-    uint64_t now_us = mare_sim_now(sim);
-    if (options->settle_us && now_us < options->duration_us) /* a quiet group must not end early */
-        mare_sim_wake(sim, process, options->duration_us - now_us, STAY);
     if (process >= entrants || (options->rounds && e->member[process] >= options->rounds))
         return;
     mare_sim_wake(
@@ -158,7 +154,7 @@ static void wake(void *state, mare_sim *sim, uint32_t process, uint32_t number)
         mare_sim_wake(sim, process, POLL_US, POLL);
         return;
     }
-    if (number == STAY || (mare_sim_settling(sim) && number == 0))
+    if (mare_sim_settling(sim) && number == 0)
         return;
     e->calls++;
     e->member[process]++;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Elections in the simulator: the examples of the sources, messages equal to the formulas, what the
- * files' heads say about two leaders, large groups, and broken variants that must be caught. The
- * sweeps of all algorithms are in test_sim.c. */
+ * files' heads say about two leaders, and large groups. The sweeps of all algorithms are in
+ * test_sim.c. */
 
 #include "support/unit.h"
-#include "tests/sim/broken.h"
 
 #include "sim/record.h"
 #include "sim/sim.h"
@@ -267,60 +266,6 @@ static void nodes_that_move_agree_where_they_rest(void **state)
     }
 }
 
-/* Broken variants ------------------------------------------------------------------------------ */
-
-/* Runs seeds until one breaks `promise` in a way that shrinks to a handful of faults at most. */
-static int is_caught(const mare_coord_algorithm *algorithm, const char *promise, uint32_t handful)
-{
-    uint32_t faults = UINT32_MAX;
-    for (uint64_t seed = 1; seed <= 1000 && faults > handful; seed++) {
-        mare_sim_options options;
-        mare_sim_outcome out;
-        mare_sim_options_init(&options, algorithm, 3 + (uint32_t)(seed % 4));
-        options.seed = seed;
-        mare_sim_vary(&options);
-        if (!mare_sim_run(&options, NULL, &out) && strcmp(out.violation, promise) == 0) {
-            mare_sim_shrink(&options, promise, 1000);
-            mare_sim_run(&options, NULL, &out);
-            assert_string_equal(out.violation, promise);
-            faults = options.faults.count;
-        }
-        mare_sim_options_fini(&options);
-    }
-    return faults <= handful;
-}
-
-static void epochs_without_a_name_are_caught(void **state)
-{
-    (void)state;
-    assert_true(is_caught(&mare_broken_bully_epoch, "ONE-LEADER", 2));
-}
-
-static void saying_it_once_is_caught(void **state)
-{
-    (void)state;
-    assert_true(is_caught(&mare_broken_bully_silent, "AGREEMENT", 3));
-}
-
-static void counting_elections_only_is_caught(void **state)
-{
-    (void)state;
-    assert_true(is_caught(&mare_broken_wireless, "ONE-LEADER", 2));
-}
-
-static void superpeers_that_are_dead_are_caught(void **state)
-{
-    (void)state;
-    assert_true(is_caught(&mare_broken_superpeer_dht, "AGREEMENT", 1));
-    assert_true(is_caught(&mare_broken_superpeer_tokens, "AGREEMENT", 1));
-}
-
-static void a_list_that_is_not_missed_is_caught(void **state)
-{
-    (void)state;
-    assert_true(is_caught(&mare_broken_ring, "AGREEMENT", 3));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,11 +276,6 @@ int main(void)
         cmocka_unit_test(two_rounds_or_one),
         cmocka_unit_test(ten_thousand_members),
         cmocka_unit_test(nodes_that_move_agree_where_they_rest),
-        cmocka_unit_test(epochs_without_a_name_are_caught),
-        cmocka_unit_test(saying_it_once_is_caught),
-        cmocka_unit_test(counting_elections_only_is_caught),
-        cmocka_unit_test(superpeers_that_are_dead_are_caught),
-        cmocka_unit_test(a_list_that_is_not_missed_is_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,67 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Ordered multicast in the simulator: the bank of the source with and without an order, counts of
- * messages, what a death does, and variants that the checkers must catch. The sweep over
- * seeds is that of all algorithms, in test_sim.c. */
+ * messages, and what a death does. The sweep over seeds is that of all algorithms, in
+ * test_sim.c. */
 
 #include "support/unit.h"
-#include "tests/sim/broken.h"
 
 #include "sim/sim.h"
 #include "sim/workload.h"
 
 #include <string.h>
-
-/* Runs seeds until one is caught breaking `promise`; shrinks it; returns the faults that are
- * left. */
-static uint32_t catch_and_shrink(const mare_coord_algorithm *algorithm, const char *promise)
-{
-    for (uint64_t seed = 1; seed <= 500; seed++) {
-        mare_sim_options options;
-        mare_sim_outcome out;
-        mare_sim_options_init(&options, algorithm, 3 + (uint32_t)(seed % 4));
-        options.seed = seed;
-        mare_sim_vary(&options);
-        int good = mare_sim_run(&options, NULL, &out);
-        uint32_t faults = UINT32_MAX;
-        if (!good && strcmp(out.violation, promise) == 0) {
-            mare_sim_shrink(&options, promise, 1000);
-            mare_sim_run(&options, NULL, &out);
-            assert_string_equal(out.violation, promise);
-            faults = options.faults.count;
-        }
-        mare_sim_options_fini(&options);
-        if (faults != UINT32_MAX)
-            return faults;
-    }
-    return UINT32_MAX;
-}
-
-static void delivering_before_all_acknowledge_is_caught(void **state)
-{
-    (void)state;
-    assert_true(catch_and_shrink(&mare_broken_total, "TOTAL") <= 1);
-}
-
-static void ignoring_what_others_saw_is_caught(void **state)
-{
-    (void)state;
-    assert_true(catch_and_shrink(&mare_broken_causal, "CAUSAL") <= 1);
-}
-
-static void holding_nothing_back_is_caught(void **state)
-{
-    (void)state;
-    assert_true(catch_and_shrink(&mare_broken_fifo, "FIFO") <= 1);
-}
-
-static void ending_a_view_without_passing_on_is_caught(void **state)
-{
-    (void)state;
-    uint32_t faults = catch_and_shrink(&mare_broken_views, "ATOMIC");
-    print_message("# a view that ends without passing on: shrunk to %u faults\n", (unsigned)faults);
-    assert_true(faults <= 5);
-}
 
 /* The other multicasts need everybody: a death stops them, where views go on. */
 static void a_death_stops_all_but_views(void **state)
@@ -244,10 +192,6 @@ int main(void)
         cmocka_unit_test(counts_equal_the_formulas),
         cmocka_unit_test(speaking_saves_acknowledging),
         cmocka_unit_test(necessary_acknowledgements_suffice),
-        cmocka_unit_test(delivering_before_all_acknowledge_is_caught),
-        cmocka_unit_test(ignoring_what_others_saw_is_caught),
-        cmocka_unit_test(holding_nothing_back_is_caught),
-        cmocka_unit_test(ending_a_view_without_passing_on_is_caught),
         cmocka_unit_test(a_death_stops_all_but_views),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
