@@ -19,6 +19,7 @@ extern const mare_coord_algorithm mare_broken_ricart_clock;
 extern const mare_coord_algorithm mare_broken_ricart_fall;
 extern const mare_coord_algorithm mare_broken_ricart_fence;
 extern const mare_coord_algorithm mare_broken_ricart_order;
+extern const mare_coord_algorithm mare_broken_ricart_restart;
 extern const mare_coord_algorithm mare_broken_ricart_room;
 extern const mare_coord_algorithm mare_broken_ricart_stamp;
 extern const mare_coord_algorithm mare_broken_ricart_tie;

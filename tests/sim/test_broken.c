@@ -34,6 +34,7 @@ static const variant variants[] = {
     {&mare_broken_ricart_clock, "CLOCK", "and arrived at", 1},
     {&mare_broken_ricart_stamp, "CLOCK", "says", 1},
     {&mare_broken_ricart_fall, "CLOCK", "fell", 1},
+    {&mare_broken_ricart_restart, "CLOCK", "fell", 1},
     {&mare_broken_causal_clock, "CLOCK", "the vector of", 1},
     {&mare_broken_bully_epoch, "ONE-LEADER", "leads in epoch", 2},
     {&mare_broken_wireless, "ONE-LEADER", "leads in epoch", 2},
