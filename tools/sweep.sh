@@ -16,6 +16,7 @@ voting queue=0
 token rest_us=0
 ring repair=0 single=0
 superpeer-dht bits=16
+superpeer-dht repair=0
 superpeer-tokens tokens=4 hold=2
 fifo window=1
 causal window=2

@@ -34,12 +34,10 @@ static uint8_t next_byte(struct input *in)
     return in->at < in->end ? *in->at++ : 0;
 }
 
-// Settings that an algorithm does not have are left alone. Superpeers without repair are only
-// looked up when asked for, so the second phase would wait in vain.
+// Settings that an algorithm does not have are left alone.
 static void choose_settings(mare_coord_setup *setup, uint8_t bits)
 {
-    int promising = setup->algorithm->promises(setup) != 0;
-    mare_coord_setup_set(setup, "repair", !(bits & 1 && promising));
+    mare_coord_setup_set(setup, "repair", !(bits & 1));
     mare_coord_setup_set(setup, "acks", !(bits & 2));
     mare_coord_setup_set(setup, "queue", !(bits & 4));
     mare_coord_setup_set(setup, "single", !(bits & 8));
