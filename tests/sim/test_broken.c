@@ -121,6 +121,22 @@ static void nothing_that_can_be_reported_lacks_a_variant(void **state)
         assert_true(mare_sim_is_promise(variants[i].promise));
 }
 
+static void no_algorithm_that_promises_something_lacks_a_variant(void **state)
+{
+    (void)state;
+    size_t count;
+    const mare_coord_algorithm *const *table = mare_coord_table(&count);
+    for (size_t a = 0; a < count; a++) {
+        mare_coord_setup setup;
+        mare_coord_setup_init(&setup, table[a], 3);
+        size_t found = table[a]->promises(&setup) == 0;
+        for (size_t i = 0; i < VARIANTS; i++)
+            found += strcmp(variants[i].algorithm->name, table[a]->name) == 0;
+        if (!found)
+            fail_msg("no variant of %s is broken", table[a]->name);
+    }
+}
+
 /* The same seeds of what is not broken: the variants differ in one rule only, so it is the rule
  * that is caught, and not the seed. */
 static void the_originals_are_not_caught(void **state)
@@ -144,6 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_variant_is_caught),
         cmocka_unit_test(nothing_that_can_be_reported_lacks_a_variant),
+        cmocka_unit_test(no_algorithm_that_promises_something_lacks_a_variant),
         cmocka_unit_test(the_originals_are_not_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
