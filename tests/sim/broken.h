@@ -33,6 +33,6 @@ extern const mare_coord_algorithm mare_broken_views;
 extern const mare_coord_algorithm mare_broken_views_list;
 extern const mare_coord_algorithm mare_broken_views_number;
 extern const mare_coord_algorithm mare_broken_views_self;
-extern const mare_coord_algorithm mare_broken_views_silent;
+extern const mare_coord_algorithm mare_broken_views_shy;
 extern const mare_coord_algorithm mare_broken_voting;
 extern const mare_coord_algorithm mare_broken_wireless;

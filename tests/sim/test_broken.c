@@ -52,7 +52,7 @@ static const variant variants[] = {
     {&mare_broken_ring, "AGREEMENT", "leader", 3},
     {&mare_broken_superpeer_dht, "AGREEMENT", "superpeer", 1},
     {&mare_broken_superpeer_tokens, "AGREEMENT", "superpeer", 1},
-    {&mare_broken_views_silent, "AGREEMENT", "delivers nothing", 1},
+    {&mare_broken_views_shy, "AGREEMENT", "delivers nothing", 1},
     {&mare_broken_ricart_room, "ROOM", "more effects", 0},
 };
 
