@@ -11,7 +11,7 @@
 
 typedef struct mare_sim_checker {
     const char *name;
-    unsigned promises; /* runs for any of these; 0: always */
+    unsigned promises;                               /* runs for any of these; 0: always */
     size_t (*size)(const mare_sim_options *options); /* of its state, which starts as zeros */
     void (*begin)(void *state, mare_sim *sim);       /* or NULL */
     void (*see)(void *state, mare_sim *sim, const mare_sim_observation *seen);
@@ -21,8 +21,12 @@ typedef struct mare_sim_checker {
 /* All of them; ends with NULL. */
 extern const mare_sim_checker *const mare_sim_checkers[];
 
-extern const mare_sim_checker mare_sim_check_mutex; /* EM1, EM3, fencing: check_mutex.c */
-extern const mare_sim_checker mare_sim_check_clock; /* Lamport against happened-before */
+/* The names of everything that can be reported by mare_sim_violate(), which takes no other; ends
+ * with NULL. Each has a broken algorithm in tests/sim/test_broken.c, or that test fails. */
+extern const char *const mare_sim_promises[];
+int mare_sim_is_promise(const char *name);
+
+extern const mare_sim_checker mare_sim_check_mutex;  /* EM1, EM3, fencing: check_mutex.c */
 extern const mare_sim_checker mare_sim_check_leader; /* one leader an epoch: check_leader.c */
-extern const mare_sim_checker mare_sim_check_clock; /* logical clocks against what happened */
-extern const mare_sim_checker mare_sim_check_order; /* deliveries and views: check_order.c */
+extern const mare_sim_checker mare_sim_check_clock;  /* logical clocks against what happened */
+extern const mare_sim_checker mare_sim_check_order;  /* deliveries and views: check_order.c */

@@ -4,9 +4,9 @@
  *
  * Happened-before is made of two kinds of steps: from one event of a process to its next, and from
  * the sending of a message to its arrival. A relation that every such step respects is respected by
- * every chain of them, so it is enough to check each step once: a clock never falls in the life of
- * a process; a message says a time that its sender's clock went through in the step that sent it;
- * after the arrival the receiver's clock is past that time.
+ * every chain of them, so it is enough to check each step once: a clock never falls as long as the
+ * process has its memory, crash or not; a message says a time that its sender's clock went through
+ * in the step that sent it; after the arrival the receiver's clock is past that time.
  *
  * Algorithms that keep a Lamport clock show it in their view and call the field of their messages
  * that carries it "clock".
@@ -22,6 +22,7 @@
 
 typedef struct clock {
     uint64_t before, after; /* the last step */
+    int remembers;          /* it is about to start with the memory of an earlier life */
 } clock;
 
 /* State: a clock each, then for each process what its vector should be and what it was. */
@@ -49,22 +50,27 @@ static void see_sending(const clock *sender, mare_sim *sim, const mare_sim_obser
 {
     uint64_t time = time_in(seen, mare_sim_options_of(sim)->setup.algorithm);
     if (time && (time <= sender->before || time > sender->after))
-        mare_sim_violate(sim, "CLOCK", "message %" PRIu64 " says %" PRIu64 ", but the clock of p%"
-                         PRIu32 " went from %" PRIu64 " to %" PRIu64, seen->message, time,
-                         seen->process, sender->before, sender->after);
+        mare_sim_violate(sim, "CLOCK",
+                         "message %" PRIu64 " says %" PRIu64 ", but the clock of p%" PRIu32
+                         " went from %" PRIu64 " to %" PRIu64,
+                         seen->message, time, seen->process, sender->before, sender->after);
 }
 
 static void see_step(clock *own, mare_sim *sim, const mare_sim_observation *seen, uint64_t now)
 {
-    int born = seen->event->kind == MARE_COORD_START;
+    int born = seen->event->kind == MARE_COORD_START && !own->remembers;
+    own->remembers = 0;
     if (!born && now < own->after)
-        mare_sim_violate(sim, "CLOCK", "the clock of p%" PRIu32 " fell from %" PRIu64 " to %"
-                         PRIu64, seen->process, own->after, now);
+        mare_sim_violate(sim, "CLOCK",
+                         "the clock of p%" PRIu32 " fell from %" PRIu64 " to %" PRIu64,
+                         seen->process, own->after, now);
     if (seen->event->kind == MARE_COORD_MESSAGE && seen->status == MARE_COORD_OK) {
         uint64_t left = time_in(seen, mare_sim_options_of(sim)->setup.algorithm);
         if (left >= now)
-            mare_sim_violate(sim, "CLOCK", "message %" PRIu64 " left p%" PRIu32 " at %" PRIu64
-                             " and arrived at %" PRIu64, seen->message, seen->peer, left, now);
+            mare_sim_violate(sim, "CLOCK",
+                             "message %" PRIu64 " left p%" PRIu32 " at %" PRIu64
+                             " and arrived at %" PRIu64,
+                             seen->message, seen->peer, left, now);
     }
     own->before = born ? 0 : own->after;
     own->after = now;
@@ -83,9 +89,10 @@ static void see_vector(clock *all, mare_sim *sim, const mare_sim_observation *se
         if (seen->event->kind == MARE_COORD_START)
             should[k] = now[k];
         else if (should[k] != was[k])
-            mare_sim_violate(sim, "CLOCK", "the vector of p%" PRIu32 " counts %" PRIu64
-                             " of p%" PRIu32 ", but it delivered %" PRIu64, seen->process, was[k],
-                             k, should[k]);
+            mare_sim_violate(sim, "CLOCK",
+                             "the vector of p%" PRIu32 " counts %" PRIu64 " of p%" PRIu32
+                             ", but it delivered %" PRIu64,
+                             seen->process, was[k], k, should[k]);
         was[k] = now[k];
     }
 }
@@ -95,6 +102,8 @@ static void see(void *state, mare_sim *sim, const mare_sim_observation *seen)
     clock *all = state;
     mare_coord_view view;
     int delivery = seen->sight == MARE_SIM_EFFECT && seen->effect->kind == MARE_COORD_DELIVER;
+    if (seen->sight == MARE_SIM_RESTARTED)
+        all[seen->process].remembers = seen->number == 1;
     if (seen->sight != MARE_SIM_STEPPED && seen->sight != MARE_SIM_SENT && !delivery)
         return;
     mare_coord_look(seen->machine, &view);

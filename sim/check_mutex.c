@@ -69,8 +69,9 @@ static void check_order(mutex *x, mare_sim *sim, uint32_t process)
     for (uint32_t i = 0; i < mare_sim_options_of(sim)->setup.capacity; i++) {
         const member *other = &x->member[i];
         if (i != process && other->waiting && other->asked && who->vector[i] >= other->moment)
-            mare_sim_violate(sim, "EM3", "p%" PRIu32 " is granted, though p%" PRIu32
-                             " asked before it", process, i);
+            mare_sim_violate(sim, "EM3",
+                             "p%" PRIu32 " is granted, though p%" PRIu32 " asked before it",
+                             process, i);
     }
 }
 

@@ -70,6 +70,33 @@ static int overlaps(const mare_sim_fault_list *list, const mare_sim_fault *fresh
     return 0;
 }
 
+static int can_last(mare_sim_fault_kind kind, unsigned tolerated)
+{
+    if (kind == MARE_SIM_CRASH)
+        return !(tolerated & MARE_COORD_ALL_RETURN);
+    return kind == MARE_SIM_LEAVE || kind == MARE_SIM_JOIN;
+}
+
+int mare_sim_faults_add_fair(mare_sim_fault_list *list, const mare_sim_fault *fault,
+                             unsigned tolerated, uint32_t processes, uint32_t capacity,
+                             uint32_t spared)
+{
+    if (!(tolerated & needs[fault->kind]) || (!fault->for_us && !can_last(fault->kind, tolerated)))
+        return 0;
+    if (fault->kind == MARE_SIM_JOIN) {
+        if (fault->process < processes || fault->process >= capacity)
+            return 0;
+    } else if (fault->kind != MARE_SIM_BURST && !has_side(fault->kind)) {
+        if (fault->process >= processes ||
+            (fault->process == spared && fault->kind != MARE_SIM_PAUSE))
+            return 0;
+    }
+    if (overlaps(list, fault))
+        return 0;
+    mare_sim_faults_add(list, fault);
+    return 1;
+}
+
 static void draw_one(mare_sim_fault_list *list, mare_sim_random *random, unsigned tolerated,
                      uint32_t processes, uint32_t capacity, uint64_t duration_us, uint32_t spared)
 {
@@ -93,19 +120,12 @@ static void draw_one(mare_sim_fault_list *list, mare_sim_random *random, unsigne
         fault.process = 0;
         for (uint32_t i = processes; i < 64 * MARE_SIM_SIDE_WORDS; i++)
             fault.side[i / 64] &= ~(UINT64_C(1) << (i % 64));
-    } else if (fault.kind != MARE_SIM_PAUSE && fault.process == spared) {
-        return;
     }
-    int can_last = fault.kind == MARE_SIM_CRASH || fault.kind == MARE_SIM_LEAVE ||
-                   fault.kind == MARE_SIM_JOIN;
-    if (fault.kind == MARE_SIM_CRASH && tolerated & MARE_COORD_ALL_RETURN)
-        can_last = 0;
-    if (for_ever && can_last)
+    if (for_ever && can_last(fault.kind, tolerated))
         fault.for_us = 0;
     if (!has_side(fault.kind))
         memset(fault.side, 0, sizeof fault.side);
-    if (!overlaps(list, &fault))
-        mare_sim_faults_add(list, &fault);
+    mare_sim_faults_add_fair(list, &fault, tolerated, processes, capacity, spared);
 }
 
 void mare_sim_faults_draw(mare_sim_fault_list *list, mare_sim_random *random, unsigned tolerated,

@@ -10,14 +10,14 @@
 #include <mare/coord.h>
 
 typedef enum mare_sim_fault_kind {
-    MARE_SIM_CRASH,      /* of `process`; comes back with its memory */
-    MARE_SIM_AMNESIA,    /* of `process`; comes back without memory */
-    MARE_SIM_PAUSE,      /* `process` stands still; what arrives waits for it */
-    MARE_SIM_PARTITION,  /* nothing passes between `side` and the others */
-    MARE_SIM_ONE_WAY,    /* nothing passes from `side` to the others */
-    MARE_SIM_LEAVE,      /* `process` leaves the group; joins again at the end */
-    MARE_SIM_JOIN,       /* `process`, not a founder, joins; leaves at the end */
-    MARE_SIM_BURST,      /* `process` parts in a hundred of all messages are lost */
+    MARE_SIM_CRASH,     /* of `process`; comes back with its memory */
+    MARE_SIM_AMNESIA,   /* of `process`; comes back without memory */
+    MARE_SIM_PAUSE,     /* `process` stands still; what arrives waits for it */
+    MARE_SIM_PARTITION, /* nothing passes between `side` and the others */
+    MARE_SIM_ONE_WAY,   /* nothing passes from `side` to the others */
+    MARE_SIM_LEAVE,     /* `process` leaves the group; joins again at the end */
+    MARE_SIM_JOIN,      /* `process`, not a founder, joins; leaves at the end */
+    MARE_SIM_BURST,     /* `process` parts in a hundred of all messages are lost */
     MARE_SIM_FAULT_KINDS
 } mare_sim_fault_kind;
 
@@ -42,6 +42,12 @@ void mare_sim_faults_fini(mare_sim_fault_list *list);
  * MARE_COORD_* bit is in `tolerated`, and, without MARE_COORD_ALL_CRASH, sparing one process. */
 void mare_sim_faults_draw(mare_sim_fault_list *list, mare_sim_random *random, unsigned tolerated,
                           uint32_t processes, uint32_t capacity, uint64_t duration_us);
+
+/* Adds a fault if one that tolerates these bits must bear it: not of `spared` (or NOBODY), and not
+ * while another of the same process lasts. Returns whether it did. */
+int mare_sim_faults_add_fair(mare_sim_fault_list *list, const mare_sim_fault *fault,
+                             unsigned tolerated, uint32_t processes, uint32_t capacity,
+                             uint32_t spared);
 
 /* "crash:3@120000+50000,partition:0.1@…": what @when +for_how_long, in us. Writes at most `room`
  * bytes with the final zero; returns the length without cutting. */

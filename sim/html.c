@@ -70,6 +70,15 @@ static void write_verdict(const mare_sim_drawing *d)
     fputs("</p></header>\n", out);
 }
 
+static int anybody_leads(const mare_sim_recording *r)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        if (r->record[i].sight == MARE_SIM_STEPPED && r->record[i].leader == r->record[i].process)
+            return 1;
+    }
+    return 0;
+}
+
 static void write_legend(const mare_sim_drawing *d)
 {
     const mare_coord_form *forms = d->options->setup.algorithm->forms;
@@ -82,18 +91,23 @@ static void write_legend(const mare_sim_drawing *d)
     for (unsigned i = 0; forms[i].name; i++) {
         if (d->outcome->by_kind[i])
             fprintf(out,
-                    "<button data-k=\"%u\" title=\"show or hide\"><i class=\"key\" "
+                    "<button data-f=\"%u\" title=\"show or hide\"><i class=\"key\" "
                     "style=\"background:var(--k%u)\"></i>%s</button>",
-                    i % MARE_SIM_COLOURS, i % MARE_SIM_COLOURS, forms[i].name);
+                    i, i % MARE_SIM_COLOURS, forms[i].name);
     }
     if (d->options->setup.algorithm->family == MARE_COORD_MUTEX)
         fputs("<span><i class=\"key\" style=\"background:var(--waits)\"></i>waits</span>"
               "<span><i class=\"key box\" style=\"background:var(--insidebg);"
               "border:1px solid var(--inside)\"></i>inside, with its fencing number</span>",
               out);
-    fputs("<span><i class=\"key\" style=\"background:var(--leads)\"></i>★ leads</span>"
-          "<span style=\"color:var(--soft)\">hover: follow a message · click a dot: all that "
-          "happened before it · ctrl-wheel, drag: move</span></div>\n",
+    if (d->options->setup.algorithm->family == MARE_COORD_ORDER)
+        fputs("<span><i class=\"key\" style=\"width:8px;height:8px;background:var(--inside)\"></i>"
+              "delivers</span>",
+              out);
+    if (anybody_leads(d->layout.recording))
+        fputs("<span><i class=\"key\" style=\"background:var(--leads)\"></i>★ leads</span>", out);
+    fputs("<span style=\"color:var(--soft)\">hover: follow a message · click a dot: all that "
+          "happened before it · escape: all again · ctrl-wheel: zoom · drag: move</span></div>\n",
           out);
 }
 

@@ -121,8 +121,11 @@ static void tell_all(mare_sim *sim, mare_coord_event_kind kind, uint32_t about)
         process *p = &sim->process[i];
         if (i == about || p->presence < UP || !are_linked(sim, i, about))
             continue;
-        mare_sim_due due = {.time_us = sim->now_us, .kind = DUE_NEWS, .process = i,
-                            .index = about, .serial = p->life << 8 | (uint32_t)kind};
+        mare_sim_due due = {.time_us = sim->now_us,
+                            .kind = DUE_NEWS,
+                            .process = i,
+                            .index = about,
+                            .serial = p->life << 8 | (uint32_t)kind};
         if (p->presence == UP && p->news == 0) {
             mare__sim_tell_news(sim, i, kind, about);
         } else {

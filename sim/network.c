@@ -146,8 +146,7 @@ static void post(mare_sim *sim, uint32_t slot, uint64_t delay_us)
     mare_sim_heap_push(&sim->heap, due);
 }
 
-void mare__sim_send(mare_sim *sim, uint32_t from, uint32_t to, const uint8_t *data,
-                    uint32_t length)
+void mare__sim_send(mare_sim *sim, uint32_t from, uint32_t to, const uint8_t *data, uint32_t length)
 {
     sim->message_number++;
     sim->outcome->sent++;

@@ -18,9 +18,9 @@ typedef enum mare_sim_sight {
     MARE_SIM_RESUMED,
     MARE_SIM_JOINED,
     MARE_SIM_DEPARTED,
-    MARE_SIM_CUT,     /* a partition begins: `number` is the index of the fault */
-    MARE_SIM_HEALED,  /* it ends */
-    MARE_SIM_SETTLES, /* the second phase begins */
+    MARE_SIM_CUT,      /* a partition begins: `number` is the index of the fault */
+    MARE_SIM_HEALED,   /* it ends */
+    MARE_SIM_SETTLES,  /* the second phase begins */
     MARE_SIM_VIOLATED, /* `text` was violated; the last observation but the end */
     MARE_SIM_ENDED,
     MARE_SIM_SIGHTS

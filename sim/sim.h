@@ -13,8 +13,8 @@
  *     mare_sim_options_fini(&options);
  *
  * A run has two phases. In the first, until `duration_us`, faults strike and the checkers watch
- * that nothing forbidden happens. Then everything that can be mended is mended, and the workload
- * must make progress within `settle_us`.
+ * that nothing forbidden happens. Then, even if nothing else is due any more, everything that can
+ * be mended is mended, and the workload must make progress within `settle_us`.
  *
  * What can be added without touching the engine, each in its own file:
  *   a checker   sim/check.h      a row in check.c      watches observations, reports violations
@@ -73,16 +73,16 @@ typedef struct mare_sim_options {
     mare_sim_detector detector;
     uint64_t detect_us;
     mare_sim_fault_list faults;
-    uint32_t drift_ppm;    /* clocks run wrong by up to this much, either way */
-    uint64_t duration_us;  /* of the phase with faults */
-    uint64_t settle_us;    /* bound for progress after it; 0: no such phase */
+    uint32_t drift_ppm;                /* clocks run wrong by up to this much, either way */
+    uint64_t duration_us;              /* of the phase with faults */
+    uint64_t settle_us;                /* bound for progress after it; 0: no such phase */
     const mare_sim_workload *workload; /* NULL: the family's own, by mare_sim_workload_find() */
     void *workload_context;            /* for a workload that brings its own script */
-    uint32_t entrants;     /* mutex: processes 0 … entrants − 1 make requests; 0: all */
-    uint32_t rounds;       /* requests of each; 0: no limit */
+    uint32_t entrants; /* mutex: processes 0 … entrants − 1 make requests; 0: all */
+    uint32_t rounds;   /* requests of each; 0: no limit */
     uint64_t think_us, hold_us;
-    uint32_t abandon_ppm;  /* requests with a short deadline */
-    int no_vectors;        /* no happened-before: saves n² memory; checkers that need it rest */
+    uint32_t abandon_ppm; /* requests with a short deadline */
+    int no_vectors;       /* no happened-before: saves n² memory; checkers that need it rest */
 } mare_sim_options;
 
 void mare_sim_options_init(mare_sim_options *options, const mare_coord_algorithm *algorithm,
@@ -95,7 +95,7 @@ void mare_sim_vary(mare_sim_options *options);
 typedef struct mare_sim_outcome {
     char violation[16]; /* "EM1" … or empty */
     char detail[200];
-    uint64_t time_us;   /* virtual, at the end */
+    uint64_t time_us; /* virtual, at the end */
     uint64_t steps, sent, delivered, lost, duplicated;
     uint64_t requests, grants, revoked, deliveries, elections;
     uint64_t wait_us, wait_most_us; /* from request to grant: sum, longest */
@@ -123,7 +123,8 @@ int mare_sim_is_up(const mare_sim *sim, uint32_t process);
 /* Nonzero in the second phase. */
 int mare_sim_settling(const mare_sim *sim);
 
-/* Reports that a promise was broken; the first report ends the run. */
+/* Reports that a promise (one of the names in sim/check.h) was broken; the first report ends the
+ * run. */
 __attribute__((format(printf, 3, 4))) void mare_sim_violate(mare_sim *sim, const char *promise,
                                                             const char *format, ...);
 

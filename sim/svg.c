@@ -172,7 +172,8 @@ static void draw_arrow(const mare_sim_drawing *d, arrow *a)
         a->x2 = a->x1 + 11;
         a->y2 = a->y1 + (a->y2 > a->y1 ? 30 : -30);
     }
-    fprintf(d->out, "<g class=\"m k%u%s\"", kind_of(d, a->sent) % MARE_SIM_COLOURS,
+    uint32_t kind = kind_of(d, a->sent);
+    fprintf(d->out, "<g class=\"m f%u k%u%s\"", kind, kind % MARE_SIM_COLOURS,
             lost                              ? " lost"
             : !a->end                         ? " way"
             : a->end->status != MARE_COORD_OK ? " no"
@@ -331,6 +332,20 @@ static int rank_of(const mare_sim_recording *r, const mare_sim_record *record)
     return rank;
 }
 
+/* Its words if it has any, and if not whose it is. */
+static void name_delivery(const mare_sim_recording *r, const mare_sim_record *record, char *text,
+                          size_t room)
+{
+    const uint8_t *data = record->data == MARE_SIM_NONE ? NULL : r->bytes + record->data;
+    uint32_t length = record->length < 24 ? record->length : 24, words = 0;
+    while (words < length && data && data[words] >= 32 && data[words] <= 126)
+        words++;
+    if (words && words == length)
+        snprintf(text, room, "%.*s", (int)length, (const char *)data);
+    else
+        snprintf(text, room, "of %s", mare_sim_name(r, record->peer).text);
+}
+
 static void draw_news(const mare_sim_drawing *d, const mare_sim_record *record)
 {
     const mare_sim_recording *r = d->layout.recording;
@@ -343,10 +358,7 @@ static void draw_news(const mare_sim_drawing *d, const mare_sim_record *record)
                  record->number);
         break;
     case MARE_COORD_DELIVER:
-        snprintf(text, sizeof text, "%.*s", record->length < 24 ? (int)record->length : 24,
-                 record->data == MARE_SIM_NONE ? "" : (const char *)r->bytes + record->data);
-        for (char *c = text; *c; c++)
-            *c = *c < 32 || *c > 126 ? '.' : *c;
+        name_delivery(r, record, text, sizeof text);
         fprintf(d->out, "<rect class=\"deliver\" x=\"%.1f\" y=\"%.1f\" width=\"7\" height=\"7\"/>",
                 x - 3.5, y + 12);
         break;

@@ -14,7 +14,7 @@ typedef struct mare_sim_drawing {
     FILE *out;
 } mare_sim_drawing;
 
-#define MARE_SIM_COLOURS 8u
+#define MARE_SIM_COLOURS 12u
 
 void mare__sim_draw(mare_sim_drawing *d);
 

@@ -2,8 +2,8 @@
 
 /* The table of workloads. */
 
-#include "sim/script.h"
 #include "sim/workload.h"
+#include "sim/script.h"
 
 #include <string.h>
 

@@ -29,6 +29,6 @@ struct mare_sim_workload {
 /* By name, or the family's own when the name is NULL; NULL when there is none. */
 const mare_sim_workload *mare_sim_workload_find(const char *name, mare_coord_family family);
 
-extern const mare_sim_workload mare_sim_workload_mutex; /* workload_mutex.c */
+extern const mare_sim_workload mare_sim_workload_mutex;    /* workload_mutex.c */
 extern const mare_sim_workload mare_sim_workload_election; /* workload_election.c */
-extern const mare_sim_workload mare_sim_workload_order; /* workload_order.c */
+extern const mare_sim_workload mare_sim_workload_order;    /* workload_order.c */

@@ -4,12 +4,13 @@
  *
  *     waiting ── wake ──▶ calls ──▶ waiting …      up to `rounds` times, the first `entrants`
  *
- * In the second phase nobody calls any more (but for one process, if none ever has): within the
- * bound all must agree of themselves, and go on agreeing for a while. Of an algorithm that promises
- * one leader that means: in each part of the network that hangs together, everybody takes the same
- * process for leader, in the same epoch, and it is the best of those that are up (by the parameter
- * `capacity` where the algorithm has it, then by number). Of the others, which choose superpeers:
- * everybody has one, it is up, and it knows. */
+ * In the second phase nobody calls any more (but for one process, if none ever has, and for all
+ * whose superpeer is looked up only when they call: without `repair` nothing happens of itself):
+ * within the bound all must agree of themselves, and go on agreeing for a while. Of an algorithm
+ * that promises one leader that means: in each part of the network that hangs together, everybody
+ * takes the same process for leader, in the same epoch, and it is the best of those that are up (by
+ * the parameter `capacity` where the algorithm has it, then by number). Of the others, which choose
+ * superpeers: everybody has one, it is up, and it knows. */
 
 #include "sim/workload.h"
 
@@ -17,10 +18,9 @@
 #include <string.h>
 
 #define POLL_US 20000u
-#define STEADY 5u             /* polls in a row that must find agreement */
-#define PACE 20u              /* calls are rare: this many times think_us */
-#define POLL UINT32_MAX       /* the number of a wake that only looks */
-#define STAY (UINT32_MAX - 1) /* … and of one that does nothing */
+#define STEADY 5u       /* polls in a row that must find agreement */
+#define PACE 20u        /* calls are rare: this many times think_us */
+#define POLL UINT32_MAX /* the number of a wake that only looks */
 
 typedef struct election {
     uint32_t steady, calls;
@@ -38,9 +38,6 @@ static void plan(election *e, mare_sim *sim, uint32_t process)
 {
     const mare_sim_options *options = mare_sim_options_of(sim);
     uint32_t entrants = options->entrants ? options->entrants : options->setup.capacity;
-    uint64_t now_us = mare_sim_now(sim);
-    if (options->settle_us && now_us < options->duration_us) /* a quiet group must not end early */
-        mare_sim_wake(sim, process, options->duration_us - now_us, STAY);
     if (process >= entrants || (options->rounds && e->member[process] >= options->rounds))
         return;
     mare_sim_wake(
@@ -62,14 +59,23 @@ static void see(void *state, mare_sim *sim, const mare_sim_observation *seen)
 
 /* Agreement ------------------------------------------------------------------------------------ */
 
-static int64_t weight_of(const mare_coord *machine)
+static int64_t param_of(const mare_coord_setup *setup, const char *name, int64_t otherwise)
 {
-    const mare_coord_setup *setup = mare_coord_setup_of(machine);
     for (int i = 0; i < MARE_COORD_PARAMS && setup->algorithm->params[i].name; i++) {
-        if (strcmp(setup->algorithm->params[i].name, "capacity") == 0)
+        if (strcmp(setup->algorithm->params[i].name, name) == 0)
             return setup->param[i];
     }
-    return 0;
+    return otherwise;
+}
+
+static int64_t weight_of(const mare_coord *machine)
+{
+    return param_of(mare_coord_setup_of(machine), "capacity", 0);
+}
+
+static int has_one_leader(const mare_coord_setup *setup)
+{
+    return (setup->algorithm->promises(setup) & MARE_COORD_ONE_LEADER) != 0;
 }
 
 static int are_linked(const mare_sim *sim, uint32_t a, uint32_t b)
@@ -143,9 +149,8 @@ static int all_served(election *e, mare_sim *sim)
 
 static int agreed(election *e, mare_sim *sim)
 {
-    const mare_coord_setup *setup = &mare_sim_options_of(sim)->setup;
-    int single = (setup->algorithm->promises(setup) & MARE_COORD_ONE_LEADER) != 0;
-    return single ? one_leader(e, sim) : all_served(e, sim);
+    return has_one_leader(&mare_sim_options_of(sim)->setup) ? one_leader(e, sim)
+                                                            : all_served(e, sim);
 }
 
 /* Wakes ---------------------------------------------------------------------------------------- */
@@ -158,7 +163,7 @@ static void wake(void *state, mare_sim *sim, uint32_t process, uint32_t number)
         mare_sim_wake(sim, process, POLL_US, POLL);
         return;
     }
-    if (number == STAY || (mare_sim_settling(sim) && number == 0))
+    if (mare_sim_settling(sim) && number == 0)
         return;
     e->calls++;
     e->member[process]++;
@@ -169,10 +174,15 @@ static void wake(void *state, mare_sim *sim, uint32_t process, uint32_t number)
 
 static void settle(void *state, mare_sim *sim)
 {
-    uint32_t capacity = mare_sim_options_of(sim)->setup.capacity, up = 0;
+    const mare_coord_setup *setup = &mare_sim_options_of(sim)->setup;
+    uint32_t capacity = setup->capacity, up = 0;
     const election *e = state;
-    for (uint32_t i = 0; i < capacity; i++)
+    int each_for_itself = !has_one_leader(setup) && !param_of(setup, "repair", 1);
+    for (uint32_t i = 0; i < capacity; i++) {
         up += (uint32_t)mare_sim_is_up(sim, i);
+        if (each_for_itself && mare_sim_is_up(sim, i))
+            mare_sim_wake(sim, i, 0, 1);
+    }
     uint64_t chosen = up ? mare_sim_below(mare_sim_workload_random(sim), up) : 0;
     for (uint32_t i = 0; i < capacity; i++) {
         if (mare_sim_is_up(sim, i) && chosen-- == 0) {

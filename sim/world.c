@@ -13,6 +13,7 @@
 
 #include "sim/world.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,10 +61,8 @@ void mare__sim_see(mare_sim *sim, mare_sim_observation *seen)
 
 void mare__sim_see_plain(mare_sim *sim, mare_sim_sight sight, uint32_t who, uint64_t number)
 {
-    mare_sim_observation seen = {.sight = sight,
-                                 .process = who,
-                                 .peer = MARE_COORD_NOBODY,
-                                 .number = number};
+    mare_sim_observation seen = {
+        .sight = sight, .process = who, .peer = MARE_COORD_NOBODY, .number = number};
     if (who != MARE_COORD_NOBODY) {
         seen.machine = sim->process[who].machine;
         seen.vector = sim->process[who].vector;
@@ -73,6 +72,7 @@ void mare__sim_see_plain(mare_sim *sim, mare_sim_sight sight, uint32_t who, uint
 
 void mare_sim_violate(mare_sim *sim, const char *promise, const char *format, ...)
 {
+    assert(mare_sim_is_promise(promise));
     if (sim->over)
         return;
     sim->over = 1;
@@ -83,9 +83,9 @@ void mare_sim_violate(mare_sim *sim, const char *promise, const char *format, ..
     va_end(arguments);
 }
 
-static const char *const sight_names[] = {
-    "stepped", "sent",     "lost", "effect", "crashed", "restarted", "paused", "resumed",
-    "joined",  "departed", "cut",  "healed", "settles", "violated",  "ended"};
+static const char *const sight_names[] = {"stepped",   "sent",   "lost",    "effect",   "crashed",
+                                          "restarted", "paused", "resumed", "joined",   "departed",
+                                          "cut",       "healed", "settles", "violated", "ended"};
 _Static_assert(sizeof sight_names / sizeof *sight_names == MARE_SIM_SIGHTS, "a name each");
 
 const char *mare_sim_sight_name(mare_sim_sight sight)
@@ -218,8 +218,21 @@ static int put_off(mare_sim *sim, const mare_sim_due *due)
     return 1;
 }
 
+static void settle(mare_sim *sim)
+{
+    sim->settling = 1;
+    mare__sim_see_plain(sim, MARE_SIM_SETTLES, MARE_COORD_NOBODY, 0);
+    mare__sim_mend_all(sim);
+    if (sim->workload)
+        sim->workload->settle(sim->workload_state, sim);
+}
+
 static void happen(mare_sim *sim, const mare_sim_due *due)
 {
+    if (due->kind == DUE_SETTLE) {
+        settle(sim);
+        return;
+    }
     if (due->kind == DUE_FAULT) {
         mare__sim_begin_fault(sim, due->index);
         return;
@@ -252,28 +265,12 @@ static void happen(mare_sim *sim, const mare_sim_due *due)
 
 /* The run ------------------------------------------------------------------------------------ */
 
-static void settle(mare_sim *sim)
-{
-    sim->settling = 1;
-    mare__sim_see_plain(sim, MARE_SIM_SETTLES, MARE_COORD_NOBODY, 0);
-    mare__sim_mend_all(sim);
-    if (sim->workload)
-        sim->workload->settle(sim->workload_state, sim);
-}
-
 static void run(mare_sim *sim)
 {
     const mare_sim_options *options = sim->options;
-    uint64_t settle_at_us = options->settle_us ? options->duration_us : UINT64_MAX;
     uint64_t end_us = options->duration_us + options->settle_us;
     mare_sim_due due;
-    while (!sim->over && mare_sim_heap_pop(&sim->heap, &due)) {
-        if (due.time_us >= settle_at_us && !sim->settling) {
-            sim->now_us = settle_at_us;
-            settle(sim);
-        }
-        if (due.time_us > end_us)
-            break;
+    while (!sim->over && mare_sim_heap_pop(&sim->heap, &due) && due.time_us <= end_us) {
         if (due.time_us > sim->now_us)
             sim->now_us = due.time_us;
         if (!put_off(sim, &due))
@@ -282,12 +279,18 @@ static void run(mare_sim *sim)
             sim->workload->settled(sim->workload_state, sim))
             return;
     }
-    if (sim->over || !options->settle_us)
-        return;
-    if (!sim->settling)
-        settle(sim);
-    if (sim->workload && !sim->workload->settled(sim->workload_state, sim))
+    if (!sim->over && sim->settling && sim->workload &&
+        !sim->workload->settled(sim->workload_state, sim))
         sim->workload->overdue(sim->workload_state, sim);
+}
+
+/* The second phase is due like anything else, and before all else of its moment: it was planned
+ * first. */
+static void plan_settling(mare_sim *sim)
+{
+    mare_sim_due due = {.time_us = sim->options->duration_us, .kind = DUE_SETTLE};
+    if (sim->options->settle_us)
+        mare_sim_heap_push(&sim->heap, due);
 }
 
 static void begin(mare_sim *sim)
@@ -296,9 +299,9 @@ static void begin(mare_sim *sim)
     unsigned promises = setup->algorithm->promises(setup);
     for (uint32_t i = 0; mare_sim_checkers[i]; i++) {
         const mare_sim_checker *checker = mare_sim_checkers[i];
-        if ((checker->promises && !(checker->promises & promises)) ||
-            sim->checkers == MARE_SIM_CHECKERS_MAX)
+        if (checker->promises && !(checker->promises & promises))
             continue;
+        assert(sim->checkers < MARE_SIM_CHECKERS_MAX);
         sim->checker_state[sim->checkers] = calloc(1, checker->size(sim->options) + 1);
         sim->checker[sim->checkers++] = checker;
         if (checker->begin)
@@ -309,9 +312,10 @@ static void begin(mare_sim *sim)
         sim->workload = mare_sim_workload_find(NULL, setup->algorithm->family);
     if (sim->workload)
         sim->workload_state = calloc(1, sim->workload->size(sim->options) + 1);
+    plan_settling(sim);
     for (uint32_t i = 0; i < sim->options->faults.count; i++) {
-        mare_sim_due due = {.time_us = sim->options->faults.fault[i].at_us, .kind = DUE_FAULT,
-                            .index = i};
+        mare_sim_due due = {
+            .time_us = sim->options->faults.fault[i].at_us, .kind = DUE_FAULT, .index = i};
         mare_sim_heap_push(&sim->heap, due);
     }
     mare__sim_populate(sim);
@@ -327,8 +331,10 @@ static void finish(mare_sim *sim)
     }
     sim->outcome->time_us = sim->now_us;
     sim->workload = NULL;
-    mare_sim_observation seen = {.sight = MARE_SIM_VIOLATED, .process = MARE_COORD_NOBODY,
-                                 .peer = MARE_COORD_NOBODY, .text = sim->outcome->violation};
+    mare_sim_observation seen = {.sight = MARE_SIM_VIOLATED,
+                                 .process = MARE_COORD_NOBODY,
+                                 .peer = MARE_COORD_NOBODY,
+                                 .text = sim->outcome->violation};
     if (sim->outcome->violation[0])
         mare__sim_see(sim, &seen);
     mare__sim_see_plain(sim, MARE_SIM_ENDED, MARE_COORD_NOBODY, 0);
@@ -412,8 +418,8 @@ mare_sim_random *mare_sim_workload_random(mare_sim *sim)
 
 void mare_sim_wake(mare_sim *sim, uint32_t who, uint64_t after_us, uint32_t number)
 {
-    mare_sim_due due = {.time_us = sim->now_us + after_us, .kind = DUE_WAKE, .process = who,
-                        .index = number};
+    mare_sim_due due = {
+        .time_us = sim->now_us + after_us, .kind = DUE_WAKE, .process = who, .index = number};
     due.serial = sim->process[who].life;
     mare_sim_heap_push(&sim->heap, due);
 }

@@ -21,6 +21,7 @@ enum {
     DUE_NEWS,    /* membership, for one that was paused: index: peer; serial: life, event kind */
     DUE_FAULT,   /* index: begins */
     DUE_MEND,    /* index: ends */
+    DUE_SETTLE,  /* the second phase begins */
 };
 
 typedef enum presence { AWAY, DOWN, UP, PAUSED } presence; /* AWAY: not a member */
@@ -29,7 +30,7 @@ typedef struct process {
     mare_coord *machine;
     presence presence;
     uint64_t incarnation;
-    uint32_t life;        /* counts ends; wakes of an earlier one are void */
+    uint32_t life; /* counts ends; wakes of an earlier one are void */
     int32_t drift_ppm;
     uint64_t resume_us;
     uint32_t news; /* changes of membership that wait for it, in order */
@@ -48,7 +49,7 @@ typedef struct message {
 
 struct mare_sim {
     const mare_sim_options *options;
-    uint64_t now_us, bus_free_us, settle_end_us;
+    uint64_t now_us, bus_free_us;
     mare_sim_heap heap;
     mare_sim_random network_random, workload_random, life_random;
     uint32_t capacity;

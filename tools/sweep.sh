@@ -1,16 +1,49 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Simulates many seeds of every coordination algorithm, or of those named; goes on after a
+# Simulates many seeds of every coordination algorithm, or of those named, with the settings that
+# change what it does besides the usual ones, and of nodes that move about; goes on after a
 # violation, and fails in the end if there was one.
 #
 #   SWEEP_SEEDS=1000 SWEEP_FROM=1 tools/sweep.sh [NAME...]
 set -u
 cd "$(dirname "$0")/.." || exit 1
+export SWEEP_SEEDS="${SWEEP_SEEDS:-100000}" SWEEP_FROM="${SWEEP_FROM:-1}"
+
+# A line is an algorithm and its settings.
+variants='
+central majority=1
+voting queue=0
+token rest_us=0
+ring repair=0 single=0
+superpeer-dht bits=16
+superpeer-dht repair=0
+superpeer-tokens tokens=4 hold=2
+fifo window=1
+causal window=2
+total acks=0
+total acks=0 window=2
+views window=2
+'
+
+failed=
+sweep() { # NAME [SETTING...]
+    algorithm=$1
+    shift
+    [ $# -eq 0 ] || echo "$algorithm with $*:"
+    build/mare sim "$algorithm" --seed "$SWEEP_FROM" --seeds "$SWEEP_SEEDS" \
+        $(for setting in "$@"; do echo "--param $setting"; done) || failed="$failed $algorithm"
+}
 
 [ $# -gt 0 ] || set -- $(build/mare sim list | sed -n '/^Figures/q; s/^\([a-z][a-z0-9-]*\) .*/\1/p')
-failed=
 for name in "$@"; do
-    build/mare sim "$name" --seed "${SWEEP_FROM:-1}" --seeds "${SWEEP_SEEDS:-100000}" ||
-        failed="$failed $name"
+    sweep "$name"
+    while read -r variant settings; do
+        [ "$variant" != "$name" ] || sweep "$name" $settings
+    done <<END
+$variants
+END
+    if [ "$name" = wireless ] && [ -x build/tests/sim/test_sim_roaming ]; then
+        build/tests/sim/test_sim_roaming || failed="$failed wireless-moving"
+    fi
 done
 [ -z "$failed" ] || { echo "sweep: promises broken by:$failed" >&2; exit 1; }

@@ -7,14 +7,25 @@
 //           declared, and its effects must make sense.
 //   group   three honest machines whose network the input plays: which message arrives next, which
 //           is lost or doubled (as far as the algorithm tolerates it), which timer runs out, who
-//           asks; with noise in between. Then no two may be inside, and fencing numbers grow.
+//           asks; with noise in between. Then no two may be inside, and fencing numbers grow; no
+//           epoch has two leaders, and none goes back; what is delivered was multicast, and comes
+//           in the order that is promised.
+//
+// Crashes, partitions, changes of the group and all checkers of the simulator: schedule.c.
 #include <mare/coord.h>
 #include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { GROUP = 3, FLIGHT_MOST = 64, TAIL_MOST = 24 };
+enum {
+    GROUP = 3,
+    FLIGHT_MOST = 64,
+    CASTS_MOST = 100, // multicasts of one member
+    TERMS_MOST = 256,
+    TAIL_MOST = 3 * 8 * (GROUP + 1) + 8, // the longest tail of all: three numbers a member
+    NOISE_MOST = 2 + 8 * MARE_COORD_FIELDS + TAIL_MOST,
+};
 
 struct input {
     const uint8_t *at, *end;
@@ -54,6 +65,20 @@ struct flight {
     uint8_t *bytes;
 };
 
+// What was multicast, by whom and after what; what was delivered where. Its content says which it
+// is: the sender and a count from 1.
+struct casts {
+    uint8_t sent[GROUP], got[GROUP][GROUP];       // got: by receiver and sender, the last one
+    uint8_t before[GROUP][CASTS_MOST + 1][GROUP]; // what its sender had got before it
+    uint8_t sequence[GROUP * CASTS_MOST][2];      // the one order
+    uint32_t length, count[GROUP];                // of it, and of deliveries at each
+};
+
+struct terms {
+    uint64_t epoch[TERMS_MOST], latest[GROUP];
+    uint32_t leader[TERMS_MOST], count;
+};
+
 struct group {
     const mare_coord_algorithm *algorithm;
     unsigned tolerates, promises;
@@ -61,6 +86,8 @@ struct group {
     struct flight flight[FLIGHT_MOST];
     uint32_t flights;
     uint64_t fence;
+    struct casts casts;
+    struct terms terms;
     int lies; // nothing is carried, and promises are void
 };
 
@@ -105,6 +132,55 @@ static void note_grant(struct group *g, uint32_t who, uint64_t fence)
     }
 }
 
+static void note_leader(struct group *g, uint32_t who, uint32_t leader, uint64_t epoch)
+{
+    struct terms *t = &g->terms;
+    if (g->lies || !(g->promises & MARE_COORD_ONE_LEADER))
+        return;
+    must(leader < GROUP && epoch >= t->latest[who]);
+    t->latest[who] = epoch;
+    for (uint32_t i = 0; i < t->count; i++) {
+        must(t->epoch[i] != epoch || t->leader[i] == leader);
+        if (t->epoch[i] == epoch)
+            return;
+    }
+    must(t->count < TERMS_MOST);
+    t->epoch[t->count] = epoch;
+    t->leader[t->count++] = leader;
+}
+
+static void note_multicast(struct group *g, uint32_t who)
+{
+    struct casts *c = &g->casts;
+    uint8_t number = ++c->sent[who];
+    memcpy(c->before[who][number], c->got[who], GROUP);
+}
+
+static void note_delivery(struct group *g, uint32_t who, const mare_coord_effect *effect)
+{
+    struct casts *c = &g->casts;
+    uint32_t from = effect->peer;
+    if (g->lies)
+        return;
+    must(from < GROUP && effect->length == 2 && effect->data[0] == from);
+    uint8_t number = effect->data[1];
+    must(number >= 1 && number <= c->sent[from]);
+    if (g->promises & MARE_COORD_FIFO)
+        must(number == c->got[who][from] + 1);
+    for (uint32_t k = 0; g->promises & MARE_COORD_CAUSAL && k < GROUP; k++)
+        must(k == from || c->before[from][number][k] <= c->got[who][k]);
+    if (g->promises & MARE_COORD_TOTAL) {
+        uint8_t *place = c->sequence[c->count[who]];
+        if (c->count[who] == c->length) {
+            memcpy(place, effect->data, 2);
+            c->length++;
+        }
+        must(memcmp(place, effect->data, 2) == 0);
+    }
+    c->count[who]++;
+    c->got[who][from] = number;
+}
+
 static void carry_out(struct group *g, uint32_t who, const mare_coord_effect *effect)
 {
     struct machine *m = &g->member[who];
@@ -134,6 +210,12 @@ static void carry_out(struct group *g, uint32_t who, const mare_coord_effect *ef
     case MARE_COORD_REVOKED:
         m->asked = m->inside = 0;
         break;
+    case MARE_COORD_ELECTED:
+        note_leader(g, who, effect->peer, effect->number);
+        break;
+    case MARE_COORD_DELIVER:
+        note_delivery(g, who, effect);
+        break;
     default:
         must(effect->kind < MARE_COORD_EFFECT_KINDS);
     }
@@ -156,6 +238,8 @@ static void step(struct group *g, uint32_t who, mare_coord_event event)
         m->inside = 0;
     if (status == MARE_COORD_OK && event.kind == MARE_COORD_ABANDON)
         m->asked = 0;
+    if (status == MARE_COORD_OK && event.kind == MARE_COORD_MULTICAST && !g->lies)
+        note_multicast(g, who);
     for (uint32_t i = 0; i < m->effects.count; i++)
         carry_out(g, who, &m->effects.list[i]);
     mare_coord_view view;
@@ -163,38 +247,46 @@ static void step(struct group *g, uint32_t who, mare_coord_event event)
     must(view.phase != NULL && !view.inside == !m->inside && !view.waiting == !m->asked);
 }
 
-// Bytes that are no message, or, for one that may be lied to, a message with any numbers in it.
-static uint32_t make_noise(const struct group *g, struct input *in, uint8_t *out)
+// Bytes that are no message: of nobody's tag, or of a kind that does not exist.
+static uint32_t make_garbage(const struct group *g, struct input *in, uint32_t kinds, uint8_t *out)
 {
-    uint32_t kinds = 0, length = next_byte(in) % (2 + 8 * MARE_COORD_FIELDS + TAIL_MOST);
-    while (g->algorithm->forms[kinds].name)
-        kinds++;
-    if (!g->lies) {
-        for (uint32_t i = 0; i < length; i++)
-            out[i] = next_byte(in);
-        if (length)
-            out[0] = 0; // nobody's tag
-        return length;
-    }
-    mare_coord_message message = {.kind = length % (kinds + 1)};
+    uint8_t first = next_byte(in);
+    uint32_t length = first % NOISE_MOST;
+    for (uint32_t i = 0; i < length; i++)
+        out[i] = next_byte(in);
+    if (length)
+        out[0] = first & 1 ? g->algorithm->tag : 0;
+    if (length > 1 && first & 1)
+        out[1] = (uint8_t)(kinds + out[1] % (256 - kinds));
+    return length;
+}
+
+// A message with any numbers in it, and a tail of any length, or of one that is likely to be right.
+static uint32_t make_lie(const struct group *g, struct input *in, uint32_t kinds, uint8_t *out)
+{
+    mare_coord_message message = {.kind = next_byte(in) % (kinds + 1)};
+    uint8_t tail[TAIL_MOST], length = next_byte(in);
     for (int i = 0; i < MARE_COORD_FIELDS; i++) {
         uint8_t byte = next_byte(in);
-        message.field[i] = byte < 200 ? byte : UINT64_MAX >> (byte - 200);
+        message.field[i] = byte < 192 ? byte : UINT64_MAX >> (byte - 192);
     }
-    uint8_t tail[TAIL_MOST];
-    for (uint32_t i = 0; i < TAIL_MOST; i++)
-        tail[i] = next_byte(in);
+    for (uint32_t i = 0; i < TAIL_MOST; i++) // mostly small numbers of eight bytes each
+        tail[i] = i % 8 == 0 || length & 1 ? next_byte(in) : 0;
     message.tail = tail;
-    int has_tail = message.kind < kinds && g->algorithm->forms[message.kind].has_tail;
-    message.tail_length = has_tail ? length % TAIL_MOST : 0;
-    return mare_coord_encode(g->algorithm, &message, out, 2 + 8 * MARE_COORD_FIELDS + TAIL_MOST);
+    if (message.kind < kinds && g->algorithm->forms[message.kind].has_tail)
+        message.tail_length =
+            length & 2 ? length % TAIL_MOST : length / 4 % 4 * 8 * (GROUP + 1) + length / 16 % 8;
+    return mare_coord_encode(g->algorithm, &message, out, NOISE_MOST);
 }
 
 static void send_noise(struct group *g, struct input *in, uint32_t who)
 {
-    uint8_t bytes[2 + 8 * MARE_COORD_FIELDS + TAIL_MOST + 1];
+    uint8_t bytes[NOISE_MOST];
+    uint32_t kinds = 0;
     mare_coord_event event = {.kind = MARE_COORD_MESSAGE, .peer = next_byte(in) % (GROUP + 2)};
-    event.length = make_noise(g, in, bytes);
+    while (g->algorithm->forms[kinds].name)
+        kinds++;
+    event.length = g->lies ? make_lie(g, in, kinds, bytes) : make_garbage(g, in, kinds, bytes);
     uint8_t *exact = copy_of(bytes, event.length);
     event.data = exact;
     step(g, who, event);
@@ -262,6 +354,13 @@ static void run_out(struct group *g, uint32_t who, uint32_t timer)
     step(g, who, (mare_coord_event){.kind = MARE_COORD_TIMER, .number = timer});
 }
 
+static void multicast(struct group *g, uint32_t who)
+{
+    uint8_t data[2] = {(uint8_t)who, (uint8_t)(g->casts.sent[who] + 1)};
+    if (g->casts.sent[who] < CASTS_MOST)
+        step(g, who, (mare_coord_event){.kind = MARE_COORD_MULTICAST, .data = data, .length = 2});
+}
+
 static void play_group(struct group *g, struct input *in)
 {
     for (uint32_t i = 0; i < GROUP; i++)
@@ -286,13 +385,26 @@ static void play_group(struct group *g, struct input *in)
             if (what & 8)
                 send_noise(g, in, who);
             else
-                step(g, who,
-                     (mare_coord_event){.kind = MARE_COORD_MULTICAST, .data = &what, .length = 1});
+                multicast(g, who);
             break;
         default:
             deliver(g, which, what / 8);
         }
     }
+}
+
+// Settings that an algorithm does not have are left alone.
+static void choose_settings(mare_coord_setup *setup, uint8_t bits)
+{
+    mare_coord_setup_set(setup, "repair", bits & 1);
+    mare_coord_setup_set(setup, "acks", !(bits & 2));
+    mare_coord_setup_set(setup, "queue", !(bits & 4));
+    mare_coord_setup_set(setup, "single", !(bits & 8));
+    mare_coord_setup_set(setup, "majority", bits >> 4 & 1);
+    if (bits & 32)
+        mare_coord_setup_set(setup, "window", 2);
+    if (bits & 64)
+        mare_coord_setup_set(setup, "rest_us", 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -306,7 +418,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     g.algorithm = table[first / 2 % count];
     mare_coord_setup setup;
     mare_coord_setup_init(&setup, g.algorithm, GROUP);
-    mare_coord_setup_set(&setup, "repair", next_byte(&in) & 1);
+    choose_settings(&setup, next_byte(&in));
     setup.capacity = g.lies ? GROUP + 1 : GROUP;
     setup.marks = 1;
     g.tolerates = g.algorithm->tolerates(&setup);

@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Elections in the simulator: the examples of the sources, messages equal to the formulas, what the
- * files' heads say about two leaders, large groups, and broken variants that must be caught. The
- * sweeps of all algorithms are in test_sim.c. */
+ * files' heads say about two leaders, and large groups. The sweeps of all algorithms are in
+ * test_sim.c, that of nodes that move in test_roaming.c. */
 
 #include "support/unit.h"
-#include "tests/sim/broken.h"
 
 #include "sim/record.h"
 #include "sim/sim.h"
-#include "sim/workload.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define ROAMING_SEEDS 2000
 
 /* What the members were told last, and how often two led at one moment. */
 typedef struct witness {
@@ -190,137 +186,6 @@ static void ten_thousand_members(void **state)
     print_message("# ring     n=10000  one election in %.2f s\n", seconds);
 }
 
-/* Ad hoc networks ------------------------------------------------------------------------------ */
-
-/* Nodes that move: who hears whom changes from time to time, at random, and then rests. */
-typedef struct roaming {
-    uint64_t seed;
-    uint32_t place; /* counts moves */
-} roaming;
-
-#define MOVE 1000000u /* the number of a wake that moves the nodes */
-
-static int in_reach(void *context, uint32_t a, uint32_t b)
-{
-    const roaming *r = context;
-    uint64_t low = a < b ? a : b, high = a < b ? b : a;
-    mare_sim_random pair = mare_sim_stream(r->seed * 131 + r->place, low * 64 + high);
-    return mare_sim_below(&pair, 5) < 2;
-}
-
-static void set_capacity(void *context, mare_coord_setup *setup)
-{
-    const roaming *r = context;
-    mare_sim_random random = mare_sim_stream(r->seed, 5000 + setup->self);
-    mare_coord_setup_set(setup, "capacity", (int64_t)mare_sim_below(&random, 4));
-}
-
-static void roam_begin(void *state, mare_sim *sim)
-{
-    mare_sim_workload_election.begin(state, sim);
-    for (uint32_t i = 0; i < mare_sim_options_of(sim)->setup.members; i++)
-        mare_sim_wake(sim, i, 60000 + 90000 * i, MOVE);
-}
-
-static void roam_wake(void *state, mare_sim *sim, uint32_t process, uint32_t number)
-{
-    roaming *r = mare_sim_options_of(sim)->hooks.context;
-    if (number < MOVE || number > MOVE + 1) {
-        mare_sim_workload_election.wake(state, sim, process, number);
-        return;
-    }
-    r->place += number == MOVE && !mare_sim_settling(sim);
-    mare_sim_relink(sim);
-    if (number == MOVE && !mare_sim_settling(sim))
-        mare_sim_wake(sim, process, 200000, MOVE);
-}
-
-/* One that was paused has missed the last moves. */
-static void roam_settle(void *state, mare_sim *sim)
-{
-    mare_sim_workload_election.settle(state, sim);
-    for (uint32_t i = 0; i < mare_sim_options_of(sim)->setup.capacity; i++) {
-        if (mare_sim_is_up(sim, i))
-            mare_sim_wake(sim, i, 0, MOVE + 1);
-    }
-}
-
-static void nodes_that_move_agree_where_they_rest(void **state)
-{
-    (void)state;
-    mare_sim_workload roam = mare_sim_workload_election;
-    roam.begin = roam_begin;
-    roam.wake = roam_wake;
-    roam.settle = roam_settle;
-    for (uint64_t seed = 1; seed <= ROAMING_SEEDS; seed++) {
-        mare_sim_options options;
-        mare_sim_outcome out;
-        roaming r = {.seed = seed};
-        mare_sim_options_init(&options, mare_coord_find("wireless"), 3 + (uint32_t)(seed % 8));
-        options.seed = seed;
-        mare_sim_vary(&options);
-        options.workload = &roam;
-        options.hooks = (mare_sim_hooks){.context = &r, .linked = in_reach, .adjust = set_capacity};
-        if (!mare_sim_run(&options, NULL, &out))
-            fail_msg("%s: %s, seed %u", out.violation, out.detail, (unsigned)seed);
-        mare_sim_options_fini(&options);
-    }
-}
-
-/* Broken variants ------------------------------------------------------------------------------ */
-
-/* Runs seeds until one breaks `promise` in a way that shrinks to a handful of faults at most. */
-static int is_caught(const mare_coord_algorithm *algorithm, const char *promise, uint32_t handful)
-{
-    uint32_t faults = UINT32_MAX;
-    for (uint64_t seed = 1; seed <= 1000 && faults > handful; seed++) {
-        mare_sim_options options;
-        mare_sim_outcome out;
-        mare_sim_options_init(&options, algorithm, 3 + (uint32_t)(seed % 4));
-        options.seed = seed;
-        mare_sim_vary(&options);
-        if (!mare_sim_run(&options, NULL, &out) && strcmp(out.violation, promise) == 0) {
-            mare_sim_shrink(&options, promise, 1000);
-            mare_sim_run(&options, NULL, &out);
-            assert_string_equal(out.violation, promise);
-            faults = options.faults.count;
-        }
-        mare_sim_options_fini(&options);
-    }
-    return faults <= handful;
-}
-
-static void epochs_without_a_name_are_caught(void **state)
-{
-    (void)state;
-    assert_true(is_caught(&mare_broken_bully_epoch, "ONE-LEADER", 2));
-}
-
-static void saying_it_once_is_caught(void **state)
-{
-    (void)state;
-    assert_true(is_caught(&mare_broken_bully_silent, "AGREEMENT", 3));
-}
-
-static void counting_elections_only_is_caught(void **state)
-{
-    (void)state;
-    assert_true(is_caught(&mare_broken_wireless, "ONE-LEADER", 2));
-}
-
-static void superpeers_that_are_dead_are_caught(void **state)
-{
-    (void)state;
-    assert_true(is_caught(&mare_broken_superpeer_dht, "AGREEMENT", 1));
-    assert_true(is_caught(&mare_broken_superpeer_tokens, "AGREEMENT", 1));
-}
-
-static void a_list_that_is_not_missed_is_caught(void **state)
-{
-    (void)state;
-    assert_true(is_caught(&mare_broken_ring, "AGREEMENT", 3));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,12 +195,6 @@ int main(void)
         cmocka_unit_test(asymmetric_loss_makes_two_leaders_for_a_while),
         cmocka_unit_test(two_rounds_or_one),
         cmocka_unit_test(ten_thousand_members),
-        cmocka_unit_test(nodes_that_move_agree_where_they_rest),
-        cmocka_unit_test(epochs_without_a_name_are_caught),
-        cmocka_unit_test(saying_it_once_is_caught),
-        cmocka_unit_test(counting_elections_only_is_caught),
-        cmocka_unit_test(superpeers_that_are_dead_are_caught),
-        cmocka_unit_test(a_list_that_is_not_missed_is_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

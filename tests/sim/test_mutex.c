@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Voting, the token ring and the majority variant: counts and delays as in the sources, the risk of
- * voting computed and measured, what each survives, and broken variants that must be caught. */
+ * voting computed and measured, and what each survives. */
 
 #include "support/unit.h"
-#include "tests/sim/broken.h"
-#include "tests/sim/catch.h"
 
 #include "coord/mutex/voting.h"
 #include "sim/sim.h"
@@ -356,6 +354,36 @@ static void a_majority_needs_no_detector(void **state)
     }
 }
 
+/* 0 is inside by everybody's vote when 1, 2 and 3 start again without memory. If they voted once
+ * more, they would be a majority of five, and 4 would be inside as well. When 0 has gone out, those
+ * decide who have not forgotten: of five two, which are no majority, of seven four. */
+static void who_has_forgotten_its_votes_abstains(void **state)
+{
+    (void)state;
+    for (uint32_t n = 5; n <= 7; n += 2) {
+        mare_sim_options options;
+        mare_sim_outcome out;
+        line rows[] = {{1000, 0, MARE_COORD_ENTER},
+                       {100000, 4, MARE_COORD_ENTER},
+                       {500000, 0, MARE_COORD_EXIT},
+                       {0}};
+        mare_sim_options_init(&options, mare_coord_find("majority"), n);
+        options.workload = &script;
+        options.workload_context = rows;
+        options.settle_us = 0;
+        options.duration_us = 400000;
+        mare_sim_faults_read(&options.faults, "amnesia:1@50000+1000,amnesia:2@50000+1000,"
+                                              "amnesia:3@50000+1000");
+        assert_true(mare_sim_run(&options, NULL, &out));
+        assert_int_equal(out.requests, 2);
+        assert_int_equal(out.grants, 1);
+        options.duration_us = 5000000;
+        assert_true(mare_sim_run(&options, NULL, &out));
+        assert_int_equal(out.grants, n == 5 ? 1 : 2);
+        mare_sim_options_fini(&options);
+    }
+}
+
 static void a_crash_stops_the_ring_of_the_sources(void **state)
 {
     (void)state;
@@ -390,6 +418,7 @@ static void sweep(const char *name, const char *param, int64_t value, uint64_t s
 static void other_settings_are_clean(void **state)
 {
     (void)state;
+    sweep("central", "majority", 1, 1100); /* 1087: two of four gone for good are no majority */
     sweep("voting", "queue", 0, 1000);
     sweep("voting", "repair", 0, 300);
     sweep("token", "rest_us", 0, 500);
@@ -407,7 +436,7 @@ typedef struct letter {
 typedef struct hall {
     mare_coord *machine[2][3];
     mare_coord_effects effects;
-    letter letters[64];
+    letter letters[64]; /* used again: a token that nobody needs goes round and round */
     uint32_t head, tail;
     int inside[2];
 } hall;
@@ -425,8 +454,8 @@ static void step(hall *h, uint32_t resource, uint32_t who, mare_coord_event even
                             : effect->kind == MARE_COORD_SEND && to == effect->peer;
             if (!meant)
                 continue;
-            assert_true(h->tail < 64 && effect->length <= 64);
-            letter *fresh = &h->letters[h->tail++];
+            assert_true(h->tail - h->head < 64 && effect->length <= 64);
+            letter *fresh = &h->letters[h->tail++ % 64];
             *fresh = (letter){.resource = resource, .from = who, .to = to};
             fresh->length = effect->length;
             memcpy(fresh->data, effect->data, effect->length);
@@ -437,12 +466,17 @@ static void step(hall *h, uint32_t resource, uint32_t who, mare_coord_event even
 static void resources_do_not_interfere(void **state)
 {
     (void)state;
-    const char *const names[] = {"central", "voting", "ricart", "majority"};
-    for (size_t a = 0; a < sizeof names / sizeof *names; a++) {
+    size_t count, tried = 0;
+    const mare_coord_algorithm *const *table = mare_coord_table(&count);
+    for (size_t a = 0; a < count; a++) {
         hall h = {0};
         mare_coord_setup setup;
-        mare_coord_setup_init(&setup, mare_coord_find(names[a]), 3);
+        if (table[a]->family != MARE_COORD_MUTEX)
+            continue;
+        tried++;
+        mare_coord_setup_init(&setup, table[a], 3);
         mare_coord_setup_set(&setup, "repair", 0);
+        mare_coord_setup_set(&setup, "rest_us", 0); /* no timers here */
         mare_coord_room(&setup, &h.effects.room, &h.effects.bytes_room);
         h.effects.list = malloc(h.effects.room * sizeof *h.effects.list);
         h.effects.bytes = malloc(h.effects.bytes_room);
@@ -454,13 +488,14 @@ static void resources_do_not_interfere(void **state)
         }
         step(&h, 0, 0, (mare_coord_event){.kind = MARE_COORD_ENTER});
         step(&h, 1, 1, (mare_coord_event){.kind = MARE_COORD_ENTER});
-        for (; h.head < h.tail; h.head++) {
-            const letter *next = &h.letters[h.head];
-            step(&h, next->resource, next->to,
+        while (h.head < h.tail) {
+            letter next = h.letters[h.head++ % 64];
+            assert_true(h.head < 1000);
+            step(&h, next.resource, next.to,
                  (mare_coord_event){.kind = MARE_COORD_MESSAGE,
-                                    .peer = next->from,
-                                    .data = next->data,
-                                    .length = next->length});
+                                    .peer = next.from,
+                                    .data = next.data,
+                                    .length = next.length});
         }
         assert_int_equal(h.inside[0], 1);
         assert_int_equal(h.inside[1], 2);
@@ -469,32 +504,7 @@ static void resources_do_not_interfere(void **state)
         free(h.effects.list);
         free(h.effects.bytes);
     }
-}
-
-/* What is broken ------------------------------------------------------------------------------- */
-
-static void two_tokens_are_caught(void **state)
-{
-    (void)state;
-    assert_true(catch_and_shrink(&mare_broken_token_blind, "EM1") <= 4);
-}
-
-static void a_lost_token_is_caught(void **state)
-{
-    (void)state;
-    assert_true(catch_and_shrink(&mare_broken_token_lost, "EM2") <= 2);
-}
-
-static void votes_not_returned_are_caught(void **state)
-{
-    (void)state;
-    assert_true(catch_and_shrink(&mare_broken_voting, "EM2") <= 1);
-}
-
-static void a_vote_counted_twice_is_caught(void **state)
-{
-    (void)state;
-    assert_true(catch_and_shrink(&mare_broken_majority, "EM1") <= 1);
+    assert_true(tried >= 5);
 }
 
 int main(void)
@@ -509,13 +519,10 @@ int main(void)
         cmocka_unit_test(the_risk_is_measured),
         cmocka_unit_test(a_queue_serves_more_than_luck),
         cmocka_unit_test(a_majority_needs_no_detector),
+        cmocka_unit_test(who_has_forgotten_its_votes_abstains),
         cmocka_unit_test(a_crash_stops_the_ring_of_the_sources),
         cmocka_unit_test(other_settings_are_clean),
         cmocka_unit_test(resources_do_not_interfere),
-        cmocka_unit_test(two_tokens_are_caught),
-        cmocka_unit_test(a_lost_token_is_caught),
-        cmocka_unit_test(votes_not_returned_are_caught),
-        cmocka_unit_test(a_vote_counted_twice_is_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,41 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Ordered multicast in the simulator: the bank of the source with and without an order, counts of
- * messages, what a death does, and variants that the checkers must catch. The sweep over
- * seeds is that of all algorithms, in test_sim.c. */
+ * messages, and what a death does. The sweep over seeds is that of all algorithms, in
+ * test_sim.c. */
 
 #include "support/unit.h"
-#include "tests/sim/broken.h"
-#include "tests/sim/catch.h"
 
 #include "sim/sim.h"
 #include "sim/workload.h"
 
 #include <string.h>
-
-static void delivering_before_all_acknowledge_is_caught(void **state)
-{
-    (void)state;
-    assert_true(catch_and_shrink(&mare_broken_total, "TOTAL") <= 1);
-}
-
-static void ignoring_what_others_saw_is_caught(void **state)
-{
-    (void)state;
-    assert_true(catch_and_shrink(&mare_broken_causal, "CAUSAL") <= 1);
-}
-
-static void holding_nothing_back_is_caught(void **state)
-{
-    (void)state;
-    assert_true(catch_and_shrink(&mare_broken_fifo, "FIFO") <= 1);
-}
-
-static void ending_a_view_without_passing_on_is_caught(void **state)
-{
-    (void)state;
-    assert_true(catch_and_shrink(&mare_broken_views, "ATOMIC") <= 5);
-}
 
 /* The other multicasts need everybody: a death stops them, where views go on. */
 static void a_death_stops_all_but_views(void **state)
@@ -218,10 +192,6 @@ int main(void)
         cmocka_unit_test(counts_equal_the_formulas),
         cmocka_unit_test(speaking_saves_acknowledging),
         cmocka_unit_test(necessary_acknowledgements_suffice),
-        cmocka_unit_test(delivering_before_all_acknowledge_is_caught),
-        cmocka_unit_test(ignoring_what_others_saw_is_caught),
-        cmocka_unit_test(holding_nothing_back_is_caught),
-        cmocka_unit_test(ending_a_view_without_passing_on_is_caught),
         cmocka_unit_test(a_death_stops_all_but_views),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

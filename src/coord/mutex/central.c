@@ -32,9 +32,10 @@
  *
  * Assumes, for EM1: PEER_DOWN is only said of members that are down (a wrong one lets a second
  * coordinator rebuild without the holder; with `majority` = 1 at least the side that is smaller
- * stays without one, and fencing numbers still tell old from new). Any delay, order, loss, repeated
- * delivery. Of those that are up at any moment, one at least was never down. Does not promise EM3:
- * requests are granted in the order in which they reach the coordinator. */
+ * stays without one, and fencing numbers still tell old from new; then, for EM2, who crashes comes
+ * back in the end). Any delay, order, loss, repeated delivery. Of those that are up at any moment,
+ * one at least was never down. Does not promise EM3: requests are granted in the order in which
+ * they reach the coordinator. */
 
 #include "coord/election/epoch.h"
 #include "coord/mutex/arrival.h"
@@ -499,7 +500,8 @@ static unsigned promises(const mare_coord_setup *setup)
 
 static unsigned tolerates(const mare_coord_setup *setup)
 {
-    return setup->param[REPAIR] ? MARE__SLOW | MARE__LOSSY | MARE__MORTAL : MARE__SLOW;
+    unsigned needs = setup->param[MAJORITY] ? MARE_COORD_ALL_RETURN : 0u;
+    return setup->param[REPAIR] ? MARE__SLOW | MARE__LOSSY | MARE__MORTAL | needs : MARE__SLOW;
 }
 
 static uint64_t messages(const mare_coord_setup *setup)
