@@ -150,6 +150,75 @@ int mare_sim_vivaldi_run(const mare_sim_vivaldi *run, const mare_sim_matrix *mat
     return made;
 }
 
+struct gnp {
+    mare_coord_gnp_setup setup;
+    const mare_sim_matrix *matrix;
+    uint32_t *chosen;
+    double *rtt; /* between the landmarks; then of one node to them */
+    double *scratch;
+    mare_coord_place *landmark;
+    void *memory;
+};
+
+static int measure_landmarks(struct gnp *gnp)
+{
+    uint32_t count = gnp->setup.landmarks;
+    double sum;
+    mare_coord_gnp_spread(gnp->matrix->rtt, gnp->matrix->n, count, gnp->scratch, gnp->chosen);
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t j = 0; j < count; j++)
+            gnp->rtt[i * count + j] =
+                mare_sim_matrix_at(gnp->matrix, gnp->chosen[i], gnp->chosen[j]);
+    }
+    return mare_coord_gnp_landmarks(&gnp->setup, gnp->rtt, gnp->memory,
+                                    mare_coord_gnp_size(&gnp->setup), gnp->landmark,
+                                    &sum) == MARE_COORD_OK;
+}
+
+static void place_node(struct gnp *gnp, uint32_t node, mare_coord_place *place)
+{
+    double sum;
+    for (uint32_t k = 0; k < gnp->setup.landmarks; k++) {
+        if (gnp->chosen[k] == node) {
+            *place = gnp->landmark[k];
+            return;
+        }
+        gnp->rtt[k] = mare_sim_matrix_at(gnp->matrix, node, gnp->chosen[k]);
+    }
+    if (mare_coord_gnp_place(&gnp->setup, gnp->landmark, gnp->rtt, gnp->memory,
+                             mare_coord_gnp_size(&gnp->setup), place, &sum) != MARE_COORD_OK)
+        *place = (mare_coord_place){.error = 1.5};
+}
+
+int mare_sim_gnp_run(const mare_sim_gnp *run, const mare_sim_matrix *matrix,
+                     mare_sim_placed *placed)
+{
+    struct gnp gnp = {.matrix = matrix};
+    uint32_t count = run->landmarks ? run->landmarks : 20;
+    mare_coord_gnp_setup_init(&gnp.setup, count);
+    gnp.setup.dimensions = run->dimensions ? run->dimensions : gnp.setup.dimensions;
+    gnp.setup.seed = run->seed;
+    gnp.setup.robust = run->robust;
+    gnp.chosen = calloc(count, sizeof *gnp.chosen);
+    gnp.rtt = calloc((size_t)count * count, sizeof *gnp.rtt);
+    gnp.scratch = calloc(matrix->n, sizeof *gnp.scratch);
+    gnp.landmark = calloc(count, sizeof *gnp.landmark);
+    gnp.memory = malloc(mare_coord_gnp_size(&gnp.setup) + 1);
+    *placed = (mare_sim_placed){.n = matrix->n, .place = calloc(matrix->n, sizeof *placed->place)};
+    int good = count <= matrix->n && gnp.chosen && gnp.rtt && gnp.scratch && gnp.landmark &&
+               gnp.memory && placed->place && measure_landmarks(&gnp);
+    for (uint32_t i = 0; good && i < matrix->n; i++)
+        place_node(&gnp, i, &placed->place[i]);
+    free(gnp.chosen);
+    free(gnp.rtt);
+    free(gnp.scratch);
+    free(gnp.landmark);
+    free(gnp.memory);
+    if (!good)
+        mare_sim_placed_fini(placed);
+    return good;
+}
+
 void mare_sim_placed_fini(mare_sim_placed *placed)
 {
     free(placed->place);

@@ -65,6 +65,17 @@ int mare_sim_vivaldi_run(const mare_sim_vivaldi *run, const mare_sim_matrix *mat
                          mare_sim_placed *placed);
 void mare_sim_placed_fini(mare_sim_placed *placed);
 
+/* A run of GNP: landmarks are chosen and place themselves, then every node does. */
+typedef struct mare_sim_gnp {
+    uint32_t dimensions, landmarks; /* 0: 7 and 20 */
+    uint64_t seed;
+    double robust; /* as in mare_coord_gnp_setup */
+} mare_sim_gnp;
+
+/* As above; nodes that measured too few landmarks are left at the origin with an error of 1.5. */
+int mare_sim_gnp_run(const mare_sim_gnp *run, const mare_sim_matrix *matrix,
+                     mare_sim_placed *placed);
+
 /* The errors over the pairs of nodes from `first` up to `end`. Returns 0 when there is no memory.
  */
 int mare_sim_errors_of(const mare_sim_placed *placed, const mare_sim_matrix *matrix, uint32_t first,

@@ -80,3 +80,45 @@ MARE_COORD_EXPORT uint32_t mare_coord_vivaldi_choose(mare_coord_vivaldi *node,
 
 /* Where the node is; valid until the node is touched again. */
 MARE_COORD_EXPORT const mare_coord_place *mare_coord_vivaldi_here(const mare_coord_vivaldi *node);
+
+/* Landmarks (GNP) ----------------------------------------------------------------------------- */
+
+/* How places are computed from landmarks. mare_coord_gnp_setup_init() fills in what is usual. */
+typedef struct mare_coord_gnp_setup {
+    uint32_t dimensions; /* m, 1 to MARE_COORD_DIMENSIONS */
+    uint32_t landmarks;  /* L, more than m */
+    uint32_t starts;     /* from how many random beginnings; the best end counts */
+    uint64_t seed;       /* of the beginnings */
+    int height;          /* nonzero: places have heights too */
+    double robust;       /* relative errors beyond this count by their size, not its square; 0: all
+                            by their squares, as in the paper */
+} mare_coord_gnp_setup;
+
+/* The usual for so many landmarks: up to 7 dimensions, no heights, squares. */
+MARE_COORD_EXPORT void mare_coord_gnp_setup_init(mare_coord_gnp_setup *setup, uint32_t landmarks);
+
+/* The bytes that the two functions below need to work in, 0 when the setup makes no sense. */
+MARE_COORD_EXPORT size_t mare_coord_gnp_size(const mare_coord_gnp_setup *setup);
+
+/* The landmarks' own places from the round trips between them, `rtt[i * landmarks + j]`: minimises
+ * the sum over pairs of ((d - d̂) / d)². A pair measured in one direction, or in both (the mean
+ * counts), is enough; what is not above zero was not measured. `sum` is what is left. NOROOM for
+ * too little memory; REFUSED, with `places` undefined, for a setup without sense or a landmark with
+ * no more measurements than there are dimensions. */
+MARE_COORD_EXPORT mare_coord_status mare_coord_gnp_landmarks(const mare_coord_gnp_setup *setup,
+                                                             const double *rtt, void *memory,
+                                                             size_t size, mare_coord_place *places,
+                                                             double *sum);
+
+/* The place of a node that measured `rtt[i]` to each landmark, by the same sum over landmarks.
+ * Returns as above. The error of a place is the root of the mean square of its relative errors. */
+MARE_COORD_EXPORT mare_coord_status mare_coord_gnp_place(const mare_coord_gnp_setup *setup,
+                                                         const mare_coord_place *landmark,
+                                                         const double *rtt, void *memory,
+                                                         size_t size, mare_coord_place *place,
+                                                         double *sum);
+
+/* Landmarks that are spread: each in turn is the node that brings all nodes nearest to one. `rtt`
+ * is n x n; `chosen` gets `count` indices, `count` at most n; `scratch` has room for n numbers. */
+MARE_COORD_EXPORT void mare_coord_gnp_spread(const double *rtt, uint32_t n, uint32_t count,
+                                             double *scratch, uint32_t *chosen);

@@ -171,6 +171,28 @@ static void newcomers_are_there_soon(void **state)
     assert_in_range(probes_to_join(&made, 30, 1), 1, 20);
 }
 
+static mare_sim_errors landmarks(mare_sim_gnp spec, const mare_sim_matrix *matrix)
+{
+    mare_sim_placed placed;
+    mare_sim_errors errors;
+    assert_true(mare_sim_gnp_run(&spec, matrix, &placed));
+    assert_true(mare_sim_errors_of(&placed, matrix, 0, matrix->n, &errors));
+    mare_sim_placed_fini(&placed);
+    free(errors.sorted);
+    errors.sorted = NULL;
+    return errors;
+}
+
+/* Without heights it cannot fit the ways to the net, so it is worse than Vivaldi here. */
+static void gnp_places_a_network(void **state)
+{
+    (void)state;
+    mare_sim_errors squares = landmarks((mare_sim_gnp){.seed = 1}, &made);
+    assert_true(squares.within_2 >= 0.95 && squares.median <= 0.1);
+    mare_sim_errors robust = landmarks((mare_sim_gnp){.seed = 1, .robust = 0.15}, &made);
+    assert_true(robust.within_2 >= 0.95 && robust.median < squares.median);
+}
+
 /* The figures of the specification. */
 static void the_measured_matrix(void **state)
 {
@@ -188,6 +210,8 @@ static void the_measured_matrix(void **state)
     mare_sim_errors two = run((mare_sim_vivaldi){.dimensions = 2, .seed = 1}, &matrix);
     assert_true(two.median <= 0.098 && two.p90 <= 0.43);
     assert_in_range(probes_to_join(&matrix, 40, 1), 1, 20);
+    mare_sim_errors gnp = landmarks((mare_sim_gnp){.seed = 1}, &matrix);
+    assert_true(gnp.within_2 >= 0.98 && gnp.median <= 0.075);
     mare_sim_matrix_fini(&matrix);
 }
 
@@ -198,4 +222,4 @@ UNIT_TESTS_WITH(make_matrix, free_matrix, cmocka_unit_test(reads_matrices),
                 cmocka_unit_test(same_seed_same_figures),
                 cmocka_unit_test(one_liar_moves_nobody_far), cmocka_unit_test(a_third_may_leave),
                 cmocka_unit_test(spikes_do_no_harm), cmocka_unit_test(newcomers_are_there_soon),
-                cmocka_unit_test(the_measured_matrix))
+                cmocka_unit_test(gnp_places_a_network), cmocka_unit_test(the_measured_matrix))
