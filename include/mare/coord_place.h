@@ -122,3 +122,45 @@ MARE_COORD_EXPORT mare_coord_status mare_coord_gnp_place(const mare_coord_gnp_se
  * is n x n; `chosen` gets `count` indices, `count` at most n; `scratch` has room for n numbers. */
 MARE_COORD_EXPORT void mare_coord_gnp_spread(const double *rtt, uint32_t n, uint32_t count,
                                              double *scratch, uint32_t *chosen);
+
+/* A fix from references (GPS) ------------------------------------------------------------------ */
+
+/* How a fix ended. Only OK comes with a position. */
+typedef enum mare_coord_fix_end {
+    MARE_COORD_FIX_OK,
+    MARE_COORD_FIX_FEW,       /* fewer references than unknowns */
+    MARE_COORD_FIX_ABSURD,    /* a number is not finite, or the setup makes no sense */
+    MARE_COORD_FIX_GEOMETRY,  /* the references stand so that an error would grow beyond `worst` */
+    MARE_COORD_FIX_AMBIGUOUS, /* two positions fit equally well, and nothing says which */
+    MARE_COORD_FIX_LOST,      /* no position was found in the steps that there are */
+} mare_coord_fix_end;
+
+/* What a fix is made from: `count` references at known places (their heights are added to the
+ * ranges: their own clock errors, if known), and the range measured to each, in any one unit. */
+typedef struct mare_coord_fix_setup {
+    uint32_t dimensions; /* 1 to MARE_COORD_DIMENSIONS */
+    uint32_t count;      /* at most 64 */
+    int bias;            /* the receiver's clock is off: one unknown more, in every range */
+    double worst;        /* the largest dilution of precision that is good enough; 0: 50 */
+    const mare_coord_place *reference;
+    const double *range;
+    const mare_coord_place *near; /* of several positions the one nearest to this, or NULL */
+} mare_coord_fix_setup;
+
+/* A position. */
+typedef struct mare_coord_fix {
+    mare_coord_place at; /* the height is the bias: range = distance + bias; the error unused */
+    double dilution;     /* by which errors of the ranges grow into those of position and bias */
+    double position_dilution;
+    double bias_dilution;
+    double residual; /* root of the mean square of what does not fit; 0 without redundancy */
+    uint32_t steps;
+} mare_coord_fix;
+
+/* Solves for the position, by least squares when there are more references than unknowns. `fix` is
+ * written on OK; on GEOMETRY its `dilution` says how bad (infinite when there is no solution). */
+MARE_COORD_EXPORT mare_coord_fix_end mare_coord_fix_solve(const mare_coord_fix_setup *setup,
+                                                          mare_coord_fix *fix);
+
+/* How a fix ended, in words. */
+MARE_COORD_EXPORT const char *mare_coord_fix_end_name(mare_coord_fix_end end);
