@@ -164,3 +164,40 @@ MARE_COORD_EXPORT mare_coord_fix_end mare_coord_fix_solve(const mare_coord_fix_s
 
 /* How a fix ended, in words. */
 MARE_COORD_EXPORT const char *mare_coord_fix_end_name(mare_coord_fix_end end);
+
+/* Uses ---------------------------------------------------------------------------------------- */
+
+/* The site that is nearest by its place alone, nobody being asked: an index, or NOBODY of none. */
+MARE_COORD_EXPORT uint32_t mare_coord_nearest(const mare_coord_place *from,
+                                              const mare_coord_place *sites, uint32_t count);
+
+/* Where to put K replicas. */
+typedef struct mare_coord_replicas {
+    uint32_t count;      /* K, from 1 to the number of sites */
+    uint32_t clients;    /* how many */
+    uint32_t sites;      /* how many places a replica can be at */
+    const double *share; /* how much each client counts, or NULL: all alike */
+    const mare_coord_place *client;
+    const mare_coord_place *site;
+    /* The cost between a client and a site, instead of their places; NULL: their estimate. */
+    double (*cost)(void *context, uint32_t client, uint32_t site);
+    void *context;
+} mare_coord_replicas;
+
+/* The bytes that the choice below needs to work in. */
+MARE_COORD_EXPORT size_t mare_coord_replicas_size(const mare_coord_replicas *wanted);
+
+/* Chooses sites so that the mean cost from clients to their nearest replica is small: greedily,
+ * then exchanging one for another while that helps (at most `count` times the number of sites). No
+ * single exchange improves the result. `chosen` gets `count` indices, `mean` the mean cost. REFUSED
+ * for a count that makes no sense or no clients, NOROOM for too little memory. */
+MARE_COORD_EXPORT mare_coord_status mare_coord_replicas_choose(const mare_coord_replicas *wanted,
+                                                               void *memory, size_t size,
+                                                               uint32_t *chosen, double *mean);
+
+/* Position-based routing: the neighbour to pass a message on to, the one nearest to `target`, if it
+ * is nearer than `here`; NOBODY when none is: a dead end. Since every step comes nearer, a message
+ * never goes round in circles. */
+MARE_COORD_EXPORT uint32_t mare_coord_next_hop(const mare_coord_place *here,
+                                               const mare_coord_place *target,
+                                               const mare_coord_place *neighbours, uint32_t count);
