@@ -84,3 +84,8 @@ void mare_sim_errors_fini(mare_sim_errors *errors);
 
 /* The value below which `part` of the sorted errors lie. */
 double mare_sim_errors_at(const mare_sim_errors *errors, double part);
+
+/* Draws the nodes by their first two dimensions as a self-contained SVG, `replicas` of them marked.
+ * Returns 0 when it could not be written. */
+int mare_sim_map_write(const mare_sim_placed *placed, const uint32_t *replica, uint32_t replicas,
+                       FILE *out);

@@ -33,3 +33,7 @@ int mare__cli_finish(struct mare_runtime *runtime);
 // The simulator: `mare sim …`, and what `mare help sim` says.
 int mare__cli_sim(int argc, char **argv);
 extern const char mare__cli_sim_help[];
+
+// Network coordinates: `mare place …`.
+int mare__cli_place(int argc, char **argv);
+extern const char mare__cli_place_help[];
