@@ -286,7 +286,7 @@ static void print_replicas(const struct place_arguments *args, const uint32_t *c
     printf(args->json ? "{\"replicas\":[" : "replicas at nodes");
     for (uint32_t k = 0; k < count; k++)
         printf(args->json ? "%s%" PRIu32 : "%s %" PRIu32, k && args->json ? "," : "", chosen[k]);
-    printf(args->json ? "],\"estimated_ms\":%.3f,\"measured_ms\":%.3f,\"best_ms\":%.3f,"
+    printf(args->json ? "],\"estimated_ms\":%.3f,\"measured_ms\":%.3f,\"by_measurement_ms\":%.3f,"
                         "\"right\":%.4f}\n"
                       : "\n\nmean round trip to the nearest\n  estimated             %8.2f ms\n"
                         "  measured              %8.2f ms\n"
