@@ -28,7 +28,7 @@
  * place of the nearest peer. A node whose estimates have become bad begins again as one.
  *
  * Information used: the node's own measurements and the places in the replies. Decisions and
- * figures: docs/decisions/012-places.md. */
+ * figures: docs/decisions/110-vivaldi-with-a-memory.md. */
 
 #include "coord/place/fit.h"
 
