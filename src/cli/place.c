@@ -236,7 +236,7 @@ int mare__cli_place(int argc, char **argv)
         int code = read_arguments(&args, argc, argv);
         if (code)
             return code;
-        if (args.words < commands[i].least || args.words > commands[i].most)
+        if (!args.word[0] || args.words < commands[i].least || args.words > commands[i].most)
             return refuse("more or fewer words than it takes after", argv[1]);
         return carry_out(&commands[i], &args);
     }

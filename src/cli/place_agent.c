@@ -276,7 +276,7 @@ static int ask_one(const char *text, struct mare__agent_packet *reply)
 
 int mare__place_ask(const struct place_arguments *args)
 {
-    struct mare__agent_packet reply[2];
+    struct mare__agent_packet reply[2] = {{.dimensions = 0}};
     for (int i = 0; i < args->words; i++) {
         int code = ask_one(args->word[i], &reply[i]);
         if (code)

@@ -77,8 +77,9 @@ static void add_run(struct figures *figures, const struct place_arguments *args,
     figures->pairs = errors->count;
     if (args->joining && !args->gnp) {
         qsort(placed->probes, (size_t)args->joining, sizeof *placed->probes, by_number);
-        figures->probes[0] += placed->probes[args->joining / 2];
-        figures->probes[1] += placed->probes[args->joining * 9 / 10];
+        long middle = args->joining / 2, nine_tenths = args->joining * 9 / 10;
+        figures->probes[0] += placed->probes[middle];
+        figures->probes[1] += placed->probes[nine_tenths];
         figures->probes[2] += placed->probes[args->joining - 1];
     }
     figures->count++;

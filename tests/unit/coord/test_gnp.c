@@ -133,8 +133,9 @@ static void robust_gives_up_the_odd_one(void **state)
     mare_coord_gnp_setup setup;
     memset(wanted, 0, sizeof wanted);
     for (int i = 0; i < 9; i++) {
+        int row = i / 3;
         wanted[i].x[0] = 10 * (i % 3);
-        wanted[i].x[1] = 10 * (i / 3);
+        wanted[i].x[1] = 10 * row;
     }
     distances(wanted, 9, full);
     memcpy(rtt, full, sizeof rtt);

@@ -209,7 +209,9 @@ static void known_errors_of_references(void **state)
 static void scales_do_not_matter(void **state)
 {
     (void)state;
-    for (double unit = 1e-15; unit < 1e25; unit *= 1e10) {
+    const double units[] = {1e-15, 1e-5, 1e5, 1e15};
+    for (int t = 0; t < 4; t++) {
+        double unit = units[t];
         struct sky sky = visible(&rio);
         mare_coord_place here = rio;
         mare_coord_fix fix;
