@@ -127,6 +127,18 @@ static void one_liar_moves_nobody_far(void **state)
     assert_true(liar.p90 < 1.1 * honest.p90);
 }
 
+/* From the first cycle on, when they alone seem to know where they are. */
+static void a_tenth_may_lie(void **state)
+{
+    (void)state;
+    mare_sim_errors honest = run((mare_sim_vivaldi){.seed = 2}, &made);
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        mare_sim_errors liars = run((mare_sim_vivaldi){.seed = seed, .liars = NODES / 10}, &made);
+        assert_true(liars.median < 2 * honest.median);
+        assert_true(liars.p90 < 2 * honest.p90);
+    }
+}
+
 static void a_third_may_leave(void **state)
 {
     (void)state;
@@ -220,6 +232,7 @@ UNIT_TESTS_WITH(make_matrix, free_matrix, cmocka_unit_test(reads_matrices),
                 cmocka_unit_test(made_matrices_are_hard),
                 cmocka_unit_test(vivaldi_places_a_network),
                 cmocka_unit_test(same_seed_same_figures),
-                cmocka_unit_test(one_liar_moves_nobody_far), cmocka_unit_test(a_third_may_leave),
-                cmocka_unit_test(spikes_do_no_harm), cmocka_unit_test(newcomers_are_there_soon),
-                cmocka_unit_test(gnp_places_a_network), cmocka_unit_test(the_measured_matrix))
+                cmocka_unit_test(one_liar_moves_nobody_far), cmocka_unit_test(a_tenth_may_lie),
+                cmocka_unit_test(a_third_may_leave), cmocka_unit_test(spikes_do_no_harm),
+                cmocka_unit_test(newcomers_are_there_soon), cmocka_unit_test(gnp_places_a_network),
+                cmocka_unit_test(the_measured_matrix))

@@ -24,6 +24,9 @@
  * through the net that breaks the triangle inequality, a spike) pulls with the force of one that is
  * off by ROBUST, however wrong it is.
  *
+ * Who is believed: a peer's own figure of its error, unless it jumps about between replies, and
+ * unless most others are lost: then it is the liars who are sure of themselves.
+ *
  * A newcomer solves the same problem at once over the few samples that it has, held loosely at the
  * place of the nearest peer. A node whose estimates have become bad begins again as one.
  *
@@ -33,6 +36,7 @@
 #include "coord/place/fit.h"
 
 #define UNKNOWN 1.5     /* the error of who knows nothing */
+#define SURE 0.1        /* nobody is taken to be surer than this */
 #define TRUSTED 0.5     /* the error of who knows where it is is below this */
 #define LOST 0.6        /* a settled node with more than this begins again */
 #define SPRING 0.4      /* the part of the displacement that a spring takes at most; paper: c_c */
@@ -43,14 +47,15 @@
 #define GROWTH 0.05     /* by how much that grows with an update */
 #define HEIGHT_PART 0.5 /* of a step, for the height */
 #define HEIGHT_LEAST 0.01
-#define NEWCOMER 32u   /* measurements until a node is no newcomer */
-#define FIRST_FIT 4u   /* measurements until a newcomer solves for its place */
-#define FIT_STEPS 6u   /* with each of them */
-#define FIT_HOLD 0.03  /* how strongly a newcomer is held at its nearest peer */
-#define REPLAYED 4u    /* remembered samples a step takes up again */
-#define DOUBT_KEPT 0.9 /* of the doubt in a peer, from one measurement of it to the next */
-#define FILTER 4u      /* round trips of a peer that are filtered */
-#define ABSURD 1e9     /* no coordinate is beyond this */
+#define NEWCOMER 32u     /* measurements until a node is no newcomer */
+#define FIRST_FIT 4u     /* measurements until a newcomer solves for its place */
+#define FIT_STEPS 6u     /* with each of them */
+#define FIT_HOLD 0.03    /* how strongly a newcomer is held at its nearest peer */
+#define REPLAYED 4u      /* remembered samples a step takes up again */
+#define COMPANY_PART 0.1 /* of a peer in the moving part of those who are sure */
+#define DOUBT_KEPT 0.9   /* of the doubt in a peer, from one measurement of it to the next */
+#define FILTER 4u        /* round trips of a peer that are filtered */
+#define ABSURD 1e9       /* no coordinate is beyond this */
 
 /* The last round trips of a remembered peer, oldest overwritten first, and how far it has jumped
  * about between replies, against the round trip. */
@@ -70,6 +75,7 @@ struct mare_coord_vivaldi {
     uint32_t next;  /* to be overwritten when all room is taken */
     uint32_t turns;
     double weights; /* the sum of the remembered samples' */
+    double company; /* the moving part of peers that say they know where they are */
     double usual;   /* what is usually missing between estimate and round trip, about the median */
     struct mare__sample *sample;
     struct filter *filter;
@@ -126,6 +132,7 @@ mare_coord_vivaldi *mare_coord_vivaldi_init(void *memory, size_t size,
     *node = (mare_coord_vivaldi){.setup = *setup, .random = setup->seed};
     node->here.error = UNKNOWN;
     node->here.height = HEIGHT_LEAST;
+    node->company = 0.5;
     node->sample = (struct mare__sample *)(node + 1);
     node->filter = (struct filter *)(node->sample + setup->neighbours);
     node->peer = (uint64_t *)(node->filter + setup->neighbours);
@@ -346,7 +353,8 @@ static double judge(mare_coord_vivaldi *node, const mare_coord_place *there, dou
 {
     double mine = node->here.error;
     theirs = theirs < UNKNOWN ? theirs : UNKNOWN;
-    double trust = mine / (mine + theirs + 1e-6);
+    theirs = theirs > SURE ? theirs : SURE;
+    double trust = mine / (mine + theirs);
     double wrong = (mare_coord_place_distance(&node->here, there) - rtt) / rtt;
     wrong = wrong < 0 ? -wrong : wrong;
     wrong = wrong < 1 ? wrong : 1;
@@ -370,6 +378,9 @@ mare_coord_status mare_coord_vivaldi_update(mare_coord_vivaldi *node, uint64_t p
         return MARE_COORD_MALFORMED;
     uint32_t slot = find(node, peer);
     double theirs = believed(node, slot, there, rtt);
+    node->company += COMPANY_PART * ((theirs <= TRUSTED) - node->company);
+    if (node->company < 0.5 && theirs < node->here.error)
+        theirs = node->here.error; /* who alone is sure among the lost is not believed */
     double trust = judge(node, there, rtt, theirs);
     if (slot == node->count && theirs <= TRUSTED)
         slot = new_slot(node, peer);
