@@ -64,7 +64,7 @@ MARE_COORD_EXPORT mare_coord_vivaldi *mare_coord_vivaldi_init(
 
 /* A round trip to `peer`, which said that it is `there`, took `rtt` milliseconds: moves. REFUSED,
  * with nothing changed, for a round trip that is not a number, not positive or absurd; MALFORMED
- * for a place that cannot be one. */
+ * for a place that cannot be one, or is in a space of more dimensions. */
 MARE_COORD_EXPORT mare_coord_status mare_coord_vivaldi_update(mare_coord_vivaldi *node,
                                                               uint64_t peer,
                                                               const mare_coord_place *there,

@@ -362,6 +362,16 @@ static double judge(mare_coord_vivaldi *node, const mare_coord_place *there, dou
     return trust;
 }
 
+/* A place with coordinates that this space does not have is one of another network. */
+static int in_space(const mare_coord_vivaldi *node, const mare_coord_place *there)
+{
+    for (uint32_t i = node->setup.dimensions; i < MARE_COORD_DIMENSIONS; i++) {
+        if (there->x[i] != 0)
+            return 0;
+    }
+    return 1;
+}
+
 static void begin_again(mare_coord_vivaldi *node)
 {
     node->count = node->next = node->seen = node->age = 0;
@@ -374,7 +384,7 @@ mare_coord_status mare_coord_vivaldi_update(mare_coord_vivaldi *node, uint64_t p
 {
     if (!(rtt > 0) || !(rtt <= node->setup.longest))
         return MARE_COORD_REFUSED;
-    if (!mare_coord_place_valid(there))
+    if (!mare_coord_place_valid(there) || !in_space(node, there))
         return MARE_COORD_MALFORMED;
     uint32_t slot = find(node, peer);
     double theirs = believed(node, slot, there, rtt);

@@ -107,7 +107,7 @@ static void refuses_places_that_cannot_be(void **state)
     mare_coord_vivaldi *node = make(2, 1);
     mare_coord_place before = *mare_coord_vivaldi_here(node);
     const mare_coord_place good = {.x = {1, 2}, .height = 1, .error = 0.1};
-    mare_coord_place bad[6];
+    mare_coord_place bad[6], beyond = good;
     for (size_t i = 0; i < 6; i++)
         bad[i] = good;
     bad[0].x[0] = NAN, bad[1].x[7] = INFINITY, bad[2].x[1] = 1e12;
@@ -117,6 +117,9 @@ static void refuses_places_that_cannot_be(void **state)
         assert_false(mare_coord_place_valid(&bad[i]));
         assert_int_equal(mare_coord_vivaldi_update(node, 1, &bad[i], 10), MARE_COORD_MALFORMED);
     }
+    beyond.x[2] = 1; /* a third dimension, where there are two */
+    assert_true(mare_coord_place_valid(&beyond));
+    assert_int_equal(mare_coord_vivaldi_update(node, 1, &beyond, 10), MARE_COORD_MALFORMED);
     assert_memory_equal(&before, mare_coord_vivaldi_here(node), sizeof before);
     free(node);
 }
