@@ -46,6 +46,7 @@ class Line:
     points: list            # (x, y) pairs
     colour: int = 0         # 0 and 1 are loud, 2 is for what ours is compared with
     dashed: bool = False
+    joined: bool = True     # Otherwise there are only its points.
 
 
 @dataclass
@@ -174,7 +175,7 @@ def draw_grid(panel, x, y, left, top):
 def draw_panel(panel, left):
     lines = [Line(l.label, [(a, b) for a, b in l.points
                             if (a > 0 or not panel.x.log) and (b > 0 or not panel.y.log)],
-                  l.colour, l.dashed) for l in panel.lines]
+                  l.colour, l.dashed, l.joined) for l in panel.lines]
     lines = [line for line in lines if line.points]
     top = TOP
     xs = [a for line in lines for a, _ in line.points] or [1]
@@ -187,8 +188,9 @@ def draw_panel(panel, left):
     for line in lines:
         dash = " dashed" if line.dashed else ""
         where = [(x.place(a), y.place(b)) for a, b in line.points]
-        out.append(tag("polyline", class_=f"line s{line.colour}{dash}",
-                       points=" ".join(f"{px(a)},{px(b)}" for a, b in where)))
+        if line.joined:
+            out.append(tag("polyline", class_=f"line s{line.colour}{dash}",
+                           points=" ".join(f"{px(a)},{px(b)}" for a, b in where)))
         if not line.dashed:
             out += [tag("circle", class_=f"d{line.colour}", cx=px(a), cy=px(b), r=3.2)
                     for a, b in where]

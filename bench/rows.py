@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Optional
 
 import harness
+import place
 
 
 @dataclass
@@ -248,4 +249,4 @@ def rows():
             {"ours": simulated("round", "ring", 10000)}, {"ours": key("seconds")},
             must=10, score_unit="s", repetitions=3,
             notes=[note("ours", "messages", "messages of it: {:,.0f}")]),
-    ]
+    ] + place.rows(Row, key)

@@ -178,6 +178,7 @@ def options():
     parser.add_argument("--reps", type=int, metavar="N", help="repetitions (5; quick: 2)")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, less exact")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    parser.add_argument("--place-data", metavar="FILE", help="round trips for the place rows")
     parser.add_argument("--list", action="store_true", help="print the names of the rows")
     return parser.parse_args()
 
@@ -185,6 +186,8 @@ def options():
 def main():
     wanted = options()
     chosen = rows()
+    if wanted.place_data:
+        os.environ["MARE_PLACE_DATA"] = wanted.place_data
     if wanted.list:
         for row in chosen:
             print(f"{row.name:<11} {row.title}")

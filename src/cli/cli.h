@@ -39,3 +39,7 @@ extern const char mare__cli_sim_help[];
 int mare__cli_sim_list(bool json);
 int mare__cli_sim_tables(bool json);
 bool mare__cli_sim_is_figure(const char *name);
+
+// Network coordinates: `mare place …`.
+int mare__cli_place(int argc, char **argv);
+extern const char mare__cli_place_help[];

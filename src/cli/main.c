@@ -47,6 +47,8 @@ static const struct command commands[] = {
      "mare - [args]\n\nReads a whole program from standard input, then runs it.\n", run_stdin},
     {"sim", "simulates coordination algorithms, checks and draws them: mare sim ALGORITHM",
      mare__cli_sim_help, mare__cli_sim},
+    {"place", "network coordinates: evaluates, places, draws, probes: mare place evaluate FILE",
+     mare__cli_place_help, mare__cli_place},
     {"-v", "prints the version", "mare -v\n\nPrints the version; --version is the same.\n",
      version},
 };

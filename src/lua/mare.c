@@ -320,6 +320,8 @@ static lua_CFunction module_of(const char *name)
         return mare__lua_open_luaproc;
     if (strcmp(name, "mare._sim") == 0)
         return mare__lua_open_sim;
+    if (strcmp(name, "mare.place") == 0)
+        return mare__lua_open_place;
     for (size_t i = 0; i < mare__embedded_count; i++)
         if (strcmp(mare__embedded[i].name, name) == 0)
             return open_embedded;
@@ -352,6 +354,7 @@ mare_err mare_start(const mare_options *options, mare_runtime **out)
 MARE_API int luaopen_mare(lua_State *L);
 MARE_API int luaopen_luaproc(lua_State *L);
 MARE_API int luaopen_mare__sim(lua_State *L);
+MARE_API int luaopen_mare_place(lua_State *L);
 
 int luaopen_mare(lua_State *L)
 {
@@ -366,4 +369,9 @@ int luaopen_luaproc(lua_State *L)
 int luaopen_mare__sim(lua_State *L)
 {
     return mare__lua_host_open(L, mare__lua_open_sim);
+}
+
+int luaopen_mare_place(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_place);
 }

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Matrices of round trips: read from a file, or made. */
+
+#include "sim/place.h"
+#include "sim/random.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NODES_MOST 20000u
+
+static int is_separator(char c)
+{
+    return c == ' ' || c == '\t' || c == ',' || c == ';' || c == '\r' || c == '\n';
+}
+
+/* The next number of a line, -1 for one that is missing. Returns 0 at the end, -1 for nonsense. */
+static int next_number(char **at, double *value)
+{
+    while (**at && is_separator(**at))
+        (*at)++;
+    if (!**at || **at == '#')
+        return 0;
+    char *end;
+    *value = strtod(*at, &end);
+    if (end == *at && **at == '-') { /* a dash alone */
+        end++;
+        *value = -1;
+    }
+    if (end == *at || (*end && !is_separator(*end)))
+        return -1;
+    *at = end;
+    if (!(*value > 0 && *value <= 1e9))
+        *value = -1;
+    return 1;
+}
+
+static uint32_t count_numbers(const char *line)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; line[i] && line[i] != '#'; i++)
+        count += !is_separator(line[i]) && (i == 0 || is_separator(line[i - 1]));
+    return count;
+}
+
+static const char *read_row(mare_sim_matrix *matrix, uint32_t row, char *line, char why[100])
+{
+    char *at = line;
+    for (uint32_t column = 0; column < matrix->n; column++) {
+        double value;
+        int got = next_number(&at, &value);
+        if (got <= 0) {
+            snprintf(why, 100, got ? "row %u, column %u: no number" : "row %u ends at column %u",
+                     row + 1, column + 1);
+            return why;
+        }
+        matrix->rtt[(size_t)row * matrix->n + column] = row == column ? 0 : value;
+    }
+    double more;
+    if (next_number(&at, &more) == 0)
+        return NULL;
+    snprintf(why, 100, "row %u is longer than the first", row + 1);
+    return why;
+}
+
+static const char *take_line(mare_sim_matrix *matrix, uint32_t *row, char *line, char why[100])
+{
+    uint32_t count = count_numbers(line);
+    if (count == 0)
+        return NULL;
+    if (!matrix->rtt) {
+        matrix->n = count;
+        if (count < 2 || count > NODES_MOST)
+            return "a matrix has from 2 to 20,000 columns";
+        matrix->rtt = calloc((size_t)count * count, sizeof *matrix->rtt);
+        if (!matrix->rtt)
+            return "not enough memory";
+    }
+    if (*row == matrix->n)
+        return "there are more rows than columns";
+    return read_row(matrix, (*row)++, line, why);
+}
+
+const char *mare_sim_matrix_read(mare_sim_matrix *matrix, FILE *file, char why[100])
+{
+    char *line = NULL;
+    size_t room = 0;
+    uint32_t row = 0;
+    const char *wrong = NULL;
+    *matrix = (mare_sim_matrix){0};
+    while (!wrong && getline(&line, &room, file) >= 0)
+        wrong = take_line(matrix, &row, line, why);
+    free(line);
+    if (!wrong && row == 0)
+        wrong = "it is empty";
+    if (!wrong && row < matrix->n) {
+        snprintf(why, 100, "%u columns, but only %u rows", matrix->n, row);
+        wrong = why;
+    }
+    if (wrong)
+        mare_sim_matrix_fini(matrix);
+    return wrong;
+}
+
+void mare_sim_matrix_fini(mare_sim_matrix *matrix)
+{
+    free(matrix->rtt);
+    *matrix = (mare_sim_matrix){0};
+}
+
+static double uniform(mare_sim_random *random)
+{
+    return (double)(mare_sim_draw(random) >> 11) / 9007199254740992.0;
+}
+
+/* Pareto's distribution with exponent 2, cut off: at least 1, 2 in the mean, seldom large. */
+static double heavy(mare_sim_random *random)
+{
+    double u = uniform(random), low = 1, high = 20;
+    while (high - low > 1e-6) { /* bisection, for there is no root without libm */
+        double x = (low + high) / 2;
+        if (1 / (x * x) > u)
+            low = x;
+        else
+            high = x;
+    }
+    return low;
+}
+
+int mare_sim_matrix_make(mare_sim_matrix *matrix, uint32_t n, uint64_t seed)
+{
+    enum { TOWNS = 12 };
+    mare_sim_random random = mare_sim_stream(seed, 77);
+    double town[TOWNS][2];
+    mare_coord_place *node = calloc(n, sizeof *node);
+    matrix->n = n;
+    matrix->rtt = calloc((size_t)n * n, sizeof *matrix->rtt);
+    if (!node || !matrix->rtt) {
+        free(node);
+        mare_sim_matrix_fini(matrix);
+        return 0;
+    }
+    for (int t = 0; t < TOWNS; t++) {
+        town[t][0] = 200 * uniform(&random);
+        town[t][1] = 120 * uniform(&random);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t home = mare_sim_below(&random, TOWNS);
+        node[i].x[0] = town[home][0] + 15 * uniform(&random);
+        node[i].x[1] = town[home][1] + 15 * uniform(&random);
+        node[i].height = 2 * heavy(&random);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t j = 0; j < i; j++) {
+            double detour = uniform(&random) < 0.25 ? 0.5 + 0.5 * heavy(&random) : 1;
+            double rtt = detour * mare_coord_place_distance(&node[i], &node[j]);
+            matrix->rtt[(size_t)i * n + j] = matrix->rtt[(size_t)j * n + i] = rtt;
+        }
+    }
+    free(node);
+    return 1;
+}
+
+double mare_sim_matrix_broken(const mare_sim_matrix *matrix, uint64_t seed)
+{
+    mare_sim_random random = mare_sim_stream(seed, 78);
+    uint32_t broken = 0, tried = 0;
+    for (int draw = 0; draw < 20000; draw++) {
+        uint32_t i = (uint32_t)mare_sim_below(&random, matrix->n);
+        uint32_t j = (uint32_t)mare_sim_below(&random, matrix->n);
+        uint32_t k = (uint32_t)mare_sim_below(&random, matrix->n);
+        double a = mare_sim_matrix_at(matrix, i, j), b = mare_sim_matrix_at(matrix, j, k);
+        double c = mare_sim_matrix_at(matrix, i, k);
+        if (!(a > 0 && b > 0 && c > 0))
+            continue;
+        tried++;
+        broken += a > b + c || b > a + c || c > a + b;
+    }
+    return tried ? (double)broken / tried : 0;
+}

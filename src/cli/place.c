@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT
+// `mare place`: network coordinates from the command line. Here are the arguments; the commands on
+// a matrix are in place_matrix.c, the agent in place_agent.c.
+#include "cli/place.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+const char mare__cli_place_help[] =
+    "mare place evaluate FILE [options]      how well coordinates predict a matrix of round trips\n"
+    "mare place replicas FILE K [options]    where to put K replicas, by coordinates alone\n"
+    "mare place distance FILE A B [options]  the estimate between nodes A and B (from 0), and the\n"
+    "                                        measurement\n"
+    "mare place map FILE OUT.svg [options]   draws the nodes where their coordinates say\n"
+    "mare place agent HOST:PORT [options]    keeps a coordinate by probing other agents over UDP\n"
+    "mare place ask HOST:PORT [HOST:PORT]    an agent's coordinate; of two, the estimate between\n"
+    "                                        them, with no probe from one to the other\n"
+    "\n"
+    "FILE is a square matrix of round trips in milliseconds, a row a line (- for standard input).\n"
+    "made:N or made:N:SEED is one of N nodes with heavy tails and broken triangles.\n"
+    "\n"
+    "How to place\n"
+    "  --algorithm NAME   vivaldi (springs, no landmarks) or gnp (landmarks)\n"
+    "  --dimensions N     of the space, 1 to 8 (vivaldi 8 and a height, gnp 7; a map 2)\n"
+    "  --cycles N         in each, every node probes one random other (1000)\n"
+    "  --landmarks N      of gnp (20)\n"
+    "  --seed S           chance is drawn from S (1)\n"
+    "  --seeds N          evaluate: so many runs, from --seed on\n"
+    "\n"
+    "What to try (vivaldi)\n"
+    "  --joining N        the last N nodes join late: after how many probes they are there\n"
+    "  --leaving N        the last N nodes are gone after half of the cycles\n"
+    "  --liars N          the first N nodes say that they are somewhere else each time\n"
+    "  --spikes P         per cent of round trips measured up to ten times too long\n"
+    "\n"
+    "An agent\n"
+    "  --peer HOST:PORT   whom to probe first; may be repeated; it tells of others\n"
+    "  --interval MS      between two probes (1000)\n"
+    "  --for SECONDS      then prints where it is and ends; without it on interrupt (Ctrl-C)\n"
+    "  --hold MS          packets leave so much later, as over a slow line: to try things out\n"
+    "\n"
+    "What to see\n"
+    "  --distribution     evaluate: the errors' whole distribution\n"
+    "  --replicas K       map: K replicas marked\n"
+    "  --json             figures for programs\n"
+    "\n"
+    "Try\n"
+    "  mare place evaluate made:150\n"
+    "  mare place map made:150 map.svg --replicas 5\n"
+    "  mare place agent 127.0.0.1:7001 &\n"
+    "  mare place agent 127.0.0.1:7002 --peer 127.0.0.1:7001 --interval 100 --for 5\n"
+    "\n"
+    "Exit codes: 0 success, 1 the file or the network failed, 2 wrong usage.\n";
+
+static int refuse(const char *what, const char *word)
+{
+    fprintf(stderr, "mare place: %s '%s'; 'mare help place' tells more\n", what, word);
+    return EXIT_USAGE;
+}
+
+// ---- Arguments ---------------------------------------------------------------------------------
+
+static bool read_whole(const char *text, long least, long most, long *value)
+{
+    char *end;
+    errno = 0;
+    *value = strtol(text, &end, 10);
+    return end != text && !*end && !errno && *value >= least && *value <= most;
+}
+
+static bool read_decimal(const char *text, double most, double *value)
+{
+    char *end;
+    *value = strtod(text, &end);
+    return end != text && !*end && *value >= 0 && *value <= most;
+}
+
+static bool read_flag(struct place_arguments *args, const char *word)
+{
+    if (strcmp(word, "--json") == 0)
+        args->json = true;
+    else if (strcmp(word, "--distribution") == 0)
+        args->distribution = true;
+    else
+        return false;
+    return true;
+}
+
+// Returns 1 when it is an option with a value, −1 when the value makes no sense, 0 otherwise.
+static int read_value(struct place_arguments *args, const char *word, const char *value)
+{
+    const struct {
+        const char *name;
+        long *place;
+        long least, most;
+    } whole[] = {{"--dimensions", &args->dimensions, 1, MARE_COORD_DIMENSIONS},
+                 {"--cycles", &args->cycles, 1, 1000000},
+                 {"--landmarks", &args->landmarks, 2, 1000},
+                 {"--replicas", &args->replicas, 1, 1000},
+                 {"--seed", &args->seed, 0, 1000000000},
+                 {"--seeds", &args->seeds, 1, 1000},
+                 {"--joining", &args->joining, 1, 10000},
+                 {"--leaving", &args->leaving, 1, 10000},
+                 {"--liars", &args->liars, 1, 10000}};
+    const struct {
+        const char *name;
+        double *place, most;
+    } decimal[] = {{"--interval", &args->interval_ms, 1e6},
+                   {"--for", &args->seconds, 1e9},
+                   {"--hold", &args->hold_ms, 1000},
+                   {"--spikes", &args->spikes, 100}};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (strcmp(word, whole[i].name) == 0)
+            return read_whole(value, whole[i].least, whole[i].most, whole[i].place) ? 1 : -1;
+    for (size_t i = 0; i < sizeof decimal / sizeof *decimal; i++)
+        if (strcmp(word, decimal[i].name) == 0)
+            return read_decimal(value, decimal[i].most, decimal[i].place) ? 1 : -1;
+    if (strcmp(word, "--algorithm") == 0) {
+        args->gnp = strcmp(value, "gnp") == 0;
+        return args->gnp || strcmp(value, "vivaldi") == 0 ? 1 : -1;
+    }
+    if (strcmp(word, "--peer") == 0 && args->peers < PLACE_PEERS) {
+        args->peer[args->peers++] = value;
+        return 1;
+    }
+    return 0;
+}
+
+// Reads what follows the command. Returns 0 or an exit code.
+static int read_arguments(struct place_arguments *args, int argc, char **argv)
+{
+    for (int i = 2; i < argc; i++) {
+        const char *word = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (read_flag(args, word))
+            continue;
+        if (word[0] != '-' || word[1] == '\0') {
+            if (args->words == PLACE_WORDS)
+                return refuse("nothing to do with", word);
+            args->word[args->words++] = word;
+            continue;
+        }
+        int read = value ? read_value(args, word, value) : 0;
+        if (read == 0)
+            return refuse(
+                value ? "there is no option" : "unknown option, or one without its value,", word);
+        if (read < 0) {
+            fprintf(stderr, "mare place: %s cannot be '%s'; 'mare help place' tells more\n", word,
+                    value);
+            return EXIT_USAGE;
+        }
+        i++;
+    }
+    return 0;
+}
+
+// ---- Matrices ----------------------------------------------------------------------------------
+
+// made:N or made:N:SEED. Returns 0, or an exit code after saying why.
+static int make_matrix(const char *name, mare_sim_matrix *matrix)
+{
+    char *end;
+    long n = strtol(name + 5, &end, 10), seed = 1;
+    if (*end == ':')
+        seed = strtol(end + 1, &end, 10);
+    if (*end || n < 3 || n > 5000)
+        return refuse("made:N has from 3 to 5000 nodes, not", name);
+    if (!mare_sim_matrix_make(matrix, (uint32_t)n, (uint64_t)seed)) {
+        fputs("mare place: not enough memory\n", stderr);
+        return EXIT_DIED;
+    }
+    return 0;
+}
+
+static int read_matrix(const char *name, mare_sim_matrix *matrix)
+{
+    char why[100];
+    if (strncmp(name, "made:", 5) == 0)
+        return make_matrix(name, matrix);
+    FILE *file = strcmp(name, "-") == 0 ? stdin : fopen(name, "r");
+    if (!file) {
+        fprintf(stderr, "mare place: %s: %s\n", name, strerror(errno));
+        return EXIT_DIED;
+    }
+    const char *wrong = mare_sim_matrix_read(matrix, file, why);
+    if (file != stdin)
+        fclose(file);
+    if (wrong) {
+        fprintf(stderr, "mare place: %s: %s\n", name, wrong);
+        return EXIT_DIED;
+    }
+    return 0;
+}
+
+// ---- Commands ----------------------------------------------------------------------------------
+
+struct command {
+    const char *name;
+    int least, most; // words
+    int (*on_matrix)(const struct place_arguments *args, const mare_sim_matrix *matrix);
+    int (*live)(const struct place_arguments *args);
+};
+
+static const struct command commands[] = {
+    {"evaluate", 1, 1, mare__place_evaluate, NULL}, {"replicas", 2, 2, mare__place_replicas, NULL},
+    {"distance", 3, 3, mare__place_distance, NULL}, {"map", 2, 2, mare__place_map, NULL},
+    {"agent", 1, 1, NULL, mare__place_agent},       {"ask", 1, 2, NULL, mare__place_ask},
+};
+
+static int carry_out(const struct command *command, const struct place_arguments *args)
+{
+    mare_sim_matrix matrix;
+    if (command->live)
+        return command->live(args);
+    int code = read_matrix(args->word[0], &matrix);
+    if (code)
+        return code;
+    code = command->on_matrix(args, &matrix);
+    mare_sim_matrix_fini(&matrix);
+    return code;
+}
+
+int mare__cli_place(int argc, char **argv)
+{
+    struct place_arguments args = {.seed = 1, .seeds = 1, .interval_ms = 1000};
+    if (argc < 2 || strcmp(argv[1], "--help") == 0) {
+        fputs(mare__cli_place_help, argc < 2 ? stderr : stdout);
+        return argc < 2 ? EXIT_USAGE : 0;
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (strcmp(argv[1], commands[i].name) != 0)
+            continue;
+        int code = read_arguments(&args, argc, argv);
+        if (code)
+            return code;
+        if (!args.word[0] || args.words < commands[i].least || args.words > commands[i].most)
+            return refuse("more or fewer words than it takes after", argv[1]);
+        return carry_out(&commands[i], &args);
+    }
+    return refuse("there is no command", argv[1]);
+}

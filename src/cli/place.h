@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// Shared by the files of `mare place`: what was asked for.
+#pragma once
+
+#include <stdbool.h>
+
+#include "sim/place.h"
+
+enum { PLACE_WORDS = 4, PLACE_PEERS = 64 };
+
+struct place_arguments {
+    const char *word[PLACE_WORDS]; // what is no option: the command's own
+    int words;
+    bool gnp, json, distribution;
+    long dimensions, cycles, landmarks, replicas, seed, seeds, joining, leaving, liars;
+    double spikes;
+    const char *svg;
+    // Of an agent.
+    const char *peer[PLACE_PEERS];
+    int peers;
+    double interval_ms, hold_ms, seconds;
+};
+
+// One run as the arguments say. Returns false after saying why not.
+bool mare__place_run(const struct place_arguments *args, const mare_sim_matrix *matrix,
+                     uint64_t seed, mare_sim_placed *placed);
+
+// The commands on a matrix, and those between agents. They return exit codes.
+int mare__place_evaluate(const struct place_arguments *args, const mare_sim_matrix *matrix);
+int mare__place_replicas(const struct place_arguments *args, const mare_sim_matrix *matrix);
+int mare__place_distance(const struct place_arguments *args, const mare_sim_matrix *matrix);
+int mare__place_map(const struct place_arguments *args, const mare_sim_matrix *matrix);
+int mare__place_agent(const struct place_arguments *args);
+int mare__place_ask(const struct place_arguments *args);

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Vivaldi: coordinates without landmarks, with a memory.
+ *
+ *     round trip, place of the peer
+ *         |
+ *     [ filter ] -- low median of the peer's last four
+ *         |
+ *         +--> nobody near knows where it is yet:  a spring, as in the paper
+ *         +--> newcomer among settled nodes:       a fit to all that it has measured so far
+ *         +--> settled:                            relax against this one and four remembered
+ *
+ * The springs are those of the paper (Dabek et al. 2004, figure 3 and section 5.4): the step is a
+ * fraction of the displacement, larger when the own error is large against the peer's, and the
+ * height takes its share. They unfold a network in which nobody knows anything. But they never come
+ * to rest, and they pull by milliseconds, so that far peers drown near ones, though what counts is
+ * the relative error.
+ *
+ * So a settled node keeps the last measurement of some peers (filtered, with the place that came
+ * with it) and minimises the sum of Huber's loss of the relative errors over them, a stochastic
+ * step at a time. The step to a sample of weight w is the part w / (w + n W) of what is missing,
+ * where W is the mean weight and n grows from 2 to STEADY with the age: an implicit step that
+ * cannot overshoot, and that averages over more and more. A sample that does not fit (a liar, a way
+ * through the net that breaks the triangle inequality, a spike) pulls with the force of one that is
+ * off by ROBUST, however wrong it is.
+ *
+ * Who is believed: a peer's own figure of its error, unless it jumps about between replies, and
+ * unless most others are lost: then it is the liars who are sure of themselves.
+ *
+ * A newcomer solves the same problem at once over the few samples that it has, held loosely at the
+ * place of the nearest peer. A node whose estimates have become bad begins again as one.
+ *
+ * Information used: the node's own measurements and the places in the replies. Decisions and
+ * figures: docs/decisions/110-vivaldi-with-a-memory.md. */
+
+#include "coord/place/fit.h"
+
+#define UNKNOWN 1.5     /* the error of who knows nothing */
+#define SURE 0.1        /* nobody is taken to be surer than this */
+#define TRUSTED 0.5     /* the error of who knows where it is is below this */
+#define LOST 0.6        /* a settled node with more than this begins again */
+#define SPRING 0.4      /* the part of the displacement that a spring takes at most; paper: c_c */
+#define ERROR_PART 0.25 /* of a sample in the moving error; paper: c_e */
+#define ROBUST 0.15     /* relative residuals beyond this pull no harder */
+#define NEAR_MS 5.0     /* below this round trips count by their absolute error */
+#define STEADY 40.0     /* samples that a settled node averages over */
+#define GROWTH 0.05     /* by how much that grows with an update */
+#define HEIGHT_PART 0.5 /* of a step, for the height */
+#define HEIGHT_LEAST 0.01
+#define NEWCOMER 32u     /* measurements until a node is no newcomer */
+#define FIRST_FIT 4u     /* measurements until a newcomer solves for its place */
+#define FIT_STEPS 6u     /* with each of them */
+#define FIT_HOLD 0.03    /* how strongly a newcomer is held at its nearest peer */
+#define REPLAYED 4u      /* remembered samples a step takes up again */
+#define COMPANY_PART 0.1 /* of a peer in the moving part of those who are sure */
+#define DOUBT_KEPT 0.9   /* of the doubt in a peer, from one measurement of it to the next */
+#define FILTER 4u        /* round trips of a peer that are filtered */
+#define ABSURD 1e9       /* no coordinate is beyond this */
+
+/* The last round trips of a remembered peer, oldest overwritten first, and how far it has jumped
+ * about between replies, against the round trip. */
+struct filter {
+    double rtt[FILTER];
+    double doubt;
+    uint32_t count, next;
+};
+
+struct mare_coord_vivaldi {
+    mare_coord_vivaldi_setup setup;
+    mare_coord_place here;
+    uint64_t random;
+    uint32_t seen;  /* trusted measurements since it began, up to NEWCOMER */
+    uint32_t age;   /* updates since it settled */
+    uint32_t count; /* remembered */
+    uint32_t next;  /* to be overwritten when all room is taken */
+    uint32_t turns;
+    double weights; /* the sum of the remembered samples' */
+    double company; /* the moving part of peers that say they know where they are */
+    double usual;   /* what is usually missing between estimate and round trip, about the median */
+    struct mare__sample *sample;
+    struct filter *filter;
+    uint64_t *peer;
+};
+
+/* Places --------------------------------------------------------------------------------------- */
+
+double mare_coord_place_distance(const mare_coord_place *a, const mare_coord_place *b)
+{
+    return mare__distance(a->x, b->x, MARE_COORD_DIMENSIONS) + a->height + b->height;
+}
+
+/* Written so that what is not a number fails. */
+static int within(double x, double low, double high)
+{
+    return x >= low && x <= high;
+}
+
+int mare_coord_place_valid(const mare_coord_place *place)
+{
+    for (uint32_t i = 0; i < MARE_COORD_DIMENSIONS; i++) {
+        if (!within(place->x[i], -ABSURD, ABSURD))
+            return 0;
+    }
+    return within(place->height, 0, ABSURD) && within(place->error, 0, ABSURD);
+}
+
+/* Making --------------------------------------------------------------------------------------- */
+
+void mare_coord_vivaldi_setup_init(mare_coord_vivaldi_setup *setup)
+{
+    *setup = (mare_coord_vivaldi_setup){
+        .dimensions = MARE_COORD_DIMENSIONS, .neighbours = 32, .longest = 10000};
+}
+
+size_t mare_coord_vivaldi_size(const mare_coord_vivaldi_setup *setup)
+{
+    if (setup->dimensions < 1 || setup->dimensions > MARE_COORD_DIMENSIONS ||
+        setup->neighbours < 8 || setup->neighbours > 1024 || !within(setup->longest, 1e-3, ABSURD))
+        return 0;
+    return sizeof(mare_coord_vivaldi) +
+           setup->neighbours *
+               (sizeof(struct mare__sample) + sizeof(struct filter) + sizeof(uint64_t));
+}
+
+mare_coord_vivaldi *mare_coord_vivaldi_init(void *memory, size_t size,
+                                            const mare_coord_vivaldi_setup *setup)
+{
+    size_t wanted = mare_coord_vivaldi_size(setup);
+    if (wanted == 0 || size < wanted)
+        return NULL;
+    mare_coord_vivaldi *node = memory;
+    *node = (mare_coord_vivaldi){.setup = *setup, .random = setup->seed};
+    node->here.error = UNKNOWN;
+    node->here.height = HEIGHT_LEAST;
+    node->company = 0.5;
+    node->sample = (struct mare__sample *)(node + 1);
+    node->filter = (struct filter *)(node->sample + setup->neighbours);
+    node->peer = (uint64_t *)(node->filter + setup->neighbours);
+    return node;
+}
+
+const mare_coord_place *mare_coord_vivaldi_here(const mare_coord_vivaldi *node)
+{
+    return &node->here;
+}
+
+/* Memory --------------------------------------------------------------------------------------- */
+
+static uint32_t find(const mare_coord_vivaldi *node, uint64_t peer)
+{
+    uint32_t i = 0;
+    while (i < node->count && node->peer[i] != peer)
+        i++;
+    return i;
+}
+
+/* From time to time, lest rounding add up. */
+static void add_weights(mare_coord_vivaldi *node)
+{
+    node->weights = 0;
+    for (uint32_t i = 0; i < node->count; i++)
+        node->weights += node->sample[i].weight;
+}
+
+/* A slot for a peer: that of the oldest when all are taken. */
+static uint32_t new_slot(mare_coord_vivaldi *node, uint64_t peer)
+{
+    uint32_t slot;
+    if (node->count < node->setup.neighbours) {
+        slot = node->count++;
+    } else {
+        slot = node->next;
+        node->next = (slot + 1) % node->setup.neighbours;
+        node->weights -= node->sample[slot].weight;
+        if (node->next == 0)
+            add_weights(node);
+    }
+    node->peer[slot] = peer;
+    node->filter[slot] = (struct filter){0};
+    node->sample[slot].weight = 0;
+    return slot;
+}
+
+/* The second smallest of up to four, the smaller of two: queues only ever add to a round trip. */
+static double filtered(struct filter *filter, double rtt)
+{
+    double least = rtt, second = 0;
+    filter->rtt[filter->next] = rtt;
+    filter->next = (filter->next + 1) % FILTER;
+    filter->count += filter->count < FILTER;
+    for (uint32_t i = 0; i < filter->count; i++)
+        least = filter->rtt[i] < least ? filter->rtt[i] : least;
+    if (filter->count < 3)
+        return least;
+    int passed = 0; /* the least itself is counted once */
+    for (uint32_t i = 0; i < filter->count; i++) {
+        if (!passed && filter->rtt[i] <= least)
+            passed = 1;
+        else
+            second = second > 0 && second < filter->rtt[i] ? second : filter->rtt[i];
+    }
+    return second;
+}
+
+/* A peer that says it is sure of its place and is somewhere else each time is not believed: the
+ * error that it is taken to have, its own figure or what its jumps say. */
+static double believed(mare_coord_vivaldi *node, uint32_t slot, const mare_coord_place *there,
+                       double rtt)
+{
+    if (slot == node->count)
+        return there->error;
+    struct filter *filter = &node->filter[slot];
+    double jump = mare__distance(node->sample[slot].x, there->x, node->setup.dimensions);
+    double doubt = jump / (rtt + NEAR_MS);
+    filter->doubt *= DOUBT_KEPT;
+    filter->doubt = doubt > filter->doubt ? doubt : filter->doubt;
+    return filter->doubt > there->error ? filter->doubt : there->error;
+}
+
+/* Takes a measurement into a slot; one of a peer that is not believed has no weight. */
+static void remember(mare_coord_vivaldi *node, uint32_t slot, const mare_coord_place *there,
+                     double rtt, int counts)
+{
+    struct mare__sample *s = &node->sample[slot];
+    node->weights -= s->weight;
+    for (uint32_t i = 0; i < MARE_COORD_DIMENSIONS; i++)
+        s->x[i] = i < node->setup.dimensions ? there->x[i] : 0;
+    s->height = there->height;
+    s->measured = filtered(&node->filter[slot], rtt);
+    s->weight = counts ? 1 / ((s->measured + NEAR_MS) * (s->measured + NEAR_MS)) : 0;
+    node->weights += s->weight;
+}
+
+void mare_coord_vivaldi_forget(mare_coord_vivaldi *node, uint64_t peer)
+{
+    uint32_t slot = find(node, peer);
+    if (slot == node->count)
+        return;
+    uint32_t last = --node->count;
+    node->sample[slot] = node->sample[last];
+    node->filter[slot] = node->filter[last];
+    node->peer[slot] = node->peer[last];
+    node->next = 0;
+    add_weights(node);
+}
+
+/* Moving --------------------------------------------------------------------------------------- */
+
+static void move(mare_coord_vivaldi *node, const double *from, double distance, double by,
+                 double height)
+{
+    double way[MARE_COORD_DIMENSIONS], length = distance;
+    uint32_t n = node->setup.dimensions;
+    for (uint32_t i = 0; i < n; i++)
+        way[i] = node->here.x[i] - from[i];
+    if (distance < 1e-9) { /* on one point: any direction will do */
+        length = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            way[i] = mare__place_uniform(&node->random);
+            length += way[i] * way[i];
+        }
+        length = mare__square_root(length) + 1e-9;
+    }
+    by /= length;
+    for (uint32_t i = 0; i < n; i++)
+        node->here.x[i] += by * way[i];
+    node->here.height += height;
+    if (node->here.height < HEIGHT_LEAST)
+        node->here.height = HEIGHT_LEAST;
+}
+
+/* What a spring may pull by: not much more than what is usually missing, against spikes, and not
+ * much more than what was measured, against liars. Follows the median in steps of a tenth. */
+static double bounded(mare_coord_vivaldi *node, double missing, double rtt)
+{
+    double size = missing < 0 ? -missing : missing;
+    if (node->usual <= 0)
+        node->usual = size;
+    double most = 2 * (node->usual < rtt ? node->usual : rtt);
+    node->usual *= size > node->usual ? 1.1 : 1 / 1.1;
+    return missing > most ? most : missing < -most ? -most : missing;
+}
+
+/* The paper's step. */
+static void spring(mare_coord_vivaldi *node, const mare_coord_place *there, double rtt,
+                   double trust)
+{
+    double distance = mare__distance(node->here.x, there->x, node->setup.dimensions);
+    double missing = rtt - distance - node->here.height - there->height;
+    double force = SPRING * trust * bounded(node, missing, rtt);
+    double flat = distance > 1 ? distance : 1;
+    double share = (node->here.height + there->height) / flat;
+    move(node, there->x, distance, force, force * (share < 1 ? share : 1));
+}
+
+static void relax(mare_coord_vivaldi *node, const struct mare__sample *s)
+{
+    if (s->weight <= 0)
+        return;
+    double distance = mare__distance(node->here.x, s->x, node->setup.dimensions);
+    double missing = s->measured - distance - node->here.height - s->height;
+    double wrong = missing < 0 ? -missing : missing, edge = ROBUST * s->measured;
+    double weight = wrong <= edge ? s->weight : s->weight * edge / wrong;
+    double over = 2 + GROWTH * node->age;
+    over = over < STEADY ? over : STEADY;
+    double step = missing * weight / (weight + over * node->weights / node->count);
+    move(node, s->x, distance, step, step * HEIGHT_PART);
+}
+
+static double middle_height(const mare_coord_vivaldi *node)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < node->count; i++)
+        sum += node->sample[i].height;
+    return sum / node->count;
+}
+
+/* A newcomer: from the nearest peer if it is nowhere yet, else from where it is. */
+static void fit(mare_coord_vivaldi *node)
+{
+    uint32_t near = 0;
+    struct mare__fit_end end;
+    struct mare__fit fit = {.sample = node->sample,
+                            .count = node->count,
+                            .dimensions = node->setup.dimensions,
+                            .with_height = 1,
+                            .least = HEIGHT_LEAST,
+                            .robust = ROBUST,
+                            .steps = FIT_STEPS,
+                            .tolerance = 1e-3};
+    for (uint32_t i = 1; i < node->count; i++)
+        near = node->sample[i].weight > node->sample[near].weight ? i : near;
+    const struct mare__sample *nearest = &node->sample[near];
+    for (uint32_t i = 0; i < fit.dimensions; i++)
+        fit.at.x[i] = nearest->x[i];
+    fit.at.height = middle_height(node);
+    if (fit.at.height > nearest->measured / 2)
+        fit.at.height = nearest->measured / 2;
+    fit.hold = FIT_HOLD * nearest->weight;
+    fit.hold_height = 4 * FIT_HOLD / ((fit.at.height + 1) * (fit.at.height + 1));
+    if (node->seen == FIRST_FIT) {
+        for (uint32_t i = 0; i < fit.dimensions; i++)
+            node->here.x[i] =
+                nearest->x[i] + 0.1 * nearest->measured * mare__place_uniform(&node->random);
+        node->here.height = fit.at.height;
+    }
+    mare__fit_run(&fit, &node->here, &end);
+}
+
+/* The moving relative error, weighted as in the paper. Returns the weight. */
+static double judge(mare_coord_vivaldi *node, const mare_coord_place *there, double rtt,
+                    double theirs)
+{
+    double mine = node->here.error;
+    theirs = theirs < UNKNOWN ? theirs : UNKNOWN;
+    theirs = theirs > SURE ? theirs : SURE;
+    double trust = mine / (mine + theirs);
+    double wrong = (mare_coord_place_distance(&node->here, there) - rtt) / rtt;
+    wrong = wrong < 0 ? -wrong : wrong;
+    wrong = wrong < 1 ? wrong : 1;
+    node->here.error += ERROR_PART * trust * (wrong - mine);
+    return trust;
+}
+
+/* A place with coordinates that this space does not have is one of another network. */
+static int in_space(const mare_coord_vivaldi *node, const mare_coord_place *there)
+{
+    for (uint32_t i = node->setup.dimensions; i < MARE_COORD_DIMENSIONS; i++) {
+        if (there->x[i] != 0)
+            return 0;
+    }
+    return 1;
+}
+
+static void begin_again(mare_coord_vivaldi *node)
+{
+    node->count = node->next = node->seen = node->age = 0;
+    node->weights = 0;
+    node->here.error = UNKNOWN;
+}
+
+mare_coord_status mare_coord_vivaldi_update(mare_coord_vivaldi *node, uint64_t peer,
+                                            const mare_coord_place *there, double rtt)
+{
+    if (!(rtt > 0) || !(rtt <= node->setup.longest))
+        return MARE_COORD_REFUSED;
+    if (!mare_coord_place_valid(there) || !in_space(node, there))
+        return MARE_COORD_MALFORMED;
+    uint32_t slot = find(node, peer);
+    double theirs = believed(node, slot, there, rtt);
+    node->company += COMPANY_PART * ((theirs <= TRUSTED) - node->company);
+    if (node->company < 0.5 && theirs < node->here.error)
+        theirs = node->here.error; /* who alone is sure among the lost is not believed */
+    double trust = judge(node, there, rtt, theirs);
+    if (slot == node->count && theirs <= TRUSTED)
+        slot = new_slot(node, peer);
+    if (slot < node->count)
+        remember(node, slot, there, rtt, theirs <= TRUSTED);
+    if (theirs > TRUSTED) {
+        spring(node, there, rtt, trust);
+        return MARE_COORD_OK;
+    }
+    node->seen += node->seen < NEWCOMER;
+    if (node->seen < FIRST_FIT) {
+        spring(node, there, rtt, trust);
+    } else if (node->seen < NEWCOMER) {
+        fit(node);
+    } else {
+        node->age++;
+        relax(node, &node->sample[slot]);
+        for (uint32_t i = 0; i < REPLAYED; i++)
+            relax(node, &node->sample[mare__place_random(&node->random) % node->count]);
+        if (node->here.error > LOST)
+            begin_again(node);
+    }
+    return MARE_COORD_OK;
+}
+
+uint32_t mare_coord_vivaldi_choose(mare_coord_vivaldi *node, const uint64_t *peers, uint32_t count)
+{
+    uint32_t best = (uint32_t)(mare__place_random(&node->random) % (count ? count : 1));
+    double least = 0;
+    if (count == 0)
+        return MARE_COORD_NOBODY;
+    if (node->turns++ % 2 == 0 || node->count == 0)
+        return best;
+    /* The nearest of a few drawn at random: near, and not always the same. */
+    for (uint32_t draw = 0; draw < 4; draw++) {
+        uint32_t i = (uint32_t)(mare__place_random(&node->random) % count);
+        uint32_t slot = find(node, peers[i]);
+        double measured = slot < node->count ? node->sample[slot].measured : node->setup.longest;
+        if (draw == 0 || measured < least) {
+            best = i;
+            least = measured;
+        }
+    }
+    return best;
+}

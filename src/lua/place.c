@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: MIT
+// The module mare.place: positions and network coordinates. A place is a table: the coordinates in
+// order, and the fields `height` and `error`.
+#include <lauxlib.h>
+#include <mare/coord_place.h>
+
+#include "lua/binding.h"
+
+#define NODE "mare.place.node"
+
+struct node {
+    mare_coord_vivaldi *vivaldi;
+    uint32_t dimensions;
+    lua_Integer peers; // names given to peers so far
+};
+
+// ---- Tables ------------------------------------------------------------------------------------
+
+static double number_field(lua_State *L, int index, const char *name, double otherwise)
+{
+    double value = otherwise;
+    if (lua_getfield(L, index, name) != LUA_TNIL) {
+        int is_number;
+        value = lua_tonumberx(L, -1, &is_number);
+        if (!is_number)
+            luaL_error(L, "`%s` must be a number, not a %s", name, luaL_typename(L, -1));
+    }
+    lua_pop(L, 1);
+    return value;
+}
+
+static uint32_t whole_field(lua_State *L, int index, const char *name, uint32_t otherwise,
+                            uint32_t most)
+{
+    double value = number_field(L, index, name, otherwise);
+    if (!(value >= 0 && value <= most) || value != (double)(uint32_t)value)
+        luaL_error(L, "`%s` must be a whole number up to %d", name, (int)most);
+    return (uint32_t)value;
+}
+
+static bool flag_field(lua_State *L, int index, const char *name)
+{
+    lua_getfield(L, index, name);
+    bool set = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return set;
+}
+
+// Leaves the table under `name` on the stack and returns its length.
+static uint32_t list_field(lua_State *L, int index, const char *name)
+{
+    if (lua_getfield(L, index, name) != LUA_TTABLE)
+        luaL_error(L, "`%s` must be a table, not a %s", name, luaL_typename(L, -1));
+    lua_Integer count = luaL_len(L, -1);
+    if (count > 100000)
+        luaL_error(L, "`%s` has too many entries", name);
+    return (uint32_t)count;
+}
+
+static double number_at(lua_State *L, int index, uint32_t i)
+{
+    lua_geti(L, index, (lua_Integer)i + 1);
+    int is_number;
+    double value = lua_tonumberx(L, -1, &is_number);
+    if (!is_number)
+        luaL_error(L, "entry %d must be a number, not a %s", (int)i + 1, luaL_typename(L, -1));
+    lua_pop(L, 1);
+    return value;
+}
+
+static uint32_t read_place(lua_State *L, int index, mare_coord_place *place)
+{
+    index = lua_absindex(L, index);
+    if (lua_type(L, index) != LUA_TTABLE)
+        luaL_error(L, "a place must be a table, not a %s", luaL_typename(L, index));
+    lua_Integer dimensions = luaL_len(L, index);
+    if (dimensions > MARE_COORD_DIMENSIONS)
+        luaL_error(L, "a place has at most %d coordinates", MARE_COORD_DIMENSIONS);
+    *place = (mare_coord_place){.height = number_field(L, index, "height", 0),
+                                .error = number_field(L, index, "error", 0)};
+    for (uint32_t i = 0; i < dimensions; i++)
+        place->x[i] = number_at(L, index, i);
+    return (uint32_t)dimensions;
+}
+
+static void push_place(lua_State *L, const mare_coord_place *place, uint32_t dimensions)
+{
+    lua_createtable(L, (int)dimensions, 2);
+    for (uint32_t i = 0; i < dimensions; i++) {
+        lua_pushnumber(L, place->x[i]);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    lua_pushnumber(L, place->height);
+    lua_setfield(L, -2, "height");
+    lua_pushnumber(L, place->error);
+    lua_setfield(L, -2, "error");
+}
+
+// The places in the table at `index`, in memory that stays on the stack. `dimensions`, if not NULL,
+// gets the largest number of coordinates.
+static mare_coord_place *read_places(lua_State *L, int index, uint32_t *count, uint32_t *dimensions)
+{
+    index = lua_absindex(L, index);
+    luaL_checktype(L, index, LUA_TTABLE);
+    lua_Integer length = luaL_len(L, index);
+    luaL_argcheck(L, length <= 100000, index, "too many places");
+    mare_coord_place *places = lua_newuserdatauv(L, ((size_t)length + 1) * sizeof *places, 0);
+    *count = (uint32_t)length;
+    for (uint32_t i = 0; i < *count; i++) {
+        lua_geti(L, index, (lua_Integer)i + 1);
+        uint32_t own = read_place(L, -1, &places[i]);
+        if (dimensions && own > *dimensions)
+            *dimensions = own;
+        lua_pop(L, 1);
+    }
+    return places;
+}
+
+// The numbers in the table at `index`, in memory that stays on the stack.
+static double *read_numbers(lua_State *L, int index, uint32_t count)
+{
+    index = lua_absindex(L, index);
+    double *numbers = lua_newuserdatauv(L, ((size_t)count + 1) * sizeof *numbers, 0);
+    for (uint32_t i = 0; i < count; i++)
+        numbers[i] = number_at(L, index, i);
+    return numbers;
+}
+
+static int fail(lua_State *L, mare_err err, const char *message)
+{
+    lua_pushstring(L, message);
+    return mare__lua_fail_with(L, err);
+}
+
+// ---- Vivaldi -----------------------------------------------------------------------------------
+
+static struct node *check_node(lua_State *L)
+{
+    return luaL_checkudata(L, 1, NODE);
+}
+
+// vivaldi{dimensions = 8, neighbours = 32, seed = 0} -> node
+static int place_vivaldi(lua_State *L)
+{
+    mare_coord_vivaldi_setup setup;
+    mare_coord_vivaldi_setup_init(&setup);
+    if (!lua_isnoneornil(L, 1)) {
+        luaL_checktype(L, 1, LUA_TTABLE);
+        setup.dimensions = whole_field(L, 1, "dimensions", setup.dimensions, MARE_COORD_DIMENSIONS);
+        setup.neighbours = whole_field(L, 1, "neighbours", setup.neighbours, 1024);
+        setup.seed = whole_field(L, 1, "seed", 0, INT32_MAX);
+        setup.longest = number_field(L, 1, "longest", setup.longest);
+    }
+    size_t size = mare_coord_vivaldi_size(&setup);
+    if (size == 0)
+        return luaL_error(L, "dimensions are 1 to 8, neighbours 8 to 1024, longest is positive");
+    struct node *node = lua_newuserdatauv(L, sizeof *node + size, 1);
+    *node = (struct node){.vivaldi = mare_coord_vivaldi_init(node + 1, size, &setup),
+                          .dimensions = setup.dimensions};
+    lua_newtable(L); // peer -> its number
+    lua_setiuservalue(L, -2, 1);
+    luaL_setmetatable(L, NODE);
+    return 1;
+}
+
+// The number of the peer at `index`, any value but nil; a new one if it has none and `add`.
+static uint64_t peer_number(lua_State *L, struct node *node, int index, bool add)
+{
+    luaL_checkany(L, index);
+    luaL_argcheck(L, !lua_isnil(L, index), index, "a peer cannot be nil");
+    lua_getiuservalue(L, 1, 1);
+    lua_pushvalue(L, index);
+    if (lua_rawget(L, -2) == LUA_TNIL && add) {
+        lua_pushvalue(L, index);
+        lua_pushinteger(L, ++node->peers);
+        lua_rawset(L, -4);
+        lua_pop(L, 2);
+        return (uint64_t)node->peers;
+    }
+    uint64_t number = (uint64_t)lua_tointeger(L, -1);
+    lua_pop(L, 2);
+    return number;
+}
+
+// node:update(peer, place, rtt) -> true, or nil, message, code
+static int node_update(lua_State *L)
+{
+    struct node *node = check_node(L);
+    mare_coord_place there;
+    read_place(L, 3, &there);
+    double rtt = luaL_checknumber(L, 4);
+    uint64_t peer = peer_number(L, node, 2, true);
+    switch (mare_coord_vivaldi_update(node->vivaldi, peer, &there, rtt)) {
+    case MARE_COORD_OK:
+        lua_pushboolean(L, 1);
+        return 1;
+    case MARE_COORD_MALFORMED:
+        return fail(L, MARE_INVALID, "that cannot be a place");
+    default:
+        return fail(L, MARE_INVALID, "that cannot be a round trip");
+    }
+}
+
+// node:here() -> place
+static int node_here(lua_State *L)
+{
+    struct node *node = check_node(L);
+    push_place(L, mare_coord_vivaldi_here(node->vivaldi), node->dimensions);
+    return 1;
+}
+
+// node:estimate(place) -> milliseconds
+static int node_estimate(lua_State *L)
+{
+    struct node *node = check_node(L);
+    mare_coord_place there;
+    read_place(L, 2, &there);
+    lua_pushnumber(L, mare_coord_place_distance(mare_coord_vivaldi_here(node->vivaldi), &there));
+    return 1;
+}
+
+// node:forget(peer)
+static int node_forget(lua_State *L)
+{
+    struct node *node = check_node(L);
+    mare_coord_vivaldi_forget(node->vivaldi, peer_number(L, node, 2, false));
+    lua_getiuservalue(L, 1, 1);
+    lua_pushvalue(L, 2);
+    lua_pushnil(L);
+    lua_rawset(L, -3);
+    return 0;
+}
+
+// node:choose{peer, …} -> peer, or nil of none
+static int node_choose(lua_State *L)
+{
+    struct node *node = check_node(L);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_Integer count = luaL_len(L, 2);
+    luaL_argcheck(L, count <= 100000, 2, "too many peers");
+    uint64_t *peers = lua_newuserdatauv(L, ((size_t)count + 1) * sizeof *peers, 0);
+    for (lua_Integer i = 0; i < count; i++) {
+        lua_geti(L, 2, i + 1);
+        peers[i] = peer_number(L, node, lua_gettop(L), false);
+        lua_pop(L, 1);
+    }
+    uint32_t chosen = mare_coord_vivaldi_choose(node->vivaldi, peers, (uint32_t)count);
+    if (chosen == MARE_COORD_NOBODY)
+        lua_pushnil(L);
+    else
+        lua_geti(L, 2, (lua_Integer)chosen + 1);
+    return 1;
+}
+
+// distance(place, place) -> milliseconds
+static int place_distance(lua_State *L)
+{
+    mare_coord_place a, b;
+    read_place(L, 1, &a);
+    read_place(L, 2, &b);
+    lua_pushnumber(L, mare_coord_place_distance(&a, &b));
+    return 1;
+}
+
+// ---- Landmarks ---------------------------------------------------------------------------------
+
+static void read_gnp(lua_State *L, mare_coord_gnp_setup *setup, uint32_t landmarks)
+{
+    mare_coord_gnp_setup_init(setup, landmarks);
+    setup->dimensions = whole_field(L, 1, "dimensions", setup->dimensions, MARE_COORD_DIMENSIONS);
+    setup->starts = whole_field(L, 1, "starts", setup->starts, 10000);
+    setup->seed = whole_field(L, 1, "seed", 0, INT32_MAX);
+    setup->height = flag_field(L, 1, "height");
+    setup->robust = number_field(L, 1, "robust", 0);
+    if (mare_coord_gnp_size(setup) == 0)
+        luaL_error(L, "dimensions are 1 to 8 and fewer than landmarks");
+}
+
+// landmarks{rtt = {{…}, …}, dimensions =, seed =, …} -> {place, …}, sum; or nil, message, code
+static int place_landmarks(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    mare_coord_gnp_setup setup;
+    uint32_t count = list_field(L, 1, "rtt");
+    int rows = lua_gettop(L);
+    luaL_argcheck(L, count <= 1000, 1, "more than 1000 landmarks");
+    read_gnp(L, &setup, count);
+    double *rtt = lua_newuserdatauv(L, ((size_t)count * count + 1) * sizeof *rtt, 0), sum;
+    for (uint32_t i = 0; i < count; i++) {
+        if (lua_geti(L, rows, (lua_Integer)i + 1) != LUA_TTABLE)
+            return luaL_error(L, "row %d of `rtt` must be a table", (int)i + 1);
+        for (uint32_t j = 0; j < count; j++)
+            rtt[i * count + j] = number_at(L, -1, j);
+        lua_pop(L, 1);
+    }
+    size_t size = mare_coord_gnp_size(&setup);
+    mare_coord_place *places = lua_newuserdatauv(L, (size_t)count * sizeof *places, 0);
+    if (mare_coord_gnp_landmarks(&setup, rtt, lua_newuserdatauv(L, size, 0), size, places, &sum) !=
+        MARE_COORD_OK)
+        return fail(L, MARE_INVALID, "too few round trips are known");
+    lua_createtable(L, (int)count, 0);
+    for (uint32_t i = 0; i < count; i++) {
+        push_place(L, &places[i], setup.dimensions);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    lua_pushnumber(L, sum);
+    return 2;
+}
+
+// locate{landmarks = {place, …}, rtt = {…}, …} -> place, sum; or nil, message, code
+static int place_locate(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    mare_coord_gnp_setup setup;
+    mare_coord_place place;
+    uint32_t count = list_field(L, 1, "landmarks"), dimensions = 0;
+    mare_coord_place *landmark = read_places(L, -1, &count, &dimensions);
+    if (list_field(L, 1, "rtt") < count)
+        return luaL_error(L, "`rtt` has fewer entries than `landmarks`");
+    double *rtt = read_numbers(L, -1, count), sum;
+    mare_coord_gnp_setup_init(&setup, count);
+    setup.dimensions = dimensions;
+    setup.seed = whole_field(L, 1, "seed", 0, INT32_MAX);
+    setup.height = flag_field(L, 1, "height");
+    setup.robust = number_field(L, 1, "robust", 0);
+    size_t size = mare_coord_gnp_size(&setup);
+    if (size == 0)
+        return luaL_error(L, "a place needs more landmarks than it has coordinates");
+    if (mare_coord_gnp_place(&setup, landmark, rtt, lua_newuserdatauv(L, size, 0), size, &place,
+                             &sum) != MARE_COORD_OK)
+        return fail(L, MARE_INVALID, "too few round trips are known");
+    push_place(L, &place, setup.dimensions);
+    lua_pushnumber(L, sum);
+    return 2;
+}
+
+// ---- A fix -------------------------------------------------------------------------------------
+
+static void push_number(lua_State *L, const char *name, double value)
+{
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, name);
+}
+
+// fix{references = {place, …}, ranges = {…}, bias = true, near =, worst =} -> fix; or nil, message,
+// code, dilution
+static int place_fix(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    mare_coord_fix_setup setup = {.bias = true};
+    mare_coord_place near;
+    mare_coord_fix fix;
+    uint32_t count = list_field(L, 1, "references");
+    setup.reference = read_places(L, -1, &count, &setup.dimensions);
+    setup.count = count;
+    if (list_field(L, 1, "ranges") != count)
+        return luaL_error(L, "`ranges` must have an entry for each reference");
+    setup.range = read_numbers(L, -1, count);
+    setup.worst = number_field(L, 1, "worst", 0);
+    if (lua_getfield(L, 1, "bias") == LUA_TBOOLEAN)
+        setup.bias = lua_toboolean(L, -1);
+    if (lua_getfield(L, 1, "near") != LUA_TNIL) {
+        read_place(L, -1, &near);
+        setup.near = &near;
+    }
+    mare_coord_fix_end end = mare_coord_fix_solve(&setup, &fix);
+    if (end != MARE_COORD_FIX_OK) {
+        int pushed = fail(L, MARE_INVALID, mare_coord_fix_end_name(end));
+        lua_pushnumber(L, fix.dilution);
+        return pushed + 1;
+    }
+    push_place(L, &fix.at, setup.dimensions);
+    lua_pushnil(L);
+    lua_setfield(L, -2, "height");
+    lua_pushnil(L);
+    lua_setfield(L, -2, "error");
+    push_number(L, "bias", fix.at.height);
+    push_number(L, "dilution", fix.dilution);
+    push_number(L, "residual", fix.residual);
+    return 1;
+}
+
+// ---- Uses --------------------------------------------------------------------------------------
+
+// nearest(place, {place, …}) -> index, or nil of none
+static int place_nearest(lua_State *L)
+{
+    mare_coord_place from;
+    uint32_t count;
+    read_place(L, 1, &from);
+    mare_coord_place *sites = read_places(L, 2, &count, NULL);
+    uint32_t best = mare_coord_nearest(&from, sites, count);
+    if (best == MARE_COORD_NOBODY)
+        lua_pushnil(L);
+    else
+        lua_pushinteger(L, (lua_Integer)best + 1);
+    return 1;
+}
+
+// next_hop(here, target, {place, …}) -> index, or nil: a dead end
+static int place_next_hop(lua_State *L)
+{
+    mare_coord_place here, target;
+    uint32_t count;
+    read_place(L, 1, &here);
+    read_place(L, 2, &target);
+    mare_coord_place *neighbours = read_places(L, 3, &count, NULL);
+    uint32_t next = mare_coord_next_hop(&here, &target, neighbours, count);
+    if (next == MARE_COORD_NOBODY)
+        lua_pushnil(L);
+    else
+        lua_pushinteger(L, (lua_Integer)next + 1);
+    return 1;
+}
+
+// replicas{count = K, clients = {place, …}, sites = {place, …}, share = {…}} -> {index, …}, mean
+static int place_replicas(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    mare_coord_replicas wanted = {.count = whole_field(L, 1, "count", 0, 100000)};
+    double mean;
+    list_field(L, 1, "clients");
+    wanted.client = read_places(L, -1, &wanted.clients, NULL);
+    list_field(L, 1, "sites");
+    wanted.site = read_places(L, -1, &wanted.sites, NULL);
+    if (lua_getfield(L, 1, "share") == LUA_TTABLE)
+        wanted.share = read_numbers(L, -1, wanted.clients);
+    size_t size = mare_coord_replicas_size(&wanted);
+    void *memory = lua_newuserdatauv(L, size + 1, 0);
+    uint32_t *chosen = lua_newuserdatauv(L, ((size_t)wanted.count + 1) * sizeof *chosen, 0);
+    if (mare_coord_replicas_choose(&wanted, memory, size, chosen, &mean) != MARE_COORD_OK)
+        return luaL_error(L, "`count` must be from 1 to the number of sites, for some clients");
+    lua_createtable(L, (int)wanted.count, 0);
+    for (uint32_t k = 0; k < wanted.count; k++) {
+        lua_pushinteger(L, (lua_Integer)chosen[k] + 1);
+        lua_rawseti(L, -2, (lua_Integer)k + 1);
+    }
+    lua_pushnumber(L, mean);
+    return 2;
+}
+
+int mare__lua_open_place(lua_State *L)
+{
+    static const luaL_Reg methods[] = {{"update", node_update},     {"here", node_here},
+                                       {"estimate", node_estimate}, {"forget", node_forget},
+                                       {"choose", node_choose},     {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"vivaldi", place_vivaldi},   {"distance", place_distance}, {"landmarks", place_landmarks},
+        {"locate", place_locate},     {"fix", place_fix},           {"nearest", place_nearest},
+        {"replicas", place_replicas}, {"next_hop", place_next_hop}, {NULL, NULL}};
+    if (luaL_newmetatable(L, NODE)) {
+        luaL_newlib(L, methods);
+        lua_setfield(L, -2, "__index");
+    }
+    lua_pop(L, 1);
+    luaL_newlib(L, functions);
+    return 1;
+}
