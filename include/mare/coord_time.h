@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/* Physical time: the model of a clock, the disciplined clock, leap seconds, and reference
+ * broadcasts. coord_ntp.h has the network time protocol; Berkeley's algorithm is `berkeley` in the
+ * table of coord.h.
+ *
+ * Instants and spans are 64-bit numbers of nanoseconds. An instant on a calendar counts from 1970
+ * (292 years either way), a *local* one from anywhere: it is what the machine's oscillator has
+ * counted, which nobody ever changes. Rates are parts in 10^9 (ppb). There is no floating point, so
+ * nothing is lost when large instants are subtracted, and every compiler gives the same bits.
+ *
+ * Every result comes with an error bound: the truth is not further away than that, as long as the
+ * local oscillator keeps to its maximum drift rate.
+ *
+ * Threads: nothing here blocks, locks or allocates; everything lives in memory of the caller and is
+ * used by one thread at a time.
+ *
+ * Sources: Tanenbaum and Van Steen, "Distributed Systems", section 6.1; Cristian, "Probabilistic
+ * clock synchronization" (1989); Elson, Girod and Estrin, "Fine-Grained Network Time
+ * Synchronization using Reference Broadcasts" (2002). */
+
+#include <mare/coord_clock.h>
+
+#define MARE_TIME_SECOND INT64_C(1000000000) /* nanoseconds, and parts in a rate of 1 */
+#define MARE_TIME_UNKNOWN UINT64_MAX         /* an error bound: nothing is known */
+
+/* The model ----------------------------------------------------------------------------------- */
+
+/* A clock p as the theory sees it: C(t) = t + offset + skew × t. Its frequency is C'(t) = 1 + skew.
+ * It works within its specification while |skew| does not exceed the maximum drift rate ρ. */
+typedef struct mare_time_model {
+    int64_t offset_ns; /* C(0) */
+    int64_t skew_ppb;
+    uint64_t drift_ppb; /* ρ */
+} mare_time_model;
+
+/* C(t): what the clock shows at the true time t. */
+MARE_COORD_EXPORT int64_t mare_time_model_read(const mare_time_model *model, int64_t true_ns);
+
+/* C(t) − t: the clock's offset at the true time t. */
+MARE_COORD_EXPORT int64_t mare_time_model_offset(const mare_time_model *model, int64_t true_ns);
+
+/* Nonzero when 1 − ρ ≤ C'(t) ≤ 1 + ρ. */
+MARE_COORD_EXPORT int mare_time_model_in_spec(const mare_time_model *model);
+
+/* The skew of a clock that ticks `actual` times where it should tick `nominal` times. */
+MARE_COORD_EXPORT int64_t mare_time_skew_ppb(uint64_t nominal, uint64_t actual);
+
+/* 2ρΔt: how far two clocks can be apart, so long after they agreed. Rounded up. */
+MARE_COORD_EXPORT uint64_t mare_time_apart_ns(uint64_t drift_ppb, uint64_t elapsed_ns);
+
+/* δ/2ρ: how often two clocks must be synchronised to stay within δ of each other. Rounded down;
+ * UINT64_MAX when ρ is 0. */
+MARE_COORD_EXPORT uint64_t mare_time_resync_ns(uint64_t drift_ppb, uint64_t apart_ns);
+
+/* The disciplined clock ----------------------------------------------------------------------- */
+
+/* What an application gets to know when it asks for the time: the truth lies within
+ * time_ns ± error_ns. */
+typedef struct mare_time_reading {
+    int64_t time_ns;
+    uint64_t error_ns; /* MARE_TIME_UNKNOWN: the clock has never been set */
+} mare_time_reading;
+
+/* A clock for applications on top of a local oscillator. It never goes back, not by a nanosecond:
+ * a correction is slewed in, which means that for a while each local second adds a little less or a
+ * little more than a second, until the correction is done. The first setting, before anybody has
+ * read the clock, is a jump. While a correction is under way the rest of it is part of the error
+ * bound. Fields are for mare_time_clock_… alone. */
+typedef struct mare_time_clock {
+    uint64_t drift_ppb, slew_ppb;
+    int64_t rate_ppb;
+    int64_t local_ns, shown_ns, gap_ns; /* at local_ns it showed shown_ns, and lacked gap_ns */
+    uint64_t error_ns;                  /* of shown_ns + gap_ns */
+    int64_t last_ns;                    /* the largest reading given out */
+    uint32_t set, read;
+} mare_time_clock;
+
+/* Prepares a clock that nobody has set. `drift_ppb` is the oscillator's ρ (15,000, 15 parts in a
+ * million, is what NTP supposes of every clock), `slew_ppb` how fast corrections go in: 500,000 is
+ * the tradition of adjtime, 100,000,000 the example of the book, a tick of 9 or 11 ms in place of
+ * 10. Both are cut to at most 500,000,000. */
+MARE_COORD_EXPORT void mare_time_clock_init(mare_time_clock *clock, uint64_t drift_ppb,
+                                            uint64_t slew_ppb);
+
+/* It was found that at the local instant `local_ns` the true time is `time_ns` ± `error_ns`. From
+ * now on the clock moves there. */
+MARE_COORD_EXPORT void mare_time_clock_set(mare_time_clock *clock, int64_t local_ns,
+                                           int64_t time_ns, uint64_t error_ns);
+
+/* The same correction relative to where the clock is heading: `by_ns` forward or back. A clock that
+ * was never set is set first, to the local time, with no error. */
+MARE_COORD_EXPORT void mare_time_clock_move(mare_time_clock *clock, int64_t local_ns, int64_t by_ns,
+                                            uint64_t error_ns);
+
+/* The oscillator is known to be slow by `rate_ppb` (fast when negative), and after this correction
+ * within `drift_ppb` of the truth. */
+MARE_COORD_EXPORT void mare_time_clock_tune(mare_time_clock *clock, int64_t local_ns,
+                                            int64_t rate_ppb, uint64_t drift_ppb);
+
+/* Reads the clock at a local instant. Never less than a reading before. Local instants that go
+ * back, which no oscillator makes, are answered with the last reading. */
+MARE_COORD_EXPORT mare_time_reading mare_time_clock_read(mare_time_clock *clock, int64_t local_ns);
+
+/* Where the clock is heading: the reading with all corrections done. This one may step. */
+MARE_COORD_EXPORT mare_time_reading mare_time_clock_target(const mare_time_clock *clock,
+                                                           int64_t local_ns);
+
+/* Nanoseconds of correction that are still to be slewed in. */
+MARE_COORD_EXPORT int64_t mare_time_clock_gap(const mare_time_clock *clock, int64_t local_ns);
+
+/* TAI, UTC and leap seconds ------------------------------------------------------------------- */
+
+/* From this second of UTC on (since 1970, as POSIX counts: every day has 86,400), TAI is ahead by
+ * so many seconds. */
+typedef struct mare_time_leap {
+    int64_t utc_s;
+    int32_t tai_ahead_s;
+} mare_time_leap;
+
+/* A table of them, sorted; the memory is the caller's. */
+typedef struct mare_time_leaps {
+    const mare_time_leap *entry;
+    uint32_t count;
+} mare_time_leaps;
+
+/* The table up to 2017, since when TAI is 37 seconds ahead; good until 28 June 2026 at least, for
+ * as far as the IERS had announced when it was written down. A constant. */
+MARE_COORD_EXPORT const mare_time_leaps *mare_time_leaps_known(void);
+
+/* UTC as POSIX and NTP count it to TAI. Before 1972 the first entry is used. Of the two instants
+ * that a leap second makes share a number, the first. */
+MARE_COORD_EXPORT int64_t mare_time_tai_from_utc(const mare_time_leaps *leaps, int64_t utc_ns);
+
+/* TAI to UTC. `leap` (may be NULL) is set to 1 inside an inserted second, 23:59:60, which gets the
+ * numbers of 23:59:59 a second time, and to 0 outside. */
+MARE_COORD_EXPORT int64_t mare_time_utc_from_tai(const mare_time_leaps *leaps, int64_t tai_ns,
+                                                 int *leap);
+
+/* Nonzero when a leap second is within `near_ns` of this UTC, so that stamps may be ambiguous. */
+MARE_COORD_EXPORT int mare_time_leap_near(const mare_time_leaps *leaps, int64_t utc_ns,
+                                          int64_t near_ns);
+
+/* What changes at the end of the UTC day of `utc_ns`: 1 a second is inserted, −1 one is left out,
+ * 0 nothing. */
+MARE_COORD_EXPORT int mare_time_leap_today(const mare_time_leaps *leaps, int64_t utc_ns);
