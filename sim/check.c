@@ -9,5 +9,6 @@ const mare_sim_checker *const mare_sim_checkers[] = {
     &mare_sim_check_clock,
     &mare_sim_check_leader,
     &mare_sim_check_order,
+    &mare_sim_check_time,
     NULL,
 };

@@ -270,6 +270,7 @@ enum {
     MARE_COORD_CAUSAL = 1 << 6,     /* … and after all that they depend on */
     MARE_COORD_TOTAL = 1 << 7,      /* … and in one order everywhere */
     MARE_COORD_ATOMIC = 1 << 8,     /* all that survive a view deliver the same in it */
+    MARE_COORD_AGREED_TIME = 1 << 9, /* clocks of one round are within the sum of their errors */
 };
 
 /* The faults under which it keeps them: these are what the simulator throws at it. */

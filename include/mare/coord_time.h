@@ -110,6 +110,63 @@ MARE_COORD_EXPORT mare_time_reading mare_time_clock_target(const mare_time_clock
 /* Nanoseconds of correction that are still to be slewed in. */
 MARE_COORD_EXPORT int64_t mare_time_clock_gap(const mare_time_clock *clock, int64_t local_ns);
 
+/* Berkeley ------------------------------------------------------------------------------------- */
+
+struct mare_coord;
+
+/* The clock of a member of a `berkeley` group, to be read (a copy of it, to leave the machine as it
+ * is) with the local instant in nanoseconds. `epoch` and `round` (may be NULL) say which round it
+ * follows: two clocks of the same round differ by at most the sum of their errors. NULL for a
+ * machine of another algorithm. The clock belongs to the machine. */
+MARE_COORD_EXPORT const mare_time_clock *mare_berkeley_clock(const struct mare_coord *machine,
+                                                             uint64_t *epoch, uint64_t *round);
+
+/* Reference broadcasts ------------------------------------------------------------------------- */
+
+#define MARE_RBS_WINDOW 32
+
+/* What one receiver knows of another one's clock. Both note when they heard the same broadcasts and
+ * tell each other; who sent them, and when, does not matter, and nobody's clock is changed. The
+ * oldest of more than 32 pairs are forgotten. Fields may be read. */
+typedef struct mare_rbs {
+    uint64_t jitter_ns;  /* one receiver hears a broadcast at most so much later than the other */
+    uint64_t drift_ppb;  /* ρ of both */
+    uint64_t wander_ppb; /* by how much their rates differ from a constant difference, at most */
+    uint32_t heard, pairs;
+    uint64_t number[MARE_RBS_WINDOW]; /* of broadcasts heard here, and when */
+    int64_t heard_ns[MARE_RBS_WINDOW];
+    int64_t mine_ns[MARE_RBS_WINDOW], theirs_ns[MARE_RBS_WINDOW]; /* T_p,k and T_q,k */
+    uint64_t matched[MARE_RBS_WINDOW];
+} mare_rbs;
+
+/* The other one's clock against ours, at some local instant t: ours minus theirs. */
+typedef struct mare_rbs_offset {
+    int64_t offset_ns;
+    uint64_t error_ns;
+    int64_t alpha_ppb; /* the slope of the line; 0 for a mean */
+    int64_t beta_ns;   /* offset(t) = α × (t − origin) + β */
+    int64_t origin_ns; /* the mean of the instants, so that nothing large is multiplied */
+    uint32_t pairs;    /* M */
+} mare_rbs_offset;
+
+/* Prepares an empty record. */
+MARE_COORD_EXPORT void mare_rbs_init(mare_rbs *rbs, uint64_t jitter_ns, uint64_t drift_ppb,
+                                     uint64_t wander_ppb);
+
+/* Broadcast `number` was heard here at `local_ns`. A number is noted once. */
+MARE_COORD_EXPORT void mare_rbs_hear(mare_rbs *rbs, uint64_t number, int64_t local_ns);
+
+/* The other one heard it at `their_ns` by its own clock. Nonzero when it makes a new pair. */
+MARE_COORD_EXPORT int mare_rbs_match(mare_rbs *rbs, uint64_t number, int64_t their_ns);
+
+/* The mean over the pairs: Σ(T_p,k − T_q,k) / M. Holds without any supposition on how the clocks
+ * drift, within ρ. 0: there are no pairs. */
+MARE_COORD_EXPORT int mare_rbs_mean(const mare_rbs *rbs, int64_t local_ns, mare_rbs_offset *offset);
+
+/* The line by least squares, α × t + β. Needs three pairs that are not at one instant, and a t that
+ * is not further from them than 16 times their spread; 0 otherwise. */
+MARE_COORD_EXPORT int mare_rbs_line(const mare_rbs *rbs, int64_t local_ns, mare_rbs_offset *offset);
+
 /* TAI, UTC and leap seconds ------------------------------------------------------------------- */
 
 /* From this second of UTC on (since 1970, as POSIX counts: every day has 86,400), TAI is ahead by

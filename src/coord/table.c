@@ -20,6 +20,7 @@ static const mare_coord_algorithm *const table[] = {
     &mare__causal,
     &mare__total,
     &mare__views,
+    &mare__berkeley,
 };
 
 const mare_coord_algorithm *const *mare_coord_table(size_t *count)

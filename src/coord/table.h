@@ -21,6 +21,7 @@ enum {
     MARE__TAG_CAUSAL = 33,
     MARE__TAG_TOTAL = 34,
     MARE__TAG_VIEWS = 35,
+    MARE__TAG_BERKELEY = 48,
 };
 
 extern const mare_coord_algorithm mare__central;  /* mutex/central.c */
@@ -37,3 +38,4 @@ extern const mare_coord_algorithm mare__fifo;    /* order/fifo.c */
 extern const mare_coord_algorithm mare__causal;  /* order/causal.c */
 extern const mare_coord_algorithm mare__total;   /* order/total.c */
 extern const mare_coord_algorithm mare__views;   /* order/views.c */
+extern const mare_coord_algorithm mare__berkeley; /* time/berkeley.c */

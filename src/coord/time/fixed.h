@@ -32,6 +32,15 @@ static inline uint64_t mare__add_bound(uint64_t a, uint64_t b)
     return a > MARE_TIME_UNKNOWN - b ? MARE_TIME_UNKNOWN : a + b;
 }
 
+/* Half of a round trip, as a bound. */
+static inline uint64_t mare__half_up(int64_t trip_ns)
+{
+    return trip_ns > 0 ? ((uint64_t)trip_ns + 1) / 2 : 0;
+}
+
+/* a × b / c, rounded towards zero, with the product in 128 bits; cut to 64 when it does not fit. */
+int64_t mare__mul_div(int64_t a, int64_t b, uint64_t c);
+
 /* By how much `elapsed` on an oscillator can differ from what has truly passed. The oscillator's
  * rate is within 1 ± ρ, so the truth is elapsed / (1 ± ρ): wrong by elapsed × ρ / (1 − ρ) at most,
  * which for ρ ≤ 1/2 is at most elapsed × (ρ + 2ρ²). One more for roundings. */
