@@ -207,18 +207,19 @@ MARE_COORD_EXPORT int mare_ntp_client_best(const mare_ntp_client *client, int64_
 typedef struct mare_ntp_choice {
     mare_ntp_estimate estimate; /* the combined time and its error; the rest of the chosen peer */
     uint32_t peer;              /* index of the server that is followed */
-    uint32_t survivors;         /* bit i: server i agrees with the majority and was used */
+    uint32_t survivors;         /* bit i: server i agrees with most others and was used */
     uint32_t outliers;          /* bit i: it does not */
 } mare_ntp_choice;
 
-/* Finds what a majority of `count` estimates (at most 32), all made for one instant, agrees on.
- * While fewer than half of them are wrong about their own bounds, the truth is within the error of
- * the result. The intersection (Marzullo) leaves outliers out; of the rest, those that scatter most
- * are put aside while more than three are left (RFC 5905, 11.2.2); the combination is weighted by
- * their errors; the peer is the survivor of the lowest stratum, then of the smallest error.
- * 0: there is no majority. */
+/* Finds the time from `count` estimates (at most 32), all made for one instant, of which at most
+ * `liars` are wrong about their own bounds; then the truth is within the error of the result. Who
+ * asks m servers can survive (m − 1) / 2 liars, and says so also while some have not answered: with
+ * fewer than 2 × liars + 1 estimates there is no telling. The intersection (Marzullo) leaves
+ * outliers out; of the rest, those that scatter most are put aside while more than three are left
+ * (RFC 5905, 11.2.2); the combination is weighted by their errors; the peer is the survivor of the
+ * lowest stratum, then of the smallest error. 0: they do not agree. */
 MARE_COORD_EXPORT int mare_ntp_select(const mare_ntp_estimate *estimates, uint32_t count,
-                                      mare_ntp_choice *choice);
+                                      uint32_t liars, mare_ntp_choice *choice);
 
 /* The rule of the strata: whether one of stratum `own` adjusts to a server of stratum `theirs`. It
  * does if the server's is better, and then becomes theirs + 1. */

@@ -22,3 +22,5 @@ extern const mare_coord_algorithm mare_broken_fifo;
 extern const mare_coord_algorithm mare_broken_causal;
 extern const mare_coord_algorithm mare_broken_total;
 extern const mare_coord_algorithm mare_broken_views;
+extern const mare_coord_algorithm mare_broken_berkeley_bound;
+extern const mare_coord_algorithm mare_broken_berkeley_step;

@@ -3,16 +3,15 @@
 /* What several servers agree on. Each says that the truth lies in an interval, time ± error.
  *
  *     A      ├─────────────┤
- *     B           ├──────────┤              the truth is where a majority overlaps: between the
- *     C        ├───────┤                    first point that at least q intervals cover and the
- *     liar                       ├──┤       last such point, q = m/2 + 1
+ *     B           ├──────────┤              of m intervals at most f are wrong, so at least
+ *     C        ├───────┤                    m − f contain the truth: it lies between the first
+ *     liar                       ├──┤       point that so many cover and the last such point
  *                 └───┘ all three
  *
- * If fewer than half of the intervals are wrong, at least q contain the truth, so the truth lies in
- * that hull: it gives the bound. (Marzullo takes the region that *most* intervals cover. It can be
- * narrower, and a liar that overlaps an edge can move it off the truth.) That region decides who is
- * believed: who does not reach it is an outlier. The others are thinned by the cluster algorithm of
- * RFC 5905, 11.2.2, and combined. */
+ * That hull gives the bound. (Marzullo takes the region that *most* intervals cover. It can be
+ * narrower, and a liar that overlaps an edge can move it off the truth.) The region of most decides
+ * who is believed: who does not reach it is an outlier. The others are thinned by the cluster
+ * algorithm of RFC 5905, 11.2.2, and combined. */
 
 #include "coord/time/fixed.h"
 
@@ -190,7 +189,8 @@ static uint32_t spread_out(uint32_t set, const uint32_t *index)
     return out;
 }
 
-int mare_ntp_select(const mare_ntp_estimate *estimates, uint32_t count, mare_ntp_choice *choice)
+int mare_ntp_select(const mare_ntp_estimate *estimates, uint32_t count, uint32_t liars,
+                    mare_ntp_choice *choice)
 {
     mare_ntp_estimate e[MARE_NTP_SERVERS_MAX];
     uint32_t index[MARE_NTP_SERVERS_MAX] = {0}, agree = 0;
@@ -198,7 +198,7 @@ int mare_ntp_select(const mare_ntp_estimate *estimates, uint32_t count, mare_ntp
     region hull = {0, 0};
     uint32_t fit = gather(estimates, count, e, index);
     uint32_t ends = sort_edges(e, fit, edges);
-    if (!find_hull(edges, ends, fit / 2 + 1, &hull))
+    if (fit < 2 * liars + 1 || !find_hull(edges, ends, fit - liars, &hull))
         return 0;
     region agreed = find_agreement(edges, ends);
     for (uint32_t i = 0; i < fit; i++) {

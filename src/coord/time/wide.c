@@ -21,6 +21,8 @@ static wide multiply(uint64_t a, uint64_t b)
 static uint64_t divide(wide n, uint64_t c)
 {
     uint64_t rest = n.high, quotient = 0;
+    if (n.high == 0)
+        return n.low / c;
     for (int bit = 63; bit >= 0; bit--) {
         uint64_t over = rest >> 63;
         rest = rest << 1 | (n.low >> bit & 1);

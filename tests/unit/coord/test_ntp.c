@@ -530,7 +530,7 @@ static void an_outlier_is_left_out(void **state)
     (void)state;
     mare_ntp_choice choice;
     mare_ntp_estimate e[] = {says(0, 10, 2), says(5000, 1, 1), says(4, 10, 3)};
-    assert_true(mare_ntp_select(e, 3, &choice));
+    assert_true(mare_ntp_select(e, 3, 1, &choice));
     assert_int_equal(choice.outliers, 2);
     assert_int_equal(choice.survivors, 5);
     assert_int_equal(choice.peer, 0);
@@ -546,13 +546,14 @@ static void no_majority_no_time(void **state)
     mare_ntp_choice choice;
     mare_ntp_estimate two[] = {says(0, 10, 2), says(100, 10, 2)};
     mare_ntp_estimate four[] = {says(0, 10, 2), says(1, 10, 2), says(100, 10, 2), says(101, 9, 2)};
-    assert_false(mare_ntp_select(two, 2, &choice));
-    assert_false(mare_ntp_select(four, 4, &choice));
-    assert_false(mare_ntp_select(two, 0, &choice));
-    assert_true(mare_ntp_select(two, 1, &choice)); /* one alone is believed */
+    assert_false(mare_ntp_select(two, 2, 0, &choice));
+    assert_false(mare_ntp_select(four, 4, 1, &choice));
+    assert_false(mare_ntp_select(two, 0, 0, &choice));
+    assert_true(mare_ntp_select(two, 1, 0, &choice)); /* one alone is believed */
     assert_int_equal(choice.estimate.error_ns, 10 * MS);
-    two[1] = says(20, 10, 2); /* they touch in a point */
-    assert_true(mare_ntp_select(two, 2, &choice));
+    assert_false(mare_ntp_select(two, 1, 1, &choice)); /* but not if it may lie */
+    two[1] = says(20, 10, 2);                          /* they touch in a point */
+    assert_true(mare_ntp_select(two, 2, 0, &choice));
     assert_int_equal(choice.estimate.time_ns, NOW + 10 * MS);
     assert_int_equal(choice.estimate.error_ns, 0);
 }
@@ -564,7 +565,7 @@ static void a_liar_at_the_edge(void **state)
     (void)state;
     mare_ntp_choice choice;
     mare_ntp_estimate e[] = {says(9, 10, 2), says(8, 10, 2), says(17, 1, 2)};
-    assert_true(mare_ntp_select(e, 3, &choice));
+    assert_true(mare_ntp_select(e, 3, 1, &choice));
     assert_true(choice.estimate.time_ns - (int64_t)choice.estimate.error_ns <= NOW);
 }
 
@@ -577,7 +578,7 @@ static void the_truth_is_within_the_bound(void **state)
         mare_ntp_estimate e[MARE_NTP_SERVERS_MAX];
         mare_ntp_choice choice;
         uint32_t count = 1 + (uint32_t)(unit_random(&seed) % MARE_NTP_SERVERS_MAX);
-        uint32_t liars = (uint32_t)(unit_random(&seed) % ((count - 1) / 2 + 1));
+        uint32_t most = (count - 1) / 2, liars = (uint32_t)(unit_random(&seed) % (most + 1));
         for (uint32_t i = 0; i < count; i++) {
             int64_t error = 1 + (int64_t)(unit_random(&seed) % 1000);
             int64_t off = (int64_t)(unit_random(&seed) % (uint64_t)(2 * error + 1)) - error;
@@ -588,7 +589,9 @@ static void the_truth_is_within_the_bound(void **state)
                                        .jitter_ns = unit_random(&seed) % 100,
                                        .stratum = 1 + (uint32_t)(unit_random(&seed) % 15)};
         }
-        assert_true(mare_ntp_select(e, count, &choice));
+        assert_true(mare_ntp_select(e, count, most, &choice));
+        if (count > 2 * most + 1 && unit_random(&seed) % 2) /* an honest one has not answered */
+            assert_true(mare_ntp_select(e, count - 1, most, &choice));
         int64_t wrong = choice.estimate.time_ns - NOW;
         assert_true((uint64_t)(wrong < 0 ? -wrong : wrong) <= choice.estimate.error_ns);
         assert_true(choice.survivors >> choice.peer & 1);
@@ -604,13 +607,13 @@ static void the_cluster_puts_aside_who_scatters(void **state)
     mare_ntp_choice choice;
     mare_ntp_estimate e[] = {says(0, 20, 2), says(1, 20, 2), says(-1, 20, 2), says(2, 20, 2),
                              says(19, 20, 1)};
-    assert_true(mare_ntp_select(e, 5, &choice));
+    assert_true(mare_ntp_select(e, 5, 2, &choice));
     assert_int_equal(choice.outliers, 0);
     assert_int_equal(choice.survivors & 16, 0);
     assert_in_range(choice.estimate.time_ns, NOW - MS, NOW + 2 * MS);
     for (int i = 0; i < 5; i++)
         e[i].jitter_ns = 50 * MS; /* nobody is steadier than that: all are kept */
-    assert_true(mare_ntp_select(e, 5, &choice));
+    assert_true(mare_ntp_select(e, 5, 2, &choice));
     assert_int_equal(choice.survivors, 31);
     assert_int_equal(choice.peer, 4);
 }
