@@ -33,3 +33,7 @@ int mare__cli_finish(struct mare_runtime *runtime);
 // The simulator: `mare sim …`, and what `mare help sim` says.
 int mare__cli_sim(int argc, char **argv);
 extern const char mare__cli_sim_help[];
+
+// Time: `mare clock …`, over the network and in virtual time.
+int mare__cli_clock(int argc, char **argv);
+extern const char mare__cli_clock_help[];

@@ -47,6 +47,8 @@ static const struct command commands[] = {
      "mare - [args]\n\nReads a whole program from standard input, then runs it.\n", run_stdin},
     {"sim", "simulates coordination algorithms, checks and draws them: mare sim ALGORITHM",
      mare__cli_sim_help, mare__cli_sim},
+    {"clock", "asks time servers, serves time, watches: mare clock query HOST",
+     mare__cli_clock_help, mare__cli_clock},
     {"-v", "prints the version", "mare -v\n\nPrints the version; --version is the same.\n",
      version},
 };

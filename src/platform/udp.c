@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// Datagrams by POSIX sockets. A socket is of one family; addresses of the other cannot be sent to.
+#include "platform/udp.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { IP = 16, MAPPED = 12, HOST_MOST = 200 };
+
+static const uint8_t mapped[MAPPED] = {[10] = 0xff, [11] = 0xff};
+
+static bool is_mapped(const uint8_t *address)
+{
+    return memcmp(address, mapped, MAPPED) == 0;
+}
+
+static socklen_t to_socket(const uint8_t *address, struct sockaddr_storage *out)
+{
+    memset(out, 0, sizeof *out);
+    if (is_mapped(address)) {
+        struct sockaddr_in *four = (struct sockaddr_in *)out;
+        four->sin_family = AF_INET;
+        memcpy(&four->sin_addr, address + MAPPED, 4);
+        memcpy(&four->sin_port, address + IP, 2);
+        return sizeof *four;
+    }
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)out;
+    six->sin6_family = AF_INET6;
+    memcpy(&six->sin6_addr, address, IP);
+    memcpy(&six->sin6_port, address + IP, 2);
+    return sizeof *six;
+}
+
+static void from_socket(const struct sockaddr_storage *from, uint8_t *address)
+{
+    memset(address, 0, MARE__UDP_ADDRESS);
+    if (from->ss_family == AF_INET) {
+        const struct sockaddr_in *four = (const struct sockaddr_in *)from;
+        memcpy(address, mapped, MAPPED);
+        memcpy(address + MAPPED, &four->sin_addr, 4);
+        memcpy(address + IP, &four->sin_port, 2);
+    } else if (from->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)from;
+        memcpy(address, &six->sin6_addr, IP);
+        memcpy(address + IP, &six->sin6_port, 2);
+    }
+}
+
+const char *mare__udp_resolve(const char *text, uint8_t *address)
+{
+    char host[HOST_MOST];
+    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_family = AF_UNSPEC}, *found;
+    const char *colon = strrchr(text, ':');
+    size_t length = colon ? (size_t)(colon - text) : 0;
+    if (!colon || length == 0 || length >= sizeof host)
+        return "an address is HOST:PORT";
+    memcpy(host, text, length);
+    host[length] = '\0';
+    char *name = host;
+    if (host[0] == '[' && host[length - 1] == ']') {
+        host[length - 1] = '\0';
+        name = host + 1;
+    }
+    int error = getaddrinfo(name, colon + 1, &hints, &found);
+    if (error)
+        return gai_strerror(error);
+    struct sockaddr_storage storage = {0};
+    memcpy(&storage, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    from_socket(&storage, address);
+    return NULL;
+}
+
+void mare__udp_text(const uint8_t *address, char *text)
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+    uint16_t port;
+    memcpy(&port, address + IP, 2);
+    bool four = is_mapped(address);
+    inet_ntop(four ? AF_INET : AF_INET6, four ? address + MAPPED : address, host, sizeof host);
+    snprintf(text, MARE__UDP_TEXT, four ? "%s:%u" : "[%s]:%u", host, (unsigned)ntohs(port));
+}
+
+int mare__udp_listen(const uint8_t *address, uint8_t *here)
+{
+    struct sockaddr_storage at;
+    socklen_t length = to_socket(address, &at);
+    int fd = socket(at.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    if (bind(fd, (struct sockaddr *)&at, length) != 0) {
+        int error = errno;
+        close(fd);
+        return -error;
+    }
+    length = sizeof at;
+    if (here && getsockname(fd, (struct sockaddr *)&at, &length) == 0)
+        from_socket(&at, here);
+    return fd;
+}
+
+int mare__udp_towards(const uint8_t *address)
+{
+    struct sockaddr_storage at;
+    to_socket(address, &at);
+    int fd = socket(at.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    return fd < 0 ? -errno : fd;
+}
+
+void mare__udp_close(int socket)
+{
+    close(socket);
+}
+
+void mare__udp_send(int socket, const uint8_t *address, const void *data, size_t length)
+{
+    struct sockaddr_storage to;
+    socklen_t size = to_socket(address, &to);
+    ssize_t sent = sendto(socket, data, length, MSG_NOSIGNAL, (struct sockaddr *)&to, size);
+    (void)sent;
+}
+
+long mare__udp_receive(int socket, uint8_t *address, void *data, size_t room)
+{
+    struct sockaddr_storage from = {0};
+    socklen_t size = sizeof from;
+    for (;;) {
+        ssize_t got = recvfrom(socket, data, room, MSG_TRUNC, (struct sockaddr *)&from, &size);
+        // An error that an earlier datagram brought back (nobody listens there) is not about this.
+        if (got < 0 && (errno == ECONNREFUSED || errno == EINTR))
+            continue;
+        from_socket(&from, address);
+        return got;
+    }
+}
+
+void mare__udp_wait(int socket, uint64_t timeout_ns)
+{
+    struct pollfd poll_for = {.fd = socket, .events = POLLIN};
+    struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000),
+                               .tv_nsec = (long)(timeout_ns % 1000000000)};
+    ppoll(&poll_for, 1, &timeout, NULL);
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// Datagrams: a socket that never blocks, and a way to wait for it. Addresses are 18 bytes: an IPv6
+// address, or a mapped IPv4 one, and a port, in network order.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { MARE__UDP_ADDRESS = 18, MARE__UDP_TEXT = 64 };
+
+// What "host:port" or "[host]:port" means. Returns NULL, or why it could not be found out. May ask
+// a name server, and block.
+const char *mare__udp_resolve(const char *text, uint8_t *address);
+
+// The other way round, "127.0.0.1:7001"; `text` has room for MARE__UDP_TEXT.
+void mare__udp_text(const uint8_t *address, char *text);
+
+// Opens a socket: at this address, or (`address` of somebody else) at any that can reach it. Port 0
+// is chosen by the system; `here`, if not NULL, gets the address that it has. Returns a descriptor,
+// or minus an errno value.
+int mare__udp_listen(const uint8_t *address, uint8_t *here);
+int mare__udp_towards(const uint8_t *address);
+void mare__udp_close(int socket);
+
+// Sends; what cannot be sent is lost, as datagrams are.
+void mare__udp_send(int socket, const uint8_t *address, const void *data, size_t length);
+
+// Takes one datagram that is there. Returns its whole length, which may be more than `room`, or -1
+// when there is none.
+long mare__udp_receive(int socket, uint8_t *address, void *data, size_t room);
+
+// Sleeps until there is one, or so many nanoseconds have passed, or a signal has come.
+void mare__udp_wait(int socket, uint64_t timeout_ns);
