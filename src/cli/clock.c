@@ -19,7 +19,7 @@ const char mare__cli_clock_help[] =
     "\n"
     "Every offset comes with an error bound that supposes nothing of the network: the truth is\n"
     "not further away, as long as the servers keep to their own bounds and this machine's\n"
-    "oscillator to --drift. With m servers, (m - 1) / 2 may lie. The system's clock is never changed.\n"
+    "oscillator to --drift. With m servers, (m - 1) / 2 may lie. Nobody's clock is changed.\n"
     "\n"
     "Asking\n"
     "  --samples N        questions to each server (8); the one with the shortest way counts\n"

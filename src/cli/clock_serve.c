@@ -13,6 +13,8 @@
 
 enum { ROOM = 512, PRECISION = -23 };
 
+#define LOCAL_CLOCK 0x7f7f0101u // 127.127.1.1, which everybody takes for an undisciplined clock
+
 struct service {
     const struct clock_arguments *args;
     int socket;
@@ -165,7 +167,7 @@ int mare__clock_serve(const struct clock_arguments *args)
     s = (struct service){
         .args = args,
         .self = {.stratum = args->servers ? MARE_NTP_UNSYNCHRONISED : args->stratum,
-                 .reference_id = mare_ntp_letters("LOCL"),
+                 .reference_id = args->stratum == 1 ? mare_ntp_letters("LOCL") : LOCAL_CLOCK,
                  .precision = PRECISION,
                  .keys = args->keys,
                  .key_count = args->key_count,
