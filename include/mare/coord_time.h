@@ -6,9 +6,10 @@
  * table of coord.h.
  *
  * Instants and spans are 64-bit numbers of nanoseconds. An instant on a calendar counts from 1970
- * (292 years either way), a *local* one from anywhere: it is what the machine's oscillator has
- * counted, which nobody ever changes. Rates are parts in 10^9 (ppb). There is no floating point, so
- * nothing is lost when large instants are subtracted, and every compiler gives the same bits.
+ * (292 years either way), a *local* one from anywhere within 2^61 of zero: it is what the machine's
+ * oscillator has counted, which nobody ever changes. Rates are parts in 10^9 (ppb). There is no
+ * floating point, so nothing is lost when large instants are subtracted, and every compiler gives
+ * the same bits.
  *
  * Every result comes with an error bound: the truth is not further away than that, as long as the
  * local oscillator keeps to its maximum drift rate.
@@ -166,6 +167,30 @@ MARE_COORD_EXPORT int mare_rbs_mean(const mare_rbs *rbs, int64_t local_ns, mare_
 /* The line by least squares, α × t + β. Needs three pairs that are not at one instant, and a t that
  * is not further from them than 16 times their spread; 0 otherwise. */
 MARE_COORD_EXPORT int mare_rbs_line(const mare_rbs *rbs, int64_t local_ns, mare_rbs_offset *offset);
+
+#define MARE_RBS_NAME 8
+#define MARE_RBS_PACKET_BYTES 48
+
+/* What travels: the broadcasts, and what receivers tell each other of them. */
+typedef enum mare_rbs_kind { MARE_RBS_BEACON = 1, MARE_RBS_REPORT = 2 } mare_rbs_kind;
+
+/* A packet taken apart. `series` is a number that the sender of broadcasts draws when it begins, so
+ * that two senders are told apart; a receiver that meets a new one begins anew. */
+typedef struct mare_rbs_packet {
+    mare_rbs_kind kind;
+    uint64_t series, number;
+    uint64_t who;    /* a report: which receiver, a number drawn when it began */
+    int64_t when_ns; /* … and when it heard the broadcast, by its own clock */
+    char name[MARE_RBS_NAME + 1];
+} mare_rbs_packet;
+
+/* Writes a packet. */
+MARE_COORD_EXPORT void mare_rbs_encode(const mare_rbs_packet *packet,
+                                       uint8_t out[MARE_RBS_PACKET_BYTES]);
+
+/* Nonzero when the bytes are one. */
+MARE_COORD_EXPORT int mare_rbs_decode(const uint8_t *bytes, uint32_t length,
+                                      mare_rbs_packet *packet);
 
 /* TAI, UTC and leap seconds ------------------------------------------------------------------- */
 

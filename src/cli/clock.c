@@ -15,6 +15,8 @@ const char mare__cli_clock_help[] =
     "mare clock query HOST[:PORT] ...   asks time servers how wrong this machine's clock is\n"
     "mare clock watch HOST[:PORT] ...   goes on asking; a chart in the terminal\n"
     "mare clock serve ADDRESS:PORT      serves the time (NTPv4)\n"
+    "mare clock beacon GROUP:PORT       sends reference broadcasts by multicast\n"
+    "mare clock hear GROUP:PORT         compares clocks with all that hear the same broadcasts\n"
     "mare clock simulate                the same algorithms in virtual time, against the truth\n"
     "\n"
     "Every offset comes with an error bound that supposes nothing of the network: the truth is\n"
@@ -26,13 +28,21 @@ const char mare__cli_clock_help[] =
     "  --interval S       seconds between questions (query 0.05, watch 1)\n"
     "  --timeout S        how long to wait for an answer (1)\n"
     "  --drift PPM        maximum drift rate of the oscillator, parts in a million (100)\n"
-    "  --count N          watch: stop after N rounds; serve: after N answers\n"
+    "  --count N          watch: stop after N rounds; serve: N answers; beacon: N broadcasts;\n"
+    "                     hear: N comparisons\n"
     "\n"
     "Serving\n"
     "  --follow HOST      take the time from there, not from the system's clock; may be repeated\n"
     "  --stratum N        without --follow: what the system's clock is worth (10)\n"
     "  --error MS         without --follow: what it may be wrong by, milliseconds (100)\n"
     "  --slew PPM         how fast corrections go in (500)\n"
+    "\n"
+    "Reference broadcasts\n"
+    "  --interface A      the interface, by its address (127.0.0.1)\n"
+    "  --name WORD        what others call this receiver, up to 8 letters\n"
+    "  --jitter US        two receivers hear the same broadcast within this, microseconds (1000)\n"
+    "  --wander PPM       rates differ from a constant by at most this (1)\n"
+    "  --ahead S          pretend that this clock is so many seconds ahead\n"
     "\n"
     "Keys (AES-128-CMAC, RFC 8573)\n"
     "  --keys FILE        lines of NUMBER AES128 HEX:32 digits, as chronyd has them\n"
@@ -127,6 +137,9 @@ static int read_amount(struct clock_arguments *args, const char *word, const cha
                    {"--interval", &args->interval_s, 0, 131072},
                    {"--timeout", &args->timeout_s, 0.001, 3600},
                    {"--drift", &args->drift_ppm, 0, 100000},
+                   {"--jitter", &args->jitter_us, 0, 1e9},
+                   {"--wander", &args->wander_ppm, 0, 100000},
+                   {"--ahead", &args->ahead_s, -1e8, 1e8},
                    {"--slew", &args->slew_ppm, 1, 500000},
                    {"--error", &args->error_ms, 0, 16000},
                    {"--stratum", &stratum, 1, 15},
@@ -177,12 +190,18 @@ static int read_option(struct clock_arguments *args, const char *word, const cha
         return read_keys(args, value);
     if (strcmp(word, "--follow") == 0)
         return add_server(args, value);
-    return refuse("there is no option", word);
+    if (strcmp(word, "--interface") == 0)
+        args->interface = value;
+    else if (strcmp(word, "--name") == 0)
+        args->name = value;
+    else
+        return refuse("there is no option", word);
+    return 0;
 }
 
 static int read_arguments(struct clock_arguments *args, int argc, char **argv)
 {
-    bool serving = strcmp(argv[1], "serve") == 0;
+    bool asking = strcmp(argv[1], "query") == 0 || strcmp(argv[1], "watch") == 0;
     for (int i = 2; i < argc; i++) {
         int code = 0;
         if (strcmp(argv[i], "--json") == 0)
@@ -192,7 +211,7 @@ static int read_arguments(struct clock_arguments *args, int argc, char **argv)
         else if (argv[i][0] == '-') {
             code = read_option(args, argv[i], i + 1 < argc ? argv[i + 1] : NULL);
             i++;
-        } else if (!serving)
+        } else if (asking)
             code = add_server(args, argv[i]);
         else if (args->listen)
             code = refuse("one address only, not also", argv[i]);
@@ -218,10 +237,9 @@ int mare__cli_clock(int argc, char **argv)
         const char *name;
         int (*run)(const struct clock_arguments *);
         double interval_s;
-    } commands[] = {{"query", mare__clock_query, 0.05},
-                    {"watch", mare__clock_watch, 1},
-                    {"serve", mare__clock_serve, 4},
-                    {"simulate", mare__clock_simulate, 0}};
+    } commands[] = {{"query", mare__clock_query, 0.05}, {"watch", mare__clock_watch, 1},
+                    {"serve", mare__clock_serve, 4},    {"beacon", mare__clock_beacon, 1},
+                    {"hear", mare__clock_hear, 1},      {"simulate", mare__clock_simulate, 0}};
     if (argc < 2 || strcmp(argv[1], "--help") == 0) {
         fputs(mare__cli_clock_help, argc < 2 ? stderr : stdout);
         return argc < 2 ? EXIT_USAGE : 0;
@@ -236,6 +254,10 @@ int mare__cli_clock(int argc, char **argv)
                                        .slew_ppm = 500,
                                        .error_ms = 100,
                                        .stratum = 10,
+                                       .interface = "127.0.0.1",
+                                       .name = "",
+                                       .jitter_us = 1000,
+                                       .wander_ppm = 1,
                                        .seed = 1,
                                        .seeds = 100};
         int code = read_arguments(&args, argc, argv);
@@ -243,8 +265,8 @@ int mare__cli_clock(int argc, char **argv)
             return code;
         if (i < 2 && args.servers == 0)
             return refuse("which server? As in", "mare clock query 127.0.0.1:123");
-        if (i == 2 && !args.listen)
-            return refuse("at which address? As in", "mare clock serve 127.0.0.1:11123");
+        if (i >= 2 && i <= 4 && !args.listen)
+            return refuse("at which address? As in", "127.0.0.1:11123, or 239.1.2.3:11124");
         if (!has_key(&args))
             return refuse("no such key in the file of --keys:", "--key");
         return commands[i].run(&args);

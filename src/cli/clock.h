@@ -15,7 +15,10 @@ enum { CLOCK_KEYS_MAX = 16 };
 struct clock_arguments {
     const char *server[MARE_NTP_SERVERS_MAX]; // as written; for serve: whom to follow
     unsigned servers;
-    const char *listen; // serve: the address to be at
+    const char *listen;    // serve: the address to be at; beacon, hear: the group
+    const char *interface; // beacon, hear: by its address
+    const char *name;      // hear: ours
+    double jitter_us, wander_ppm, ahead_s;
     unsigned samples;
     double interval_s, timeout_s;
     double drift_ppm, slew_ppm;
@@ -72,6 +75,8 @@ const char *mare__clock_reference(uint32_t id, uint32_t stratum, char text[20]);
 int mare__clock_query(const struct clock_arguments *args);
 int mare__clock_watch(const struct clock_arguments *args);
 int mare__clock_serve(const struct clock_arguments *args);
+int mare__clock_beacon(const struct clock_arguments *args);
+int mare__clock_hear(const struct clock_arguments *args);
 int mare__clock_simulate(const struct clock_arguments *args);
 
 // A chart in the terminal: the last offsets with their bounds, a column each.

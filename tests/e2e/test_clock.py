@@ -358,6 +358,42 @@ class Strangers(Case):
         self.assertLess(abs(said['utc_ns'] / 1e9 - (2 ** 32 - EPOCH + 5)), 5)
 
 
+class Broadcasts(Case):
+    """Reference broadcasts by multicast on the loopback interface."""
+
+    def test_receivers_find_each_other(self):
+        group = f'239.255.77.{1 + os.getpid() % 250}:{free_port()}'
+
+        def hear(name, *options):
+            process = subprocess.Popen(
+                [MARE, 'clock', 'hear', group, '--name', name, '--count', '8', '--json',
+                 '--jitter', str(100_000 * SLOW), *options], text=True, stdout=subprocess.PIPE)
+            self.assertEqual(json.loads(process.stdout.readline()), {'hearing': group})
+            return process
+
+        one, two = hear('one'), hear('two', '--ahead', '-2.5')
+        beacon = subprocess.Popen([MARE, 'clock', 'beacon', group, '--interval', '0.02'])
+        try:
+            first = one.communicate(timeout=PATIENCE)[0].splitlines()
+            second = two.communicate(timeout=PATIENCE)[0].splitlines()
+        finally:
+            for process in (beacon, one, two):
+                process.terminate()
+                process.wait()
+        # The oscillator is the same, so the truth is what was pretended.
+        for lines, peer, truth in ((first, 'two', 2.5e9), (second, 'one', -2.5e9)):
+            rows = [json.loads(line) for line in lines]
+            self.assertEqual([row['pairs'] for row in rows], list(range(1, 9)))
+            for row in rows:
+                self.assertEqual(row['peer'], peer)
+                self.assertLessEqual(abs(row['mean_ns'] - truth), row['mean_error_ns'])
+                if 'line_ns' in row:
+                    self.assertLessEqual(abs(row['line_ns'] - truth), row['line_error_ns'])
+            self.assertTrue(any('line_ns' in row for row in rows))
+            # The kernel notes when a packet came: the two differ by far less than they might.
+            self.assertLess(abs(rows[-1]['mean_ns'] - truth), 20_000_000 * SLOW)
+
+
 class Words(Case):
     def test_watch_writes_a_line_a_round(self):
         with Served() as served:
@@ -410,7 +446,9 @@ class Words(Case):
                            (('query', '127.0.0.1', '--keys', str(bad)), 'bad:1'),
                            (('query', '127.0.0.1', '--keys', '/nowhere'), '/nowhere'),
                            (('query', 'no.such.host.invalid'), 'no.such.host'),
-                           (('serve',), 'address'), (('serve', 'x'), 'x'),
+                           (('serve',), 'address'), (('serve', 'x'), 'x'), (('hear',), 'address'),
+                           (('hear', '127.0.0.1:1'), '127.0.0.1:1'),
+                           (('beacon', '239.1.2.3:1', '--interface', 'x.invalid'), 'x.invalid'),
                            (('serve', '127.0.0.1:1', '127.0.0.1:2'), '127.0.0.1:2')):
             done = clock(*args)
             self.assertEqual(done.returncode, 2, args)

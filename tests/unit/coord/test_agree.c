@@ -305,7 +305,34 @@ static void pairs_that_make_no_line(void **state)
     assert_false(mare_rbs_match(&rbs, 20, INT64_MAX));
 }
 
+static void what_travels_for_broadcasts(void **state)
+{
+    (void)state;
+    mare_rbs_packet packet = {.kind = MARE_RBS_REPORT,
+                              .series = UINT64_C(0x0102030405060708),
+                              .number = 9,
+                              .who = 10,
+                              .when_ns = -2,
+                              .name = "receiver"},
+                    back;
+    static const uint8_t by_hand[MARE_RBS_PACKET_BYTES] = {
+        'M',  'R',  'B',  'S',  1,    2,    0,    0,    1,   2,   3,   4,   5,   6,   7,   8,
+        0,    0,    0,    0,    0,    0,    0,    9,    0,   0,   0,   0,   0,   0,   0,   10,
+        0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe, 'r', 'e', 'c', 'e', 'i', 'v', 'e', 'r'};
+    uint8_t bytes[MARE_RBS_PACKET_BYTES];
+    mare_rbs_encode(&packet, bytes);
+    assert_memory_equal(bytes, by_hand, sizeof bytes);
+    assert_true(mare_rbs_decode(bytes, sizeof bytes, &back));
+    assert_memory_equal(&packet, &back, sizeof back);
+    assert_false(mare_rbs_decode(bytes, sizeof bytes - 1, &back));
+    bytes[5] = 3; /* no such kind */
+    assert_false(mare_rbs_decode(bytes, sizeof bytes, &back));
+    bytes[5] = 1;
+    bytes[40] = '"'; /* nothing that would upset a terminal, or a reader of JSON */
+    assert_false(mare_rbs_decode(bytes, sizeof bytes, &back));
+}
+
 UNIT_TESTS(cmocka_unit_test(the_figure), cmocka_unit_test(an_outlier_does_not_count),
            cmocka_unit_test(the_daemon_dies), cmocka_unit_test(products_and_quotients),
            cmocka_unit_test(the_mean_of_pairs), cmocka_unit_test(the_line_of_pairs),
-           cmocka_unit_test(pairs_that_make_no_line))
+           cmocka_unit_test(pairs_that_make_no_line), cmocka_unit_test(what_travels_for_broadcasts))
