@@ -21,6 +21,8 @@
 
 /* Berkeley ------------------------------------------------------------------------------------ */
 
+enum { ELECTION, ASK, TELL, MOVE }; /* as the algorithm lists its messages */
+
 /* Three machines, a network without delay, and a local clock of its own for each. */
 typedef struct room {
     mare_coord *machine[GROUP];
@@ -34,6 +36,8 @@ typedef struct room {
     uint32_t head, tail;
     int timer[GROUP][MARE_COORD_TIMERS];
     int64_t moved_ns[GROUP]; /* what MOVE said to each */
+    uint32_t told, moves;    /* how many TELL and MOVE were delivered */
+    mare_coord_message ask;  /* the last ASK */
 } room;
 
 static void make(room *r, const uint64_t *local_us, int64_t agree_us)
@@ -97,8 +101,13 @@ static void deliver(room *r)
         assert_int_equal(
             mare_coord_decode(berkeley, r->wire[r->head].data, r->wire[r->head].length, &message),
             MARE_COORD_OK);
-        if (strcmp(berkeley->forms[message.kind].name, "MOVE") == 0)
+        if (message.kind == MOVE) {
             r->moved_ns[to] = (int64_t)message.field[2];
+            r->moves++;
+        }
+        r->told += message.kind == TELL;
+        if (message.kind == ASK)
+            r->ask = message;
         if (r->alive[to])
             step(r, to,
                  (mare_coord_event){.kind = MARE_COORD_MESSAGE,
@@ -210,6 +219,105 @@ static void the_daemon_dies(void **state)
     /* 3:25 and 2:50: in the middle are 3:07:30. */
     for (uint32_t i = 0; i < 2; i++)
         assert_int_equal(heading(&r, i), (int64_t)AT(3, 7) * 1000 + 30 * S);
+    unmake(&r);
+}
+
+/* A message that nobody of the group has just sent: late, or repeated. */
+static void inject(room *r, uint32_t from, uint32_t to, uint32_t kind, uint64_t third)
+{
+    uint8_t bytes[80];
+    mare_coord_message message = {.kind = kind,
+                                  .field = {r->ask.field[0], r->ask.field[1], third, 0}};
+    uint32_t length = mare_coord_encode(mare_coord_find("berkeley"), &message, bytes, sizeof bytes);
+    step(r, to,
+         (mare_coord_event){
+             .kind = MARE_COORD_MESSAGE, .peer = from, .data = bytes, .length = length});
+}
+
+/* A copy of ASK is not answered: the bound counts from the first answer. */
+static void a_question_is_answered_once(void **state)
+{
+    (void)state;
+    room r;
+    make(&r, figure_us, 3600 * INT64_C(1000000));
+    begin(&r);
+    run_out(&r, 2, 0);
+    deliver(&r);
+    assert_int_equal(r.told, 2);
+    pass(&r, S);
+    inject(&r, 2, 0, ASK, r.ask.field[2]);
+    deliver(&r);
+    assert_int_equal(r.told, 2);
+    int64_t before_ns = heading(&r, 0);
+    inject(&r, 2, 0, MOVE, (uint64_t)MINUTE); /* nor is MOVE taken twice */
+    assert_int_equal(heading(&r, 0), before_ns);
+    unmake(&r);
+}
+
+/* 1 has told daemon 2, which is silent then; 1 takes over and moves itself. What 2 still has to say
+ * of that old round rests on a clock that is no more. */
+static void an_old_daemon_speaks_late(void **state)
+{
+    (void)state;
+    room r;
+    make(&r, figure_us, 3600 * INT64_C(1000000));
+    begin(&r);
+    run_out(&r, 2, 0);
+    r.alive[2] = 0; /* ASK is under way, the answers find nobody */
+    deliver(&r);
+    mare_coord_message old = r.ask;
+    step(&r, 1, (mare_coord_event){.kind = MARE_COORD_ELECT});
+    deliver(&r);
+    run_out(&r, 1, 2);
+    deliver(&r);
+    run_out(&r, 1, 0);
+    deliver(&r);
+    r.ask = old;
+    int64_t before_ns = heading(&r, 1);
+    inject(&r, 2, 1, MOVE, (uint64_t)MINUTE); /* in the middle of its own round */
+    assert_int_equal(heading(&r, 1), before_ns);
+    run_out(&r, 1, 1);
+    deliver(&r);
+    before_ns = heading(&r, 1);
+    inject(&r, 2, 1, MOVE, (uint64_t)MINUTE); /* and after it */
+    assert_int_equal(heading(&r, 1), before_ns);
+    unmake(&r);
+}
+
+/* 1 leads and collects; 2 comes back and takes the lead. The answer that 1 was waiting for must not
+ * make it finish its round. */
+static void a_deposed_daemon_moves_nobody(void **state)
+{
+    (void)state;
+    room r;
+    make(&r, figure_us, 3600 * INT64_C(1000000));
+    begin(&r);
+    r.alive[2] = 0;
+    step(&r, 1, (mare_coord_event){.kind = MARE_COORD_ELECT});
+    deliver(&r);
+    run_out(&r, 1, 2);
+    deliver(&r);
+    r.alive[0] = 0; /* so that nobody answers */
+    run_out(&r, 1, 0);
+    deliver(&r);
+    r.ask = (mare_coord_message){0};
+    mare_coord_view view;
+    mare_coord_look(r.machine[1], &view);
+    assert_string_equal(view.phase, "collecting");
+    uint64_t epoch = view.epoch;
+    r.alive[0] = r.alive[2] = 1;
+    step(&r, 2, (mare_coord_event){.kind = MARE_COORD_START}); /* it is back, and calls */
+    deliver(&r);
+    mare_coord_look(r.machine[1], &view);
+    assert_int_equal(view.leader, 2);
+    int64_t before_ns = heading(&r, 1);
+    r.ask.field[0] = epoch;
+    r.ask.field[1] = 1; /* its first round */
+    inject(&r, 0, 1, TELL, (uint64_t)(60 * MINUTE));
+    inject(&r, 2, 1, TELL, (uint64_t)(60 * MINUTE));
+    deliver(&r);
+    assert_int_equal(heading(&r, 1), before_ns);
+    assert_int_equal(r.moves, 0);
     unmake(&r);
 }
 
@@ -333,6 +441,9 @@ static void what_travels_for_broadcasts(void **state)
 }
 
 UNIT_TESTS(cmocka_unit_test(the_figure), cmocka_unit_test(an_outlier_does_not_count),
-           cmocka_unit_test(the_daemon_dies), cmocka_unit_test(products_and_quotients),
-           cmocka_unit_test(the_mean_of_pairs), cmocka_unit_test(the_line_of_pairs),
-           cmocka_unit_test(pairs_that_make_no_line), cmocka_unit_test(what_travels_for_broadcasts))
+           cmocka_unit_test(the_daemon_dies), cmocka_unit_test(a_question_is_answered_once),
+           cmocka_unit_test(an_old_daemon_speaks_late),
+           cmocka_unit_test(a_deposed_daemon_moves_nobody),
+           cmocka_unit_test(products_and_quotients), cmocka_unit_test(the_mean_of_pairs),
+           cmocka_unit_test(the_line_of_pairs), cmocka_unit_test(pairs_that_make_no_line),
+           cmocka_unit_test(what_travels_for_broadcasts))

@@ -569,6 +569,19 @@ static void a_liar_at_the_edge(void **state)
     assert_true(choice.estimate.time_ns - (int64_t)choice.estimate.error_ns <= NOW);
 }
 
+/* Two pairs of the three agree: the narrower agreement is believed. */
+static void the_narrowest_of_equal_agreements(void **state)
+{
+    (void)state;
+    mare_ntp_choice choice;
+    mare_ntp_estimate e[] = {says(0, 10, 2), says(17, 12, 2), says(-11, 2, 2)};
+    assert_true(mare_ntp_select(e, 3, 1, &choice)); /* [5, 10] and [−10, −9] */
+    assert_int_equal(choice.outliers, 2);
+    /* The bound reaches over both. */
+    assert_true(choice.estimate.time_ns - (int64_t)choice.estimate.error_ns <= NOW - 10 * MS);
+    assert_true(choice.estimate.time_ns + (int64_t)choice.estimate.error_ns >= NOW + 10 * MS);
+}
+
 /* Any intervals, fewer than half of them wrong: the truth is within the bound. */
 static void the_truth_is_within_the_bound(void **state)
 {
@@ -730,7 +743,9 @@ UNIT_TESTS(cmocka_unit_test(dates_of_the_standard), cmocka_unit_test(stamps_come
            cmocka_unit_test(keys), cmocka_unit_test(the_filter_takes_the_smallest_delta),
            cmocka_unit_test(the_night_in_2036), cmocka_unit_test(in_tai),
            cmocka_unit_test(an_outlier_is_left_out), cmocka_unit_test(no_majority_no_time),
-           cmocka_unit_test(a_liar_at_the_edge), cmocka_unit_test(the_truth_is_within_the_bound),
+           cmocka_unit_test(a_liar_at_the_edge),
+           cmocka_unit_test(the_narrowest_of_equal_agreements),
+           cmocka_unit_test(the_truth_is_within_the_bound),
            cmocka_unit_test(the_cluster_puts_aside_who_scatters), cmocka_unit_test(strata),
            cmocka_unit_test(the_answer), cmocka_unit_test(what_gets_no_answer),
            cmocka_unit_test(a_server_without_time), cmocka_unit_test(the_day_before_a_leap_second))
