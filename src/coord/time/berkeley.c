@@ -193,7 +193,7 @@ static void sort(int64_t *list, uint32_t count)
 /* The mean of the largest set of clocks that are within `agree` of each other. */
 static int64_t mean_of_agreeing(const int64_t *sorted, uint32_t count, int64_t agree_ns)
 {
-    uint32_t first = 0, most = 0;
+    uint32_t first = 0, most = 1; /* there is the daemon itself */
     for (uint32_t low = 0, high = 0; low < count; low++) {
         while (high < count && sorted[high] - sorted[low] <= agree_ns)
             high++;

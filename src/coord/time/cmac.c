@@ -113,7 +113,7 @@ static void shift(uint8_t s[BLOCK])
 void mare_ntp_cmac(const uint8_t secret[BLOCK], const uint8_t *bytes, uint32_t length,
                    uint8_t mac[BLOCK])
 {
-    aes a;
+    aes a = {0};
     uint8_t subkey[BLOCK] = {0}, last[BLOCK] = {0};
     uint32_t rest = length % BLOCK || length == 0 ? length % BLOCK : BLOCK;
     expand(&a, secret);

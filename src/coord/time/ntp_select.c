@@ -158,11 +158,11 @@ static int64_t combine(const mare_ntp_estimate *e, uint32_t count, uint32_t surv
     for (uint32_t i = 0; i < count; i++) {
         if (!(survivors >> i & 1))
             continue;
-        int64_t weight = (int64_t)((least + 1) * WEIGHT / (e[i].error_ns + 1));
+        int64_t weight = (int64_t)((least | 1) * WEIGHT / (e[i].error_ns | 1));
         sum += weight * (e[i].time_ns - e[peer].time_ns);
         weights += weight;
     }
-    return e[peer].time_ns + sum / weights;
+    return e[peer].time_ns + (weights ? sum / weights : 0);
 }
 
 /* Who knows nothing takes no part, and does not count when a majority is sought. */
