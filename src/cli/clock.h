@@ -37,6 +37,7 @@ struct clock_server {
     const char *name;
     uint8_t address[MARE__UDP_ADDRESS];
     int socket;
+    int64_t rest_until_ns; // it asked for patience (a RATE kiss)
     mare_ntp_client client;
 };
 
@@ -59,7 +60,8 @@ struct clock_view {
     uint64_t outliers; // bit i: server i
     int64_t offset_ns; // the system's clock must go forward by this much
     uint64_t error_ns;
-    int64_t utc_ns; // the time by the servers
+    int64_t local_ns; // when this was, by the oscillator
+    int64_t utc_ns;   // … and the time then, by the servers
 };
 
 void mare__clock_look(const struct clock_arguments *args, const struct clock_server *server,

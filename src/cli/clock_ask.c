@@ -111,7 +111,9 @@ bool mare__clock_exchange(const struct clock_arguments *args, struct clock_serve
     uint64_t nonce = mare__platform_live.random(mare__platform_live.context);
     int64_t begin_ns = mare__wall_local_ns();
     int64_t deadline_ns = begin_ns + (int64_t)(args->timeout_s * 1e9);
-    uint32_t asked = mare_ntp_client_ask(&server->client, begin_ns, nonce, bytes);
+    uint32_t asked = begin_ns < server->rest_until_ns
+                         ? 0
+                         : mare_ntp_client_ask(&server->client, begin_ns, nonce, bytes);
     if (asked == 0)
         return false;
     mare__udp_send(server->socket, server->address, bytes, asked);
@@ -125,6 +127,8 @@ bool mare__clock_exchange(const struct clock_arguments *args, struct clock_serve
             continue;
         mare_ntp_verdict verdict =
             mare_ntp_client_take(&server->client, arrived_ns, bytes, (uint32_t)length);
+        if (verdict == MARE_NTP_KISS)
+            server->rest_until_ns = arrived_ns + (int64_t)mare_ntp_client_wait_ns(&server->client);
         if (!server->client.pending)
             return verdict == MARE_NTP_TAKEN;
     }
@@ -146,9 +150,12 @@ void mare__clock_look(const struct clock_arguments *args, const struct clock_ser
     mare_ntp_estimate known[MARE_NTP_SERVERS_MAX];
     unsigned index[MARE_NTP_SERVERS_MAX] = {0}, count = 0;
     mare__wall_read(&wall);
-    *view = (struct clock_view){.error_ns = MARE_TIME_UNKNOWN, .width_ns = wall.width_ns};
+    *view = (struct clock_view){
+        .error_ns = MARE_TIME_UNKNOWN, .width_ns = wall.width_ns, .local_ns = wall.local_ns};
     for (unsigned i = 0; i < args->servers; i++) {
-        view->has[i] = mare_ntp_client_best(&server[i].client, wall.local_ns, &view->estimate[i]);
+        // Old samples of one that no longer answers are still true, but nobody to follow.
+        view->has[i] = server[i].client.reach &&
+                       mare_ntp_client_best(&server[i].client, wall.local_ns, &view->estimate[i]);
         if (view->has[i]) {
             view->ahead_ns[i] = view->estimate[i].time_ns - wall.utc_ns;
             index[count] = i;

@@ -21,6 +21,7 @@ struct service {
     struct clock_server upstream[MARE_NTP_SERVERS_MAX];
     mare_time_clock clock;
     mare_ntp_server self;
+    unsigned peer; // the one that is followed
     int64_t next_poll_ns;
     uint64_t answered;
 };
@@ -58,13 +59,11 @@ static void ask_upstream(struct service *s)
     s->next_poll_ns = mare__wall_local_ns() + (int64_t)(s->args->interval_s * 1e9);
 }
 
-// The one that is followed is silent: its stratum no longer holds others off.
+// The one that is followed has been silent for long: its stratum no longer holds others off.
 static void forget_lost_peer(struct service *s)
 {
-    for (unsigned i = 0; i < s->args->servers; i++)
-        if (s->upstream[i].client.reach)
-            return;
-    s->self.stratum = MARE_NTP_UNSYNCHRONISED;
+    if (!s->upstream[s->peer].client.reach)
+        s->self.stratum = MARE_NTP_UNSYNCHRONISED;
 }
 
 static void follow(struct service *s)
@@ -76,13 +75,11 @@ static void follow(struct service *s)
     const mare_ntp_estimate *e = &view.choice.estimate;
     if (!mare_ntp_follows(s->self.stratum, e->stratum))
         return;
-    struct mare__wall wall;
-    mare__wall_read(&wall);
-    int64_t local_ns = wall.local_ns, time_ns = wall.utc_ns + view.offset_ns;
-    mare_time_clock_set(&s->clock, local_ns, time_ns, view.error_ns + wall.width_ns);
+    mare_time_clock_set(&s->clock, view.local_ns, view.utc_ns, e->error_ns);
+    s->peer = view.peer;
     s->self.stratum = e->stratum + 1;
     s->self.root_delay_ns = e->root_delay_ns;
-    s->self.reference_ns = time_ns;
+    s->self.reference_ns = view.utc_ns;
     const uint8_t *address = s->upstream[view.peer].address;
     memcpy(&s->self.reference_id, address + 12, 4); // of IPv4; of IPv6, the last four bytes
     s->self.reference_id = __builtin_bswap32(s->self.reference_id);

@@ -263,6 +263,21 @@ class Chrony(Case):
         self.assertGreater(said['servers'][1]['offset_ns'], 9_000_000_000)
 
 
+class Following(Case):
+    def test_a_lost_server_makes_room_for_a_worse_one(self):
+        good, worse = self.fake(stratum=1, reference=b'GPS\0'), self.fake(stratum=4)
+        silent = threading.Event()
+        answer = good.answer
+        good.answer = lambda question, now: None if silent.is_set() else answer(question, now)
+        with Served('--follow', good.name, '--follow', worse.name, '--interval', '0.05') as served:
+            for wanted in 2, 5:
+                deadline, stratum = time.monotonic() + PATIENCE, None
+                while stratum != wanted:
+                    self.assertLess(time.monotonic(), deadline, stratum)
+                    stratum = query(served.name, options=('--samples', '1'))[1].get('stratum')
+                silent.set()
+
+
 class Ntpdig(Case):
     def test_ntpdig_asks_our_server(self):
         if not NTPDIG:
@@ -339,6 +354,11 @@ class Strangers(Case):
         code, server = self.verdicts(fake)
         self.assertEqual((code, server['kiss'], server['packets']), (1, 'DENY', {'kiss': 1}))
         self.assertEqual(fake.asked, 1)
+
+    def test_a_server_that_asks_for_patience_is_left_alone(self):
+        fake = self.fake(stratum=0, leap=3, reference=b'RATE')
+        code, server = self.verdicts(fake)  # three samples, 50 ms apart; it wants two seconds
+        self.assertEqual((code, server['kiss'], fake.asked), (1, 'RATE', 1))
 
     def test_a_leap_second_is_announced(self):
         code, server = self.verdicts(self.fake(leap=1))
