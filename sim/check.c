@@ -7,11 +7,8 @@
 #include <string.h>
 
 const mare_sim_checker *const mare_sim_checkers[] = {
-    &mare_sim_check_mutex,
-    &mare_sim_check_clock,
-    &mare_sim_check_leader,
-    &mare_sim_check_order,
-    NULL,
+    &mare_sim_check_mutex, &mare_sim_check_clock, &mare_sim_check_leader,
+    &mare_sim_check_order, &mare_sim_check_time,  NULL,
 };
 
 const char *const mare_sim_promises[] = {
@@ -30,6 +27,8 @@ const char *const mare_sim_promises[] = {
     "VIEW",       /* views are one sequence of lists */
     "ATOMIC",     /* those that go on together delivered the same */
     "AGREEMENT",  /* in the end all have the same leader, or deliver each other's multicasts */
+    "BOUND",      /* clocks are no further apart than they say */
+    "BACKWARDS",  /* a clock that is read never goes back */
     "ROOM",       /* a step makes no more effects than were declared */
     NULL,
 };

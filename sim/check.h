@@ -29,4 +29,5 @@ int mare_sim_is_promise(const char *name);
 extern const mare_sim_checker mare_sim_check_mutex;  /* EM1, EM3, fencing: check_mutex.c */
 extern const mare_sim_checker mare_sim_check_leader; /* one leader an epoch: check_leader.c */
 extern const mare_sim_checker mare_sim_check_clock;  /* logical clocks against what happened */
+extern const mare_sim_checker mare_sim_check_time;   /* clocks that agree: check_time.c */
 extern const mare_sim_checker mare_sim_check_order;  /* deliveries and views: check_order.c */

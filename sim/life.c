@@ -339,6 +339,8 @@ void mare__sim_populate(mare_sim *sim)
         if (drift)
             p->drift_ppm = (int32_t)mare_sim_below(&sim->life_random, 2 * (uint64_t)drift + 1) -
                            (int32_t)drift;
+        mare_sim_random offset = mare_sim_stream(options->seed, 3000000 + i);
+        p->offset_us = mare_sim_below(&offset, options->offset_us + 1);
         if (i < options->setup.members) {
             make_machine(sim, i);
             p->presence = UP;

@@ -46,6 +46,8 @@ void mare_sim_vary(mare_sim_options *options)
     options->detect_us = 1 + mare_sim_below(&random, 50000);
     options->abandon_ppm = mare_sim_below(&random, 2) ? 125000 : 0;
     options->drift_ppm = tolerated & MARE_COORD_DRIFT ? (uint32_t)mare_sim_below(&random, 500) : 0;
+    mare_sim_random offset = mare_sim_stream(options->seed, 5);
+    options->offset_us = mare_sim_below(&offset, 2) * mare_sim_below(&offset, 1000000);
     if (tolerated & MARE_COORD_CHURN)
         options->setup.capacity = options->setup.members + 2;
     if (tolerated & MARE_COORD_SUSPECTS && mare_sim_below(&random, 2))

@@ -74,6 +74,7 @@ typedef struct mare_sim_options {
     uint64_t detect_us;
     mare_sim_fault_list faults;
     uint32_t drift_ppm;                /* clocks run wrong by up to this much, either way */
+    uint64_t offset_us;                /* … and start apart by up to this much */
     uint64_t duration_us;              /* of the phase with faults */
     uint64_t settle_us;                /* bound for progress after it; 0: no such phase */
     const mare_sim_workload *workload; /* NULL: the family's own, by mare_sim_workload_find() */
@@ -115,6 +116,8 @@ unsigned mare_sim_shrink(mare_sim_options *options, const char *violation, unsig
 
 const mare_sim_options *mare_sim_options_of(const mare_sim *sim);
 uint64_t mare_sim_now(const mare_sim *sim);
+/* What the local oscillator of a process shows now; see drift_ppm and offset_us. */
+uint64_t mare_sim_local(const mare_sim *sim, uint32_t process);
 const mare_coord *mare_sim_machine(const mare_sim *sim, uint32_t process);
 
 /* Up and a member: takes part. A paused process is up. */

@@ -22,8 +22,9 @@ static void write_bits(const char *const *names, unsigned bits, FILE *out)
 
 void mare_sim_write_promises(unsigned bits, FILE *out)
 {
-    static const char *const names[] = {"EM1",  "EM2",    "EM3",   "fencing", "one leader",
-                                        "FIFO", "causal", "total", "atomic",  NULL};
+    static const char *const names[] = {"EM1",        "EM2",         "EM3",    "fencing",
+                                        "one leader", "FIFO",        "causal", "total",
+                                        "atomic",     "agreed time", NULL};
     write_bits(names, bits, out);
 }
 

@@ -95,10 +95,12 @@ const char *mare_sim_sight_name(mare_sim_sight sight)
 
 /* Steps -------------------------------------------------------------------------------------- */
 
-static uint64_t local_time(const mare_sim *sim, uint32_t who)
+uint64_t mare_sim_local(const mare_sim *sim, uint32_t who)
 {
-    int64_t drift = (int64_t)(sim->now_us / 1000) * sim->process[who].drift_ppm / 1000;
-    return sim->now_us + (uint64_t)(drift + 1000000); /* a second of offset keeps it positive */
+    const process *p = &sim->process[who];
+    int64_t drift = (int64_t)(sim->now_us / 1000) * p->drift_ppm / 1000;
+    /* A second of offset keeps it positive. */
+    return sim->now_us + (uint64_t)(drift + 1000000) + p->offset_us;
 }
 
 static void set_timer(mare_sim *sim, uint32_t who, const mare_coord_effect *effect)
@@ -161,7 +163,7 @@ mare_coord_status mare__sim_step(mare_sim *sim, uint32_t who, mare_coord_event e
     process *p = &sim->process[who];
     if (sim->over)
         return MARE_COORD_REFUSED;
-    event.now_us = local_time(sim, who);
+    event.now_us = mare_sim_local(sim, who);
     if (event.kind == MARE_COORD_ENTER) {
         sim->asked_us[who] = sim->now_us;
         event.number += event.number ? event.now_us : 0;

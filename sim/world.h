@@ -32,6 +32,7 @@ typedef struct process {
     uint64_t incarnation;
     uint32_t life; /* counts ends; wakes of an earlier one are void */
     int32_t drift_ppm;
+    uint64_t offset_us;
     uint64_t resume_us;
     uint32_t news; /* changes of membership that wait for it, in order */
     uint32_t timer_serial[MARE_COORD_TIMERS];

@@ -277,15 +277,16 @@ typedef enum mare_coord_family {
 
 /* What an algorithm promises, given its assumptions: these are what the checkers hold it to. */
 enum {
-    MARE_COORD_EM1 = 1 << 0,        /* at most one inside */
-    MARE_COORD_EM2 = 1 << 1,        /* every request is granted in the end */
-    MARE_COORD_EM3 = 1 << 2,        /* grants follow happened-before */
-    MARE_COORD_FENCING = 1 << 3,    /* fencing numbers only grow */
-    MARE_COORD_ONE_LEADER = 1 << 4, /* at most one leader in an epoch */
-    MARE_COORD_FIFO = 1 << 5,       /* deliveries: each sender's in the order sent */
-    MARE_COORD_CAUSAL = 1 << 6,     /* … and after all that they depend on */
-    MARE_COORD_TOTAL = 1 << 7,      /* … and in one order everywhere */
-    MARE_COORD_ATOMIC = 1 << 8,     /* all that survive a view deliver the same in it */
+    MARE_COORD_EM1 = 1 << 0,         /* at most one inside */
+    MARE_COORD_EM2 = 1 << 1,         /* every request is granted in the end */
+    MARE_COORD_EM3 = 1 << 2,         /* grants follow happened-before */
+    MARE_COORD_FENCING = 1 << 3,     /* fencing numbers only grow */
+    MARE_COORD_ONE_LEADER = 1 << 4,  /* at most one leader in an epoch */
+    MARE_COORD_FIFO = 1 << 5,        /* deliveries: each sender's in the order sent */
+    MARE_COORD_CAUSAL = 1 << 6,      /* … and after all that they depend on */
+    MARE_COORD_TOTAL = 1 << 7,       /* … and in one order everywhere */
+    MARE_COORD_ATOMIC = 1 << 8,      /* all that survive a view deliver the same in it */
+    MARE_COORD_AGREED_TIME = 1 << 9, /* clocks of one round are within the sum of their errors */
 };
 
 /* The faults under which it keeps them: these are what the simulator throws at it. */
@@ -369,6 +370,7 @@ MARE_COORD_ALGORITHM mare_coord_central, mare_coord_voting, mare_coord_ricart, m
 MARE_COORD_ALGORITHM mare_coord_bully, mare_coord_ring, mare_coord_wireless,
     mare_coord_superpeer_dht, mare_coord_superpeer_tokens;
 MARE_COORD_ALGORITHM mare_coord_fifo, mare_coord_causal, mare_coord_total, mare_coord_views;
+MARE_COORD_ALGORITHM mare_coord_berkeley;
 #undef MARE_COORD_ALGORITHM
 
 /* The table of them all, a constant; `count` gets its length. */

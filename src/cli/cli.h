@@ -43,3 +43,7 @@ bool mare__cli_sim_is_figure(const char *name);
 // Network coordinates: `mare place …`.
 int mare__cli_place(int argc, char **argv);
 extern const char mare__cli_place_help[];
+
+// Time: `mare clock …`, over the network and in virtual time.
+int mare__cli_clock(int argc, char **argv);
+extern const char mare__cli_clock_help[];

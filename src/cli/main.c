@@ -49,6 +49,8 @@ static const struct command commands[] = {
      mare__cli_sim_help, mare__cli_sim},
     {"place", "network coordinates: evaluates, places, draws, probes: mare place evaluate FILE",
      mare__cli_place_help, mare__cli_place},
+    {"clock", "asks time servers, serves time, watches: mare clock query HOST",
+     mare__cli_clock_help, mare__cli_clock},
     {"-v", "prints the version", "mare -v\n\nPrints the version; --version is the same.\n",
      version},
 };

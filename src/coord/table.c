@@ -22,6 +22,7 @@ static const mare_coord_algorithm *const table[] = {
     &mare_coord_causal,           /* order/causal.c */
     &mare_coord_total,            /* order/total.c */
     &mare_coord_views,            /* order/views.c */
+    &mare_coord_berkeley,         /* time/berkeley.c */
 };
 
 const mare_coord_algorithm *const *mare_coord_table(size_t *count)

@@ -21,4 +21,5 @@ enum {
     MARE__TAG_CAUSAL = 33,
     MARE__TAG_TOTAL = 34,
     MARE__TAG_VIEWS = 35,
+    MARE__TAG_BERKELEY = 48,
 };

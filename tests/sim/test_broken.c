@@ -53,6 +53,8 @@ static const variant variants[] = {
     {&mare_broken_superpeer_dht, "AGREEMENT", "superpeer", 1},
     {&mare_broken_superpeer_tokens, "AGREEMENT", "superpeer", 1},
     {&mare_broken_views_shy, "AGREEMENT", "delivers nothing", 1},
+    {&mare_broken_berkeley_bound, "BOUND", "where they say at most", 3},
+    {&mare_broken_berkeley_step, "BACKWARDS", "went back by", 3},
     {&mare_broken_ricart_room, "ROOM", "more effects", 0},
 };
 

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: MIT
+// `mare clock`: which subcommand, its arguments, the file of keys.
+#include "cli/clock.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "sim/clocks.h"
+
+const char mare__cli_clock_help[] =
+    "mare clock query HOST[:PORT] ...   asks time servers how wrong this machine's clock is\n"
+    "mare clock watch HOST[:PORT] ...   goes on asking; a chart in the terminal\n"
+    "mare clock serve ADDRESS:PORT      serves the time (NTPv4)\n"
+    "mare clock beacon GROUP:PORT       sends reference broadcasts by multicast\n"
+    "mare clock hear GROUP:PORT         compares clocks with all that hear the same broadcasts\n"
+    "mare clock simulate                the same algorithms in virtual time, against the truth\n"
+    "\n"
+    "Every offset comes with an error bound that supposes nothing of the network: the truth is\n"
+    "not further away, as long as the servers keep to their own bounds and this machine's\n"
+    "oscillator to --drift. With m servers, (m - 1) / 2 may lie. Nobody's clock is changed.\n"
+    "\n"
+    "Asking\n"
+    "  --samples N        questions to each server (8); the one with the shortest way counts\n"
+    "  --interval S       seconds between questions (query 0.05, watch 1)\n"
+    "  --timeout S        how long to wait for an answer (1)\n"
+    "  --drift PPM        maximum drift rate of the oscillator, parts in a million (100)\n"
+    "  --count N          watch: stop after N rounds; serve: N answers; beacon: N broadcasts;\n"
+    "                     hear: N comparisons\n"
+    "\n"
+    "Serving\n"
+    "  --follow HOST      take the time from there, not from the system's clock; may be repeated\n"
+    "  --stratum N        without --follow: what the system's clock is worth (10)\n"
+    "  --error MS         without --follow: what it may be wrong by, milliseconds (100)\n"
+    "  --slew PPM         how fast corrections go in (500)\n"
+    "\n"
+    "Reference broadcasts\n"
+    "  --interface A      the interface, by its address (127.0.0.1)\n"
+    "  --name WORD        what others call this receiver, up to 8 letters\n"
+    "  --jitter US        two receivers hear the same broadcast within this, microseconds (1000)\n"
+    "  --wander PPM       rates differ from a constant by at most this (1)\n"
+    "  --ahead S          pretend that this clock is so many seconds ahead\n"
+    "\n"
+    "Keys (AES-128-CMAC, RFC 8573)\n"
+    "  --keys FILE        lines of NUMBER AES128 HEX:32 digits, as chronyd has them\n"
+    "  --key N            asking: the key to use\n"
+    "  --authenticated    serving: who has no key gets no answer\n"
+    "\n"
+    "  --seed S, --seeds N   simulate: so many worlds (100), from S on (1)\n"
+    "  --json             for programs: one object, a line each in watch and serve\n"
+    "\n"
+    "Try\n"
+    "  mare clock serve 127.0.0.1:11123 --stratum 5 &\n"
+    "  mare clock watch 127.0.0.1:11123\n"
+    "\n"
+    "Exit codes: 0 there is a time, 1 there is none (no answer, or no agreement), 2 wrong usage.\n";
+
+static int refuse(const char *what, const char *word)
+{
+    fprintf(stderr, "mare clock: %s '%s'; 'mare help clock' tells more\n", what, word);
+    return EXIT_USAGE;
+}
+
+// ---- Keys --------------------------------------------------------------------------------------
+
+static bool read_hex(const char *text, uint8_t secret[16])
+{
+    if (strlen(text) != 32 || strspn(text, "0123456789abcdefABCDEF") != 32)
+        return false;
+    for (int i = 0; i < 16; i++) {
+        char digits[3] = {text[2 * i], text[2 * i + 1], '\0'};
+        secret[i] = (uint8_t)strtoul(digits, NULL, 16);
+    }
+    return true;
+}
+
+// A line is "NUMBER TYPE KEY". Of other types than AES128 we know nothing, and leave them to
+// others.
+static bool read_key(struct clock_arguments *args, char *line)
+{
+    char *number = strtok(line, " \t\r\n"), *type = strtok(NULL, " \t\r\n");
+    char *key = strtok(NULL, " \t\r\n");
+    if (!number || *number == '#')
+        return true;
+    if (!type || strcmp(type, "AES128") != 0)
+        return type != NULL;
+    unsigned long id = strtoul(number, NULL, 10);
+    if (id == 0 || id > UINT32_MAX || !key || args->key_count == CLOCK_KEYS_MAX)
+        return false;
+    mare_ntp_key *into = &args->keys[args->key_count++];
+    into->id = (uint32_t)id;
+    if (strncmp(key, "HEX:", 4) == 0)
+        return read_hex(key + 4, into->secret);
+    if (strncmp(key, "ASCII:", 6) == 0)
+        key += 6;
+    memcpy(into->secret, key, strnlen(key, 16));
+    return strlen(key) == 16;
+}
+
+static int read_keys(struct clock_arguments *args, const char *path)
+{
+    char line[256];
+    unsigned number = 0;
+    bool good = true;
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        fprintf(stderr, "mare clock: %s: %s\n", path, strerror(errno));
+        return EXIT_USAGE;
+    }
+    while (good && fgets(line, sizeof line, file)) {
+        number++;
+        good = read_key(args, line);
+    }
+    fclose(file);
+    if (good)
+        return 0;
+    fprintf(stderr, "mare clock: %s:%u: a key is NUMBER AES128 HEX:32 digits, 16 keys at most\n",
+            path, number);
+    return EXIT_USAGE;
+}
+
+// ---- Arguments ---------------------------------------------------------------------------------
+
+// Options with a number. Returns 1 when it is one, −1 when its value makes no sense, 0 otherwise.
+static int read_amount(struct clock_arguments *args, const char *word, const char *value)
+{
+    double samples = args->samples, stratum = args->stratum, key = args->key;
+    double count = (double)args->count, seed = (double)args->seed, seeds = (double)args->seeds;
+    const struct {
+        const char *name;
+        double *place;
+        double least, most;
+    } amounts[] = {{"--samples", &samples, 1, 1000},
+                   {"--interval", &args->interval_s, 0, 131072},
+                   {"--timeout", &args->timeout_s, 0.001, 3600},
+                   {"--drift", &args->drift_ppm, 0, 100000},
+                   {"--jitter", &args->jitter_us, 0, 1e9},
+                   {"--wander", &args->wander_ppm, 0, 100000},
+                   {"--ahead", &args->ahead_s, -1e8, 1e8},
+                   {"--slew", &args->slew_ppm, 1, 500000},
+                   {"--error", &args->error_ms, 0, 16000},
+                   {"--stratum", &stratum, 1, 15},
+                   {"--count", &count, 1, 1e15},
+                   {"--key", &key, 1, UINT32_MAX},
+                   {"--seed", &seed, 0, 1e15},
+                   {"--seeds", &seeds, 1, 1e9}};
+    for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++) {
+        if (strcmp(word, amounts[i].name) != 0)
+            continue;
+        char *end;
+        double number = strtod(value, &end);
+        if (end == value || *end || !(number >= amounts[i].least && number <= amounts[i].most))
+            return -1;
+        *amounts[i].place = number;
+        args->samples = (unsigned)samples;
+        args->stratum = (unsigned)stratum;
+        args->key = (unsigned)key;
+        args->count = (uint64_t)count;
+        args->seed = (uint64_t)seed;
+        args->seeds = (uint64_t)seeds;
+        return 1;
+    }
+    return 0;
+}
+
+static int add_server(struct clock_arguments *args, const char *name)
+{
+    if (args->servers == MARE_NTP_SERVERS_MAX)
+        return refuse("32 servers are enough, without", name);
+    args->server[args->servers++] = name;
+    return 0;
+}
+
+static int read_option(struct clock_arguments *args, const char *word, const char *value)
+{
+    if (!value)
+        return refuse("unknown option, or one without its value,", word);
+    int amount = read_amount(args, word, value);
+    if (amount < 0) {
+        fprintf(stderr, "mare clock: %s cannot be '%s'; 'mare help clock' tells more\n", word,
+                value);
+        return EXIT_USAGE;
+    }
+    if (amount > 0)
+        return 0;
+    if (strcmp(word, "--keys") == 0)
+        return read_keys(args, value);
+    if (strcmp(word, "--follow") == 0)
+        return add_server(args, value);
+    if (strcmp(word, "--interface") == 0)
+        args->interface = value;
+    else if (strcmp(word, "--name") == 0)
+        args->name = value;
+    else
+        return refuse("there is no option", word);
+    return 0;
+}
+
+static int read_arguments(struct clock_arguments *args, int argc, char **argv)
+{
+    bool asking = strcmp(argv[1], "query") == 0 || strcmp(argv[1], "watch") == 0;
+    for (int i = 2; i < argc; i++) {
+        int code = 0;
+        if (strcmp(argv[i], "--json") == 0)
+            args->json = true;
+        else if (strcmp(argv[i], "--authenticated") == 0)
+            args->authenticated_only = true;
+        else if (argv[i][0] == '-') {
+            code = read_option(args, argv[i], i + 1 < argc ? argv[i + 1] : NULL);
+            i++;
+        } else if (asking)
+            code = add_server(args, argv[i]);
+        else if (args->listen)
+            code = refuse("one address only, not also", argv[i]);
+        else
+            args->listen = argv[i];
+        if (code)
+            return code;
+    }
+    return 0;
+}
+
+static bool has_key(const struct clock_arguments *args)
+{
+    bool found = args->key == 0;
+    for (unsigned i = 0; i < args->key_count; i++)
+        found = found || args->keys[i].id == args->key;
+    return found;
+}
+
+int mare__cli_clock(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*run)(const struct clock_arguments *);
+        double interval_s;
+    } commands[] = {{"query", mare__clock_query, 0.05}, {"watch", mare__clock_watch, 1},
+                    {"serve", mare__clock_serve, 4},    {"beacon", mare__clock_beacon, 1},
+                    {"hear", mare__clock_hear, 1},      {"simulate", mare__clock_simulate, 0}};
+    if (argc < 2 || strcmp(argv[1], "--help") == 0) {
+        fputs(mare__cli_clock_help, argc < 2 ? stderr : stdout);
+        return argc < 2 ? EXIT_USAGE : 0;
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (strcmp(argv[1], commands[i].name) != 0)
+            continue;
+        struct clock_arguments args = {.samples = MARE_NTP_FILTER,
+                                       .interval_s = commands[i].interval_s,
+                                       .timeout_s = 1,
+                                       .drift_ppm = 100,
+                                       .slew_ppm = 500,
+                                       .error_ms = 100,
+                                       .stratum = 10,
+                                       .interface = "127.0.0.1",
+                                       .name = "",
+                                       .jitter_us = 1000,
+                                       .wander_ppm = 1,
+                                       .seed = 1,
+                                       .seeds = 100};
+        int code = read_arguments(&args, argc, argv);
+        if (code)
+            return code;
+        if (i < 2 && args.servers == 0)
+            return refuse("which server? As in", "mare clock query 127.0.0.1:123");
+        if (i >= 2 && i <= 4 && !args.listen)
+            return refuse("at which address? As in", "127.0.0.1:11123, or 239.1.2.3:11124");
+        if (!has_key(&args))
+            return refuse("no such key in the file of --keys:", "--key");
+        return commands[i].run(&args);
+    }
+    return refuse("there is no", argv[1]);
+}
+
+// ---- Simulation --------------------------------------------------------------------------------
+
+struct sums {
+    double readings, error_ns, bound_ns, closest;
+};
+
+static void add_score(struct sums *sum, const mare_sim_clocks_score *score)
+{
+    sum->readings += (double)score->readings;
+    sum->error_ns += (double)score->error_ns;
+    sum->bound_ns += (double)score->bound_ns;
+    double closest = (double)score->closest_ppm / 1e4;
+    sum->closest = closest > sum->closest ? closest : sum->closest;
+}
+
+static void write_scores(const struct clock_arguments *args, const struct sums *sum)
+{
+    if (!args->json)
+        printf("%-10s %12s %14s %14s %18s\n", "method", "readings", "true error", "bound",
+               "closest to it");
+    for (int m = 0; m < MARE_SIM_METHODS; m++) {
+        const char *name = mare_sim_method_name((mare_sim_method)m);
+        char error[32], bound[32];
+        double n = sum[m].readings > 0 ? sum[m].readings : 1;
+        if (args->json)
+            printf("{\"method\":\"%s\",\"readings\":%.0f,\"error_ns\":%.0f,\"bound_ns\":%.0f,"
+                   "\"closest_percent\":%.1f}\n",
+                   name, sum[m].readings, sum[m].error_ns / n, sum[m].bound_ns / n, sum[m].closest);
+        else
+            printf("%-10s %12.0f %14s %14s %16.1f %%\n", name, sum[m].readings,
+                   mare__clock_span(sum[m].error_ns / n, false, error),
+                   mare__clock_span(sum[m].bound_ns / n, false, bound), sum[m].closest);
+    }
+}
+
+int mare__clock_simulate(const struct clock_arguments *args)
+{
+    struct sums sum[MARE_SIM_METHODS] = {{0}};
+    for (uint64_t seed = args->seed; seed < args->seed + args->seeds; seed++) {
+        mare_sim_clocks_options options;
+        mare_sim_clocks_outcome outcome;
+        mare_sim_clocks_vary(&options, seed);
+        if (!mare_sim_clocks_run(&options, &outcome)) {
+            printf("seed %" PRIu64 ": %s is violated: %s\n", seed, outcome.violation,
+                   outcome.detail);
+            return EXIT_DIED;
+        }
+        for (int m = 0; m < MARE_SIM_METHODS; m++)
+            add_score(&sum[m], &outcome.score[m]);
+    }
+    write_scores(args, sum);
+    return 0;
+}

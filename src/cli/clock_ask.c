@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: MIT
+// `mare clock query` and `watch`: sends questions, waits for answers, and says what came of them.
+// What is believed and what is not is libmare-coord's to decide; here are sockets and words.
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/clock.h"
+#include "platform/platform.h"
+#include "platform/wall.h"
+
+enum { PRECISION_NS = 100, ROOM = 512, NAME_ROOM = 256 };
+
+static volatile sig_atomic_t stopped;
+
+static void stop(int number)
+{
+    (void)number;
+    stopped = 1;
+}
+
+// ---- Words -------------------------------------------------------------------------------------
+
+const char *mare__clock_span(double ns, bool sign, char text[32])
+{
+    static const struct {
+        double ns;
+        const char *name;
+    } units[] = {{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}, {0, "ns"}};
+    int at = 0;
+    while (units[at].ns > 0 && (ns < 0 ? -ns : ns) < units[at].ns)
+        at++;
+    double value = units[at].ns > 0 ? ns / units[at].ns : ns;
+    snprintf(text, 32, sign ? "%+.3g %s" : "%.3g %s", value, units[at].name);
+    return text;
+}
+
+const char *mare__clock_reference(uint32_t id, uint32_t stratum, char text[20])
+{
+    uint8_t b[4] = {(uint8_t)(id >> 24), (uint8_t)(id >> 16), (uint8_t)(id >> 8), (uint8_t)id};
+    if (stratum > 1) {
+        snprintf(text, 20, "%u.%u.%u.%u", b[0], b[1], b[2], b[3]);
+        return text;
+    }
+    int length = 0;
+    while (length < 4 && b[length] > ' ' && b[length] < 127 && b[length] != '"' &&
+           b[length] != '\\')
+        length++;
+    snprintf(text, 20, "%.*s", length, (const char *)b);
+    return text;
+}
+
+// ---- Exchanges ---------------------------------------------------------------------------------
+
+static const mare_ntp_key *chosen_key(const struct clock_arguments *args)
+{
+    for (unsigned i = 0; i < args->key_count; i++)
+        if (args->keys[i].id == args->key)
+            return &args->keys[i];
+    return NULL;
+}
+
+// "host" alone means the usual port.
+static const char *resolve(const char *name, uint8_t *address)
+{
+    char full[NAME_ROOM];
+    const char *colon = strrchr(name, ':');
+    bool has_port = colon && (strchr(name, ':') == colon || colon[-1] == ']');
+    snprintf(full, sizeof full, has_port ? "%s" : "%s:123", name);
+    return mare__udp_resolve(full, address);
+}
+
+int mare__clock_open(const struct clock_arguments *args, struct clock_server *server)
+{
+    struct mare__wall wall;
+    mare__wall_read(&wall);
+    mare_ntp_setup setup = {.drift_ppb = (uint64_t)(args->drift_ppm * 1000),
+                            .precision_ns = PRECISION_NS,
+                            .near_ns = wall.utc_ns,
+                            .poll_most = 10,
+                            .key = chosen_key(args)};
+    for (unsigned i = 0; i < args->servers; i++) {
+        server[i] = (struct clock_server){.name = args->server[i], .socket = -1};
+        const char *wrong = resolve(server[i].name, server[i].address);
+        if (!wrong)
+            server[i].socket = mare__udp_towards(server[i].address);
+        if (wrong || server[i].socket < 0) {
+            fprintf(stderr, "mare clock: %s: %s\n", server[i].name,
+                    wrong ? wrong : strerror(-server[i].socket));
+            mare__clock_close(server, i);
+            return EXIT_USAGE;
+        }
+        mare_ntp_client_init(&server[i].client, &setup);
+    }
+    return 0;
+}
+
+void mare__clock_close(struct clock_server *server, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        mare__udp_close(server[i].socket);
+}
+
+bool mare__clock_exchange(const struct clock_arguments *args, struct clock_server *server)
+{
+    uint8_t bytes[ROOM], from[MARE__UDP_ADDRESS];
+    uint64_t nonce = mare__platform_live.random(mare__platform_live.context);
+    int64_t begin_ns = mare__wall_local_ns();
+    int64_t deadline_ns = begin_ns + (int64_t)(args->timeout_s * 1e9);
+    uint32_t asked = begin_ns < server->rest_until_ns
+                         ? 0
+                         : mare_ntp_client_ask(&server->client, begin_ns, nonce, bytes);
+    if (asked == 0)
+        return false;
+    mare__udp_send(server->socket, server->address, bytes, asked);
+    for (int64_t now_ns = begin_ns; now_ns < deadline_ns && !stopped;
+         now_ns = mare__wall_local_ns()) {
+        mare__udp_wait(server->socket, (uint64_t)(deadline_ns - now_ns));
+        int64_t arrived_ns = mare__wall_local_ns();
+        long length = mare__udp_receive(server->socket, from, bytes, sizeof bytes);
+        if (length < 0 || length > (long)sizeof bytes ||
+            memcmp(from, server->address, sizeof from) != 0)
+            continue;
+        mare_ntp_verdict verdict =
+            mare_ntp_client_take(&server->client, arrived_ns, bytes, (uint32_t)length);
+        if (verdict == MARE_NTP_KISS)
+            server->rest_until_ns = arrived_ns + (int64_t)mare_ntp_client_wait_ns(&server->client);
+        if (!server->client.pending)
+            return verdict == MARE_NTP_TAKEN;
+    }
+    return false;
+}
+
+static void rest(double seconds)
+{
+    struct mare__parker parker = {0};
+    uint64_t now = mare__platform_live.now_ns(mare__platform_live.context);
+    if (seconds > 0 && !stopped)
+        mare__park(&parker, now + (uint64_t)(seconds * 1e9));
+}
+
+void mare__clock_look(const struct clock_arguments *args, const struct clock_server *server,
+                      struct clock_view *view)
+{
+    struct mare__wall wall;
+    mare_ntp_estimate known[MARE_NTP_SERVERS_MAX];
+    unsigned index[MARE_NTP_SERVERS_MAX] = {0}, count = 0;
+    mare__wall_read(&wall);
+    *view = (struct clock_view){
+        .error_ns = MARE_TIME_UNKNOWN, .width_ns = wall.width_ns, .local_ns = wall.local_ns};
+    for (unsigned i = 0; i < args->servers; i++) {
+        // Old samples of one that no longer answers are still true, but nobody to follow.
+        view->has[i] = server[i].client.reach &&
+                       mare_ntp_client_best(&server[i].client, wall.local_ns, &view->estimate[i]);
+        if (view->has[i]) {
+            view->ahead_ns[i] = view->estimate[i].time_ns - wall.utc_ns;
+            index[count] = i;
+            known[count++] = view->estimate[i];
+        }
+    }
+    view->agreed = mare_ntp_select(known, count, (args->servers - 1) / 2, &view->choice);
+    if (!view->agreed)
+        return;
+    view->peer = index[view->choice.peer];
+    for (unsigned i = 0; i < count; i++)
+        view->outliers |= (uint64_t)(view->choice.outliers >> i & 1) << index[i];
+    view->utc_ns = view->choice.estimate.time_ns;
+    view->offset_ns = view->utc_ns - wall.utc_ns;
+    view->error_ns = view->choice.estimate.error_ns + wall.width_ns;
+}
+
+// ---- Reports -----------------------------------------------------------------------------------
+
+// Why a server gave no sample: the verdict on most of what came from it.
+static const char *excuse(const mare_ntp_client *client, char text[40])
+{
+    int most = -1;
+    for (int v = 1; v < MARE_NTP_VERDICTS; v++)
+        if (client->verdicts[v] && (most < 0 || client->verdicts[v] > client->verdicts[most]))
+            most = v;
+    if (most < 0)
+        return "no answer";
+    char code[20] = "";
+    if (most == MARE_NTP_KISS)
+        mare__clock_reference(client->kiss, 0, code);
+    snprintf(text, 40, "%s%s%s", mare_ntp_verdict_name((mare_ntp_verdict)most), *code ? " " : "",
+             code);
+    return text;
+}
+
+static void print_server(const struct clock_server *server, const struct clock_view *view,
+                         unsigned i)
+{
+    const mare_ntp_estimate *e = &view->estimate[i];
+    char offset[32], error[32], delay[32], jitter[32], reference[20], text[40];
+    if (!view->has[i]) {
+        printf("%-24s %s\n", server->name, excuse(&server->client, text));
+        return;
+    }
+    printf("%-24s %7" PRIu32 " %-15s %12s %12s %10s %10s%s\n", server->name, e->stratum,
+           mare__clock_reference(e->reference_id, e->stratum, reference),
+           mare__clock_span((double)view->ahead_ns[i], true, offset),
+           mare__clock_span((double)(e->error_ns + view->width_ns), false, error),
+           mare__clock_span((double)e->delay_ns, false, delay),
+           mare__clock_span((double)e->jitter_ns, false, jitter),
+           view->outliers >> i & 1 ? "  outlier" : "");
+}
+
+static const char *leap_name(mare_ntp_leap leap)
+{
+    static const char *const names[] = {"none", "insert", "delete", "unknown"};
+    return names[leap & 3];
+}
+
+static void print_json_server(const struct clock_server *server, const struct clock_view *view,
+                              unsigned i)
+{
+    const mare_ntp_estimate *e = &view->estimate[i];
+    char reference[20];
+    printf("%s{\"server\":\"%s\"", i ? "," : "", server->name);
+    if (view->has[i])
+        printf(",\"stratum\":%" PRIu32 ",\"reference\":\"%s\",\"offset_ns\":%" PRId64
+               ",\"delay_ns\":%" PRId64 ",\"round_trip_ns\":%" PRId64 ",\"error_ns\":%" PRIu64
+               ",\"jitter_ns\":%" PRIu64 ",\"root_delay_ns\":%" PRIu64 ",\"samples\":%" PRIu32
+               ",\"leap\":\"%s\",\"outlier\":%s",
+               e->stratum, mare__clock_reference(e->reference_id, e->stratum, reference),
+               view->ahead_ns[i], e->delay_ns, 2 * e->delay_ns, e->error_ns, e->jitter_ns,
+               e->root_delay_ns, e->samples, leap_name(e->leap),
+               view->outliers >> i & 1 ? "true" : "false");
+    fputs(",\"packets\":{", stdout);
+    const char *between = "";
+    for (int v = 0; v < MARE_NTP_VERDICTS; v++) {
+        if (server->client.verdicts[v]) {
+            printf("%s\"%s\":%" PRIu64, between, mare_ntp_verdict_name((mare_ntp_verdict)v),
+                   server->client.verdicts[v]);
+            between = ",";
+        }
+    }
+    fputs("}", stdout);
+    if (server->client.kiss)
+        printf(",\"kiss\":\"%s\"", mare__clock_reference(server->client.kiss, 0, reference));
+    fputs("}", stdout);
+}
+
+static void print_json(const struct clock_arguments *args, const struct clock_server *server,
+                       const struct clock_view *view)
+{
+    fputs("{", stdout);
+    if (view->agreed)
+        printf("\"offset_ns\":%" PRId64 ",\"error_ns\":%" PRIu64 ",\"delay_ns\":%" PRId64
+               ",\"stratum\":%" PRIu32 ",\"server\":\"%s\",\"utc_ns\":%" PRId64
+               ",\"tai_ns\":%" PRId64 ",",
+               view->offset_ns, view->error_ns, view->choice.estimate.delay_ns,
+               view->choice.estimate.stratum, server[view->peer].name, view->utc_ns,
+               mare_time_tai_from_utc(mare_time_leaps_known(), view->utc_ns));
+    fputs("\"servers\":[", stdout);
+    for (unsigned i = 0; i < args->servers; i++)
+        print_json_server(&server[i], view, i);
+    puts("]}");
+    fflush(stdout);
+}
+
+static void print_report(const struct clock_arguments *args, const struct clock_server *server,
+                         const struct clock_view *view)
+{
+    char offset[32], error[32];
+    if (args->json) {
+        print_json(args, server, view);
+        return;
+    }
+    printf("%-24s %7s %-15s %12s %12s %10s %10s\n", "server", "stratum", "reference", "offset",
+           "error bound", "delay", "jitter");
+    for (unsigned i = 0; i < args->servers; i++)
+        print_server(&server[i], view, i);
+    if (view->agreed)
+        printf("\nThis clock is off by %s, within %s; stratum %" PRIu32 ", after %s.\n",
+               mare__clock_span((double)view->offset_ns, true, offset),
+               mare__clock_span((double)view->error_ns, false, error),
+               view->choice.estimate.stratum + 1, server[view->peer].name);
+    else
+        puts("\nThere is no time to be had: too few servers answered, or they do not agree.");
+}
+
+// ---- The commands ------------------------------------------------------------------------------
+
+int mare__clock_query(const struct clock_arguments *args)
+{
+    struct clock_server server[MARE_NTP_SERVERS_MAX];
+    struct clock_view view;
+    int code = mare__clock_open(args, server);
+    if (code)
+        return code;
+    for (unsigned s = 0; s < args->samples && !stopped; s++) {
+        if (s)
+            rest(args->interval_s);
+        for (unsigned i = 0; i < args->servers; i++) {
+            // One that was silent twice is not worth the wait.
+            if (s < 2 || server[i].client.reach)
+                mare__clock_exchange(args, &server[i]);
+        }
+    }
+    mare__clock_look(args, server, &view);
+    print_report(args, server, &view);
+    mare__clock_close(server, args->servers);
+    return view.agreed ? 0 : EXIT_DIED;
+}
+
+static void show(const struct clock_arguments *args, const struct clock_server *server,
+                 const struct clock_view *view, struct clock_chart *chart)
+{
+    char offset[32], error[32], delay[32];
+    struct winsize size = {.ws_row = 24, .ws_col = 80};
+    if (args->json) {
+        print_json(args, server, view);
+        return;
+    }
+    if (isatty(STDOUT_FILENO)) {
+        ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+        mare__clock_chart_draw(chart, size.ws_col, size.ws_row);
+    }
+    if (view->agreed)
+        printf("%s ± %s  delay %s  stratum %" PRIu32 "  %s\n",
+               mare__clock_span((double)view->offset_ns, true, offset),
+               mare__clock_span((double)view->error_ns, false, error),
+               mare__clock_span((double)view->choice.estimate.delay_ns, false, delay),
+               view->choice.estimate.stratum, server[view->peer].name);
+    else
+        puts("no time: too few answers, or no agreement");
+    fflush(stdout);
+}
+
+int mare__clock_watch(const struct clock_arguments *args)
+{
+    struct clock_server server[MARE_NTP_SERVERS_MAX];
+    static struct clock_chart chart;
+    struct clock_view view = {0};
+    int code = mare__clock_open(args, server);
+    if (code)
+        return code;
+    mare__signals_take(stop);
+    for (uint64_t round = 0; !stopped && (!args->count || round < args->count); round++) {
+        if (round)
+            rest(args->interval_s);
+        for (unsigned i = 0; i < args->servers && !stopped; i++)
+            mare__clock_exchange(args, &server[i]);
+        if (stopped)
+            break;
+        mare__clock_look(args, server, &view);
+        mare__clock_chart_add(&chart, view.offset_ns, view.error_ns);
+        show(args, server, &view, &chart);
+    }
+    mare__clock_close(server, args->servers);
+    return view.agreed ? 0 : EXIT_DIED;
+}

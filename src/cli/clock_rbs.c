@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+// `mare clock beacon` and `hear`: reference broadcasts over UDP multicast. The beacon sends
+// numbers; who hears one notes the instant and tells the others, over the same group. Nobody's
+// clock is changed, and the beacon's is not even asked.
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/clock.h"
+#include "platform/multicast.h"
+#include "platform/platform.h"
+#include "platform/wall.h"
+
+enum { PEERS_MAX = 32, ROOM = 128 };
+
+#define STALE_NS INT64_C(10000000000)
+
+struct peer {
+    uint64_t who;
+    mare_rbs rbs;
+};
+
+struct receiver {
+    const struct clock_arguments *args;
+    int socket;
+    uint8_t group[MARE__UDP_ADDRESS];
+    uint64_t who, series;
+    mare_rbs heard; // what was heard here: how the record of a new peer begins
+    struct peer peer[PEERS_MAX];
+    unsigned peers;
+    uint64_t compared;
+};
+
+static volatile sig_atomic_t stopped;
+
+static void stop(int number)
+{
+    (void)number;
+    stopped = 1;
+}
+
+// Joins the group. Says what is wrong and returns an exit code, or 0.
+static int join(const struct clock_arguments *args, uint8_t *group, int *socket)
+{
+    uint8_t interface[MARE__UDP_ADDRESS];
+    char at[MARE__UDP_TEXT];
+    snprintf(at, sizeof at, "%s:0", args->interface);
+    const char *wrong = mare__udp_resolve(args->listen, group);
+    if (!wrong)
+        wrong = mare__udp_resolve(at, interface);
+    *socket = wrong ? -1 : mare__multicast_join(group, interface);
+    if (!wrong && *socket >= 0)
+        return 0;
+    fprintf(stderr, "mare clock: %s on %s: %s\n", args->listen, args->interface,
+            wrong ? wrong : strerror(-*socket));
+    return EXIT_USAGE;
+}
+
+static uint64_t draw(void)
+{
+    return mare__platform_live.random(mare__platform_live.context);
+}
+
+int mare__clock_beacon(const struct clock_arguments *args)
+{
+    uint8_t group[MARE__UDP_ADDRESS], bytes[MARE_RBS_PACKET_BYTES];
+    struct mare__parker parker = {0};
+    int socket, code = join(args, group, &socket);
+    if (code)
+        return code;
+    mare_rbs_packet packet = {.kind = MARE_RBS_BEACON, .series = draw()};
+    mare__signals_take(stop);
+    while (!stopped && (!args->count || packet.number < args->count)) {
+        packet.number++;
+        mare_rbs_encode(&packet, bytes);
+        mare__udp_send(socket, group, bytes, sizeof bytes);
+        uint64_t now = mare__platform_live.now_ns(mare__platform_live.context);
+        mare__park(&parker, now + (uint64_t)(args->interval_s * 1e9));
+    }
+    mare__udp_close(socket);
+    return 0;
+}
+
+// ---- Hearing -----------------------------------------------------------------------------------
+
+static int64_t our_clock(const struct receiver *r)
+{
+    return mare__wall_local_ns() + (int64_t)(r->args->ahead_s * 1e9);
+}
+
+// The kernel's stamp by our clock. Should the system's clock have been set in between, the stamp is
+// nonsense, and now must do.
+static int64_t when_heard(const struct receiver *r, int64_t utc_ns)
+{
+    struct mare__wall wall;
+    mare__wall_read(&wall);
+    int64_t age_ns = wall.utc_ns - utc_ns;
+    int64_t heard_ns = wall.local_ns + (int64_t)(r->args->ahead_s * 1e9);
+    return age_ns > 0 && age_ns < STALE_NS ? heard_ns - age_ns : heard_ns;
+}
+
+static void begin_series(struct receiver *r, uint64_t series)
+{
+    r->series = series;
+    r->peers = 0;
+    mare_rbs_init(&r->heard, (uint64_t)(r->args->jitter_us * 1e3),
+                  (uint64_t)(r->args->drift_ppm * 1e3), (uint64_t)(r->args->wander_ppm * 1e3));
+}
+
+static void on_beacon(struct receiver *r, const mare_rbs_packet *beacon, int64_t heard_ns)
+{
+    uint8_t bytes[MARE_RBS_PACKET_BYTES];
+    if (beacon->series != r->series)
+        begin_series(r, beacon->series);
+    mare_rbs_hear(&r->heard, beacon->number, heard_ns);
+    for (unsigned i = 0; i < r->peers; i++)
+        mare_rbs_hear(&r->peer[i].rbs, beacon->number, heard_ns);
+    mare_rbs_packet report = {.kind = MARE_RBS_REPORT,
+                              .series = r->series,
+                              .number = beacon->number,
+                              .who = r->who,
+                              .when_ns = heard_ns};
+    snprintf(report.name, sizeof report.name, "%s", r->args->name);
+    mare_rbs_encode(&report, bytes);
+    mare__udp_send(r->socket, r->group, bytes, sizeof bytes);
+}
+
+static struct peer *find_peer(struct receiver *r, uint64_t who)
+{
+    for (unsigned i = 0; i < r->peers; i++)
+        if (r->peer[i].who == who)
+            return &r->peer[i];
+    if (r->peers == PEERS_MAX)
+        return NULL;
+    struct peer *fresh = &r->peer[r->peers++];
+    *fresh = (struct peer){.who = who, .rbs = r->heard};
+    return fresh;
+}
+
+static void print_comparison(const struct receiver *r, const char *name, const mare_rbs *rbs)
+{
+    mare_rbs_offset mean, line;
+    char a[32], b[32], c[32], d[32];
+    int64_t now_ns = our_clock(r);
+    bool has_line = mare_rbs_line(rbs, now_ns, &line);
+    if (!mare_rbs_mean(rbs, now_ns, &mean))
+        return;
+    if (r->args->json) {
+        printf("{\"peer\":\"%s\",\"pairs\":%" PRIu32 ",\"mean_ns\":%" PRId64
+               ",\"mean_error_ns\":%" PRIu64,
+               name, mean.pairs, mean.offset_ns, mean.error_ns);
+        if (has_line)
+            printf(",\"line_ns\":%" PRId64 ",\"line_error_ns\":%" PRIu64 ",\"alpha_ppb\":%" PRId64,
+                   line.offset_ns, line.error_ns, line.alpha_ppb);
+        puts("}");
+    } else {
+        printf("ahead of %-8s by %s ± %s on average of %" PRIu32, name,
+               mare__clock_span((double)mean.offset_ns, true, a),
+               mare__clock_span((double)mean.error_ns, false, b), mean.pairs);
+        if (has_line)
+            printf(", by the line %s ± %s, %+.1f ppm",
+                   mare__clock_span((double)line.offset_ns, true, c),
+                   mare__clock_span((double)line.error_ns, false, d), (double)line.alpha_ppb / 1e3);
+        putchar('\n');
+    }
+    fflush(stdout);
+}
+
+static void on_report(struct receiver *r, const mare_rbs_packet *report)
+{
+    if (report->who == r->who || report->series != r->series)
+        return;
+    struct peer *peer = find_peer(r, report->who);
+    if (!peer || !mare_rbs_match(&peer->rbs, report->number, report->when_ns))
+        return;
+    r->compared++;
+    print_comparison(r, report->name, &peer->rbs);
+}
+
+int mare__clock_hear(const struct clock_arguments *args)
+{
+    static struct receiver r;
+    uint8_t bytes[ROOM];
+    mare_rbs_packet packet;
+    r = (struct receiver){.args = args, .who = draw()};
+    int code = join(args, r.group, &r.socket);
+    if (code)
+        return code;
+    begin_series(&r, 0);
+    printf(args->json ? "{\"hearing\":\"%s\"}\n" : "hearing %s\n", args->listen);
+    fflush(stdout);
+    mare__signals_take(stop);
+    while (!stopped && (!args->count || r.compared < args->count)) {
+        mare__udp_wait(r.socket, UINT64_C(3600000000000));
+        int64_t utc_ns;
+        long length = mare__multicast_receive(r.socket, bytes, sizeof bytes, &utc_ns);
+        int64_t heard_ns = when_heard(&r, utc_ns);
+        if (length < 0 || !mare_rbs_decode(bytes, (uint32_t)length, &packet))
+            continue;
+        if (packet.kind == MARE_RBS_BEACON)
+            on_beacon(&r, &packet, heard_ns);
+        else
+            on_report(&r, &packet);
+    }
+    mare__udp_close(r.socket);
+    return 0;
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+// `mare clock serve`: an NTP server on one socket. Its time is the system's clock, with the stratum
+// and the error that its owner gives it, or a disciplined clock that follows other servers, which
+// are asked through the same socket: answers and questions are told apart by their mode and sender.
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/clock.h"
+#include "platform/platform.h"
+#include "platform/wall.h"
+
+enum { ROOM = 512, PRECISION = -23 };
+
+#define LOCAL_CLOCK 0x7f7f0101u // 127.127.1.1, which everybody takes for an undisciplined clock
+
+struct service {
+    const struct clock_arguments *args;
+    int socket;
+    struct clock_server upstream[MARE_NTP_SERVERS_MAX];
+    mare_time_clock clock;
+    mare_ntp_server self;
+    unsigned peer; // the one that is followed
+    int64_t next_poll_ns;
+    uint64_t answered;
+};
+
+static volatile sig_atomic_t stopped;
+
+static void stop(int number)
+{
+    (void)number;
+    stopped = 1;
+}
+
+static mare_time_reading now(struct service *s)
+{
+    struct mare__wall wall;
+    mare__wall_read(&wall);
+    if (s->args->servers)
+        return mare_time_clock_read(&s->clock, wall.local_ns);
+    return (mare_time_reading){.time_ns = wall.utc_ns,
+                               .error_ns = (uint64_t)(s->args->error_ms * 1e6) + wall.width_ns};
+}
+
+// ---- Following ---------------------------------------------------------------------------------
+
+static void ask_upstream(struct service *s)
+{
+    uint8_t bytes[MARE_NTP_PACKET_BYTES];
+    for (unsigned i = 0; i < s->args->servers; i++) {
+        uint64_t nonce = mare__platform_live.random(mare__platform_live.context);
+        uint32_t length =
+            mare_ntp_client_ask(&s->upstream[i].client, mare__wall_local_ns(), nonce, bytes);
+        if (length)
+            mare__udp_send(s->socket, s->upstream[i].address, bytes, length);
+    }
+    s->next_poll_ns = mare__wall_local_ns() + (int64_t)(s->args->interval_s * 1e9);
+}
+
+// The one that is followed has been silent for long: its stratum no longer holds others off.
+static void forget_lost_peer(struct service *s)
+{
+    if (!s->upstream[s->peer].client.reach)
+        s->self.stratum = MARE_NTP_UNSYNCHRONISED;
+}
+
+static void follow(struct service *s)
+{
+    struct clock_view view;
+    mare__clock_look(s->args, s->upstream, &view);
+    if (!view.agreed)
+        return;
+    const mare_ntp_estimate *e = &view.choice.estimate;
+    if (!mare_ntp_follows(s->self.stratum, e->stratum))
+        return;
+    mare_time_clock_set(&s->clock, view.local_ns, view.utc_ns, e->error_ns);
+    s->peer = view.peer;
+    s->self.stratum = e->stratum + 1;
+    s->self.root_delay_ns = e->root_delay_ns;
+    s->self.reference_ns = view.utc_ns;
+    const uint8_t *address = s->upstream[view.peer].address;
+    memcpy(&s->self.reference_id, address + 12, 4); // of IPv4; of IPv6, the last four bytes
+    s->self.reference_id = __builtin_bswap32(s->self.reference_id);
+}
+
+static bool is_answer(struct service *s, const uint8_t *from, const uint8_t *bytes, uint32_t length,
+                      int64_t arrived_ns)
+{
+    for (unsigned i = 0; i < s->args->servers; i++) {
+        struct clock_server *up = &s->upstream[i];
+        if (memcmp(up->address, from, sizeof up->address) != 0 || (bytes[0] & 7) != MARE_NTP_SERVER)
+            continue;
+        if (mare_ntp_client_take(&up->client, arrived_ns, bytes, length) == MARE_NTP_TAKEN)
+            follow(s);
+        return true;
+    }
+    return false;
+}
+
+// ---- Serving -----------------------------------------------------------------------------------
+
+static void report(const struct service *s, const uint8_t *from, const uint8_t *answer)
+{
+    char who[MARE__UDP_TEXT], error[32];
+    mare_ntp_packet packet;
+    if (!mare_ntp_decode(answer, MARE_NTP_HEADER_BYTES, &packet))
+        return;
+    mare__udp_text(from, who);
+    uint64_t bound_ns =
+        mare_ntp_unshort(packet.root_delay) / 2 + mare_ntp_unshort(packet.root_dispersion);
+    if (s->args->json)
+        printf("{\"client\":\"%s\",\"stratum\":%u,\"error_ns\":%" PRIu64 "}\n", who, packet.stratum,
+               bound_ns);
+    else
+        printf("%-24s answered, stratum %u, within %s\n", who, packet.stratum,
+               mare__clock_span((double)bound_ns, false, error));
+    fflush(stdout);
+}
+
+static void take(struct service *s)
+{
+    uint8_t bytes[ROOM], out[MARE_NTP_PACKET_BYTES], from[MARE__UDP_ADDRESS];
+    int64_t arrived_ns = mare__wall_local_ns();
+    mare_time_reading received = now(s);
+    long length = mare__udp_receive(s->socket, from, bytes, sizeof bytes);
+    if (length <= 0 || length > (long)sizeof bytes ||
+        is_answer(s, from, bytes, (uint32_t)length, arrived_ns))
+        return;
+    uint32_t answer = mare_ntp_serve(&s->self, bytes, (uint32_t)length, received, now(s), out);
+    if (answer == 0)
+        return;
+    mare__udp_send(s->socket, from, out, answer);
+    s->answered++;
+    report(s, from, out);
+}
+
+static int open_service(struct service *s, const struct clock_arguments *args)
+{
+    uint8_t address[MARE__UDP_ADDRESS], here[MARE__UDP_ADDRESS];
+    char text[MARE__UDP_TEXT];
+    const char *wrong = mare__udp_resolve(args->listen, address);
+    s->socket = wrong ? -1 : mare__udp_listen(address, here);
+    if (wrong || s->socket < 0) {
+        fprintf(stderr, "mare clock: %s: %s\n", args->listen, wrong ? wrong : strerror(-s->socket));
+        return EXIT_USAGE;
+    }
+    int code = mare__clock_open(args, s->upstream);
+    if (code) {
+        mare__udp_close(s->socket);
+        return code;
+    }
+    mare__clock_close(s->upstream, args->servers); // they are asked through the one socket
+    mare__udp_text(here, text);
+    printf(args->json ? "{\"serving\":\"%s\"}\n" : "serving on %s\n", text);
+    fflush(stdout);
+    return 0;
+}
+
+int mare__clock_serve(const struct clock_arguments *args)
+{
+    static struct service s;
+    s = (struct service){
+        .args = args,
+        .self = {.stratum = args->servers ? MARE_NTP_UNSYNCHRONISED : args->stratum,
+                 .reference_id = args->stratum == 1 ? mare_ntp_letters("LOCL") : LOCAL_CLOCK,
+                 .precision = PRECISION,
+                 .keys = args->keys,
+                 .key_count = args->key_count,
+                 .authenticated_only = args->authenticated_only}};
+    int code = open_service(&s, args);
+    if (code)
+        return code;
+    mare_time_clock_init(&s.clock, (uint64_t)(args->drift_ppm * 1000),
+                         (uint64_t)(args->slew_ppm * 1000));
+    mare__signals_take(stop);
+    while (!stopped && (!args->count || s.answered < args->count)) {
+        int64_t left_ns = INT64_C(3600000000000);
+        if (args->servers) {
+            if (mare__wall_local_ns() >= s.next_poll_ns) {
+                forget_lost_peer(&s);
+                ask_upstream(&s);
+            }
+            left_ns = s.next_poll_ns - mare__wall_local_ns();
+        }
+        mare__udp_wait(s.socket, left_ns > 0 ? (uint64_t)left_ns : 0);
+        take(&s);
+    }
+    mare__udp_close(s.socket);
+    return 0;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The model of a clock: frequency, skew, offset, maximum drift rate. Tanenbaum and Van Steen,
+ * "Distributed Systems", 6.1.3. */
+
+#include "coord/time/fixed.h"
+
+int64_t mare_time_model_offset(const mare_time_model *model, int64_t true_ns)
+{
+    return model->offset_ns + mare__part(true_ns, model->skew_ppb);
+}
+
+int64_t mare_time_model_read(const mare_time_model *model, int64_t true_ns)
+{
+    return true_ns + mare_time_model_offset(model, true_ns);
+}
+
+int mare_time_model_in_spec(const mare_time_model *model)
+{
+    return mare__size(model->skew_ppb) <= model->drift_ppb;
+}
+
+int64_t mare_time_skew_ppb(uint64_t nominal, uint64_t actual)
+{
+    int64_t more = (int64_t)actual - (int64_t)nominal;
+    return nominal ? more * MARE_TIME_SECOND / (int64_t)nominal : 0;
+}
+
+uint64_t mare_time_apart_ns(uint64_t drift_ppb, uint64_t elapsed_ns)
+{
+    return mare__part_up(elapsed_ns, 2 * drift_ppb);
+}
+
+/* δ × 10^9 / 2ρ without overflow: the quotient, then its fraction. */
+uint64_t mare_time_resync_ns(uint64_t drift_ppb, uint64_t apart_ns)
+{
+    uint64_t twice = 2 * drift_ppb;
+    if (twice == 0 || apart_ns / twice > UINT64_MAX / MARE__PPB - 1)
+        return UINT64_MAX;
+    return apart_ns / twice * MARE__PPB + apart_ns % twice * MARE__PPB / twice;
+}

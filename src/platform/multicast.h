@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// Multicast datagrams on one interface, IPv4. The sockets are those of udp.h: send to the group's
+// address, receive and wait as there.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+// A socket that hears what is sent to the group, what this machine sends included; several programs
+// may hear the same group. `interface` is the address of the interface to use; its port does not
+// matter. Returns a descriptor, or minus an errno value.
+int mare__multicast_join(const uint8_t *group, const uint8_t *interface);
+
+// Takes one datagram that is there. Returns its length, cut to `room`, or -1 when there is none.
+// `utc_ns` is when it reached this machine by the system's clock: the kernel noted that, so that it
+// does not matter how late this program was woken. 0 when the kernel did not say.
+long mare__multicast_receive(int socket, void *data, size_t room, int64_t *utc_ns);

@@ -1,0 +1,486 @@
+# SPDX-License-Identifier: MIT
+"""`mare clock` against a real chronyd in both directions, and against servers that lie or forge.
+
+Every server is on the loopback interface with files of its own; chronyd runs with -x and never
+touches the system's clock. So the truth is known: both ends read the same clock, and an offset is
+all error.
+"""
+import getpass
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tools'))
+import tap  # noqa: E402
+
+MARE = str(pathlib.Path(sys.argv.pop()).resolve())
+SLOW = int(os.environ.get('MARE_TEST_SLOW', '1'))
+PATH = os.environ.get('PATH', '') + ':/usr/sbin:/sbin'
+CHRONYD = shutil.which('chronyd', path=PATH)
+CHRONYC = shutil.which('chronyc', path=PATH)
+NTPDIG = shutil.which('ntpdig', path=PATH)
+SECRET = '00112233445566778899aabbccddeeff'
+EPOCH = 2208988800  # 1970 in seconds since 1900
+PATIENCE = 20 * SLOW
+
+
+def clock(*args):
+    return subprocess.run([MARE, 'clock', *args], capture_output=True, text=True,
+                          timeout=60 * SLOW, check=False)
+
+
+def query(*servers, options=()):
+    done = clock('query', *servers, '--json', '--timeout', str(0.3 * SLOW), *options)
+    return done.returncode, json.loads(done.stdout)
+
+
+def free_port():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(('127.0.0.1', 0))
+        return probe.getsockname()[1]
+
+
+def stamp(seconds):
+    return int((seconds + EPOCH) * 2 ** 32) % 2 ** 64
+
+
+class Fake(threading.Thread):
+    """A server that answers as `answer(question, now)` says: None, bytes, or a list of them."""
+
+    def __init__(self, answer):
+        super().__init__(daemon=True)
+        self.answer = answer
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(('127.0.0.1', 0))
+        self.name = f'127.0.0.1:{self.socket.getsockname()[1]}'
+        self.asked = 0
+        self.start()
+
+    def run(self):
+        while True:
+            question, who = self.socket.recvfrom(512)
+            if question == b'end':
+                return
+            self.asked += 1
+            answers = self.answer(question, time.time())
+            for data in answers if isinstance(answers, list) else [answers]:
+                if data:
+                    self.socket.sendto(data, who)
+
+    def end(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.sendto(b'end', self.socket.getsockname())
+        self.join()
+        self.socket.close()
+
+
+def reply(question, now, **changes):
+    """A good answer to a question, with changes."""
+    fields = {'leap': 0, 'version': 4, 'mode': 4, 'stratum': 2, 'poll': 0, 'precision': -20,
+              'delay': 0, 'dispersion': 66, 'reference': b'\x7f\0\0\1', 'set': stamp(now - 10),
+              'origin': question[40:48], 'receive': stamp(now), 'transmit': stamp(now), **changes}
+    first = fields['leap'] << 6 | fields['version'] << 3 | fields['mode']
+    return (struct.pack('>BBbbII4sQ', first, fields['stratum'], fields['poll'],
+                        fields['precision'], fields['delay'], fields['dispersion'],
+                        fields['reference'], fields['set'])
+            + fields['origin'] + struct.pack('>QQ', fields['receive'], fields['transmit']))
+
+
+class Served:
+    """`mare clock serve`, for as long as the with block lasts."""
+
+    def __init__(self, *args, at='127.0.0.1:0'):
+        self.process = subprocess.Popen([MARE, 'clock', 'serve', at, *args], text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        line = self.process.stdout.readline()
+        if 'serving on ' not in line:
+            self.process.wait()
+            raise AssertionError(line)
+        self.name = line.split()[-1]
+        self.port = self.name.split(':')[-1]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.communicate(timeout=PATIENCE)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.folder.name)
+        self.keys = self.path / 'keys'
+        self.keys.write_text(f'# keys\n3 SHA1 HEX:00\n7 AES128 HEX:{SECRET}\n'
+                             '9 AES128 ASCII:sixteen-letters!\n')
+        self.fakes = []
+
+    def tearDown(self):
+        for one in self.fakes:
+            one.end()
+        self.folder.cleanup()
+
+    def fake(self, **changes):
+        return self.fake_by(lambda question, now: reply(question, now, **changes))
+
+    def fake_by(self, answer):
+        self.fakes.append(Fake(answer))
+        return self.fakes[-1]
+
+
+class Chrony(Case):
+    """The real thing."""
+
+    def setUp(self):
+        if not CHRONYD:
+            self.skipTest('chronyd is missing: tools/setup.sh test')
+        super().setUp()
+
+    def common(self):
+        return ['cmdport 0', f'bindcmdaddress {self.path}/chronyd.sock',
+                f'pidfile {self.path}/pid', f'keyfile {self.keys}']
+
+    def command(self, *args):
+        return [CHRONYD, '-x', '-U', '-u', getpass.getuser(), *args]
+
+    def start(self, *lines):
+        """A chronyd of our own; returns its process."""
+        config = self.path / 'chrony.conf'
+        config.write_text('\n'.join([*self.common(), *lines]) + '\n')
+        process = subprocess.Popen(self.command('-n', '-f', str(config)), text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(self.stop, process)
+        return process
+
+    @staticmethod
+    def stop(process):
+        process.terminate()
+        process.communicate(timeout=PATIENCE)
+
+    def serving(self):
+        """A chronyd that serves this machine's clock at stratum 1; returns its name."""
+        port = free_port()
+        self.start(f'port {port}', 'bindaddress 127.0.0.1', 'allow 127.0.0.1', 'local stratum 1')
+        name, deadline = f'127.0.0.1:{port}', time.monotonic() + PATIENCE
+        while query(name, options=('--samples', '1'))[0] != 0:
+            self.assertLess(time.monotonic(), deadline, 'chronyd does not answer')
+        return name
+
+    def once(self, *lines):
+        """chronyd asks once and says what it thinks."""
+        return subprocess.run(self.command('-Q', '-t', str(10 * SLOW), *self.common(), *lines),
+                              capture_output=True, text=True, timeout=60 * SLOW, check=False)
+
+    def test_our_client_asks_chronyd(self):
+        name = self.serving()
+        code, said = query(name)
+        self.assertEqual(code, 0)
+        self.assertEqual(said['stratum'], 1)
+        # The same clock at both ends: the offset is all error, and within the bound.
+        self.assertLessEqual(abs(said['offset_ns']), said['error_ns'])
+        self.assertLess(said['error_ns'], 50_000_000 * SLOW)
+        server = said['servers'][0]
+        self.assertEqual(server['packets'], {'taken': 8})
+        self.assertEqual(server['round_trip_ns'], 2 * server['delay_ns'])
+        self.assertEqual(said['tai_ns'] - said['utc_ns'], 37_000_000_000)
+
+    def test_our_client_asks_chronyd_with_a_key(self):
+        name = self.serving()
+        for key in '7', '9':
+            code, said = query(name, options=('--keys', str(self.keys), '--key', key))
+            self.assertEqual(code, 0)
+            self.assertLessEqual(abs(said['offset_ns']), said['error_ns'])
+        other = self.path / 'other'
+        other.write_text(f'7 AES128 HEX:{SECRET[::-1]}\n')
+        code, said = query(name, options=('--keys', str(other), '--key', '7', '--samples', '2'))
+        self.assertEqual(code, 1)
+        self.assertNotIn('taken', said['servers'][0]['packets'])
+
+    def test_chronyd_asks_our_server(self):
+        with Served('--stratum', '5', '--error', '1') as served:
+            done = self.once(f'server 127.0.0.1 port {served.port} iburst')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        wrong = float(re.search(r'wrong by (-?[\d.]+) seconds', done.stderr)[1])
+        self.assertLess(abs(wrong), 0.05 * SLOW)
+
+    def test_chronyd_asks_our_server_with_a_key(self):
+        with Served('--keys', str(self.keys), '--authenticated') as served:
+            good = self.once(f'server 127.0.0.1 port {served.port} iburst key 7')
+            none = self.once(f'server 127.0.0.1 port {served.port} iburst')
+        self.assertEqual(good.returncode, 0, good.stderr)
+        self.assertEqual(none.returncode, 1, none.stderr)
+
+    def test_chronyd_stays_content_with_our_server(self):
+        if not CHRONYC:
+            self.skipTest('chronyc is missing')
+        with Served('--stratum', '3', '--error', '1') as served:
+            self.start('port 0', f'server 127.0.0.1 port {served.port} iburst minpoll 0 maxpoll 0')
+            deadline = time.monotonic() + PATIENCE
+            row = []
+            while row[1:2] != ['*'] or int(row[5], 8) < 0o17:
+                self.assertLess(time.monotonic(), deadline, row)
+                time.sleep(0.2)  # nothing tells us when chronyd changes its mind
+                done = subprocess.run([CHRONYC, '-h', f'{self.path}/chronyd.sock', '-c', 'sources'],
+                                      capture_output=True, text=True, timeout=60, check=False)
+                row = done.stdout.strip().split(',') if done.returncode == 0 else []
+            self.assertEqual(row[3], '3')  # our stratum
+            done = subprocess.run([CHRONYC, '-h', f'{self.path}/chronyd.sock', '-c', 'tracking'],
+                                  capture_output=True, text=True, timeout=60, check=True)
+            self.assertEqual(done.stdout.split(',')[2], '4')  # and it is one above
+
+    def test_a_chain_of_strata(self):
+        name = self.serving()
+        with Served('--follow', name, '--interval', '0.1') as second, \
+                Served('--follow', second.name, '--interval', '0.1') as third:
+            deadline = time.monotonic() + PATIENCE
+            code, said = 1, {}
+            while code:
+                self.assertLess(time.monotonic(), deadline, said)
+                code, said = query(third.name, options=('--samples', '2'))
+            self.assertEqual(said['stratum'], 3)
+            self.assertLessEqual(abs(said['offset_ns']), said['error_ns'])
+            self.assertEqual(said['servers'][0]['reference'], '127.0.0.1')
+
+    def test_a_liar_is_outvoted(self):
+        liar = self.fake_by(lambda question, now: reply(question, now + 10))
+        with Served('--error', '1') as served:
+            names = [self.serving(), liar.name, served.name]
+            code, said = query(*names)
+        self.assertEqual(code, 0)
+        self.assertLessEqual(abs(said['offset_ns']), said['error_ns'])
+        self.assertEqual([one['outlier'] for one in said['servers']], [False, True, False])
+        self.assertGreater(said['servers'][1]['offset_ns'], 9_000_000_000)
+
+
+class Following(Case):
+    def test_a_lost_server_makes_room_for_a_worse_one(self):
+        good, worse = self.fake(stratum=1, reference=b'GPS\0'), self.fake(stratum=4)
+        silent = threading.Event()
+        answer = good.answer
+        good.answer = lambda question, now: None if silent.is_set() else answer(question, now)
+        with Served('--follow', good.name, '--follow', worse.name, '--interval', '0.05') as served:
+            for wanted in 2, 5:
+                deadline, stratum = time.monotonic() + PATIENCE, None
+                while stratum != wanted:
+                    self.assertLess(time.monotonic(), deadline, stratum)
+                    stratum = query(served.name, options=('--samples', '1'))[1].get('stratum')
+                silent.set()
+
+
+class Ntpdig(Case):
+    def test_ntpdig_asks_our_server(self):
+        if not NTPDIG:
+            self.skipTest('ntpdig is missing: tools/setup.sh test')
+        try:  # it knows no other port
+            served = Served('--stratum', '4', '--error', '1', at='127.0.0.77:123')
+        except AssertionError as why:
+            self.skipTest(str(why))
+        with served:
+            done = subprocess.run([NTPDIG, '-j', '127.0.0.77'], capture_output=True, text=True,
+                                  timeout=60, check=False)
+        said = json.loads(done.stdout)
+        self.assertEqual(said['stratum'], 4)
+        self.assertLess(abs(said['offset']), 0.05 * SLOW)
+
+
+class Strangers(Case):
+    """Answers that must not be believed."""
+
+    def verdicts(self, fake, *options):
+        code, said = query(fake.name, options=('--samples', '3', *options))
+        return code, said['servers'][0]
+
+    def test_a_good_one_is_believed(self):
+        fake = self.fake()
+        code, server = self.verdicts(fake)
+        self.assertEqual((code, server['packets']), (0, {'taken': 3}))
+        self.assertEqual(server['stratum'], 2)
+
+    def test_one_that_lies_alone_is_believed(self):
+        # Nobody can tell; that is what several servers are for.
+        fake = self.fake_by(lambda question, now: reply(question, now - 3600))
+        code, said = query(fake.name, options=('--samples', '2'))
+        self.assertEqual(code, 0)
+        self.assertLess(said['offset_ns'], -3599_000_000_000)
+
+    def test_two_that_disagree_give_no_time(self):
+        liar = self.fake_by(lambda question, now: reply(question, now + 10))
+        code, said = query(liar.name, self.fake().name, options=('--samples', '2'))
+        self.assertEqual(code, 1)
+        self.assertNotIn('offset_ns', said)
+
+    def test_a_wrong_origin_is_dropped(self):
+        fake = self.fake(origin=b'\1\2\3\4\5\6\7\1')
+        self.assertEqual(self.verdicts(fake), (1, {
+            'server': fake.name, 'packets': {'bogus': fake.asked}}))
+        self.assertGreater(fake.asked, 1)
+
+    def test_forgeries_before_the_answer_do_no_harm(self):
+        fake = self.fake_by(lambda question, now: [
+            reply(question, now + 99, origin=bytes(8)), b'', b'short', question,
+            reply(question, now + 99, version=7), reply(question, now),
+            reply(question, now + 99)])
+        code, said = query(fake.name, options=('--samples', '3'))
+        self.assertEqual(code, 0)
+        self.assertLess(abs(said['offset_ns']), 1_000_000_000)
+        self.assertEqual(said['servers'][0]['packets']['taken'], 3)
+
+    def test_servers_without_time(self):
+        for changes in ({'stratum': 16}, {'leap': 3}, {'stratum': 0, 'reference': bytes(4)},
+                        {'dispersion': 17 << 16}, {'transmit': 0}):
+            fake = self.fake(**changes)
+            code, server = self.verdicts(fake)
+            self.assertEqual((code, list(server['packets'])), (1, ['unfit']), changes)
+
+    def test_stamps_that_contradict_each_other(self):
+        fake = self.fake_by(lambda question, now: reply(question, now, transmit=stamp(now + 5)))
+        self.assertEqual(list(self.verdicts(fake)[1]['packets']), ['absurd'])
+        fake = self.fake_by(lambda question, now: reply(question, now, transmit=stamp(now - 5)))
+        self.assertEqual(list(self.verdicts(fake)[1]['packets']), ['absurd'])
+
+    def test_a_kiss_of_death_ends_the_questions(self):
+        fake = self.fake(stratum=0, leap=3, reference=b'DENY')
+        code, server = self.verdicts(fake)
+        self.assertEqual((code, server['kiss'], server['packets']), (1, 'DENY', {'kiss': 1}))
+        self.assertEqual(fake.asked, 1)
+
+    def test_a_server_that_asks_for_patience_is_left_alone(self):
+        fake = self.fake(stratum=0, leap=3, reference=b'RATE')
+        code, server = self.verdicts(fake)  # three samples, 50 ms apart; it wants two seconds
+        self.assertEqual((code, server['kiss'], fake.asked), (1, 'RATE', 1))
+
+    def test_a_leap_second_is_announced(self):
+        code, server = self.verdicts(self.fake(leap=1))
+        self.assertEqual((code, server['leap']), (0, 'insert'))
+
+    def test_a_mac_is_demanded(self):
+        fake = self.fake()
+        code, server = self.verdicts(fake, '--keys', str(self.keys), '--key', '7')
+        self.assertEqual((code, list(server['packets'])), (1, ['forged']))
+
+    def test_the_other_era(self):
+        # 2036 and after: the stamps begin again at 0. The client's own clock tells the era.
+        fake = self.fake_by(lambda question, now: reply(
+            question, now + (2 ** 32 - EPOCH - now) + 5))
+        code, said = query(fake.name, options=('--samples', '1'))
+        self.assertEqual(code, 0)
+        self.assertLess(abs(said['utc_ns'] / 1e9 - (2 ** 32 - EPOCH + 5)), 5)
+
+
+class Broadcasts(Case):
+    """Reference broadcasts by multicast on the loopback interface."""
+
+    def test_receivers_find_each_other(self):
+        group = f'239.255.77.{1 + os.getpid() % 250}:{free_port()}'
+
+        def hear(name, *options):
+            process = subprocess.Popen(
+                [MARE, 'clock', 'hear', group, '--name', name, '--count', '8', '--json',
+                 '--jitter', str(100_000 * SLOW), *options], text=True, stdout=subprocess.PIPE)
+            self.assertEqual(json.loads(process.stdout.readline()), {'hearing': group})
+            return process
+
+        one, two = hear('one'), hear('two', '--ahead', '-2.5')
+        beacon = subprocess.Popen([MARE, 'clock', 'beacon', group, '--interval', '0.02'])
+        try:
+            first = one.communicate(timeout=PATIENCE)[0].splitlines()
+            second = two.communicate(timeout=PATIENCE)[0].splitlines()
+        finally:
+            for process in (beacon, one, two):
+                process.terminate()
+                process.wait()
+        # The oscillator is the same, so the truth is what was pretended.
+        for lines, peer, truth in ((first, 'two', 2.5e9), (second, 'one', -2.5e9)):
+            rows = [json.loads(line) for line in lines]
+            self.assertEqual([row['pairs'] for row in rows], list(range(1, 9)))
+            for row in rows:
+                self.assertEqual(row['peer'], peer)
+                self.assertLessEqual(abs(row['mean_ns'] - truth), row['mean_error_ns'])
+                if 'line_ns' in row:
+                    self.assertLessEqual(abs(row['line_ns'] - truth), row['line_error_ns'])
+            self.assertTrue(any('line_ns' in row for row in rows))
+            # The kernel notes when a packet came: the two differ by far less than they might.
+            self.assertLess(abs(rows[-1]['mean_ns'] - truth), 20_000_000 * SLOW)
+
+
+class Words(Case):
+    def test_watch_writes_a_line_a_round(self):
+        with Served() as served:
+            done = clock('watch', served.name, '--count', '3', '--interval', '0.01')
+            self.assertEqual(done.returncode, 0)
+            self.assertEqual(len(done.stdout.splitlines()), 3)
+            self.assertRegex(done.stdout, r'± .* delay .* stratum 10')
+            done = clock('watch', served.name, '--count', '2', '--interval', '0', '--json')
+            self.assertEqual(len([json.loads(line) for line in done.stdout.splitlines()]), 2)
+
+    def test_watch_draws_a_chart_in_a_terminal(self):
+        script = shutil.which('script')
+        if not script:
+            self.skipTest('script is missing')
+        with Served() as served:
+            done = subprocess.run(
+                [script, '-qec', f'{MARE} clock watch {served.name} --count 3 --interval 0.01',
+                 '/dev/null'], capture_output=True, text=True, timeout=60, check=False,
+                stdin=subprocess.DEVNULL)
+        self.assertIn('●', done.stdout)
+        self.assertIn('┼', done.stdout)
+        self.assertIn('│', done.stdout)
+
+    def test_serve_says_whom_it_answered(self):
+        process = subprocess.Popen([MARE, 'clock', 'serve', '127.0.0.1:0', '--count', '2',
+                                    '--json'], text=True, stdout=subprocess.PIPE)
+        name = json.loads(process.stdout.readline())['serving']
+        query(name, options=('--samples', '2'))
+        lines = process.communicate(timeout=PATIENCE)[0].splitlines()
+        self.assertEqual(len(lines), 2)
+        self.assertEqual(json.loads(lines[0])['stratum'], 10)
+        self.assertGreaterEqual(json.loads(lines[0])['error_ns'], 100_000_000)
+        self.assertEqual(process.returncode, 0)
+
+    def test_the_simulation(self):
+        done = clock('simulate', '--seeds', '5', '--json')
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([row['method'] for row in rows], ['ntp', 'rbs-mean', 'rbs-line'])
+        for row in rows:
+            self.assertGreater(row['bound_ns'], row['error_ns'])
+
+    def test_wrong_usage_is_2_and_says_why(self):
+        bad = self.path / 'bad'
+        bad.write_text('7 AES128 HEX:1234\n')
+        for args, word in (((), 'usage'), (('nothing',), 'nothing'), (('query',), 'server'),
+                           (('query', 'x', '--samples', '0'), '--samples'),
+                           (('query', 'x', '--what'), '--what'),
+                           (('query', 'x', '--what', '1'), '--what'),
+                           (('query', '127.0.0.1', '--key', '7'), '--key'),
+                           (('query', '127.0.0.1', '--keys', str(bad)), 'bad:1'),
+                           (('query', '127.0.0.1', '--keys', '/nowhere'), '/nowhere'),
+                           (('query', 'no.such.host.invalid'), 'no.such.host'),
+                           (('serve',), 'address'), (('serve', 'x'), 'x'), (('hear',), 'address'),
+                           (('hear', '127.0.0.1:1'), '127.0.0.1:1'),
+                           (('beacon', '239.1.2.3:1', '--interface', 'x.invalid'), 'x.invalid'),
+                           (('serve', '127.0.0.1:1', '127.0.0.1:2'), '127.0.0.1:2')):
+            done = clock(*args)
+            self.assertEqual(done.returncode, 2, args)
+            if word != 'usage':
+                self.assertIn(word, done.stderr)
+
+    def test_the_reference_names_every_option(self):
+        text = subprocess.run([MARE, 'help', 'clock'], capture_output=True, text=True, timeout=60,
+                              check=False).stdout
+        page = (tap.ROOT / 'docs/reference/time.md').read_text(encoding='utf-8')
+        for option in re.findall(r'--[a-z]+', text):
+            self.assertIn(option, page)
+
+
+tap.main(__name__)

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The model of a clock, the disciplined clock and leap seconds: the numbers of the sources, and
+ * what must hold of every reading. */
+
+#include "support/unit.h"
+
+#include <mare/coord_time.h>
+
+#define S MARE_TIME_SECOND
+#define MS (S / 1000)
+#define MINUTE (60 * S)
+#define HOUR (60 * MINUTE)
+
+/* The model ----------------------------------------------------------------------------------- */
+
+/* Problem 2 of chapter 6: one clock ticks 1,000 times in a millisecond, the other 990 times, and
+ * both are put right once a minute. */
+static void the_exercise_gives_600_ms(void **state)
+{
+    (void)state;
+    mare_time_model good = {.skew_ppb = mare_time_skew_ppb(1000, 1000)};
+    mare_time_model slow = {.skew_ppb = mare_time_skew_ppb(1000, 990), .drift_ppb = 10000000};
+    assert_int_equal(slow.skew_ppb, -10000000);
+    assert_int_equal(mare_time_model_read(&good, MINUTE) - mare_time_model_read(&slow, MINUTE),
+                     600 * MS);
+    assert_true(mare_time_model_in_spec(&slow));
+    slow.drift_ppb--;
+    assert_false(mare_time_model_in_spec(&slow));
+}
+
+/* A timer of 60 Hz with a relative error of 10⁻⁵ ticks between 215,998 and 216,002 times an hour.
+ */
+static void the_timer_of_60_hz(void **state)
+{
+    (void)state;
+    mare_time_model fast = {.skew_ppb = 10000}, slow = {.skew_ppb = -10000};
+    assert_int_equal(mare_time_model_read(&fast, HOUR) * 60 / S, 216002);
+    assert_int_equal((mare_time_model_read(&slow, HOUR) * 60 + S - 1) / S, 215998);
+}
+
+static void two_clocks_part_by_two_rho(void **state)
+{
+    (void)state;
+    assert_int_equal(mare_time_apart_ns(10000, HOUR), 72 * MS); /* 2 × 10⁻⁵ × 3,600 s */
+    assert_int_equal(mare_time_resync_ns(10000, 72 * MS), HOUR);
+    assert_int_equal(mare_time_apart_ns(1, 1), 1); /* upwards */
+    assert_true(mare_time_resync_ns(0, 1) == UINT64_MAX);
+    /* 290 years do not overflow. */
+    assert_int_equal(mare_time_apart_ns(500000000, UINT64_C(9000000000) * S),
+                     UINT64_C(9000000000) * S);
+}
+
+/* The disciplined clock ------------------------------------------------------------------------ */
+
+static void nobody_has_set_it(void **state)
+{
+    (void)state;
+    mare_time_clock clock;
+    mare_time_clock_init(&clock, 0, 500000);
+    assert_true(mare_time_clock_read(&clock, 5).error_ns == MARE_TIME_UNKNOWN);
+}
+
+static void the_first_setting_is_a_jump(void **state)
+{
+    (void)state;
+    mare_time_clock clock;
+    mare_time_clock_init(&clock, 15000, 500000);
+    mare_time_clock_set(&clock, 1000, 1700 * S, 3 * MS);
+    mare_time_reading reading = mare_time_clock_read(&clock, 1000);
+    assert_int_equal(reading.time_ns, 1700 * S);
+    assert_in_range(reading.error_ns, 3 * MS, 3 * MS + 1);
+    /* 15 ppm for 100 s are 1.5 ms; ρ² adds 45 ns. */
+    reading = mare_time_clock_read(&clock, 1000 + 100 * S);
+    assert_int_equal(reading.time_ns, 1800 * S);
+    assert_in_range(reading.error_ns, 4500 * 1000 + 45, 4500 * 1000 + 47);
+}
+
+/* Ticks of 10 ms to which 9 or 11 are added: the book's way to put a clock right. 50 ms take 50
+ * ticks. */
+static void ticks_of_9_and_11(void **state)
+{
+    (void)state;
+    for (int sign = -1; sign <= 1; sign += 2) {
+        mare_time_clock clock;
+        mare_time_clock_init(&clock, 0, 100000000);
+        mare_time_clock_set(&clock, 0, 100 * S, 0);
+        mare_time_clock_read(&clock, 0);
+        mare_time_clock_set(&clock, 0, 100 * S + sign * 50 * MS, 0);
+        for (int tick = 1; tick <= 60; tick++) {
+            int64_t done = tick < 50 ? tick : 50;
+            mare_time_reading reading = mare_time_clock_read(&clock, tick * 10 * MS);
+            assert_int_equal(reading.time_ns, 100 * S + tick * 10 * MS + sign * done * MS);
+            assert_in_range(reading.error_ns, (50 - done) * MS, (50 - done) * MS + 1);
+        }
+        assert_int_equal(mare_time_clock_gap(&clock, S), 0);
+    }
+}
+
+/* A finding that is about an instant already passed by another correction. */
+static void a_late_finding_is_carried_forward(void **state)
+{
+    (void)state;
+    mare_time_clock clock;
+    mare_time_clock_init(&clock, 10000, 100000000);
+    mare_time_clock_set(&clock, 0, 0, 0);
+    mare_time_clock_set(&clock, 10 * S, 10 * S, MS);
+    mare_time_clock_set(&clock, 4 * S, 5 * S, MS); /* so it is 11 s now, and 6 s × 10 ppm unsure */
+    mare_time_reading target = mare_time_clock_target(&clock, 10 * S);
+    assert_int_equal(target.time_ns, 11 * S);
+    assert_in_range(target.error_ns, MS + 60000, MS + 60003);
+}
+
+static void a_rate_is_taken_up(void **state)
+{
+    (void)state;
+    mare_time_clock clock;
+    mare_time_clock_init(&clock, 100000, 500000);
+    mare_time_clock_set(&clock, 0, 0, 0);
+    mare_time_clock_tune(&clock, 100 * S, 40000, 1000); /* 40 ppm slow, and then good to 1 ppm */
+    mare_time_reading reading = mare_time_clock_read(&clock, 200 * S);
+    assert_int_equal(reading.time_ns, 200 * S + 4 * MS);
+    /* 100 ppm for 100 s and 1 ppm for 100 s, and the squares: 10 ms × 2 × 10⁻⁴ = 2 µs. */
+    assert_in_range(reading.error_ns, 10100 * 1000, 10100 * 1000 + 2010);
+}
+
+/* Any sequence of corrections, tunings and readings: no reading is less than one before it, the gap
+ * is counted, and time passes. */
+static void it_never_goes_back(void **state)
+{
+    (void)state;
+    uint64_t seed = unit_seed();
+    for (int run = 0; run < 2000; run++) {
+        mare_time_clock clock;
+        mare_time_clock_init(&clock, unit_random(&seed) % 1000000000,
+                             unit_random(&seed) % 1000000000);
+        int64_t local_ns = (int64_t)(unit_random(&seed) >> 2) - INT64_MAX / 4, last = INT64_MIN;
+        for (int i = 0; i < 200; i++) {
+            local_ns += (int64_t)(unit_random(&seed) % (unit_random(&seed) % 2 ? 100 : 10 * S));
+            int64_t about_ns = local_ns - (int64_t)(unit_random(&seed) % (2 * S));
+            int64_t shift = (int64_t)(unit_random(&seed) % (4 * S)) - 2 * S;
+            switch (unit_random(&seed) % 6) {
+            case 0:
+                mare_time_clock_set(&clock, about_ns, about_ns + shift, 5);
+                break;
+            case 1:
+                mare_time_clock_move(&clock, local_ns, shift, 5);
+                break;
+            case 2:
+                mare_time_clock_tune(&clock, local_ns, shift, 5);
+                break;
+            default: {
+                mare_time_reading target = mare_time_clock_target(&clock, local_ns);
+                mare_time_reading reading = mare_time_clock_read(&clock, local_ns);
+                int64_t gap = target.time_ns - reading.time_ns;
+                assert_true(reading.time_ns >= last);
+                assert_true(reading.error_ns == MARE_TIME_UNKNOWN ||
+                            reading.error_ns - target.error_ns == (uint64_t)(gap < 0 ? -gap : gap));
+                last = reading.time_ns;
+            }
+            }
+        }
+    }
+}
+
+/* An oscillator that goes back is answered with the last reading, and the bound says so. */
+static void an_oscillator_that_goes_back(void **state)
+{
+    (void)state;
+    mare_time_clock clock;
+    mare_time_clock_init(&clock, 0, 500000);
+    mare_time_clock_set(&clock, 0, 0, 0);
+    assert_int_equal(mare_time_clock_read(&clock, 10 * S).time_ns, 10 * S);
+    mare_time_reading reading = mare_time_clock_read(&clock, 4 * S);
+    assert_int_equal(reading.time_ns, 10 * S);
+    assert_in_range(reading.error_ns, 6 * S, 6 * S + 1);
+}
+
+/* Leap seconds --------------------------------------------------------------------------------- */
+
+#define JAN_2006 INT64_C(1136073600)
+#define JAN_2017 INT64_C(1483228800)
+
+/* GPS time stands still against TAI, 19 seconds behind. The book: on 1 January 2006 it was 14
+ * seconds ahead of UTC. */
+static void gps_was_14_seconds_ahead(void **state)
+{
+    (void)state;
+    const mare_time_leaps *known = mare_time_leaps_known();
+    assert_int_equal(mare_time_tai_from_utc(known, JAN_2006 * S) - JAN_2006 * S, (14 + 19) * S);
+    assert_int_equal(known->entry[0].utc_s, 63072000); /* 1972: 730 days */
+    assert_int_equal(known->entry[0].tai_ahead_s, 10);
+    for (uint32_t i = 1; i < known->count; i++) {
+        assert_true(known->entry[i].utc_s > known->entry[i - 1].utc_s);
+        assert_int_equal(known->entry[i].utc_s % 86400, 0);
+        assert_int_equal(known->entry[i].tai_ahead_s, known->entry[i - 1].tai_ahead_s + 1);
+    }
+}
+
+/* The night to 2017: 23:59:59, 23:59:60, 00:00:00. */
+static void the_last_night_of_2016(void **state)
+{
+    (void)state;
+    const mare_time_leaps *known = mare_time_leaps_known();
+    const struct {
+        int64_t tai_s, utc_s;
+        int leap;
+    } night[] = {{JAN_2017 - 2 + 36, JAN_2017 - 2, 0},
+                 {JAN_2017 - 1 + 36, JAN_2017 - 1, 0},
+                 {JAN_2017 + 36, JAN_2017 - 1, 1},
+                 {JAN_2017 + 37, JAN_2017, 0},
+                 {JAN_2017 + 38, JAN_2017 + 1, 0}};
+    for (size_t i = 0; i < sizeof night / sizeof *night; i++) {
+        int leap = -1;
+        for (int64_t part = 0; part < S; part += S / 2) {
+            assert_int_equal(mare_time_utc_from_tai(known, night[i].tai_s * S + part, &leap),
+                             night[i].utc_s * S + part);
+            assert_int_equal(leap, night[i].leap);
+            if (!leap)
+                assert_int_equal(mare_time_tai_from_utc(known, night[i].utc_s * S + part),
+                                 night[i].tai_s * S + part);
+        }
+    }
+    assert_int_equal(mare_time_leap_today(known, (JAN_2017 - 1) * S), 1);
+    assert_int_equal(mare_time_leap_today(known, (JAN_2017 - 86400) * S), 1);
+    assert_int_equal(mare_time_leap_today(known, (JAN_2017 - 86401) * S), 0);
+    assert_int_equal(mare_time_leap_today(known, JAN_2017 * S), 0);
+    assert_true(mare_time_leap_near(known, JAN_2017 * S - S, S));
+    assert_false(mare_time_leap_near(known, JAN_2017 * S - S - 1, S));
+}
+
+/* A second left out has never happened; the table could say so all the same. */
+static void a_second_left_out(void **state)
+{
+    (void)state;
+    const mare_time_leap entries[] = {{0, 10}, {1000, 9}};
+    const mare_time_leaps leaps = {entries, 2};
+    int leap;
+    assert_int_equal(mare_time_utc_from_tai(&leaps, 1008 * S, &leap), 998 * S);
+    assert_int_equal(mare_time_utc_from_tai(&leaps, 1009 * S, &leap), 1000 * S); /* no 999 */
+    assert_int_equal(leap, 0);
+    assert_int_equal(mare_time_tai_from_utc(&leaps, 1000 * S), 1009 * S);
+    assert_int_equal(mare_time_leap_today(&leaps, 0), -1);
+}
+
+UNIT_TESTS(cmocka_unit_test(the_exercise_gives_600_ms), cmocka_unit_test(the_timer_of_60_hz),
+           cmocka_unit_test(two_clocks_part_by_two_rho), cmocka_unit_test(nobody_has_set_it),
+           cmocka_unit_test(the_first_setting_is_a_jump), cmocka_unit_test(ticks_of_9_and_11),
+           cmocka_unit_test(a_late_finding_is_carried_forward),
+           cmocka_unit_test(a_rate_is_taken_up), cmocka_unit_test(it_never_goes_back),
+           cmocka_unit_test(an_oscillator_that_goes_back),
+           cmocka_unit_test(gps_was_14_seconds_ahead), cmocka_unit_test(the_last_night_of_2016),
+           cmocka_unit_test(a_second_left_out))
