@@ -16,7 +16,7 @@ struct mare__object {
     // The process that made it, and where that one finds its userdata (see sched/handle.c). Written
     // once, before anybody else can see the object.
     int home_index;
-    uint32_t weight; // about how many bytes it takes: for the collectors of those who refer to it
+    uint32_t weight; // its own bytes, for the collectors of those who refer to it
     uint64_t home;
     void (*destroy)(struct mare__object *object);
 };

@@ -108,7 +108,8 @@ static inline void mare__wait_cancel(struct mare__wait *wait)
 }
 
 // Ends the wait with MARE_CANCELLED, or else the next one before it begins, unless the owner heeds
-// the note earlier.
+// the note earlier. (Who heeds it and then waits, all between the note and the claim, is ended
+// twice: whoever interrupts means that too.)
 static inline void mare__wait_interrupt(struct mare__wait *wait)
 {
     unsigned char none = 0;

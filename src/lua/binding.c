@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Argument checking and failures, in one voice.
-#include <string.h>
-
 #include "lua/binding.h"
 
 #include <math.h>
+#include <string.h>
 
 int mare__lua_refuse(lua_State *L)
 {

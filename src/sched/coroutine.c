@@ -20,13 +20,13 @@ static bool enter(lua_State *L, mare_process *process, lua_State *co)
 {
     if (process->nested == process->nest_room) {
         uint32_t room = process->nest_room ? process->nest_room * 2 : 4;
-        lua_State **nest = mare__realloc(process->nest, room * sizeof *nest);
+        struct mare__nested *nest = mare__realloc(process->nest, room * sizeof *nest);
         if (!nest)
             return false;
         process->nest = nest;
         process->nest_room = room;
     }
-    process->nest[process->nested++] = co;
+    process->nest[process->nested++] = (struct mare__nested){co, process->current};
     process->current = co;
     if (!lua_isyieldable(L))
         process->unyieldable++;
@@ -35,10 +35,18 @@ static bool enter(lua_State *L, mare_process *process, lua_State *co)
 
 static void leave(lua_State *L, mare_process *process)
 {
-    process->nested--;
-    process->current = process->nested ? process->nest[process->nested - 1] : process->state;
+    process->current = process->nest[--process->nested].before;
     if (!lua_isyieldable(L))
         process->unyieldable--;
+}
+
+int mare__thread_close(mare_process *process, lua_State *co)
+{
+    lua_State *before = process->current;
+    process->current = co;
+    int status = lua_resetthread(co);
+    process->current = before;
+    return status;
 }
 
 // What differs between resume and wrap is only how the outcome is returned: with a number of
@@ -115,7 +123,7 @@ static int finish_wrap(lua_State *L, lua_State *co, int results)
     int status = lua_status(co);
     if (status != LUA_OK &&
         status != LUA_YIELD) { // it failed: its variables are closed, which may change the error
-        status = lua_resetthread(co);
+        status = mare__thread_close(mare__self(L), co);
         lua_xmove(co, L, 1);
     }
     if (status != LUA_ERRMEM && lua_type(L, -1) == LUA_TSTRING) {
@@ -148,8 +156,27 @@ static int co_wrap(lua_State *L)
     return 1;
 }
 
+// coroutine.close(co)
+static int co_close(lua_State *L)
+{
+    lua_Debug frame;
+    lua_State *co = lua_tothread(L, 1);
+    luaL_argexpected(L, co, 1, "coroutine");
+    if (co == L)
+        return luaL_error(L, "cannot close a running coroutine");
+    if (lua_status(co) == LUA_OK && lua_getstack(co, 0, &frame))
+        return luaL_error(L, "cannot close a normal coroutine");
+    bool well = mare__thread_close(mare__self(L), co) == LUA_OK;
+    lua_pushboolean(L, well);
+    if (!well)
+        lua_xmove(co, L, 1);
+    return well ? 1 : 2;
+}
+
 void mare__coroutine_patch(lua_State *L)
 {
+    lua_pushcfunction(L, co_close);
+    lua_setfield(L, -2, "close");
     lua_pushcfunction(L, co_resume);
     lua_setfield(L, -2, "resume");
     lua_pushcfunction(L, co_wrap);

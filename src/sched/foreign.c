@@ -247,8 +247,10 @@ mare_err mare__compile(mare_process *process, lua_CFunction function, void *argu
         }
         lua_close(L);
     }
-    if (host)
+    if (host) {
+        mare__handles_drop(host);
         mare_process_unref(host);
+    }
     return err;
 }
 

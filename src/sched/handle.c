@@ -58,17 +58,24 @@ static void give_number(mare_process *process, int number)
     numbers->free[numbers->free_count++] = number;
 }
 
+static void let_go(mare_process *process, struct mare__ref_link *ref)
+{
+    process->weight -= ref->object->weight;
+    mare__unref(ref->object);
+    ref->object = NULL;
+}
+
 static int handle_gc(lua_State *L)
 {
     struct mare__ref_link *ref = mare__handle_test(L, 1);
-    if (!ref || mare__list_empty(&ref->link))
-        return 0; // never filled, or finalized before
-    mare__list_remove(&ref->link);
+    if (!ref)
+        return 0;
+    mare__list_remove(&ref->link); // alone if it was never filled, or finalized before
     if (ref->object)
-        mare__unref(ref->object);
-    ref->object = NULL;
+        let_go(mare__self(L), ref);
     if (ref->index)
         give_number(mare__self(L), ref->index);
+    ref->index = 0;
     return 0;
 }
 
@@ -145,6 +152,7 @@ void mare__handles_drop(mare_process *process)
     }
     mare__free(process->numbers.free);
     process->numbers = (struct mare__numbers){0};
+    process->weight = process->unweighed = 0;
 }
 
 // Pushes the metatable of a kind, making it on first use.
@@ -162,6 +170,8 @@ static void push_metatable(lua_State *L, mare_process *process, int kind)
     mare__function_push(L, handle_gc);
     lua_setfield(L, -2, "__gc");
     lua_pushstring(L, class->name);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -3, "__metatable"); // the finalizer is not the program's to remove
     lua_setfield(L, -2, "__name");
     mare__lazy_table(L, class->methods, false);
     lua_setfield(L, -2, "__index");
@@ -238,22 +248,31 @@ static void fill(mare_process *process, struct mare__ref_link *ref, struct mare_
                  struct mare__working *working)
 {
     ref->object = object;
+    process->weight += object->weight;
+    process->unweighed += object->weight;
     mare__list_append(&process->handles, &ref->link);
     kept(process, working, false);
 }
 
-// Tells the collector of the memory behind a userdata, which it does not see: it would take its
-// time with a hundred bytes that hold a megabyte.
-static void weigh(lua_State *L, mare_process *process, const struct mare__object *object)
+// Tells the collector of the memory behind userdata, which it does not see: it would take its time
+// with a hundred bytes that hold a megabyte. A generational one does not look at what has grown
+// old, so when there is much more than after the last time, everything is collected.
+static void weigh(lua_State *L, mare_process *process)
 {
-    enum { STEP = 4096 };
-    process->unweighed += object->weight;
+    enum { STEP = 4096, LEAST = 1 << 20 };
     if (process->unweighed < STEP)
         return;
     int kilobytes = (int)(process->unweighed / 1024);
     process->unweighed = 0;
-    if (lua_gc(L, LUA_GCISRUNNING))
+    if (!lua_gc(L, LUA_GCISRUNNING))
+        return;
+    if (process->weight <= process->weight_limit || process->weight < LEAST) {
         lua_gc(L, LUA_GCSTEP, kilobytes);
+    } else {
+        lua_gc(L, LUA_GCCOLLECT);
+        uint64_t heap = (uint64_t)lua_gc(L, LUA_GCCOUNT) * 1024;
+        process->weight_limit = 2 * process->weight + heap;
+    }
 }
 
 void mare__handle_push(lua_State *L, void *object)
@@ -267,6 +286,7 @@ void mare__handle_push(lua_State *L, void *object)
     struct mare__ref_link *ref = push_userdata(L, process, ((struct mare__object *)object)->kind);
     enter(L, object);
     fill(process, ref, object, working);
+    weigh(L, process);
 }
 
 void mare__handle_push_new(lua_State *L, void *made)
@@ -283,7 +303,7 @@ void mare__handle_push_new(lua_State *L, void *made)
     object->home = process->id;
     object->home_index = ref->index;
     fill(process, ref, object, working);
-    weigh(L, process, object);
+    weigh(L, process);
 }
 
 void mare__handle_push_owned(lua_State *L, void *object)
@@ -296,7 +316,6 @@ void mare__handle_push_owned(lua_State *L, void *object)
     } else if (!atomic_exchange(&buffer->taken, true)) {
         kept(process, working, false);
         mare__handle_push(L, object);
-        weigh(L, process, buffer);
     } else { // somebody who got the same message had it first: as one that was sent away
         push_userdata(L, process, buffer->kind);
         kept(process, working, true);
@@ -326,8 +345,7 @@ void mare__handles_left(lua_State *L, uint32_t which, bool sent)
             lua_rawsetp(L, -2, ref->object);
             lua_pop(L, 1);
         }
-        mare__unref(ref->object);
-        ref->object = NULL;
+        let_go(process, ref);
     }
     process->leaving = NULL;
     process->leaving_case = 0;

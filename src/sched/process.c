@@ -53,6 +53,7 @@ static void destroy(struct mare__object *object)
     drop_ties(process);
     mare__free(process->kill_reason);
     mare__free(process->name);
+    mare__free(process->numbers.free);
     mare__spare_give(MARE__SPARE_PROCESS, process);
 }
 
@@ -237,7 +238,7 @@ static void keep(lua_State *L, lua_CFunction keeper, int arguments)
         mare__message_clear(&process->wait.message);
         add_string(&process->wait.message, text ? lua_tostring(L, -1) : "not enough memory");
         if (process->how == MARE_OK)
-            process->how = MARE_NOMEM;
+            process->how = status == LUA_ERRMEM ? MARE_NOMEM : MARE_BADMSG;
         lua_pop(L, 1);
     }
 }
@@ -272,6 +273,10 @@ static void settle(mare_process *process, int status, int results)
     if (process->how == MARE_OK) {
         if (results > 0)
             keep(L, keep_results, results);
+        if (mare__killed(process)) { // while a __travel ran
+            mare__message_clear(&process->wait.message);
+            process->how = MARE_KILLED;
+        }
         return;
     }
     bool at_start =

@@ -57,7 +57,7 @@ struct mare_process {
 
     // From here to the lock: touched only by the thread that runs it.
     lua_State *state; // its main thread is the first routine. NULL before the start, after the end
-    lua_State *current;          // the coroutine that runs now
+    lua_State *volatile current; // the coroutine that runs now; the tick looks at it
     struct mare__worker *worker; // the one it runs on, while it runs
     atomic_ulong slices;         // read by those who list it
     atomic_uchar status;         // enum mare__status; for those who ask
@@ -92,10 +92,13 @@ struct mare_process {
     struct mare__numbers {
         int *free; // allocated
         uint32_t free_count, room, highest;
-    } numbers;                 // of the objects made here: see handle.c
-    uint64_t unweighed;        // bytes behind its userdata that the collector was not told of
-    struct mare__list handles; // of struct mare__ref_link: references held by its userdata
-    lua_State **nest;          // coroutines resumed inside each other
+    } numbers;                  // of the objects made here: see handle.c
+    uint64_t weight, unweighed; // bytes behind its userdata: all, and not yet told the collector
+    uint64_t weight_limit;      // beyond it, everything is collected
+    struct mare__list handles;  // of struct mare__ref_link: references held by its userdata
+    struct mare__nested {
+        lua_State *co, *before; // who runs, and who ran before it
+    } * nest;                   // coroutines resumed inside each other
     uint32_t nested, nest_room;
     bool needs_close;          // something in the state has a finalizer
     bool has_c_modules;        // so the state cannot be recycled
@@ -103,11 +106,10 @@ struct mare_process {
     bool loaded;               // the state came with its function on the stack
     bool is_main;              // has everything from the start, as the stock interpreter
     bool luaproc;              // the global `luaproc` exists in it
-    bool winding_up;           // it has ended: handlers of <close> and finalizers run
+    volatile bool winding_up;  // it has ended: handlers of <close> run
     lua_Hook hook;             // the debug library's, which ours calls
     lua_State *volatile armed; // where a count event was asked for on top of the program's hook
-    volatile sig_atomic_t hook_busy; // the next tick must not arm a hook
-    const void *last_body;           // what it spawned last: see code.c
+    const void *last_body;     // what it spawned last: see code.c
 
     mare__lock lock; // guards all below
     bool finished;
@@ -384,8 +386,8 @@ void mare__state_loaded(mare_process *process, struct mare__code *code);
 // Runs the finalizers and gives the state back.
 void mare__state_close(mare_process *process);
 
-// The process has ended, and what runs from here on are its handlers of <close> and finalizers:
-// they cannot give way, but in one that was killed an endless loop is cut off after a second.
+// The process has ended, and what runs from here on are its handlers of <close>: they cannot give
+// way, but in one that was killed each that does not end is cut off after about a second.
 enum { MARE__WIND_UP_TICKS = 1000000000 / MARE__TICK_NS };
 void mare__wind_up(mare_process *process, bool begins);
 
@@ -447,8 +449,11 @@ void mare__hook_arm(mare_process *process);
 int mare__exit(lua_State *L);
 
 // ---- coroutine.c --------------------------------------------------------------------------------
-// Replaces resume and wrap in the coroutine library on top of the stack.
+// Replaces resume, wrap and close in the coroutine library on top of the stack.
 void mare__coroutine_patch(lua_State *L);
+
+// Closes a coroutine: its handlers of <close> run on it, so the tick must find it there.
+int mare__thread_close(mare_process *process, lua_State *co);
 
 // ---- What the registry has of ours --------------------------------------------------------------
 // Integer keys, because they are found quicker than addresses; luaL_ref counts up from 1 and does

@@ -152,20 +152,19 @@ bool mare__state_open(mare_process *process, const struct mare__code *code)
 void mare__wind_up(mare_process *process, bool begins)
 {
     struct mare__worker *worker = process->worker;
+    worker->running = NULL;
     process->winding_up = begins;
     worker->age = 0;
-    worker->running = begins ? process : NULL;
+    if (begins)
+        worker->running = process;
 }
 
 void mare__state_unwind(mare_process *process)
 {
-    while (process->nested > 0) {
-        process->nested--;
-        process->current = process->nested ? process->nest[process->nested - 1] : process->state;
-        lua_resetthread(process->nest[process->nested]);
-    }
+    while (process->nested > 0)
+        mare__thread_close(process, process->nest[--process->nested].co);
     process->unyieldable = 0;
-    lua_resetthread(process->state);
+    mare__thread_close(process, process->state);
 }
 
 // Puts a state away for reuse. False when it cannot be or there are enough.
@@ -205,9 +204,9 @@ void mare__state_close(mare_process *process)
     if (!L)
         return;
     process->current = L;
+    mare__wind_up(process, false); // no hook would run in a finalizer
     if (process->needs_close || MARE__ARENA_PLAIN)
         lua_close(L);
-    mare__wind_up(process, false);
     mare__handles_drop(process);
     mare__lock_acquire(&process->lock); // nobody looks at the arena meanwhile
     process->state = process->current = NULL;

@@ -239,14 +239,16 @@ struct setting {
     int step; // what Lua counts now
 };
 
-// The setting of a coroutine, made if `make` says so; else NULL where the program set no hook.
-static struct setting *setting_of(lua_State *L, lua_State *about, bool make)
+// The setting of the coroutine at an index of the stack, or, with 0, of L; made if `make` says so,
+// else NULL where the program set no hook.
+static struct setting *setting_of(lua_State *L, int index, bool make)
 {
     luaL_checkstack(L, 4, NULL);
     mare__weak_table(L, MARE__REGISTRY_HOOKS, "k");
-    lua_pushthread(about);
-    if (about != L)
-        lua_xmove(about, L, 1);
+    if (index)
+        lua_pushvalue(L, index);
+    else
+        lua_pushthread(L);
     lua_pushvalue(L, -1);
     lua_rawget(L, -3);
     struct setting *setting = lua_touserdata(L, -1);
@@ -271,61 +273,61 @@ static void count_on(lua_State *L, struct setting *setting)
     lua_sethook(L, shared_hook, setting->mask, setting->step);
 }
 
+// A count event: the program's, or the tick's, which cut Lua's own count short.
+static void count(lua_State *L, mare_process *process, lua_Debug *event)
+{
+    struct setting *setting = setting_of(L, 0, false);
+    if (!setting) { // a new coroutine has the hook of its maker, but not the program's function
+        lua_sethook(L, NULL, 0, 0);
+        return;
+    }
+    bool cut = lua_gethookmask(L) != setting->mask || lua_gethookcount(L) != setting->step;
+    if (!cut)
+        setting->left -= setting->step;
+    bool due = !cut && setting->left <= 0;
+    if (due)
+        setting->left = setting->count;
+    count_on(L, setting);
+    if (due)
+        process->hook(L, event);
+}
+
 static void shared_hook(lua_State *L, lua_Debug *event)
 {
     mare_process *process = mare__self(L);
-    if (event->event == LUA_HOOKCOUNT) {
-        struct setting *setting = setting_of(L, L, false);
-        if (!setting) { // a new coroutine has the hook of its maker, but not the program's function
-            lua_sethook(L, NULL, 0, 0);
-            mare__give_way(L);
-            return;
-        }
-        // The second happens where the tick armed it and then another.
-        bool armed = process->armed == L || lua_gethookmask(L) != setting->mask ||
-                     lua_gethookcount(L) != setting->step;
-        if (!armed)
-            setting->left -= setting->step;
-        bool due = !armed && setting->left <= 0;
-        if (due)
-            setting->left = setting->count;
-        count_on(L, setting);
-        if (armed) {
-            process->armed = NULL;
-            mare__give_way(L);
-        }
-        if (!due)
-            return;
+    bool lines = lua_gethookmask(L) & LUA_MASKLINE;
+    if (event->event == LUA_HOOKCOUNT)
+        count(L, process, event);
+    else
+        process->hook(L, event);
+    // Lua calls the line hook after the count hook even when that has yielded, so where there are
+    // lines the yield is theirs.
+    if (process->armed == L && event->event == (lines ? LUA_HOOKLINE : LUA_HOOKCOUNT)) {
+        process->armed = NULL;
+        mare__give_way(L);
     }
-    process->hook(L, event);
 }
 
 void mare__hook_arm(mare_process *process)
 {
     lua_State *L = process->current;
     lua_Hook hook = lua_gethook(L);
-    if (process->hook_busy) {
-        process->hook_busy = 0;
-    } else if (!hook) {
+    if (!hook || hook == mare__give_way_hook) { // again, for it may have been on its way out
         lua_sethook(L, mare__give_way_hook, LUA_MASKCOUNT, 1);
     } else if (hook == shared_hook) {
         process->armed = L;
-        lua_sethook(L, shared_hook, lua_gethookmask(L) | LUA_MASKCOUNT, 1);
+        if (!(lua_gethookmask(L) & LUA_MASKLINE)) // a loop comes to a line by itself
+            lua_sethook(L, shared_hook, lua_gethookmask(L) | LUA_MASKCOUNT, 1);
     }
-}
-
-// The thread that a function of the debug library is about: its first argument, or the caller.
-static lua_State *thread_meant(lua_State *L)
-{
-    return lua_isthread(L, 1) ? lua_tothread(L, 1) : L;
 }
 
 // debug.sethook([thread,] hook, mask [, count]); the original is an upvalue.
 static int debug_sethook(lua_State *L)
 {
-    lua_State *about = thread_meant(L);
+    lua_State *about = lua_isthread(L, 1) ? lua_tothread(L, 1) : L;
     mare_process *process = mare__self(L);
-    struct setting *setting = setting_of(L, about, true); // now, so that nothing can fail later
+    struct setting *setting =
+        setting_of(L, lua_isthread(L, 1), true); // so that nothing fails later
     lua_pushvalue(L, lua_upvalueindex(1));
     lua_insert(L, 1);
     lua_call(L, lua_gettop(L) - 1, 0);
@@ -339,28 +341,44 @@ static int debug_sethook(lua_State *L)
     return 0;
 }
 
-// debug.gethook([thread]): the original, which must find its own hook, or none.
+// Pushes the program's hook function, which the debug library keeps in a table of the registry.
+static void push_hook_function(lua_State *L, int thread)
+{
+    if (lua_getfield(L, LUA_REGISTRYINDEX, "_HOOKKEY") != LUA_TTABLE)
+        return;
+    if (thread)
+        lua_pushvalue(L, thread);
+    else
+        lua_pushthread(L);
+    lua_rawget(L, -2);
+}
+
+// debug.gethook([thread])
 static int debug_gethook(lua_State *L)
 {
-    lua_State *about = thread_meant(L);
-    mare_process *process = mare__self(L);
-    process->hook_busy = 1;
-    atomic_signal_fence(memory_order_seq_cst);
-    struct setting *setting = NULL;
-    if (lua_gethook(about) == mare__give_way_hook)
-        lua_sethook(about, NULL, 0, 0); // not the program's; the next tick sets it again
-    else if (lua_gethook(about) == shared_hook)
-        setting = setting_of(L, about, false);
-    if (setting)
-        lua_sethook(about, process->hook, setting->mask, setting->count);
-    lua_pushvalue(L, lua_upvalueindex(1));
-    lua_insert(L, 1);
-    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-    if (setting)
-        count_on(about, setting);
-    atomic_signal_fence(memory_order_seq_cst);
-    process->hook_busy = 0;
-    return lua_gettop(L);
+    int thread = lua_isthread(L, 1);
+    lua_State *about = thread ? lua_tothread(L, 1) : L;
+    lua_Hook hook = lua_gethook(about);
+    if (!hook || hook == mare__give_way_hook) {
+        lua_pushnil(L);
+        return 1;
+    }
+    struct setting *setting = setting_of(L, thread, false);
+    int mask = setting ? setting->mask : lua_gethookmask(about);
+    char letters[3], *at = letters;
+    if (hook == shared_hook)
+        push_hook_function(L, thread);
+    else
+        lua_pushliteral(L, "external hook");
+    if (mask & LUA_MASKCALL)
+        *at++ = 'c';
+    if (mask & LUA_MASKRET)
+        *at++ = 'r';
+    if (mask & LUA_MASKLINE)
+        *at++ = 'l';
+    lua_pushlstring(L, letters, (size_t)(at - letters));
+    lua_pushinteger(L, setting ? setting->count : lua_gethookcount(about));
+    return 3;
 }
 
 // The finalizer of a reference is what gives back what it refers to, so its metatable is not the
@@ -394,7 +412,8 @@ static int debug_setmetatable(lua_State *L)
 void mare__debug_patch(lua_State *L)
 {
     wrap_member(L, "sethook", debug_sethook);
-    wrap_member(L, "gethook", debug_gethook);
+    lua_pushcfunction(L, debug_gethook);
+    lua_setfield(L, -2, "gethook");
     wrap_member(L, "getmetatable", debug_getmetatable);
     wrap_member(L, "setmetatable", debug_setmetatable);
 }

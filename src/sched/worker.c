@@ -273,9 +273,11 @@ void mare__give_way(lua_State *L)
         luaL_error(L, "interrupted!");
     if (L != process->current || process->unyieldable || process->winding_up ||
         !lua_isyieldable(L)) {
-        if (mare__killed(process))
-            luaL_error(L, "killed"); // out of here, to where it can be ended
-        return;                      // left to finish; the next tick tries again
+        if (mare__killed(process)) {
+            process->worker->age = 0; // if it is winding up, the next handler has its own time
+            luaL_error(L, "killed");  // out of here, to where it can be ended
+        }
+        return; // left to finish; the next tick tries again
     }
     mare__count(&process->worker->counters.preemptions);
     process->yield = MARE__YIELD_TURN;
@@ -471,7 +473,7 @@ static bool retire(struct mare__worker *worker)
 static void work(struct mare__worker *worker)
 {
     while (!atomic_load_explicit(&worker->quit, memory_order_relaxed)) {
-        if (worker->ticked) {
+        if (worker->ticked || !worker->tick.made) {
             worker->ticked = 0;
             mare__timer_expire(worker->runtime, mare__now(worker->runtime));
         }

@@ -178,6 +178,28 @@ return {
         t.ok(most < 50, ("%d MiB at once"):format(most))
     end,
 
+    -- Also not what is kept for a while, by the generational collector that the main script has.
+    nor_do_those_that_have_grown_old = function()
+        for _, mode in ipairs {"generational", "incremental"} do
+            local ok, most = mare.spawn(function()
+                collectgarbage(mode)
+                local alive, kept, highest = setmetatable({}, {__mode = "k"}), {}, 0
+                for i = 1, 1000 do
+                    local buffer = mare.buffer(1 << 20)
+                    alive[buffer], kept[i % 4] = true, buffer
+                    if i % 10 == 0 then
+                        local count = 0
+                        for _ in pairs(alive) do count = count + 1 end
+                        highest = math.max(highest, count)
+                    end
+                end
+                return highest
+            end):join(t.patience)
+            t.ok(ok, most)
+            t.ok(most < 50, ("%s: %d MiB at once"):format(mode, most))
+        end
+    end,
+
     -- Nor does it start when the program has stopped it.
     a_stopped_collector_stays_stopped = function()
         local p = mare.spawn(function()

@@ -240,5 +240,16 @@ return {
             print(p:join())]])
         t.eq({got.out, got.code}, {"true\t42\n", 0})
         t.ok(got.err:find("no timer for a worker", 1, true), got.err)
+        got = shell.run(mare .. " -e " .. shell.quote [[ -- and timers expire on a worker that is busy
+            local mare = require "mare"
+            mare.workers(1)
+            local there, back = mare.channel(), mare.channel()
+            local p = mare.spawn(function() while back:send(there:receive()) do end end)
+            local q = mare.spawn(function() while there:send(1) do back:receive() end end)
+            mare.sleep(0.05)
+            p:kill()
+            q:kill()
+            print "slept"]])
+        t.eq({got.out, got.code}, {"slept\n", 0})
     end,
 }

@@ -124,6 +124,20 @@ return {
         ]])}, {true, true, true})
     end,
 
+    -- Every line is seen once, and nothing is left out, whatever comes between.
+    a_line_hook_under_preemption = function()
+        t.eq({under_pressure [[
+            local lines, n = 0, 0
+            debug.sethook(function() lines = lines + 1 end, "l")
+            for _ = 1, 1000000 do
+                n = n + 1
+                n = n + 1
+            end
+            debug.sethook()
+            return n, lines
+        ]]}, {2000000, 3000002})
+    end,
+
     -- As programs do that limit what others may compute: a count that takes many slices.
     a_long_count_is_reached_in_spite_of_preemption = function()
         t.eq({under_pressure [[
@@ -303,6 +317,7 @@ return {
             local metatable = debug.getmetatable(mare.channel())
             for key in pairs(metatable) do metatable[key] = nil end
             collectgarbage()
+            assert(type(getmetatable(mare.channel())) == "string")
             return type(metatable), pcall(debug.setmetatable, mare.channel(), nil)
         end)
         local ok, kind, changed, why = p:join(t.patience)

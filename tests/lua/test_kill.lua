@@ -204,6 +204,55 @@ return {
         end), {})
     end,
 
+    -- The same where the handler is a coroutine's: closed by the kill, by the program, by an error.
+    while_a_close_handler_of_a_coroutine_computes = function()
+        t.needs_preemption()
+        local ways = {
+            function(co) coroutine.resume(co) mare.channel():receive() end,
+            function(co) coroutine.resume(co) coroutine.close(co) end,
+            function(_, endless) coroutine.wrap(function() endless(true) end)() end,
+        }
+        for number, way in ipairs(ways) do
+            t.eq(killed(number == 1 and "blocked" or "running", function(log)
+                local function endless(fails)
+                    local _close <close> = setmetatable({}, {__close = function()
+                        if number > 1 then log:trysend "here" end
+                        while true do end
+                    end})
+                    if fails then error "and then" end
+                    if number == 1 then log:send "here" mare.channel():receive() end
+                    coroutine.yield()
+                end
+                way(coroutine.create(endless), endless)
+            end), {})
+        end
+    end,
+
+    -- Each handler has its own time: one that does not end takes it from no other.
+    after_a_close_handler_was_cut_off_the_next_has_its_time = function()
+        t.needs_preemption()
+        t.eq(killed("blocked", function(log)
+            local _after <close> = setmetatable({}, {__close = function()
+                local n = 0
+                for i = 1, 3000000 do n = n + i end
+                log:trysend "after"
+            end})
+            local _endless <close> = setmetatable({}, {__close = function() while true do end end})
+            log:send "here"
+            mare.channel():receive()
+        end), {"after"})
+    end,
+
+    while_its_results_are_packed = function()
+        t.needs_preemption()
+        t.eq(killed("running", function(log)
+            return setmetatable({}, {__travel = function()
+                log:send "here"
+                while true do end
+            end})
+        end), {})
+    end,
+
     before_it_ran = function()
         -- With one worker, which is here, it cannot have begun, unless this slice ends just now.
         t.with_workers(1, function()
@@ -265,26 +314,6 @@ return {
                 t.fails("full", ch:trysend "again")
             end
         end)
-    end,
-
-    while_it_is_in_a_callback_that_cannot_yield = function()
-        t.needs_preemption()
-        local log, go = mare.channel(10), mare.channel(1)
-        local p = mare.spawn(function()
-            table.sort({2, 1}, function(a, b)
-                log:trysend "here"
-                while #go == 0 do end -- it cannot be ended in there
-                log:trysend "callback"
-                return a < b
-            end)
-            while true do end
-        end)
-        t.eq(log:receive(t.patience), "here")
-        p:kill()
-        t.ok(p:alive(), "the callback is left to finish")
-        go:send(true)
-        t.fails("killed", p:join(t.patience))
-        t.eq(log:tryreceive(), "callback")
     end,
 
     while_its_handlers_run = function()
