@@ -72,7 +72,7 @@ local function serve(input, output)
             ok, more = pcall(evaluate, text)
         end
         if not ok then -- outside the code itself: an interrupt, or a standard output that fails
-            stderr:write(tostring(more), "\n")
+            stderr:write((gsub(tostring(more), "^mare%._repl:%d+: ", "")), "\n")
         end
         output:send(number, ok and more)
     end

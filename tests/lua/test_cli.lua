@@ -240,7 +240,8 @@ return {
             print(p:join())]])
         t.eq({got.out, got.code}, {"true\t42\n", 0})
         t.ok(got.err:find("no timer for a worker", 1, true), got.err)
-        got = shell.run(mare .. " -e " .. shell.quote [[ -- and timers expire on a worker that is busy
+        -- And timers expire on a worker that is busy.
+        got = shell.run(mare .. " -e " .. shell.quote [[
             local mare = require "mare"
             mare.workers(1)
             local there, back = mare.channel(), mare.channel()
