@@ -11,28 +11,28 @@ mare.workers(1)
 local there, back = mare.channel(), mare.channel()
 
 -- Methods in locals, as a program does that counts nanoseconds, and as the floor has its function.
-mare.spawn(function(there, back)
-  local send, receive = back.send, there.receive
+mare.spawn(function(from, to)
+  local send, receive = to.send, from.receive
   while true do
-    local value = receive(there)
+    local value = receive(from)
     if not value then return end
-    send(back, value)
+    send(to, value)
   end
 end, there, back)
 
-local ping = mare.spawn(function(there, back)
-  local send, receive = there.send, back.receive
+local ping = mare.spawn(function(to, from)
+  local send, receive = to.send, from.receive
   local function play(n)
     local start = mare.now()
     for i = 1, n do
-      send(there, i)
-      if receive(back) ~= i then error "a message was lost" end
+      send(to, i)
+      if receive(from) ~= i then error "a message was lost" end
     end
     return mare.now() - start
   end
   play(rounds // 10)
   local taken = play(rounds)
-  there:close()
+  to:close()
   return taken
 end, there, back)
 

@@ -133,7 +133,8 @@ static uint32_t make_copy(mare_sim *sim, uint32_t from, uint32_t to, const uint8
     copy->to = to;
     copy->length = length;
     copy->number = sim->message_number;
-    memcpy(copy->data, data, length);
+    if (length > 0)
+        memcpy(copy->data, data, length);
     if (copy->vector)
         memcpy(copy->vector, sim->process[from].vector, sim->capacity * sizeof *copy->vector);
     return slot;

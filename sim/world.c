@@ -304,6 +304,7 @@ static void begin(mare_sim *sim)
         if (checker->promises && !(checker->promises & promises))
             continue;
         assert(sim->checkers < MARE_SIM_CHECKERS_MAX);
+        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): freed with the world
         sim->checker_state[sim->checkers] = calloc(1, checker->size(sim->options) + 1);
         sim->checker[sim->checkers++] = checker;
         if (checker->begin)

@@ -33,11 +33,12 @@ int mare__lua_fail(lua_State *L, mare_err err)
 }
 
 // Raises the error that fits: something else, or a reference whose finalizer has run.
-void mare__lua_no_reference(lua_State *L, int index, const void *ref, const char *what)
+_Noreturn void mare__lua_no_reference(lua_State *L, int index, const void *ref, const char *what)
 {
     if (!ref)
         luaL_typeerror(L, index, what);
     luaL_argerror(L, index, "the reference was finalized");
+    __builtin_unreachable();
 }
 
 mare_process *mare__lua_process(lua_State *L, int index)

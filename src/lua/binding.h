@@ -15,7 +15,7 @@ int mare__lua_fail_with(lua_State *L, mare_err err);
 int mare__lua_refuse(lua_State *L);
 
 // The reference at a stack index, or an error that names the argument.
-void mare__lua_no_reference(lua_State *L, int index, const void *ref, const char *what);
+_Noreturn void mare__lua_no_reference(lua_State *L, int index, const void *ref, const char *what);
 static inline mare_channel *mare__lua_channel(lua_State *L, int index)
 {
     struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_CHANNEL);

@@ -117,6 +117,7 @@ static struct mare__working *keep(lua_State *L, mare_process *process, struct ma
     if (!working) {
         mare__unref(object);
         luaL_error(L, "not enough memory");
+        return NULL; // not reached
     }
     working->object = object;
     return working;

@@ -421,7 +421,9 @@ static bool step_table(struct writer *w, struct frame *frame)
     frame->count++;
     if (is_plain(L, -2)) {
         lua_pushvalue(L, -2);
-        return begin(w) && begin(w);
+        if (!begin(w))
+            return false;
+        return begin(w);
     }
     frame->value_next = true;
     lua_pushvalue(L, -2);

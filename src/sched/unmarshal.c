@@ -33,9 +33,10 @@ struct reader {
     int numbers; // stack index of the table of numbered objects, if there are repeats
 };
 
-static int malformed(struct reader *r)
+static _Noreturn void malformed(struct reader *r)
 {
-    return luaL_error(r->L, "malformed message");
+    luaL_error(r->L, "malformed message");
+    __builtin_unreachable();
 }
 
 static struct mare__token next_token(struct reader *r)
@@ -217,7 +218,7 @@ static bool read_ext(struct reader *r, const struct mare__token *token)
         push_handle(r, mare__handle_object(payload));
         return true;
     default:
-        return malformed(r);
+        malformed(r);
     }
 }
 

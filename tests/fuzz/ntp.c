@@ -42,7 +42,7 @@ static void answer(mare_ntp_client *client, int64_t local_ns, uint8_t *bytes, ui
         bytes[0] = (uint8_t)((bytes[0] & 0xc0) | 0x24);
         memcpy(bytes + 24, question + 40, 8);
         if (how & WITH_KEY && length == MARE_NTP_PACKET_BYTES) {
-            memcpy(bytes + 48, "\0\0\0\1", 4);
+            memcpy(bytes + 48, (const uint8_t[]){0, 0, 0, 1}, 4);
             mare_ntp_cmac(key.secret, bytes, MARE_NTP_HEADER_BYTES, bytes + 52);
         }
     }

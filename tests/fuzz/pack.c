@@ -38,7 +38,7 @@ static void write_again(const struct mare__token *token)
     if (token->kind == MARE__TOKEN_INTEGER)
         assert(again.as.integer == token->as.integer);
     if (token->kind == MARE__TOKEN_FLOAT)
-        assert(memcmp(&again.as.number, &token->as.number, sizeof(double)) == 0 ||
+        assert(again.as.integer == token->as.integer || // the same bits
                token->as.number != token->as.number);
     if (token->kind == MARE__TOKEN_BOOLEAN)
         assert(again.as.boolean == token->as.boolean);

@@ -193,7 +193,7 @@ return {
                         highest = math.max(highest, count)
                     end
                 end
-                return highest
+                return highest, #kept
             end):join(t.patience)
             t.ok(ok, most)
             t.ok(most < 50, ("%s: %d MiB at once"):format(mode, most))

@@ -115,8 +115,8 @@ return {
     channels_are_listed = function()
         local ch <close> = mare.channel(3, "ref.channel")
         local function row()
-            for _, row in ipairs(mare.channels()) do
-                if row.name == "ref.channel" then return row end
+            for _, one in ipairs(mare.channels()) do
+                if one.name == "ref.channel" then return one end
             end
         end
         for i = 1, 3 do ch:send(i) end

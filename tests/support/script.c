@@ -217,8 +217,8 @@ static int run_event(script *s, char **word, uint32_t who, uint32_t second)
         const char *tail = strchr(name, '-'); /* "down" is enough for "peer-down" */
         if (strcmp(word[0], name) != 0 && !(tail && strcmp(word[0], tail + 1) == 0))
             continue;
-        mare_coord_event event = {.kind = (mare_coord_event_kind)kind, .peer = second,
-                                  .number = second};
+        mare_coord_event event = {
+            .kind = (mare_coord_event_kind)kind, .peer = second, .number = second};
         if (kind == MARE_COORD_MULTICAST) {
             event.data = (const uint8_t *)word[2];
             event.length = (uint32_t)strlen(word[2]);
@@ -247,8 +247,9 @@ static int set_links(script *s, char **word, int words)
         for (uint32_t b = 0; b < s->n; b++) {
             int is = mare_coord_has_member(s->machine[a], b);
             if (a != b && is != linked[a][b])
-                step(s, a, (mare_coord_event){.kind = is ? MARE_COORD_LEAVE : MARE_COORD_JOIN,
-                                              .peer = b});
+                step(
+                    s, a,
+                    (mare_coord_event){.kind = is ? MARE_COORD_LEAVE : MARE_COORD_JOIN, .peer = b});
         }
     }
     return 0;

@@ -57,7 +57,7 @@ static void those_who_do_not_wait_leave_no_trace(void **state)
 {
     (void)state;
     mare_channel *channel = mare__chan_new(NULL, 0);
-    int64_t number;
+    int64_t number = 0;
     mare_message message;
     put(&message, 1);
     assert_int_equal(mare__chan_send(channel, &message, NULL), MARE_FULL);
@@ -72,7 +72,7 @@ static void the_first_in_line_is_served_first(void **state)
     (void)state;
     mare_channel *channel = mare__chan_new(NULL, 0);
     struct fake r[3], s[3];
-    int64_t number;
+    int64_t number = 0;
     for (int i = 0; i < 3; i++)
         receive(channel, &r[i]);
     for (int i = 0; i < 3; i++) {
@@ -95,7 +95,7 @@ static void who_has_given_up_is_passed_over(void **state)
     (void)state;
     mare_channel *channel = mare__chan_new(NULL, 0);
     struct fake r[3], s[3];
-    int64_t number;
+    int64_t number = 0;
     for (int i = 0; i < 3; i++)
         receive(channel, &r[i]);
     mare__wait_end(&r[0].wait, MARE_TIMEOUT);
@@ -153,7 +153,7 @@ static void waiting_senders_move_up(void **state)
     (void)state;
     mare_channel *channel = mare__chan_new(NULL, 2);
     struct fake s[3];
-    int64_t number;
+    int64_t number = 0;
     assert_int_equal(try_send(channel, 0), MARE_OK);
     assert_int_equal(try_send(channel, 1), MARE_OK);
     for (int i = 0; i < 3; i++)
@@ -176,7 +176,7 @@ static void a_ring_that_cannot_grow_refuses(void **state)
     (void)state;
     mare_channel *channel = mare__chan_new(NULL, SIZE_MAX);
     mare_message messages[MARE__RING_FIRST + 1];
-    int64_t number;
+    int64_t number = 0;
     for (int i = 0; i <= MARE__RING_FIRST; i++)
         put(&messages[i], i);
     mare__alloc_fail_after(2); // the first ring, but not the second
@@ -227,7 +227,7 @@ static void what_was_buffered_can_still_be_received(void **state)
     (void)state;
     mare_channel *channel = mare__chan_new(NULL, 2);
     struct fake late, r;
-    int64_t number;
+    int64_t number = 0;
     assert_int_equal(try_send(channel, 1), MARE_OK);
     assert_int_equal(try_send(channel, 2), MARE_OK);
     assert_int_equal(send(channel, &late, 3), MARE_FULL);
@@ -264,7 +264,7 @@ static void a_posted_message_waits_by_itself(void **state)
     mare_channel *channel = mare__chan_new(NULL, 1);
     struct fake r;
     mare_message message;
-    int64_t number;
+    int64_t number = 0;
     for (int i = 0; i < 4; i++) {
         put(&message, i);
         assert_true(mare__chan_post(channel, &message));
