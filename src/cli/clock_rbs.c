@@ -65,7 +65,6 @@ static uint64_t draw(void)
 int mare__clock_beacon(const struct clock_arguments *args)
 {
     uint8_t group[MARE__UDP_ADDRESS], bytes[MARE_RBS_PACKET_BYTES];
-    struct mare__parker parker = {0};
     int socket, code = join(args, group, &socket);
     if (code)
         return code;
@@ -75,8 +74,7 @@ int mare__clock_beacon(const struct clock_arguments *args)
         packet.number++;
         mare_rbs_encode(&packet, bytes);
         mare__udp_send(socket, group, bytes, sizeof bytes);
-        uint64_t now = mare__platform_live.now_ns(mare__platform_live.context);
-        mare__park(&parker, now + (uint64_t)(args->interval_s * 1e9));
+        mare__udp_wait(-1, (uint64_t)(args->interval_s * 1e9), &stopped);
     }
     mare__udp_close(socket);
     return 0;
@@ -192,7 +190,7 @@ int mare__clock_hear(const struct clock_arguments *args)
     fflush(stdout);
     mare__signals_take(stop);
     while (!stopped && (!args->count || r.compared < args->count)) {
-        mare__udp_wait(r.socket, UINT64_C(3600000000000));
+        mare__udp_wait(r.socket, UINT64_C(3600000000000), &stopped);
         int64_t utc_ns;
         long length = mare__multicast_receive(r.socket, bytes, sizeof bytes, &utc_ns);
         int64_t heard_ns = when_heard(&r, utc_ns);

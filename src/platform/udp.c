@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -55,6 +56,12 @@ static void from_socket(const struct sockaddr_storage *from, uint8_t *address)
     }
 }
 
+static bool is_port(const char *text)
+{
+    size_t digits = strspn(text, "0123456789");
+    return digits > 0 && digits <= 5 && !text[digits] && atoi(text) <= UINT16_MAX;
+}
+
 const char *mare__udp_resolve(const char *text, uint8_t *address)
 {
     char host[HOST_MOST];
@@ -63,6 +70,8 @@ const char *mare__udp_resolve(const char *text, uint8_t *address)
     size_t length = colon ? (size_t)(colon - text) : 0;
     if (!colon || length == 0 || length >= sizeof host)
         return "an address is HOST:PORT";
+    if (!is_port(colon + 1)) // getaddrinfo would take 65536 for 0
+        return "a port is a number up to 65535";
     memcpy(host, text, length);
     host[length] = '\0';
     char *name = host;
@@ -143,10 +152,19 @@ long mare__udp_receive(int socket, uint8_t *address, void *data, size_t room)
     }
 }
 
-void mare__udp_wait(int socket, uint64_t timeout_ns)
+void mare__udp_wait(int socket, uint64_t timeout_ns, const volatile sig_atomic_t *stopped)
 {
+    sigset_t ends, before;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
     struct pollfd poll_for = {.fd = socket, .events = POLLIN};
     struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000),
                                .tv_nsec = (long)(timeout_ns % 1000000000)};
-    ppoll(&poll_for, 1, &timeout, NULL);
+    // Held back from the look at `stopped` until ppoll sleeps, which lets them in again.
+    pthread_sigmask(SIG_BLOCK, &ends, &before);
+    if (!*stopped)
+        ppoll(&poll_for, 1, &timeout, &before);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

@@ -3,6 +3,7 @@
 // address, or a mapped IPv4 one, and a port, in network order.
 #pragma once
 
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,5 +30,8 @@ void mare__udp_send(int socket, const uint8_t *address, const void *data, size_t
 // when there is none.
 long mare__udp_receive(int socket, uint8_t *address, void *data, size_t room);
 
-// Sleeps until there is one, or so many nanoseconds have passed, or a signal has come.
-void mare__udp_wait(int socket, uint64_t timeout_ns);
+// Sleeps until there is one, or so many nanoseconds have passed, or a signal has come. Does not
+// begin to sleep when `stopped` is set, which a handler of SIGINT, SIGTERM or SIGHUP may do at any
+// time: a signal right before the sleep is not slept over. Without a socket (-1) it is a sleep
+// alone.
+void mare__udp_wait(int socket, uint64_t timeout_ns, const volatile sig_atomic_t *stopped);
