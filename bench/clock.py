@@ -47,7 +47,9 @@ def watch(seconds, folder, chronyd):
 
 
 def main(seconds='60'):
-    chronyd = shutil.which('chronyd', path=os.environ.get('PATH', '') + ':/usr/sbin')
+    # Where tools/setup.sh unpacks it, then where it may be installed.
+    chronyd = shutil.which('chronyd', path=os.pathsep.join([
+        str(ROOT / 'build-unpacked/chrony/usr/sbin'), os.environ.get('PATH', ''), '/usr/sbin']))
     if not chronyd:
         print('chronyd is missing: tools/setup.sh test')
         return 1

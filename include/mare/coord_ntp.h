@@ -191,6 +191,13 @@ MARE_COORD_EXPORT uint32_t mare_ntp_client_ask(mare_ntp_client *client, int64_t 
 MARE_COORD_EXPORT mare_ntp_verdict mare_ntp_client_take(mare_ntp_client *client, int64_t local_ns,
                                                         const uint8_t *bytes, uint32_t length);
 
+/* The filter without the protocol: four instants of an exchange that was made by other means, the
+ * server's on the scale of the estimates and within `server_error_ns` of the truth. TAKEN, or
+ * ABSURD. */
+MARE_COORD_EXPORT mare_ntp_verdict mare_ntp_client_note(mare_ntp_client *client, int64_t t1_ns,
+                                                        int64_t t2_ns, int64_t t3_ns, int64_t t4_ns,
+                                                        uint64_t server_error_ns);
+
 /* Nanoseconds until the next question: the poll interval, longer after a RATE kiss. */
 MARE_COORD_EXPORT uint64_t mare_ntp_client_wait_ns(const mare_ntp_client *client);
 

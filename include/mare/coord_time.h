@@ -122,6 +122,11 @@ struct mare_coord;
 MARE_COORD_EXPORT const mare_time_clock *mare_berkeley_clock(const struct mare_coord *machine,
                                                              uint64_t *epoch, uint64_t *round);
 
+/* The mean that the daemon of a `berkeley` group computes: of the largest set of clocks that are
+ * within `agree_ns` of each other; the rest are broken. `clock_ns` has `count` of them, at least
+ * one, less than 2^63 apart, and is sorted on return. */
+MARE_COORD_EXPORT int64_t mare_berkeley_mean(int64_t *clock_ns, uint32_t count, int64_t agree_ns);
+
 /* Reference broadcasts ------------------------------------------------------------------------- */
 
 #define MARE_RBS_WINDOW 32

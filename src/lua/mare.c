@@ -322,6 +322,8 @@ static lua_CFunction module_of(const char *name)
         return mare__lua_open_sim;
     if (strcmp(name, "mare.place") == 0)
         return mare__lua_open_place;
+    if (strcmp(name, "mare.time") == 0)
+        return mare__lua_open_time;
     for (size_t i = 0; i < mare__embedded_count; i++)
         if (strcmp(mare__embedded[i].name, name) == 0)
             return open_embedded;
@@ -355,6 +357,7 @@ MARE_API int luaopen_mare(lua_State *L);
 MARE_API int luaopen_luaproc(lua_State *L);
 MARE_API int luaopen_mare__sim(lua_State *L);
 MARE_API int luaopen_mare_place(lua_State *L);
+MARE_API int luaopen_mare_time(lua_State *L);
 
 int luaopen_mare(lua_State *L)
 {
@@ -374,4 +377,9 @@ int luaopen_mare__sim(lua_State *L)
 int luaopen_mare_place(lua_State *L)
 {
     return mare__lua_host_open(L, mare__lua_open_place);
+}
+
+int luaopen_mare_time(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_time);
 }

@@ -25,7 +25,10 @@ import tap  # noqa: E402
 
 MARE = str(pathlib.Path(sys.argv.pop()).resolve())
 SLOW = int(os.environ.get('MARE_TEST_SLOW', '1'))
-PATH = os.environ.get('PATH', '') + ':/usr/sbin:/sbin'
+# Where tools/setup.sh unpacks what it does not install, then where it may be installed.
+UNPACKED = tap.ROOT / 'build-unpacked/chrony/usr'
+PATH = os.pathsep.join([f'{UNPACKED}/sbin', f'{UNPACKED}/bin', os.environ.get('PATH', ''),
+                        '/usr/sbin', '/sbin'])
 CHRONYD = shutil.which('chronyd', path=PATH)
 CHRONYC = shutil.which('chronyc', path=PATH)
 NTPDIG = shutil.which('ntpdig', path=PATH)

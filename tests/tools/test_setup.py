@@ -9,7 +9,8 @@ import unittest
 
 import tap
 
-# Packages named in HAVE are installed; apt knows packages once the lists were updated.
+# Packages named in HAVE are installed; apt knows packages once the lists were updated. With
+# FETCH_FAILS the first download fails.
 FAKES = {
     'dpkg-query': '''for p; do
     case " $HAVE " in *" $p "*) echo "installed $p" ;; esac
@@ -19,7 +20,19 @@ exit 1''',
     'apt-get': '''echo "apt-get $*"
 case "$*" in
 *update*) touch "$STATE/updated" ;;
+*download*)
+    [ -f "$STATE/updated" ] || exit 100
+    if [ -n "${FETCH_FAILS:-}" ] && [ ! -f "$STATE/failed" ]; then
+        touch "$STATE/failed"
+        exit 100
+    fi
+    for p; do :; done
+    touch "${p}_1.2_amd64.deb" ;;
 *install*) [ -f "$STATE/updated" ] ;;
+esac''',
+    'dpkg-deb': '''case "$*" in
+"-x "*/chrony_1.2_amd64.deb*) mkdir -p "$3/usr/sbin"; touch "$3/usr/sbin/chronyd" ;;
+*) exit 2 ;;
 esac''',
     'id': '''echo "${FAKE_UID:-0}"''',
 }
@@ -38,7 +51,8 @@ class Setup(unittest.TestCase):
                 (state / 'sudo').write_text('#!/bin/sh\n[ "$1" != -n ] || shift\nexec "$@"\n',
                                             encoding='ascii')
                 (state / 'sudo').chmod(0o755)
-            for tool in ('sh', 'awk', 'sed', 'tr', 'env', 'dirname', 'true', 'touch'):
+            for tool in ('sh', 'awk', 'sed', 'tr', 'env', 'dirname', 'true', 'touch', 'mkdir', 'mv',
+                         'rm'):
                 (state / tool).symlink_to(next(p for p in (f'/usr/bin/{tool}', f'/bin/{tool}')
                                                if os.path.exists(p)))
             # In a tree of its own, whose build folder it may declare out of date.
@@ -47,12 +61,22 @@ class Setup(unittest.TestCase):
                 shutil.copy(tap.ROOT / 'tools' / name, state / 'tools')
             (state / 'build').mkdir()
             (state / 'build/build.ninja').touch()
+            if env.get('UNPACKED'):
+                (state / 'build-unpacked' / env['UNPACKED']).mkdir(parents=True)
             done = subprocess.run(['/bin/sh', state / 'tools/setup.sh', *groups],
                                   env={'PATH': folder, 'STATE': folder, **env},
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                   check=False)
+            done.unpacked = sorted(str(p.relative_to(state / 'build-unpacked'))
+                                   for p in (state / 'build-unpacked').rglob('*') if p.is_file())
             done.outdated = (state / 'build/build.ninja').stat().st_mtime < 1e9
             return done
+
+    @staticmethod
+    def packages(group):
+        """The packages of a group that are installed."""
+        lines = (tap.ROOT / 'tools/packages.txt').read_text(encoding='utf-8').splitlines()
+        return [line.split()[1] for line in lines if line.split()[:1] == [group]]
 
     def test_nothing_missing_says_nothing(self):
         done = self.setup_sh('peers', HAVE='erlang-base golang-go')
@@ -81,6 +105,51 @@ class Setup(unittest.TestCase):
         done = self.setup_sh('peers', HAVE='golang-go', FAKE_UID='1000')
         self.assertEqual(done.returncode, 1)
         self.assertIn('sudo apt-get install -y --no-install-recommends erlang-base', done.stderr)
+
+    def test_what_has_a_service_is_unpacked_and_never_installed(self):
+        done = self.setup_sh('test', UPDATED='1')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        installs = [line for line in done.stdout.splitlines() if ' install ' in line]
+        self.assertEqual(len(installs), 1, done.stdout)
+        self.assertNotIn('chrony', installs[0])
+        self.assertIn('libseccomp2', installs[0])
+        self.assertEqual(done.unpacked, ['chrony/usr/sbin/chronyd'])
+
+    def test_on_a_new_machine_it_is_fetched_after_the_update(self):
+        done = self.setup_sh('test')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertLess(done.stdout.index(' update'), done.stdout.index(' download chrony'))
+        self.assertEqual(done.unpacked, ['chrony/usr/sbin/chronyd'])
+
+    def test_what_is_unpacked_or_installed_is_left_alone(self):
+        have = ' '.join(self.packages('test'))
+        for env in ({'UNPACKED': 'chrony'}, {'HAVE': have + ' chrony'}):
+            done = self.setup_sh('test', **{'HAVE': have, 'UPDATED': '1', **env})
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''), env)
+
+    def test_a_failed_download_is_tried_again_and_leaves_nothing_behind(self):
+        have = ' '.join(self.packages('test'))
+        done = self.setup_sh('test', HAVE=have, UPDATED='1', FETCH_FAILS='1')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count(' download chrony'), 2)
+        self.assertNotIn(' install ', done.stdout)
+        self.assertFalse(done.outdated)
+        self.assertEqual(done.unpacked, ['chrony/usr/sbin/chronyd'])
+
+    def test_unpacking_needs_no_root_but_an_update_does(self):
+        have = ' '.join(self.packages('test'))
+        done = self.setup_sh('test', HAVE=have, UPDATED='1', FAKE_UID='1000')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.unpacked, ['chrony/usr/sbin/chronyd'])
+        done = self.setup_sh('test', HAVE=have, FAKE_UID='1000')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('    sudo apt-get update\n', done.stderr)
+
+    def test_without_the_right_to_install_nobody_is_told_to_install_a_service(self):
+        done = self.setup_sh('test', FAKE_UID='1000')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('sudo apt-get install', done.stderr)
+        self.assertNotIn('chrony', done.stderr)
 
     def test_unknown_group(self):
         self.assertNotEqual(self.setup_sh('nonsense').returncode, 0)

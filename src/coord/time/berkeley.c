@@ -179,37 +179,6 @@ static void ask(mare_coord *m, mare_coord_effects *fx)
     mare__set_timer(fx, COLLECT, (uint64_t)mare__param(m, ANSWER_US));
 }
 
-static void sort(int64_t *list, uint32_t count)
-{
-    for (uint32_t i = 1; i < count; i++) {
-        int64_t next = list[i];
-        uint32_t at = i;
-        for (; at > 0 && list[at - 1] > next; at--)
-            list[at] = list[at - 1];
-        list[at] = next;
-    }
-}
-
-/* The mean of the largest set of clocks that are within `agree` of each other. */
-static int64_t mean_of_agreeing(const int64_t *sorted, uint32_t count, int64_t agree_ns)
-{
-    uint32_t first = 0, most = 1; /* there is the daemon itself */
-    for (uint32_t low = 0, high = 0; low < count; low++) {
-        while (high < count && sorted[high] - sorted[low] <= agree_ns)
-            high++;
-        if (high - low > most) {
-            most = high - low;
-            first = low;
-        }
-    }
-    int64_t whole = 0, rest = 0; /* quotients and remainders apart: the sum might not fit */
-    for (uint32_t i = 0; i < most; i++) {
-        whole += (sorted[first + i] - sorted[first]) / (int64_t)most;
-        rest += (sorted[first + i] - sorted[first]) % (int64_t)most;
-    }
-    return sorted[first] + whole + rest / (int64_t)most;
-}
-
 static int64_t mean_ahead(mare_coord *m)
 {
     berkeley *b = m->state;
@@ -217,8 +186,7 @@ static int64_t mean_ahead(mare_coord *m)
     for (uint32_t i = mare__set_next(b->answered, 0, m->setup.capacity); i != MARE_COORD_NOBODY;
          i = mare__set_next(b->answered, i + 1, m->setup.capacity))
         b->sorted[count++] = b->member[i].ahead_ns;
-    sort(b->sorted, count);
-    return mean_of_agreeing(b->sorted, count, mare__param(m, AGREE_US) * NS_PER_US);
+    return mare_berkeley_mean(b->sorted, count, mare__param(m, AGREE_US) * NS_PER_US);
 }
 
 /* Tells everybody who answered by how much to move, and moves oneself. */

@@ -115,6 +115,31 @@ static int64_t instant(const mare_ntp_client *client, uint64_t stamp)
     return client->setup.leaps ? mare_time_tai_from_utc(client->setup.leaps, utc_ns) : utc_ns;
 }
 
+mare_ntp_verdict mare_ntp_client_note(mare_ntp_client *client, int64_t t1_ns, int64_t t2_ns,
+                                      int64_t t3_ns, int64_t t4_ns, uint64_t server_error_ns)
+{
+    const mare_ntp_setup *setup = &client->setup;
+    int64_t waited_ns = t4_ns - t1_ns;
+    if (waited_ns < 0 || t3_ns < t2_ns)
+        return MARE_NTP_ABSURD;
+    mare_ntp_exchange exchange = mare_ntp_measure(t1_ns, t2_ns, t3_ns, t4_ns);
+    uint64_t around = server_error_ns + 2 * setup->precision_ns +
+                      mare__drift_bound((uint64_t)waited_ns, setup->drift_ppb);
+    /* The server's clock may be faster than ours, but not by more than the bounds explain. */
+    if (exchange.delay_ns < 0 && mare__size(exchange.delay_ns) > around)
+        return MARE_NTP_ABSURD;
+    if (exchange.delay_ns < 0)
+        exchange.delay_ns = 0;
+    client->sample[client->next] =
+        (mare_ntp_sample){.local_ns = t4_ns,
+                          .offset_ns = exchange.offset_ns,
+                          .delay_ns = exchange.delay_ns,
+                          .error_ns = (uint64_t)exchange.delay_ns + around};
+    client->next = (client->next + 1) % MARE_NTP_FILTER;
+    client->count += client->count < MARE_NTP_FILTER;
+    return MARE_NTP_TAKEN;
+}
+
 static mare_ntp_verdict take_sample(mare_ntp_client *client, int64_t local_ns,
                                     const mare_ntp_packet *packet)
 {
@@ -123,28 +148,14 @@ static mare_ntp_verdict take_sample(mare_ntp_client *client, int64_t local_ns,
         mare_time_leap_near(setup->leaps, mare_ntp_unstamp(packet->transmit, setup->near_ns),
                             LEAP_NEAR))
         return MARE_NTP_AMBIGUOUS;
-    int64_t t2_ns = instant(client, packet->receive), t3_ns = instant(client, packet->transmit);
-    int64_t waited_ns = local_ns - client->asked_ns;
-    if (waited_ns < 0 || t3_ns < t2_ns)
-        return MARE_NTP_ABSURD;
-    mare_ntp_exchange exchange = mare_ntp_measure(client->asked_ns, t2_ns, t3_ns, local_ns);
-    uint64_t around = bound_of(packet) + 2 * setup->precision_ns +
-                      mare__drift_bound((uint64_t)waited_ns, setup->drift_ppb);
-    /* The server's clock may be faster than ours, but not by more than the bounds explain. */
-    if (exchange.delay_ns < 0 && mare__size(exchange.delay_ns) > around)
-        return MARE_NTP_ABSURD;
-    if (exchange.delay_ns < 0)
-        exchange.delay_ns = 0;
-    client->sample[client->next] =
-        (mare_ntp_sample){.local_ns = local_ns,
-                          .offset_ns = exchange.offset_ns,
-                          .delay_ns = exchange.delay_ns,
-                          .error_ns = (uint64_t)exchange.delay_ns + around};
-    client->next = (client->next + 1) % MARE_NTP_FILTER;
-    client->count += client->count < MARE_NTP_FILTER;
-    client->last = *packet;
-    client->reach |= 1;
-    return MARE_NTP_TAKEN;
+    mare_ntp_verdict verdict =
+        mare_ntp_client_note(client, client->asked_ns, instant(client, packet->receive),
+                             instant(client, packet->transmit), local_ns, bound_of(packet));
+    if (verdict == MARE_NTP_TAKEN) {
+        client->last = *packet;
+        client->reach |= 1;
+    }
+    return verdict;
 }
 
 static mare_ntp_verdict judge(mare_ntp_client *client, int64_t local_ns, const uint8_t *bytes,

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: MIT
+// The part of the module mare.time that has to do with servers: an exchange, the association with
+// one server and its filter, the choice among several, packets.
+#include "lua/time.h"
+
+#include <mare/coord_ntp.h>
+#include <string.h>
+
+// ---- One server ---------------------------------------------------------------------------------
+
+// Checks four instants from `index` on: ours are local ones, the server's on a calendar, less than
+// 146 years apart.
+static void check_exchange(lua_State *L, int index, int64_t t[4])
+{
+    t[0] = mare__time_check_local(L, index);
+    t[1] = mare__time_check_calendar(L, index + 1);
+    t[2] = mare__time_check_calendar(L, index + 2);
+    t[3] = mare__time_check_local(L, index + 3);
+    for (int i = 1; i < 3; i++) {
+        int64_t offset = t[i] - t[i == 1 ? 0 : 3];
+        luaL_argcheck(L, offset < CALENDAR_LAST && offset > -CALENDAR_LAST, index + i,
+                      "more than 146 years from the other clock's");
+    }
+}
+
+// measure(t1, t2, t3, t4) -> offset, delay
+static int time_measure(lua_State *L)
+{
+    int64_t t[4];
+    check_exchange(L, 1, t);
+    mare_ntp_exchange exchange = mare_ntp_measure(t[0], t[1], t[2], t[3]);
+    lua_pushinteger(L, exchange.offset_ns);
+    lua_pushinteger(L, exchange.delay_ns);
+    return 2;
+}
+
+// A key is a table: `id`, and `secret`, 16 bytes. False: there is none at `index`.
+static bool read_key(lua_State *L, int index, mare_ntp_key *key)
+{
+    if (lua_isnoneornil(L, index))
+        return false;
+    if (lua_type(L, index) != LUA_TTABLE)
+        luaL_error(L, "a key must be a table, not a %s", luaL_typename(L, index));
+    index = lua_absindex(L, index);
+    size_t length = 0;
+    key->id = (uint32_t)mare__time_field(L, index, "id", 0, 1, UINT32_MAX);
+    lua_getfield(L, index, "secret");
+    const char *secret = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &length) : NULL;
+    if (length != sizeof key->secret || key->id == 0)
+        luaL_error(L, "a key must have an `id` and a `secret`, a string of 16 bytes");
+    memcpy(key->secret, secret, length);
+    lua_pop(L, 1);
+    return true;
+}
+
+// client{drift = 15000, precision = 1, near = 0, tai = false, key =, poll = 6, slowest = 10}
+static int time_client(lua_State *L)
+{
+    mare__time_check_options(L, 1);
+    mare_ntp_key key;
+    mare_ntp_setup setup = {
+        .drift_ppb = (uint64_t)mare__time_field(L, 1, "drift", 15000, 0, RATE_MOST),
+        .precision_ns = (uint64_t)mare__time_field(L, 1, "precision", 1, 0, MARE_TIME_SECOND),
+        .near_ns = mare__time_field(L, 1, "near", 0, CALENDAR_FIRST, LOCAL_MOST),
+        .poll_least = (int8_t)mare__time_field(L, 1, "poll", 6, 0, 17),
+        .poll_most = (int8_t)mare__time_field(L, 1, "slowest", 10, 0, 17)};
+    lua_getfield(L, 1, "tai");
+    setup.leaps = lua_toboolean(L, -1) ? mare_time_leaps_known() : NULL;
+    lua_getfield(L, 1, "key");
+    setup.key = read_key(L, -1, &key) ? &key : NULL;
+    mare_ntp_client *client = lua_newuserdatauv(L, sizeof *client, 0);
+    mare_ntp_client_init(client, &setup);
+    luaL_setmetatable(L, MARE__TIME_CLIENT);
+    return 1;
+}
+
+static mare_ntp_client *check_client(lua_State *L)
+{
+    return luaL_checkudata(L, 1, MARE__TIME_CLIENT);
+}
+
+// client:ask(local, nonce) -> bytes; or nil, message, code
+static int client_ask(lua_State *L)
+{
+    mare_ntp_client *client = check_client(L);
+    uint8_t packet[MARE_NTP_PACKET_BYTES];
+    int64_t local_ns = mare__time_check_local(L, 2);
+    uint32_t length =
+        mare_ntp_client_ask(client, local_ns, (uint64_t)luaL_checkinteger(L, 3), packet);
+    if (length == 0)
+        return mare__time_fail(L, MARE_REFUSED, "the server does not want to be asked");
+    lua_pushlstring(L, (const char *)packet, length);
+    return 1;
+}
+
+// client:take(local, bytes) -> verdict
+static int client_take(lua_State *L)
+{
+    mare_ntp_client *client = check_client(L);
+    size_t length;
+    int64_t local_ns = mare__time_check_local(L, 2);
+    const char *bytes = luaL_checklstring(L, 3, &length);
+    uint32_t count = length > UINT16_MAX ? 0 : (uint32_t)length; // no datagram is so long
+    mare_ntp_verdict verdict =
+        mare_ntp_client_take(client, local_ns, (const uint8_t *)bytes, count);
+    lua_pushstring(L, mare_ntp_verdict_name(verdict));
+    return 1;
+}
+
+// client:note(t1, t2, t3, t4, error) -> verdict
+static int client_note(lua_State *L)
+{
+    mare_ntp_client *client = check_client(L);
+    int64_t t[4];
+    check_exchange(L, 2, t);
+    uint64_t error_ns = mare__time_check_error(L, 6);
+    lua_pushstring(
+        L, mare_ntp_verdict_name(mare_ntp_client_note(client, t[0], t[1], t[2], t[3], error_ns)));
+    return 1;
+}
+
+// client:wait() -> ns
+static int client_wait(lua_State *L)
+{
+    lua_pushinteger(L, (lua_Integer)mare_ntp_client_wait_ns(check_client(L)));
+    return 1;
+}
+
+static void push_estimate(lua_State *L, const mare_ntp_estimate *estimate)
+{
+    lua_createtable(L, 0, 10);
+    mare__time_set_integer(L, "time", (uint64_t)estimate->time_ns);
+    mare__time_set_integer(L, "error", mare__time_cut(estimate->error_ns));
+    mare__time_set_integer(L, "delay", (uint64_t)estimate->delay_ns);
+    mare__time_set_integer(L, "age", estimate->age_ns);
+    mare__time_set_integer(L, "jitter", estimate->jitter_ns);
+    mare__time_set_integer(L, "root_delay", estimate->root_delay_ns);
+    mare__time_set_integer(L, "stratum", estimate->stratum);
+    mare__time_set_integer(L, "reference_id", estimate->reference_id);
+    mare__time_set_integer(L, "samples", estimate->samples);
+    mare__time_set_integer(L, "leap", estimate->leap);
+}
+
+// client:best(local) -> estimate; or nil, message, code
+static int client_best(lua_State *L)
+{
+    mare_ntp_client *client = check_client(L);
+    mare_ntp_estimate estimate;
+    if (!mare_ntp_client_best(client, mare__time_check_local(L, 2), &estimate))
+        return mare__time_fail(L, MARE_EMPTY, "there is no answer yet");
+    push_estimate(L, &estimate);
+    return 1;
+}
+
+// ---- Several servers ----------------------------------------------------------------------------
+
+// A bound of 16 seconds or more is as good as none for mare_ntp_select, which leaves it out.
+static void read_estimate(lua_State *L, int index, mare_ntp_estimate *estimate)
+{
+    if (lua_type(L, index) != LUA_TTABLE)
+        luaL_error(L, "an estimate must be a table, not a %s", luaL_typename(L, index));
+    index = lua_absindex(L, index);
+    *estimate = (mare_ntp_estimate){
+        .time_ns = mare__time_field(L, index, "time", INT64_MIN, CALENDAR_FIRST, CALENDAR_LAST),
+        .error_ns = (uint64_t)mare__time_field(L, index, "error", -1, 0, INT64_MAX),
+        .jitter_ns = (uint64_t)mare__time_field(L, index, "jitter", 0, 0, INT64_MAX),
+        .stratum = (uint32_t)mare__time_field(L, index, "stratum", 0, 0, MARE_NTP_UNSYNCHRONISED)};
+    if (estimate->time_ns == INT64_MIN || estimate->error_ns == UINT64_MAX)
+        luaL_error(L, "an estimate must have `time` and `error`");
+}
+
+// The positions of the bits of a set, from 1 on, as a list in the field `name`.
+static void set_members(lua_State *L, const char *name, uint32_t set)
+{
+    lua_newtable(L);
+    for (lua_Integer i = 0, at = 0; i < MARE_NTP_SERVERS_MAX; i++) {
+        if (set >> i & 1) {
+            lua_pushinteger(L, i + 1);
+            lua_rawseti(L, -2, ++at);
+        }
+    }
+    lua_setfield(L, -2, name);
+}
+
+// select({estimate, …}[, liars]) -> choice; or nil, message, code
+static int time_select(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    mare_ntp_estimate estimates[MARE_NTP_SERVERS_MAX];
+    mare_ntp_choice choice;
+    lua_Integer count = luaL_len(L, 1);
+    luaL_argcheck(L, count <= MARE_NTP_SERVERS_MAX, 1, "more than 32 servers");
+    uint32_t liars = count > 0 ? (uint32_t)(count - 1) / 2 : 0;
+    if (!lua_isnoneornil(L, 2))
+        liars =
+            (uint32_t)mare__time_check_range(L, 2, 0, MARE_NTP_SERVERS_MAX, "the number of liars");
+    for (lua_Integer i = 0; i < count; i++) {
+        lua_geti(L, 1, i + 1);
+        read_estimate(L, -1, &estimates[i]);
+        lua_pop(L, 1);
+    }
+    if (!mare_ntp_select(estimates, (uint32_t)count, liars, &choice))
+        return mare__time_fail(L, MARE_INVALID,
+                               "the servers do not agree, or too few have answered");
+    lua_createtable(L, 0, 6);
+    mare__time_set_integer(L, "time", (uint64_t)choice.estimate.time_ns);
+    mare__time_set_integer(L, "error", choice.estimate.error_ns);
+    mare__time_set_integer(L, "stratum", choice.estimate.stratum);
+    mare__time_set_integer(L, "peer", (uint64_t)choice.peer + 1);
+    set_members(L, "survivors", choice.survivors);
+    set_members(L, "outliers", choice.outliers);
+    return 1;
+}
+
+// ---- Packets and stamps -------------------------------------------------------------------------
+
+// encode(packet[, key]) -> bytes
+static int time_encode(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    mare_ntp_key key;
+    uint8_t out[MARE_NTP_PACKET_BYTES];
+    mare_ntp_packet packet = {
+        .leap = (uint8_t)mare__time_field(L, 1, "leap", 0, 0, 3),
+        .version = (uint8_t)mare__time_field(L, 1, "version", 4, 1, 7),
+        .mode = (uint8_t)mare__time_field(L, 1, "mode", MARE_NTP_CLIENT, 0, 7),
+        .stratum = (uint8_t)mare__time_field(L, 1, "stratum", 0, 0, 255),
+        .poll = (int8_t)mare__time_field(L, 1, "poll", 0, -128, 127),
+        .precision = (int8_t)mare__time_field(L, 1, "precision", 0, -128, 127),
+        .root_delay = (uint32_t)mare__time_field(L, 1, "root_delay", 0, 0, UINT32_MAX),
+        .root_dispersion = (uint32_t)mare__time_field(L, 1, "root_dispersion", 0, 0, UINT32_MAX),
+        .reference_id = (uint32_t)mare__time_field(L, 1, "reference_id", 0, 0, UINT32_MAX),
+        .reference = (uint64_t)mare__time_field(L, 1, "reference", 0, INT64_MIN, INT64_MAX),
+        .origin = (uint64_t)mare__time_field(L, 1, "origin", 0, INT64_MIN, INT64_MAX),
+        .receive = (uint64_t)mare__time_field(L, 1, "receive", 0, INT64_MIN, INT64_MAX),
+        .transmit = (uint64_t)mare__time_field(L, 1, "transmit", 0, INT64_MIN, INT64_MAX)};
+    uint32_t length = mare_ntp_encode(&packet, read_key(L, 2, &key) ? &key : NULL, out);
+    lua_pushlstring(L, (const char *)out, length);
+    return 1;
+}
+
+// The bytes at `index`, taken apart.
+static bool decode(lua_State *L, int index, const uint8_t **bytes, mare_ntp_packet *packet)
+{
+    size_t length;
+    *bytes = (const uint8_t *)luaL_checklstring(L, index, &length);
+    return length <= UINT16_MAX && mare_ntp_decode(*bytes, (uint32_t)length, packet);
+}
+
+// decode(bytes) -> packet; or nil, message, code
+static int time_decode(lua_State *L)
+{
+    const uint8_t *bytes;
+    mare_ntp_packet packet;
+    if (!decode(L, 1, &bytes, &packet))
+        return mare__time_fail(L, MARE_BADMSG, "that is no NTP packet");
+    lua_createtable(L, 0, 14);
+    mare__time_set_integer(L, "leap", packet.leap);
+    mare__time_set_integer(L, "version", packet.version);
+    mare__time_set_integer(L, "mode", packet.mode);
+    mare__time_set_integer(L, "stratum", packet.stratum);
+    mare__time_set_integer(L, "poll", (uint64_t)packet.poll);
+    mare__time_set_integer(L, "precision", (uint64_t)packet.precision);
+    mare__time_set_integer(L, "root_delay", packet.root_delay);
+    mare__time_set_integer(L, "root_dispersion", packet.root_dispersion);
+    mare__time_set_integer(L, "reference_id", packet.reference_id);
+    mare__time_set_integer(L, "reference", packet.reference);
+    mare__time_set_integer(L, "origin", packet.origin);
+    mare__time_set_integer(L, "receive", packet.receive);
+    mare__time_set_integer(L, "transmit", packet.transmit);
+    if (packet.mac_bytes)
+        mare__time_set_integer(L, "key_id", packet.key_id);
+    return 1;
+}
+
+// authentic(bytes, key) -> boolean
+static int time_authentic(lua_State *L)
+{
+    const uint8_t *bytes;
+    mare_ntp_packet packet;
+    mare_ntp_key key;
+    luaL_checktype(L, 2, LUA_TTABLE);
+    read_key(L, 2, &key);
+    lua_pushboolean(L, decode(L, 1, &bytes, &packet) && mare_ntp_authentic(bytes, &packet, &key));
+    return 1;
+}
+
+// stamp(utc) -> stamp
+static int time_stamp(lua_State *L)
+{
+    lua_pushinteger(L, (lua_Integer)mare_ntp_stamp(mare__time_check_calendar(L, 1)));
+    return 1;
+}
+
+// unstamp(stamp, near) -> utc
+static int time_unstamp(lua_State *L)
+{
+    uint64_t stamp = (uint64_t)luaL_checkinteger(L, 1);
+    lua_pushinteger(L, mare_ntp_unstamp(stamp, mare__time_check_calendar(L, 2)));
+    return 1;
+}
+
+const luaL_Reg mare__time_client_methods[] = {
+    {"ask", client_ask},   {"take", client_take}, {"note", client_note},
+    {"wait", client_wait}, {"best", client_best}, {NULL, NULL},
+};
+
+const luaL_Reg mare__time_ntp_functions[] = {
+    {"measure", time_measure}, {"client", time_client},   {"select", time_select},
+    {"encode", time_encode},   {"decode", time_decode},   {"authentic", time_authentic},
+    {"stamp", time_stamp},     {"unstamp", time_unstamp}, {NULL, NULL},
+};
