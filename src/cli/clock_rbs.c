@@ -65,18 +65,17 @@ static uint64_t draw(void)
 int mare__clock_beacon(const struct clock_arguments *args)
 {
     uint8_t group[MARE__UDP_ADDRESS], bytes[MARE_RBS_PACKET_BYTES];
-    struct mare__parker parker = {0};
     int socket, code = join(args, group, &socket);
     if (code)
         return code;
     mare_rbs_packet packet = {.kind = MARE_RBS_BEACON, .series = draw()};
+    mare__udp_hold_signals();
     mare__signals_take(stop);
     while (!stopped && (!args->count || packet.number < args->count)) {
         packet.number++;
         mare_rbs_encode(&packet, bytes);
         mare__udp_send(socket, group, bytes, sizeof bytes);
-        uint64_t now = mare__platform_live.now_ns(mare__platform_live.context);
-        mare__park(&parker, now + (uint64_t)(args->interval_s * 1e9));
+        mare__udp_wait(-1, (uint64_t)(args->interval_s * 1e9));
     }
     mare__udp_close(socket);
     return 0;
@@ -188,9 +187,10 @@ int mare__clock_hear(const struct clock_arguments *args)
     if (code)
         return code;
     begin_series(&r, 0);
+    mare__udp_hold_signals();
+    mare__signals_take(stop);
     printf(args->json ? "{\"hearing\":\"%s\"}\n" : "hearing %s\n", args->listen);
     fflush(stdout);
-    mare__signals_take(stop);
     while (!stopped && (!args->count || r.compared < args->count)) {
         mare__udp_wait(r.socket, UINT64_C(3600000000000));
         int64_t utc_ns;

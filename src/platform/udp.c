@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -143,10 +144,29 @@ long mare__udp_receive(int socket, uint8_t *address, void *data, size_t room)
     }
 }
 
+static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+
+void mare__udp_hold_signals(void)
+{
+    sigset_t held;
+    sigemptyset(&held);
+    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
+        sigaddset(&held, ending[i]);
+    pthread_sigmask(SIG_BLOCK, &held, NULL);
+}
+
 void mare__udp_wait(int socket, uint64_t timeout_ns)
 {
     struct pollfd poll_for = {.fd = socket, .events = POLLIN};
     struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000),
                                .tv_nsec = (long)(timeout_ns % 1000000000)};
-    ppoll(&poll_for, 1, &timeout, NULL);
+    sigset_t held, open;
+    pthread_sigmask(SIG_BLOCK, NULL, &held);
+    open = held;
+    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
+        sigdelset(&open, ending[i]);
+    ppoll(&poll_for, 1, &timeout, &open);
+    // While there is always something to receive, ppoll lets no signal through.
+    pthread_sigmask(SIG_SETMASK, &open, NULL);
+    pthread_sigmask(SIG_SETMASK, &held, NULL);
 }

@@ -29,5 +29,10 @@ void mare__udp_send(int socket, const uint8_t *address, const void *data, size_t
 // when there is none.
 long mare__udp_receive(int socket, uint8_t *address, void *data, size_t room);
 
-// Sleeps until there is one, or so many nanoseconds have passed, or a signal has come.
+// Holds the signals of mare__signals_take (platform.h) back from this thread: they come in
+// mare__udp_wait alone, so that none is lost between a look at what its handler says and the wait.
+void mare__udp_hold_signals(void);
+
+// Sleeps until there is one, or so many nanoseconds have passed, or a signal has come. Of socket -1
+// nothing is waited for.
 void mare__udp_wait(int socket, uint64_t timeout_ns);
