@@ -3,7 +3,6 @@
 // and the error that its owner gives it, or a disciplined clock that follows other servers, which
 // are asked through the same socket: answers and questions are told apart by their mode and sender.
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -114,13 +113,6 @@ static bool is_answer(struct service *s, const uint8_t *from, const uint8_t *byt
 
 // ---- Serving -----------------------------------------------------------------------------------
 
-// Whether a line can be written without waiting for who reads it.
-static bool is_read(void)
-{
-    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
-    return poll(&out, 1, 0) > 0;
-}
-
 // Nobody may read what is written here, and the time must be served all the same.
 static void report(struct service *s, const uint8_t *from, const uint8_t *answer)
 {
@@ -128,7 +120,7 @@ static void report(struct service *s, const uint8_t *from, const uint8_t *answer
     mare_ntp_packet packet;
     if (!mare_ntp_decode(answer, MARE_NTP_HEADER_BYTES, &packet))
         return;
-    if (!is_read()) {
+    if (!mare__udp_may_write(STDOUT_FILENO)) {
         s->unsaid++;
         return;
     }

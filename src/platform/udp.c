@@ -144,6 +144,12 @@ long mare__udp_receive(int socket, uint8_t *address, void *data, size_t room)
     }
 }
 
+bool mare__udp_may_write(int descriptor)
+{
+    struct pollfd out = {.fd = descriptor, .events = POLLOUT};
+    return poll(&out, 1, 0) > 0;
+}
+
 static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
 
 void mare__udp_hold_signals(void)
