@@ -214,11 +214,15 @@ typedef struct mare_time_leap {
 typedef struct mare_time_leaps {
     const mare_time_leap *entry;
     uint32_t count;
+    int64_t expires_s; /* from this second of UTC on there may be more; 0: nobody knows */
 } mare_time_leaps;
 
-/* The table up to 2017, since when TAI is 37 seconds ahead; good until 28 June 2026 at least, for
- * as far as the IERS had announced when it was written down. A constant. */
+/* The table up to 2017, since when TAI is 37 seconds ahead. It expires on 28 June 2027: for so long
+ * the IERS had announced that nothing changes when it was written down. A constant. */
 MARE_COORD_EXPORT const mare_time_leaps *mare_time_leaps_known(void);
+
+/* Nonzero when the table is not known to be complete at this UTC: TAI may be further ahead. */
+MARE_COORD_EXPORT int mare_time_leaps_expired(const mare_time_leaps *leaps, int64_t utc_ns);
 
 /* UTC as POSIX and NTP count it to TAI. Before 1972 the first entry is used. Of the two instants
  * that a leap second makes share a number, the first. */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +57,8 @@ const char mare__cli_clock_help[] =
     "  mare clock serve 127.0.0.1:11123 --stratum 5 &\n"
     "  mare clock watch 127.0.0.1:11123\n"
     "\n"
-    "Exit codes: 0 there is a time, 1 there is none (no answer, or no agreement), 2 wrong usage.\n";
+    "Exit codes: 0 there is a time, 1 there is none (no such host, no answer, no agreement), 2\n"
+    "wrong usage.\n";
 
 static int refuse(const char *what, const char *word)
 {
@@ -124,6 +126,37 @@ static int read_keys(struct clock_arguments *args, const char *path)
 
 // ---- Arguments ---------------------------------------------------------------------------------
 
+// An option that the command would not look at is a mistake of its user.
+static bool is_for(const char *option, const char *command)
+{
+    static const struct {
+        const char *option, *commands;
+    } uses[] = {{"--samples", "query"},
+                {"--interval", "query watch serve beacon"},
+                {"--timeout", "query watch"},
+                {"--drift", "query watch serve hear"},
+                {"--count", "watch serve beacon hear"},
+                {"--follow", "serve"},
+                {"--stratum", "serve"},
+                {"--error", "serve"},
+                {"--slew", "serve"},
+                {"--authenticated", "serve"},
+                {"--keys", "query watch serve"},
+                {"--key", "query watch serve"},
+                {"--interface", "beacon hear"},
+                {"--name", "hear"},
+                {"--jitter", "hear"},
+                {"--wander", "hear"},
+                {"--ahead", "hear"},
+                {"--seed", "simulate"},
+                {"--seeds", "simulate"}};
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
+        if (strcmp(uses[i].option, option) == 0)
+            return strstr(uses[i].commands, command) != NULL;
+    }
+    return true; // of all, or unknown
+}
+
 // Options with a number. Returns 1 when it is one, −1 when its value makes no sense, 0 otherwise.
 static int read_amount(struct clock_arguments *args, const char *word, const char *value)
 {
@@ -133,26 +166,28 @@ static int read_amount(struct clock_arguments *args, const char *word, const cha
         const char *name;
         double *place;
         double least, most;
-    } amounts[] = {{"--samples", &samples, 1, 1000},
-                   {"--interval", &args->interval_s, 0, 131072},
-                   {"--timeout", &args->timeout_s, 0.001, 3600},
-                   {"--drift", &args->drift_ppm, 0, 100000},
-                   {"--jitter", &args->jitter_us, 0, 1e9},
-                   {"--wander", &args->wander_ppm, 0, 100000},
-                   {"--ahead", &args->ahead_s, -1e8, 1e8},
-                   {"--slew", &args->slew_ppm, 1, 500000},
-                   {"--error", &args->error_ms, 0, 16000},
-                   {"--stratum", &stratum, 1, 15},
-                   {"--count", &count, 1, 1e15},
-                   {"--key", &key, 1, UINT32_MAX},
-                   {"--seed", &seed, 0, 1e15},
-                   {"--seeds", &seeds, 1, 1e9}};
+        bool whole;
+    } amounts[] = {{"--samples", &samples, 1, 1000, true},
+                   {"--interval", &args->interval_s, 0, 131072, false},
+                   {"--timeout", &args->timeout_s, 0.001, 3600, false},
+                   {"--drift", &args->drift_ppm, 0, 100000, false},
+                   {"--jitter", &args->jitter_us, 0, 1e9, false},
+                   {"--wander", &args->wander_ppm, 0, 100000, false},
+                   {"--ahead", &args->ahead_s, -1e8, 1e8, false},
+                   {"--slew", &args->slew_ppm, 1, 500000, false},
+                   {"--error", &args->error_ms, 0, 16000, false},
+                   {"--stratum", &stratum, 1, 15, true},
+                   {"--count", &count, 1, 1e15, true},
+                   {"--key", &key, 1, UINT32_MAX, true},
+                   {"--seed", &seed, 0, 1e15, true},
+                   {"--seeds", &seeds, 1, 1e9, true}};
     for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++) {
         if (strcmp(word, amounts[i].name) != 0)
             continue;
         char *end;
         double number = strtod(value, &end);
-        if (end == value || *end || !(number >= amounts[i].least && number <= amounts[i].most))
+        if (end == value || *end || !(number >= amounts[i].least && number <= amounts[i].most) ||
+            (amounts[i].whole && number != floor(number)))
             return -1;
         *amounts[i].place = number;
         args->samples = (unsigned)samples;
@@ -171,6 +206,17 @@ static int add_server(struct clock_arguments *args, const char *name)
     if (args->servers == MARE_NTP_SERVERS_MAX)
         return refuse("32 servers are enough, without", name);
     args->server[args->servers++] = name;
+    return 0;
+}
+
+// What the packets of reference broadcasts have room for, and others can print.
+static int read_name(struct clock_arguments *args, const char *name)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
+    if (strlen(name) > MARE_RBS_NAME || strspn(name, letters) != strlen(name))
+        return refuse("--name has up to 8 letters, digits, dots and dashes, not", name);
+    args->name = name;
     return 0;
 }
 
@@ -193,7 +239,7 @@ static int read_option(struct clock_arguments *args, const char *word, const cha
     if (strcmp(word, "--interface") == 0)
         args->interface = value;
     else if (strcmp(word, "--name") == 0)
-        args->name = value;
+        return read_name(args, value);
     else
         return refuse("there is no option", word);
     return 0;
@@ -204,6 +250,11 @@ static int read_arguments(struct clock_arguments *args, int argc, char **argv)
     bool asking = strcmp(argv[1], "query") == 0 || strcmp(argv[1], "watch") == 0;
     for (int i = 2; i < argc; i++) {
         int code = 0;
+        if (argv[i][0] == '-' && !is_for(argv[i], args->command)) {
+            fprintf(stderr, "mare clock: %s is not for %s; 'mare help clock' tells more\n", argv[i],
+                    args->command);
+            return EXIT_USAGE;
+        }
         if (strcmp(argv[i], "--json") == 0)
             args->json = true;
         else if (strcmp(argv[i], "--authenticated") == 0)
@@ -213,6 +264,8 @@ static int read_arguments(struct clock_arguments *args, int argc, char **argv)
             i++;
         } else if (asking)
             code = add_server(args, argv[i]);
+        else if (strcmp(args->command, "simulate") == 0)
+            code = refuse("simulate takes options alone, not", argv[i]);
         else if (args->listen)
             code = refuse("one address only, not also", argv[i]);
         else
@@ -248,14 +301,21 @@ int mare__cli_clock(int argc, char **argv)
     } commands[] = {{"query", mare__clock_query, 0.05}, {"watch", mare__clock_watch, 1},
                     {"serve", mare__clock_serve, 4},    {"beacon", mare__clock_beacon, 1},
                     {"hear", mare__clock_hear, 1},      {"simulate", mare__clock_simulate, 0}};
-    if (argc < 2 || strcmp(argv[1], "--help") == 0) {
-        fputs(mare__cli_clock_help, argc < 2 ? stderr : stdout);
-        return argc < 2 ? EXIT_USAGE : 0;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0) {
+            fputs(mare__cli_clock_help, stdout);
+            return 0;
+        }
+    }
+    if (argc < 2) {
+        fputs(mare__cli_clock_help, stderr);
+        return EXIT_USAGE;
     }
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(argv[1], commands[i].name) != 0)
             continue;
-        struct clock_arguments args = {.samples = MARE_NTP_FILTER,
+        struct clock_arguments args = {.command = commands[i].name,
+                                       .samples = MARE_NTP_FILTER,
                                        .interval_s = commands[i].interval_s,
                                        .timeout_s = 1,
                                        .drift_ppm = 100,
@@ -277,8 +337,10 @@ int mare__cli_clock(int argc, char **argv)
             return refuse("at which address? As in", "127.0.0.1:11123, or 239.1.2.3:11124");
         if (floods(&args, argv[1]))
             return refuse("--interval is at least 0.01 with", argv[1]);
-        if (!has_key(&args))
-            return refuse("no such key in the file of --keys:", "--key");
+        if (!has_key(&args)) {
+            fprintf(stderr, "mare clock: --key %u is not in the file of --keys\n", args.key);
+            return EXIT_USAGE;
+        }
         return commands[i].run(&args);
     }
     return refuse("there is no", argv[1]);

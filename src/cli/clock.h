@@ -13,6 +13,7 @@ enum { CLOCK_KEYS_MAX = 16 };
 
 // The command line, read.
 struct clock_arguments {
+    const char *command;                      // "query", …
     const char *server[MARE_NTP_SERVERS_MAX]; // as written; for serve: whom to follow
     unsigned servers;
     const char *listen;    // serve: the address to be at; beacon, hear: the group
@@ -35,14 +36,16 @@ struct clock_arguments {
 // One server that is asked.
 struct clock_server {
     const char *name;
+    const char *wrong; // why it cannot be asked at all, a constant string; or NULL
     uint8_t address[MARE__UDP_ADDRESS];
     int socket;
     int64_t rest_until_ns; // it asked for patience (a RATE kiss)
     mare_ntp_client client;
 };
 
-// Prepares the servers: resolves, opens sockets. Says what is wrong and returns an exit code, or 0.
-int mare__clock_open(const struct clock_arguments *args, struct clock_server *server);
+// Prepares the servers: resolves, opens sockets. One for which that fails is noted as `wrong`; it
+// does not keep the others from being asked.
+void mare__clock_open(const struct clock_arguments *args, struct clock_server *server);
 void mare__clock_close(struct clock_server *server, unsigned count);
 
 // Asks once, and waits for the answer until the timeout. Returns whether a sample came of it.

@@ -2,6 +2,7 @@
 // `mare clock query` and `watch`: sends questions, waits for answers, and says what came of them.
 // What is believed and what is not is libmare-coord's to decide; here are sockets and words.
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include "platform/platform.h"
 #include "platform/wall.h"
 
-enum { PRECISION_NS = 100, ROOM = 512, NAME_ROOM = 256 };
+enum { PRECISION_NS = 100, ROOM = 512, NAME_ROOM = 256, LINE_ROOM = 1024 };
 
 static volatile sig_atomic_t stopped;
 
@@ -74,7 +75,7 @@ static const char *resolve(const char *name, uint8_t *address)
     return mare__udp_resolve(full, address);
 }
 
-int mare__clock_open(const struct clock_arguments *args, struct clock_server *server)
+void mare__clock_open(const struct clock_arguments *args, struct clock_server *server)
 {
     struct mare__wall wall;
     mare__wall_read(&wall);
@@ -85,31 +86,29 @@ int mare__clock_open(const struct clock_arguments *args, struct clock_server *se
                             .key = chosen_key(args)};
     for (unsigned i = 0; i < args->servers; i++) {
         server[i] = (struct clock_server){.name = args->server[i], .socket = -1};
-        const char *wrong = resolve(server[i].name, server[i].address);
-        if (!wrong)
+        server[i].wrong = resolve(server[i].name, server[i].address);
+        if (!server[i].wrong) {
             server[i].socket = mare__udp_towards(server[i].address);
-        if (wrong || server[i].socket < 0) {
-            fprintf(stderr, "mare clock: %s: %s\n", server[i].name,
-                    wrong ? wrong : strerror(-server[i].socket));
-            mare__clock_close(server, i);
-            return EXIT_USAGE;
+            if (server[i].socket < 0)
+                server[i].wrong = strerror(-server[i].socket);
         }
         mare_ntp_client_init(&server[i].client, &setup);
     }
-    return 0;
 }
 
 void mare__clock_close(struct clock_server *server, unsigned count)
 {
-    for (unsigned i = 0; i < count; i++)
-        mare__udp_close(server[i].socket);
+    for (unsigned i = 0; i < count; i++) {
+        if (!server[i].wrong)
+            mare__udp_close(server[i].socket);
+    }
 }
 
 uint32_t mare__clock_ask(struct clock_server *server, uint8_t bytes[MARE_NTP_PACKET_BYTES])
 {
     uint64_t nonce = mare__platform_live.random(mare__platform_live.context);
     int64_t now_ns = mare__wall_local_ns();
-    if (now_ns < server->rest_until_ns)
+    if (server->wrong || now_ns < server->rest_until_ns)
         return 0;
     return mare_ntp_client_ask(&server->client, now_ns, nonce, bytes);
 }
@@ -134,7 +133,7 @@ bool mare__clock_exchange(const struct clock_arguments *args, struct clock_serve
     mare__udp_send(server->socket, server->address, bytes, asked);
     for (int64_t now_ns = begin_ns; now_ns < deadline_ns && !stopped;
          now_ns = mare__wall_local_ns()) {
-        mare__udp_wait(server->socket, (uint64_t)(deadline_ns - now_ns));
+        mare__udp_wait(server->socket, (uint64_t)(deadline_ns - now_ns), &stopped);
         long length = mare__udp_receive(server->socket, from, bytes, sizeof bytes);
         // After the receive: a packet must not seem to have come before it did.
         int64_t arrived_ns = mare__wall_local_ns();
@@ -150,8 +149,7 @@ bool mare__clock_exchange(const struct clock_arguments *args, struct clock_serve
 
 static void rest(double seconds)
 {
-    if (seconds > 0 && !stopped)
-        mare__udp_wait(-1, (uint64_t)(seconds * 1e9));
+    mare__udp_wait(-1, (uint64_t)(seconds * 1e9), &stopped);
 }
 
 void mare__clock_look(const struct clock_arguments *args, const struct clock_server *server,
@@ -189,9 +187,12 @@ void mare__clock_look(const struct clock_arguments *args, const struct clock_ser
 // ---- Reports -----------------------------------------------------------------------------------
 
 // Why a server gave no sample: the verdict on most of what came from it.
-static const char *excuse(const mare_ntp_client *client, char text[40])
+static const char *excuse(const struct clock_server *server, char text[40])
 {
+    const mare_ntp_client *client = &server->client;
     int most = -1;
+    if (server->wrong)
+        return server->wrong;
     for (int v = 1; v < MARE_NTP_VERDICTS; v++)
         if (client->verdicts[v] && (most < 0 || client->verdicts[v] > client->verdicts[most]))
             most = v;
@@ -211,7 +212,7 @@ static void print_server(const struct clock_server *server, const struct clock_v
     const mare_ntp_estimate *e = &view->estimate[i];
     char offset[32], error[32], delay[32], jitter[32], reference[20], text[40];
     if (!view->has[i]) {
-        printf("%-24s %s\n", server->name, excuse(&server->client, text));
+        printf("%-24s %s\n", server->name, excuse(server, text));
         return;
     }
     printf("%-24s %7" PRIu32 " %-15s %12s %12s %10s %10s%s\n", server->name, e->stratum,
@@ -229,13 +230,32 @@ static const char *leap_name(mare_ntp_leap leap)
     return names[leap & 3];
 }
 
+// Names come from the command line, and may have anything in them.
+static void print_json_text(const char *text)
+{
+    putchar('"');
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            putchar('\\');
+        if ((unsigned char)*text < ' ')
+            printf("\\u%04x", (unsigned)*text);
+        else
+            putchar(*text);
+    }
+    putchar('"');
+}
+
 static void print_json_server(const struct clock_server *server, const struct clock_view *view,
                               unsigned i)
 {
     const mare_ntp_estimate *e = &view->estimate[i];
-    char reference[20];
-    printf("%s{\"server\":\"%s\"", i ? "," : "", server->name);
-    if (view->has[i])
+    char reference[20], text[40];
+    printf("%s{\"server\":", i ? "," : "");
+    print_json_text(server->name);
+    if (!view->has[i]) {
+        fputs(",\"why\":", stdout);
+        print_json_text(excuse(server, text));
+    } else
         printf(",\"stratum\":%" PRIu32 ",\"reference\":\"%s\",\"offset_ns\":%" PRId64
                ",\"delay_ns\":%" PRId64 ",\"round_trip_ns\":%" PRId64 ",\"error_ns\":%" PRIu64
                ",\"jitter_ns\":%" PRIu64 ",\"root_delay_ns\":%" PRIu64 ",\"samples\":%" PRIu32
@@ -262,14 +282,18 @@ static void print_json_server(const struct clock_server *server, const struct cl
 static void print_json(const struct clock_arguments *args, const struct clock_server *server,
                        const struct clock_view *view)
 {
-    fputs("{", stdout);
-    if (view->agreed)
+    const mare_time_leaps *leaps = mare_time_leaps_known();
+    printf("{\"agreed\":%s,", view->agreed ? "true" : "false");
+    if (view->agreed) {
         printf("\"offset_ns\":%" PRId64 ",\"error_ns\":%" PRIu64 ",\"delay_ns\":%" PRId64
-               ",\"stratum\":%" PRIu32 ",\"server\":\"%s\",\"utc_ns\":%" PRId64
-               ",\"tai_ns\":%" PRId64 ",",
+               ",\"stratum\":%" PRIu32 ",\"server\":",
                view->offset_ns, view->error_ns, view->choice.estimate.delay_ns,
-               view->choice.estimate.stratum, server[view->peer].name, view->utc_ns,
-               mare_time_tai_from_utc(mare_time_leaps_known(), view->utc_ns));
+               view->choice.estimate.stratum);
+        print_json_text(server[view->peer].name);
+        printf(",\"utc_ns\":%" PRId64 ",\"tai_ns\":%" PRId64 ",\"tai_certain\":%s,", view->utc_ns,
+               mare_time_tai_from_utc(leaps, view->utc_ns),
+               mare_time_leaps_expired(leaps, view->utc_ns) ? "false" : "true");
+    }
     fputs("\"servers\":[", stdout);
     for (unsigned i = 0; i < args->servers; i++)
         print_json_server(&server[i], view, i);
@@ -290,8 +314,9 @@ static void print_report(const struct clock_arguments *args, const struct clock_
     for (unsigned i = 0; i < args->servers; i++)
         print_server(&server[i], view, i);
     if (view->agreed)
-        printf("\nThis clock is off by %s, within %s; stratum %" PRIu32 ", after %s.\n",
-               mare__clock_span((double)view->offset_ns, true, offset),
+        printf("\nThis clock is %s %s, give or take %s; stratum %" PRIu32 ", after %s.\n",
+               mare__clock_span(fabs((double)view->offset_ns), false, offset),
+               view->offset_ns < 0 ? "ahead" : "behind",
                mare__clock_span((double)view->error_ns, false, error),
                view->choice.estimate.stratum + 1, server[view->peer].name);
     else
@@ -304,9 +329,7 @@ int mare__clock_query(const struct clock_arguments *args)
 {
     struct clock_server server[MARE_NTP_SERVERS_MAX];
     struct clock_view view;
-    int code = mare__clock_open(args, server);
-    if (code)
-        return code;
+    mare__clock_open(args, server);
     for (unsigned s = 0; s < args->samples && !stopped; s++) {
         if (s)
             rest(args->interval_s);
@@ -322,27 +345,77 @@ int mare__clock_query(const struct clock_arguments *args)
     return view.agreed ? 0 : EXIT_DIED;
 }
 
+// A chart needs a terminal that can move its cursor.
+static bool draws(void)
+{
+    const char *kind = getenv("TERM");
+    return isatty(STDOUT_FILENO) && !(kind && strcmp(kind, "dumb") == 0);
+}
+
+// Adds to a line of `room` bytes, as far as there is room.
+static void add(char *line, size_t room, const char *a, const char *b, const char *c)
+{
+    size_t length = strlen(line);
+    snprintf(line + length, room - length, "%s%s%s", a, b, c);
+}
+
+// What was found in this round, in one line.
+static void describe(const struct clock_arguments *args, const struct clock_server *server,
+                     const struct clock_view *view, char *line, size_t room)
+{
+    char offset[32], error[32], delay[32], text[40];
+    if (view->agreed) {
+        snprintf(line, room, "%s ± %s  delay %s  stratum %" PRIu32 "  %s",
+                 mare__clock_span((double)view->offset_ns, true, offset),
+                 mare__clock_span((double)view->error_ns, false, error),
+                 mare__clock_span((double)view->choice.estimate.delay_ns, false, delay),
+                 view->choice.estimate.stratum, server[view->peer].name);
+        return;
+    }
+    snprintf(line, room, "no time");
+    bool silent = false;
+    for (unsigned i = 0; i < args->servers; i++) {
+        if (!view->has[i]) {
+            add(line, room, silent ? "; " : ": ", server[i].name, ": ");
+            add(line, room, excuse(&server[i], text), "", "");
+            silent = true;
+        }
+    }
+    if (!silent)
+        add(line, room, ": they do not agree", "", "");
+}
+
+// Cuts a line to a terminal's width: one that goes on below would spoil the chart.
+static void cut_line(char *line, unsigned columns)
+{
+    unsigned at = 0;
+    for (char *c = line; *c; c++) {
+        bool continues = ((unsigned char)*c & 0xc0) == 0x80; // of a letter of several bytes
+        if (!continues && ++at >= columns) {
+            *c = '\0';
+            return;
+        }
+    }
+}
+
 static void show(const struct clock_arguments *args, const struct clock_server *server,
                  const struct clock_view *view, struct clock_chart *chart)
 {
-    char offset[32], error[32], delay[32];
+    char line[LINE_ROOM];
     struct winsize size = {.ws_row = 24, .ws_col = 80};
     if (args->json) {
         print_json(args, server, view);
         return;
     }
-    if (isatty(STDOUT_FILENO)) {
+    describe(args, server, view, line, sizeof line);
+    if (draws()) {
         ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+        if (size.ws_row == 0 || size.ws_col == 0) // a terminal that does not know its size
+            size = (struct winsize){.ws_row = 24, .ws_col = 80};
         mare__clock_chart_draw(chart, size.ws_col, size.ws_row);
+        cut_line(line, size.ws_col);
     }
-    if (view->agreed)
-        printf("%s ± %s  delay %s  stratum %" PRIu32 "  %s\n",
-               mare__clock_span((double)view->offset_ns, true, offset),
-               mare__clock_span((double)view->error_ns, false, error),
-               mare__clock_span((double)view->choice.estimate.delay_ns, false, delay),
-               view->choice.estimate.stratum, server[view->peer].name);
-    else
-        puts("no time: too few answers, or no agreement");
+    puts(line);
     fflush(stdout);
 }
 
@@ -351,10 +424,7 @@ int mare__clock_watch(const struct clock_arguments *args)
     struct clock_server server[MARE_NTP_SERVERS_MAX];
     static struct clock_chart chart;
     struct clock_view view = {0};
-    int code = mare__clock_open(args, server);
-    if (code)
-        return code;
-    mare__udp_hold_signals();
+    mare__clock_open(args, server);
     mare__signals_take(stop);
     for (uint64_t round = 0; !stopped && (!args->count || round < args->count); round++) {
         if (round)

@@ -69,13 +69,12 @@ int mare__clock_beacon(const struct clock_arguments *args)
     if (code)
         return code;
     mare_rbs_packet packet = {.kind = MARE_RBS_BEACON, .series = draw()};
-    mare__udp_hold_signals();
     mare__signals_take(stop);
     while (!stopped && (!args->count || packet.number < args->count)) {
         packet.number++;
         mare_rbs_encode(&packet, bytes);
         mare__udp_send(socket, group, bytes, sizeof bytes);
-        mare__udp_wait(-1, (uint64_t)(args->interval_s * 1e9));
+        mare__udp_wait(-1, (uint64_t)(args->interval_s * 1e9), &stopped);
     }
     mare__udp_close(socket);
     return 0;
@@ -187,12 +186,11 @@ int mare__clock_hear(const struct clock_arguments *args)
     if (code)
         return code;
     begin_series(&r, 0);
-    mare__udp_hold_signals();
     mare__signals_take(stop);
     printf(args->json ? "{\"hearing\":\"%s\"}\n" : "hearing %s\n", args->listen);
     fflush(stdout);
     while (!stopped && (!args->count || r.compared < args->count)) {
-        mare__udp_wait(r.socket, UINT64_C(3600000000000));
+        mare__udp_wait(r.socket, UINT64_C(3600000000000), &stopped);
         int64_t utc_ns;
         long length = mare__multicast_receive(r.socket, bytes, sizeof bytes, &utc_ns);
         int64_t heard_ns = when_heard(&r, utc_ns);

@@ -158,6 +158,19 @@ static void take(struct service *s)
     report(s, from, out);
 }
 
+// Names those that cannot be followed. True: somebody can, or nobody was to be.
+static bool has_upstream(const struct service *s)
+{
+    bool some = s->args->servers == 0;
+    for (unsigned i = 0; i < s->args->servers; i++) {
+        const struct clock_server *up = &s->upstream[i];
+        some = some || !up->wrong;
+        if (up->wrong)
+            fprintf(stderr, "mare clock: %s: %s\n", up->name, up->wrong);
+    }
+    return some;
+}
+
 static int open_service(struct service *s, const struct clock_arguments *args)
 {
     uint8_t address[MARE__UDP_ADDRESS], here[MARE__UDP_ADDRESS];
@@ -166,12 +179,12 @@ static int open_service(struct service *s, const struct clock_arguments *args)
     s->socket = wrong ? -1 : mare__udp_listen(address, here);
     if (wrong || s->socket < 0) {
         fprintf(stderr, "mare clock: %s: %s\n", args->listen, wrong ? wrong : strerror(-s->socket));
-        return EXIT_USAGE;
+        return wrong ? EXIT_USAGE : EXIT_DIED;
     }
-    int code = mare__clock_open(args, s->upstream);
-    if (code) {
+    mare__clock_open(args, s->upstream);
+    if (!has_upstream(s)) {
         mare__udp_close(s->socket);
-        return code;
+        return EXIT_DIED;
     }
     mare__clock_close(s->upstream, args->servers); // they are asked through the one socket
     mare__udp_text(here, text);
@@ -191,7 +204,6 @@ int mare__clock_serve(const struct clock_arguments *args)
                  .keys = args->keys,
                  .key_count = args->key_count,
                  .authenticated_only = args->authenticated_only}};
-    mare__udp_hold_signals();
     mare__signals_take(stop);
     int code = open_service(&s, args);
     if (code)
@@ -207,7 +219,7 @@ int mare__clock_serve(const struct clock_arguments *args)
             }
             left_ns = s.next_poll_ns - mare__wall_local_ns();
         }
-        mare__udp_wait(s.socket, left_ns > 0 ? (uint64_t)left_ns : 0);
+        mare__udp_wait(s.socket, left_ns > 0 ? (uint64_t)left_ns : 0, &stopped);
         take(&s);
     }
     mare__udp_close(s.socket);

@@ -2,7 +2,6 @@
 // `mare place agent` and `ask`: the loop around the agent of src/coord/place. All that is decided
 // is decided there; here are the socket, the clock and what is printed.
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,12 +33,12 @@ struct session {
     struct mare__agent agent;
 };
 
-static atomic_bool interrupted;
+static volatile sig_atomic_t interrupted;
 
 static void on_signal(int number)
 {
     (void)number;
-    atomic_store(&interrupted, true);
+    interrupted = 1;
 }
 
 static uint64_t now_ns(void)
@@ -113,13 +112,13 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 static void run(struct session *session, uint64_t interval_ns, uint64_t end_ns)
 {
     uint64_t next_ns = now_ns();
-    while (!atomic_load(&interrupted) && now_ns() < end_ns) {
+    while (!interrupted && now_ns() < end_ns) {
         uint64_t wake_ns = earlier(next_ns, end_ns);
         if (session->count)
             wake_ns = earlier(wake_ns, session->held[session->first].at_ns);
         uint64_t now = now_ns();
         if (wake_ns > now)
-            mare__udp_wait(session->socket, wake_ns - now);
+            mare__udp_wait(session->socket, wake_ns - now, &interrupted);
         receive(session);
         release(session);
         if (now_ns() >= next_ns) {
@@ -248,7 +247,7 @@ static bool question(int socket, const uint8_t *address, struct mare__agent_pack
         uint64_t end_ns = now_ns() + ASK_NS;
         mare__udp_send(socket, address, data, mare__agent_write(&packet, data));
         while (now_ns() < end_ns) {
-            mare__udp_wait(socket, end_ns - now_ns());
+            mare__udp_wait(socket, end_ns - now_ns(), &interrupted);
             long length = mare__udp_receive(socket, from, data, sizeof data);
             if (length >= 0 && (size_t)length <= sizeof data &&
                 memcmp(from, address, sizeof from) == 0 &&

@@ -328,12 +328,14 @@ static int rbs_line(lua_State *L)
 
 // ---- TAI ----------------------------------------------------------------------------------------
 
-// tai(utc) -> tai
+// tai(utc) -> tai, whether the table of leap seconds still holds
 static int time_tai(lua_State *L)
 {
-    lua_pushinteger(
-        L, mare_time_tai_from_utc(mare_time_leaps_known(), mare__time_check_calendar(L, 1)));
-    return 1;
+    const mare_time_leaps *leaps = mare_time_leaps_known();
+    int64_t utc_ns = mare__time_check_calendar(L, 1);
+    lua_pushinteger(L, mare_time_tai_from_utc(leaps, utc_ns));
+    lua_pushboolean(L, !mare_time_leaps_expired(leaps, utc_ns));
+    return 2;
 }
 
 // utc(tai) -> utc, whether it is inside an inserted second

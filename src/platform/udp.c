@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -56,6 +57,12 @@ static void from_socket(const struct sockaddr_storage *from, uint8_t *address)
     }
 }
 
+static bool is_port(const char *text)
+{
+    size_t digits = strspn(text, "0123456789");
+    return digits > 0 && digits <= 5 && !text[digits] && atoi(text) <= UINT16_MAX;
+}
+
 const char *mare__udp_resolve(const char *text, uint8_t *address)
 {
     char host[HOST_MOST];
@@ -64,6 +71,8 @@ const char *mare__udp_resolve(const char *text, uint8_t *address)
     size_t length = colon ? (size_t)(colon - text) : 0;
     if (!colon || length == 0 || length >= sizeof host)
         return "an address is HOST:PORT";
+    if (!is_port(colon + 1)) // getaddrinfo would take 65536 for 0
+        return "a port is a number up to 65535";
     memcpy(host, text, length);
     host[length] = '\0';
     char *name = host;
@@ -150,29 +159,19 @@ bool mare__udp_may_write(int descriptor)
     return poll(&out, 1, 0) > 0;
 }
 
-static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
-
-void mare__udp_hold_signals(void)
+void mare__udp_wait(int socket, uint64_t timeout_ns, const volatile sig_atomic_t *stopped)
 {
-    sigset_t held;
-    sigemptyset(&held);
-    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
-        sigaddset(&held, ending[i]);
-    pthread_sigmask(SIG_BLOCK, &held, NULL);
-}
-
-void mare__udp_wait(int socket, uint64_t timeout_ns)
-{
+    sigset_t ends, before;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
     struct pollfd poll_for = {.fd = socket, .events = POLLIN};
     struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000),
                                .tv_nsec = (long)(timeout_ns % 1000000000)};
-    sigset_t held, open;
-    pthread_sigmask(SIG_BLOCK, NULL, &held);
-    open = held;
-    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
-        sigdelset(&open, ending[i]);
-    ppoll(&poll_for, 1, &timeout, &open);
-    // While there is always something to receive, ppoll lets no signal through.
-    pthread_sigmask(SIG_SETMASK, &open, NULL);
-    pthread_sigmask(SIG_SETMASK, &held, NULL);
+    // Held back from the look at `stopped` until ppoll sleeps, which lets them in again.
+    pthread_sigmask(SIG_BLOCK, &ends, &before);
+    if (!*stopped)
+        ppoll(&poll_for, 1, &timeout, &before);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

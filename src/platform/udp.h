@@ -3,6 +3,7 @@
 // address, or a mapped IPv4 one, and a port, in network order.
 #pragma once
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,14 +31,12 @@ void mare__udp_send(int socket, const uint8_t *address, const void *data, size_t
 // when there is none.
 long mare__udp_receive(int socket, uint8_t *address, void *data, size_t room);
 
-// Holds the signals of mare__signals_take (platform.h) back from this thread: they come in
-// mare__udp_wait alone, so that none is lost between a look at what its handler says and the wait.
-void mare__udp_hold_signals(void);
-
 // Whether a line can be written to a descriptor, a socket's or another's, without waiting for
 // whoever reads it.
 bool mare__udp_may_write(int descriptor);
 
-// Sleeps until there is one, or so many nanoseconds have passed, or a signal has come. Of socket -1
-// nothing is waited for.
-void mare__udp_wait(int socket, uint64_t timeout_ns);
+// Sleeps until there is one, or so many nanoseconds have passed, or a signal has come. Does not
+// begin to sleep when `stopped` is set, which a handler of SIGINT, SIGTERM or SIGHUP may do at any
+// time: a signal right before the sleep is not slept over. Without a socket (-1) it is a sleep
+// alone.
+void mare__udp_wait(int socket, uint64_t timeout_ns, const volatile sig_atomic_t *stopped);

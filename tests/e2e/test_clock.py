@@ -361,7 +361,7 @@ class Strangers(Case):
     def test_a_wrong_origin_is_dropped(self):
         fake = self.fake(origin=b'\1\2\3\4\5\6\7\1')
         self.assertEqual(self.verdicts(fake), (1, {
-            'server': fake.name, 'packets': {'bogus': fake.asked}}))
+            'server': fake.name, 'why': 'bogus', 'packets': {'bogus': fake.asked}}))
         self.assertGreater(fake.asked, 1)
 
     def test_forgeries_before_the_answer_do_no_harm(self):
@@ -469,8 +469,8 @@ class Words(Case):
         with Served() as served:
             done = subprocess.run(
                 [script, '-qec', f'{MARE} clock watch {served.name} --count 3 --interval 0.01',
-                 '/dev/null'], capture_output=True, text=True, timeout=60, check=False,
-                stdin=subprocess.DEVNULL)
+                 '/dev/null'], capture_output=True, text=True, timeout=60 * SLOW, check=False,
+                stdin=subprocess.DEVNULL, env={**os.environ, 'TERM': 'xterm'})
         self.assertIn('●', done.stdout)
         self.assertIn('┼', done.stdout)
         self.assertIn('│', done.stdout)
@@ -531,10 +531,15 @@ class Words(Case):
                            (('query', '127.0.0.1', '--key', '7'), '--key'),
                            (('query', '127.0.0.1', '--keys', str(bad)), 'bad:1'),
                            (('query', '127.0.0.1', '--keys', '/nowhere'), '/nowhere'),
-                           (('query', 'no.such.host.invalid'), 'no.such.host'),
                            (('serve', '127.0.0.1:0', '--follow', '127.0.0.1', '--interval', '0'),
                             '--interval'),
                            (('beacon', '239.1.2.3:1', '--interval', '0'), '--interval'),
+                           (('query', 'x', '--samples', '2.5'), '--samples'),
+                           (('query', 'x', '--stratum', '3'), '--stratum is not for query'),
+                           (('serve', 'x', '--samples', '3'), '--samples is not for serve'),
+                           (('simulate', '5'), '5'), (('serve', '127.0.0.1:65536'), '65535'),
+                           (('hear', '239.1.2.3:1', '--name', 'ninechars'), 'ninechars'),
+                           (('hear', '239.1.2.3:1', '--name', 'a"b'), 'a"b'),
                            (('serve',), 'address'), (('serve', 'x'), 'x'), (('hear',), 'address'),
                            (('hear', '127.0.0.1:1'), '127.0.0.1:1'),
                            (('beacon', '239.1.2.3:1', '--interface', 'x.invalid'), 'x.invalid'),
@@ -543,6 +548,88 @@ class Words(Case):
             self.assertEqual(done.returncode, 2, args)
             if word != 'usage':
                 self.assertIn(word, done.stderr)
+
+    def test_help_is_given_wherever_it_is_asked_for(self):
+        for args in (('--help',), ('query', '--help'), ('serve', 'x', '--help')):
+            done = clock(*args)
+            self.assertEqual((done.returncode, done.stderr), (0, ''))
+            self.assertIn('mare clock query', done.stdout)
+
+    def test_a_name_that_does_not_resolve_is_said_and_left_out(self):
+        nobody = 'no.such.host."invalid"'
+        done = clock('query', nobody)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(nobody, done.stdout)
+        self.assertIn('no time', done.stdout)
+        with Served() as served:
+            code, said = query(served.name, nobody, '127.0.0.1:65536', options=('--samples', '2'))
+            self.assertEqual((code, said['agreed']), (1, False))  # one of three: it might lie
+            code, said = query(served.name, nobody, options=('--samples', '2'))
+        self.assertEqual((code, said['agreed'], said['server']), (0, True, served.name))
+        self.assertEqual(said['servers'][1]['server'], nobody)
+        self.assertNotIn('why', said['servers'][0])
+        self.assertTrue(said['servers'][1]['why'])
+
+    def test_nobody_answers(self):
+        name = f'127.0.0.1:{free_port()}'
+        code, said = query(name, options=('--samples', '1'))
+        self.assertEqual((code, said), (1, {'agreed': False, 'servers': [
+            {'server': name, 'why': 'no answer', 'packets': {}}]}))
+        done = clock('watch', name, '--count', '1', '--timeout', '0.05')
+        self.assertEqual((done.returncode, done.stdout), (1, f'no time: {name}: no answer\n'))
+
+    def test_ahead_or_behind(self):
+        for offset, word in ((+100, 'behind'), (-100, 'ahead')):
+            fake = self.fake_by(lambda question, now, by=offset: reply(question, now + by))
+            self.assertIn(f'This clock is 100 s {word}, give', clock('query', fake.name).stdout)
+
+    def test_tai_is_uncertain_when_the_table_has_expired(self):
+        for year, certain in ((2020, True), (2040, False)):
+            then = (year - 1970) * 365.25 * 86400
+            fake = self.fake_by(lambda question, _, then=then: reply(question, then))
+            _, said = query(fake.name, options=('--samples', '1'))
+            self.assertEqual(said['tai_certain'], certain, year)
+            self.assertEqual(said['tai_ns'] - said['utc_ns'], 37_000_000_000)
+
+    def test_serving_where_somebody_serves_already(self):
+        with Served() as served:
+            done = clock('serve', served.name)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(served.name, done.stderr)
+
+    def test_following_somebody_who_does_not_exist(self):
+        done = clock('serve', '127.0.0.1:0', '--follow', 'no.such.host.invalid')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('no.such.host.invalid', done.stderr)
+        with Served() as first:
+            process = subprocess.Popen(
+                [MARE, 'clock', 'serve', '127.0.0.1:0', '--follow', 'no.such.host.invalid',
+                 '--follow', first.name], text=True, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE)
+            self.assertIn('serving on ', process.stdout.readline())
+            process.terminate()
+            self.assertIn('no.such.host.invalid', process.communicate(timeout=PATIENCE)[1])
+
+    def test_ctrl_c_ends_watch_at_once(self):
+        with Served() as served:
+            process = subprocess.Popen([MARE, 'clock', 'watch', served.name, '--interval', '3600'],
+                                       text=True, stdout=subprocess.PIPE)
+            self.assertIn('stratum 10', process.stdout.readline())
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.communicate(timeout=PATIENCE), ('', None))
+        self.assertEqual(process.returncode, 0)
+
+    def test_a_terminal_that_cannot_draw_gets_lines(self):
+        script = shutil.which('script')
+        if not script:
+            self.skipTest('script is missing')
+        with Served() as served:
+            done = subprocess.run(
+                [script, '-qec', f'{MARE} clock watch {served.name} --count 2 --interval 0.01',
+                 '/dev/null'], capture_output=True, text=True, timeout=60 * SLOW, check=False,
+                stdin=subprocess.DEVNULL, env={**os.environ, 'TERM': 'dumb'})
+        self.assertNotIn('\033', done.stdout)
+        self.assertEqual(len(done.stdout.splitlines()), 2, done.stdout)
 
     def test_the_reference_names_every_option(self):
         text = subprocess.run([MARE, 'help', 'clock'], capture_output=True, text=True, timeout=60,

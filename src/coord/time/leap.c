@@ -8,6 +8,7 @@
 #include "coord/time/fixed.h"
 
 #define DAY_S 86400
+#define EXPIRES_S INT64_C(1814140800) /* 28 Jun 2027: the IERS' list as of tzdata 2026f */
 
 static const mare_time_leap known[] = {
     {63072000, 10},   /* 1 Jan 1972 */
@@ -42,7 +43,7 @@ static const mare_time_leap known[] = {
 
 const mare_time_leaps *mare_time_leaps_known(void)
 {
-    static const mare_time_leaps table = {known, sizeof known / sizeof *known};
+    static const mare_time_leaps table = {known, sizeof known / sizeof *known, EXPIRES_S};
     return &table;
 }
 
@@ -50,6 +51,11 @@ const mare_time_leaps *mare_time_leaps_known(void)
 static int64_t second_of(int64_t ns)
 {
     return ns / MARE_TIME_SECOND - (ns % MARE_TIME_SECOND < 0);
+}
+
+int mare_time_leaps_expired(const mare_time_leaps *leaps, int64_t utc_ns)
+{
+    return second_of(utc_ns) >= leaps->expires_s;
 }
 
 static int32_t ahead_at(const mare_time_leaps *leaps, uint32_t index)

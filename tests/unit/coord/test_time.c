@@ -259,6 +259,19 @@ static void gps_was_14_seconds_ahead(void **state)
     }
 }
 
+/* 28 June 2027 is 20,997 days after 1970: 57 years, 14 leap days, 178 days of the year. */
+static void the_table_expires(void **state)
+{
+    (void)state;
+    const mare_time_leaps *known = mare_time_leaps_known();
+    const mare_time_leaps endless = {.entry = known->entry, .count = known->count};
+    int64_t expires_ns = (57 * 365 + 14 + 178) * INT64_C(86400) * S;
+    assert_false(mare_time_leaps_expired(known, expires_ns - 1));
+    assert_true(mare_time_leaps_expired(known, expires_ns));
+    assert_false(mare_time_leaps_expired(known, -1));
+    assert_true(mare_time_leaps_expired(&endless, JAN_2017 * S)); /* nobody said how long */
+}
+
 /* The night to 2017: 23:59:59, 23:59:60, 00:00:00. */
 static void the_last_night_of_2016(void **state)
 {
@@ -296,7 +309,7 @@ static void a_second_left_out(void **state)
 {
     (void)state;
     const mare_time_leap entries[] = {{0, 10}, {1000, 9}};
-    const mare_time_leaps leaps = {entries, 2};
+    const mare_time_leaps leaps = {.entry = entries, .count = 2};
     int leap;
     assert_int_equal(mare_time_utc_from_tai(&leaps, 1008 * S, &leap), 998 * S);
     assert_int_equal(mare_time_utc_from_tai(&leaps, 1009 * S, &leap), 1000 * S); /* no 999 */
@@ -314,5 +327,5 @@ UNIT_TESTS(cmocka_unit_test(the_exercise_gives_600_ms), cmocka_unit_test(the_tim
            cmocka_unit_test(a_rate_that_cannot_be_kept_is_refused),
            cmocka_unit_test(a_finding_replaces_the_one_before),
            cmocka_unit_test(it_never_goes_back), cmocka_unit_test(an_oscillator_that_goes_back),
-           cmocka_unit_test(gps_was_14_seconds_ahead), cmocka_unit_test(the_last_night_of_2016),
-           cmocka_unit_test(a_second_left_out))
+           cmocka_unit_test(gps_was_14_seconds_ahead), cmocka_unit_test(the_table_expires),
+           cmocka_unit_test(the_last_night_of_2016), cmocka_unit_test(a_second_left_out))
