@@ -452,6 +452,26 @@ class Broadcasts(Case):
             self.assertLess(abs(rows[-1]['mean_ns'] - truth), 20_000_000 * SLOW)
 
 
+    def test_two_beacons_on_one_group(self):
+        group = f'239.255.79.{1 + os.getpid() % 250}:{free_port()}'
+        receivers = [subprocess.Popen([MARE, 'clock', 'hear', group, '--name', name, '--count', '8',
+                                       '--json'], text=True, stdout=subprocess.PIPE)
+                     for name in ('one', 'two')]
+        for one in receivers:
+            one.stdout.readline()
+        beacons = [subprocess.Popen([MARE, 'clock', 'beacon', group, '--interval', '0.02'])
+                   for _ in range(2)]
+        try:
+            for one in receivers:
+                rows = [json.loads(line) for line in one.communicate(timeout=PATIENCE)[0].split()]
+                # One of the two is enough: pairs are not forgotten whenever the other speaks.
+                self.assertGreater(rows[-1]['pairs'], 3)
+        finally:
+            for process in (*beacons, *receivers):
+                process.terminate()
+                process.wait()
+
+
 class Words(Case):
     def test_watch_writes_a_line_a_round(self):
         with Served() as served:

@@ -41,11 +41,11 @@ static int64_t corrected(const mare_time_clock *clock, int64_t local_span_ns)
 }
 
 /* The drift is that of the corrected rate, so it is counted on corrected spans; the correction is
- * rounded twice. */
+ * rounded to a nanosecond. */
 static uint64_t drifted(const mare_time_clock *clock, int64_t corrected_ns)
 {
     uint64_t bound = mare__drift_bound((uint64_t)corrected_ns, clock->drift_ppb);
-    return corrected_ns && clock->rate_ppb ? bound + 2 : bound;
+    return corrected_ns && clock->rate_ppb ? bound + 1 : bound;
 }
 
 int64_t mare_time_clock_gap(const mare_time_clock *clock, int64_t local_ns)
