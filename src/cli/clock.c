@@ -389,8 +389,9 @@ int mare__clock_simulate(const struct clock_arguments *args)
         mare_sim_clocks_outcome outcome;
         mare_sim_clocks_vary(&options, seed);
         if (!mare_sim_clocks_run(&options, &outcome)) {
-            printf("seed %" PRIu64 ": %s is violated: %s\n", seed, outcome.violation,
-                   outcome.detail);
+            printf(args->json ? "{\"seed\":%" PRIu64 ",\"violation\":\"%s\",\"detail\":\"%s\"}\n"
+                              : "seed %" PRIu64 ": %s is violated: %s\n",
+                   seed, outcome.violation, outcome.detail);
             return EXIT_DIED;
         }
         for (int m = 0; m < MARE_SIM_METHODS; m++)

@@ -58,6 +58,10 @@ uint32_t mare__clock_ask(struct clock_server *server, uint8_t bytes[MARE_NTP_PAC
 mare_ntp_verdict mare__clock_take(struct clock_server *server, int64_t arrived_ns,
                                   const uint8_t *bytes, uint32_t length);
 
+// Drops what was measured before the machine was suspended. Returns whether it was.
+bool mare__clock_wake(const struct clock_arguments *args, struct clock_server *server,
+                      int64_t *suspended_ns);
+
 // What is known now of the system's clock.
 struct clock_view {
     mare_ntp_estimate estimate[MARE_NTP_SERVERS_MAX];

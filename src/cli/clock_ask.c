@@ -147,6 +147,16 @@ bool mare__clock_exchange(const struct clock_arguments *args, struct clock_serve
     return false;
 }
 
+bool mare__clock_wake(const struct clock_arguments *args, struct clock_server *server,
+                      int64_t *suspended_ns)
+{
+    if (!mare__wall_woke(suspended_ns))
+        return false;
+    for (unsigned i = 0; i < args->servers; i++)
+        mare_ntp_client_forget(&server[i].client);
+    return true;
+}
+
 static void rest(double seconds)
 {
     mare__udp_wait(-1, (uint64_t)(seconds * 1e9), &stopped);
@@ -329,6 +339,7 @@ int mare__clock_query(const struct clock_arguments *args)
 {
     struct clock_server server[MARE_NTP_SERVERS_MAX];
     struct clock_view view;
+    int64_t suspended_ns = mare__wall_suspended_ns();
     mare__clock_open(args, server);
     for (unsigned s = 0; s < args->samples && !stopped; s++) {
         if (s)
@@ -339,6 +350,7 @@ int mare__clock_query(const struct clock_arguments *args)
                 mare__clock_exchange(args, &server[i]);
         }
     }
+    mare__clock_wake(args, server, &suspended_ns);
     mare__clock_look(args, server, &view);
     print_report(args, server, &view);
     mare__clock_close(server, args->servers);
@@ -424,6 +436,7 @@ int mare__clock_watch(const struct clock_arguments *args)
     struct clock_server server[MARE_NTP_SERVERS_MAX];
     static struct clock_chart chart;
     struct clock_view view = {0};
+    int64_t suspended_ns = mare__wall_suspended_ns();
     mare__clock_open(args, server);
     mare__signals_take(stop);
     for (uint64_t round = 0; !stopped && (!args->count || round < args->count); round++) {
@@ -433,6 +446,7 @@ int mare__clock_watch(const struct clock_arguments *args)
             mare__clock_exchange(args, &server[i]);
         if (stopped)
             break;
+        mare__clock_wake(args, server, &suspended_ns);
         mare__clock_look(args, server, &view);
         mare__clock_chart_add(&chart, view.offset_ns, view.error_ns);
         show(args, server, &view, &chart);

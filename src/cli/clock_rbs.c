@@ -49,6 +49,8 @@ static int join(const struct clock_arguments *args, uint8_t *group, int *socket)
     char at[MARE__UDP_TEXT];
     snprintf(at, sizeof at, "%s:0", args->interface);
     const char *wrong = mare__udp_resolve(args->listen, group);
+    if (!wrong && !mare__multicast_is_group(group))
+        wrong = "a group is an IPv4 address from 224.0.0.0 to 239.255.255.255";
     if (!wrong)
         wrong = mare__udp_resolve(at, interface);
     *socket = wrong ? -1 : mare__multicast_join(group, interface);

@@ -23,7 +23,7 @@ struct service {
     mare_time_clock clock;
     mare_ntp_server self;
     unsigned peer; // the one that is followed
-    int64_t next_poll_ns;
+    int64_t next_poll_ns, suspended_ns;
     uint64_t answered, unsaid; // unsaid: of which nothing was written
 };
 
@@ -193,6 +193,13 @@ static int open_service(struct service *s, const struct clock_arguments *args)
     return 0;
 }
 
+// A disciplined clock that nobody has set.
+static void begin_clock(struct service *s)
+{
+    mare_time_clock_init(&s->clock, (uint64_t)(s->args->drift_ppm * 1000),
+                         (uint64_t)(s->args->slew_ppm * 1000));
+}
+
 int mare__clock_serve(const struct clock_arguments *args)
 {
     static struct service s;
@@ -208,8 +215,8 @@ int mare__clock_serve(const struct clock_arguments *args)
     int code = open_service(&s, args);
     if (code)
         return code;
-    mare_time_clock_init(&s.clock, (uint64_t)(args->drift_ppm * 1000),
-                         (uint64_t)(args->slew_ppm * 1000));
+    begin_clock(&s);
+    s.suspended_ns = mare__wall_suspended_ns();
     while (!stopped && (!args->count || s.answered < args->count)) {
         int64_t left_ns = INT64_C(3600000000000);
         if (args->servers) {
@@ -220,6 +227,10 @@ int mare__clock_serve(const struct clock_arguments *args)
             left_ns = s.next_poll_ns - mare__wall_local_ns();
         }
         mare__udp_wait(s.socket, left_ns > 0 ? (uint64_t)left_ns : 0, &stopped);
+        if (args->servers && mare__clock_wake(args, s.upstream, &s.suspended_ns)) {
+            begin_clock(&s);
+            s.self.stratum = MARE_NTP_UNSYNCHRONISED;
+        }
         take(&s);
     }
     mare__udp_close(s.socket);

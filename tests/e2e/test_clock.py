@@ -561,7 +561,9 @@ class Words(Case):
                            (('hear', '239.1.2.3:1', '--name', 'ninechars'), 'ninechars'),
                            (('hear', '239.1.2.3:1', '--name', 'a"b'), 'a"b'),
                            (('serve',), 'address'), (('serve', 'x'), 'x'), (('hear',), 'address'),
-                           (('hear', '127.0.0.1:1'), '127.0.0.1:1'),
+                           (('hear', '127.0.0.1:1'), 'a group is'),
+                           (('hear', '[ff02::1]:5000'), 'a group is an IPv4'),
+                           (('beacon', '240.0.0.1:5000'), 'a group is'),
                            (('beacon', '239.1.2.3:1', '--interface', 'x.invalid'), 'x.invalid'),
                            (('serve', '127.0.0.1:1', '127.0.0.1:2'), '127.0.0.1:2')):
             done = clock(*args)
