@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Callable, Optional
 
+import clock
 import harness
 import place
 
@@ -249,4 +250,4 @@ def rows():
             {"ours": simulated("round", "ring", 10000)}, {"ours": key("seconds")},
             must=10, score_unit="s", repetitions=3,
             notes=[note("ours", "messages", "messages of it: {:,.0f}")]),
-    ] + place.rows(Row, key)
+    ] + clock.rows(Row, key, note) + place.rows(Row, key)

@@ -24,7 +24,7 @@
 #define POLLS 60
 #define WARM_UP 32 /* polls after which whoever can must have a time */
 
-enum { DUE_POLL, DUE_QUESTION, DUE_ANSWER, DUE_READ, DUE_TURN };
+enum { DUE_POLL, DUE_QUESTION, DUE_ANSWER, DUE_READ, DUE_TURN, DUE_RISE };
 
 typedef struct parcel {
     uint32_t from, to, length;
@@ -42,6 +42,9 @@ typedef struct node {
     uint64_t bound_ns;
     int64_t shown_ns;
     uint32_t polls;
+    uint32_t peer;    /* which of the servers is followed */
+    uint32_t refused; /* how often in a row nobody was followed, though they agreed */
+    int dead;         /* a reference that answers no more */
 } node;
 
 typedef struct world {
@@ -183,6 +186,8 @@ static void poll(world *w, uint32_t who)
 {
     node *n = &w->node[who];
     uint8_t bytes[MARE_NTP_PACKET_BYTES];
+    if (n->server.stratum < MARE_NTP_UNSYNCHRONISED && !n->client[n->peer].reach)
+        n->server.stratum = MARE_NTP_UNSYNCHRONISED; /* silent for long: it holds nobody off */
     for (uint32_t i = 0; i < n->servers; i++) {
         uint32_t length =
             mare_ntp_client_ask(&n->client[i], local(w, n), mare_sim_draw(&w->random), bytes);
@@ -198,6 +203,8 @@ static void answer(world *w, const parcel *question)
 {
     uint32_t who = question->to;
     uint8_t out[MARE_NTP_PACKET_BYTES];
+    if (w->node[who].dead)
+        return;
     mare_time_reading now = read_clock(w, who);
     uint32_t length =
         mare_ntp_serve(&w->node[who].server, question->bytes, question->length, now, now, out);
@@ -226,6 +233,32 @@ static void check_filter(world *w, uint32_t who, const mare_ntp_client *client,
     }
 }
 
+static int follows(uint32_t own, uint32_t now, uint32_t theirs)
+{
+    (void)own;
+    return mare_ntp_follows(now, theirs);
+}
+
+/* The stratum of a node by what the one that it follows says now, if that one is used at all. */
+static uint32_t stratum_now(const node *n, const mare_ntp_choice *choice, const uint32_t *index,
+                            const mare_ntp_estimate *estimate, uint32_t count)
+{
+    for (uint32_t i = 0; i < count && n->server.stratum < MARE_NTP_UNSYNCHRONISED; i++) {
+        if (index[i] == n->peer && choice->survivors >> i & 1)
+            return estimate[i].stratum + 1;
+    }
+    return MARE_NTP_UNSYNCHRONISED;
+}
+
+static void refuse(world *w, uint32_t who)
+{
+    if (++w->node[who].refused > WARM_UP)
+        mare_sim_clocks_violate(w->outcome, "STUCK",
+                                "node %" PRIu32 " of stratum %" PRIu32
+                                " follows nobody, though its servers agree",
+                                who, w->node[who].server.stratum);
+}
+
 /* Everything that the servers say now; whether they agree; and whether to follow. */
 static void discipline(world *w, uint32_t who)
 {
@@ -233,19 +266,24 @@ static void discipline(world *w, uint32_t who)
     mare_ntp_estimate estimate[SERVERS_MAX];
     mare_ntp_choice choice;
     int64_t now_ns = local(w, n);
-    uint32_t count = 0;
+    uint32_t count = 0, index[SERVERS_MAX] = {0};
     for (uint32_t i = 0; i < n->servers; i++) {
-        if (!w->options->best(&n->client[i], now_ns, &estimate[count]))
+        if (!n->client[i].reach || !w->options->best(&n->client[i], now_ns, &estimate[count]))
             continue;
         check_filter(w, who, &n->client[i], &estimate[count]);
-        count++;
+        index[count++] = i;
     }
     /* A majority of those asked, or a liar that answers first would be the majority. */
     if (!mare_ntp_select(estimate, count, (n->servers - 1) / 2, &choice))
         return;
     w->outcome->outliers += choice.outliers != 0;
-    if (!mare_ntp_follows(n->server.stratum, choice.estimate.stratum))
+    if (!w->options->follows(n->server.stratum, stratum_now(n, &choice, index, estimate, count),
+                             choice.estimate.stratum)) {
+        refuse(w, who);
         return;
+    }
+    n->refused = 0;
+    n->peer = index[choice.peer];
     n->server.stratum = choice.estimate.stratum + 1;
     n->server.root_delay_ns = choice.estimate.root_delay_ns;
     if (n->clock.set)
@@ -286,6 +324,18 @@ static void make_reference(world *w, uint32_t who)
     if (who < w->options->liars) /* from just outside the bound to a minute */
         n->lie_ns = mare_sim_either_way(&w->random, UINT64_C(1) << mare_sim_below(&w->random, 36));
     n->server = (mare_ntp_server){.stratum = 1, .precision = -30};
+    if (w->options->restless)
+        plan(w, mare_sim_below(&w->random, w->options->duration_ns / 2), DUE_RISE, who, 0);
+}
+
+/* A reference loses what it rests on: its stratum rises. Where one more than a majority of all is
+ * asked, the first that does not lie may fall silent instead. */
+static void rise(world *w, uint32_t who)
+{
+    if (w->options->references % 2 == 0 && who == w->options->liars)
+        w->node[who].dead = 1;
+    else
+        w->node[who].server.stratum = 1 + (uint32_t)mare_sim_below(&w->random, 8);
 }
 
 /* A node listens to `servers` of those from `first` on; liars are the first of the references, so
@@ -351,6 +401,9 @@ static void happen(world *w, const mare_sim_due *due)
     case DUE_TURN:
         turn(w, due->process);
         break;
+    case DUE_RISE:
+        rise(w, due->process);
+        break;
     default:
         read_clock(w, due->process);
         plan(w, mare_sim_below(&w->random, w->options->poll_ns), DUE_READ, due->process, 0);
@@ -408,10 +461,12 @@ void mare_sim_clocks_vary(mare_sim_clocks_options *o, uint64_t seed)
         .leaves = (uint32_t)mare_sim_below(&random, 3),
         .keys = (int)mare_sim_below(&random, 2),
         .best = mare_ntp_client_best,
+        .follows = follows,
         .set = mare_time_clock_set,
         .mean = mare_rbs_mean,
         .line = mare_rbs_line,
     };
     o->duration_ns = POLLS * o->poll_ns;
     o->liars = (uint32_t)mare_sim_below(&random, (o->references - 1) / 2 + 1);
+    o->restless = (int)mare_sim_below(&random, 2);
 }

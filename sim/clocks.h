@@ -15,6 +15,7 @@
  *   BACKWARDS  no reading of a clock is less than one before it
  *   FILTER     no sample that a client holds has a smaller bound than its estimate
  *   SYNC       whoever has a majority of good servers gets to a time at all
+ *   STUCK      whoever has servers that agree follows them, also when their strata have risen
  *
  * Berkeley's algorithm runs in the ordinary simulator (sim.h), with sim/check_time.c. */
 
@@ -40,10 +41,12 @@ typedef struct mare_sim_clocks_options {
     uint32_t loss_ppm, duplicate_ppm, spike_ppm;
     uint32_t references, liars; /* servers of stratum 1, and how many of them lie */
     uint32_t relays, leaves;    /* nodes of stratum 2 and of stratum 3 */
+    int restless;               /* nonzero: the strata of references change, and some die */
     int keys;                   /* nonzero: everything is authenticated */
     /* What is under test; a test puts broken ones in their place. */
     int (*best)(const mare_ntp_client *client, int64_t local_ns, mare_ntp_estimate *estimate);
     void (*set)(mare_time_clock *clock, int64_t local_ns, int64_t time_ns, uint64_t error_ns);
+    int (*follows)(uint32_t own, uint32_t now, uint32_t theirs); /* `now`: by the followed one */
     int (*mean)(const mare_rbs *rbs, int64_t local_ns, mare_rbs_offset *offset);
     int (*line)(const mare_rbs *rbs, int64_t local_ns, mare_rbs_offset *offset);
 } mare_sim_clocks_options;

@@ -198,6 +198,9 @@ MARE_COORD_EXPORT mare_ntp_verdict mare_ntp_client_note(mare_ntp_client *client,
                                                         int64_t t2_ns, int64_t t3_ns, int64_t t4_ns,
                                                         uint64_t server_error_ns);
 
+/* Drops all samples: the local oscillator has stood still, or jumped. */
+MARE_COORD_EXPORT void mare_ntp_client_forget(mare_ntp_client *client);
+
 /* Nanoseconds until the next question: the poll interval, longer after a RATE kiss. */
 MARE_COORD_EXPORT uint64_t mare_ntp_client_wait_ns(const mare_ntp_client *client);
 
@@ -253,7 +256,8 @@ typedef struct mare_ntp_server {
 /* Answers a question that arrived when our clock said `received`, with an answer that leaves at
  * `leaves`. Returns its length, 0 when the bytes deserve no answer: no question, or a MAC that is
  * wrong (a crypto-NAK would tell attackers more than friends). The dispersion that it tells covers
- * both readings: root delay / 2 + dispersion is not less than their errors. */
+ * both readings: root delay / 2 + dispersion is not less than their errors. From an error of 16 s
+ * on it says that it is not synchronised. */
 MARE_COORD_EXPORT uint32_t mare_ntp_serve(const mare_ntp_server *server, const uint8_t *bytes,
                                           uint32_t length, mare_time_reading received,
                                           mare_time_reading leaves,

@@ -45,7 +45,8 @@ MARE_COORD_EXPORT int64_t mare_time_model_offset(const mare_time_model *model, i
 /* Nonzero when 1 − ρ ≤ C'(t) ≤ 1 + ρ. */
 MARE_COORD_EXPORT int mare_time_model_in_spec(const mare_time_model *model);
 
-/* The skew of a clock that ticks `actual` times where it should tick `nominal` times. */
+/* The skew of a clock that ticks `actual` times where it should tick `nominal` times; 0 when
+ * `nominal` is, and cut to 64 bits. */
 MARE_COORD_EXPORT int64_t mare_time_skew_ppb(uint64_t nominal, uint64_t actual);
 
 /* 2ρΔt: how far two clocks can be apart, so long after they agreed. Rounded up. */
@@ -86,7 +87,9 @@ MARE_COORD_EXPORT void mare_time_clock_init(mare_time_clock *clock, uint64_t dri
                                             uint64_t slew_ppb);
 
 /* It was found that at the local instant `local_ns` the true time is `time_ns` ± `error_ns`. From
- * now on the clock moves there. */
+ * now on the clock moves there. What was known before is replaced, also by something with a wider
+ * bound: the clock cannot tell whether the old finding still holds (UTC steps at leap seconds), so
+ * whoever has several chooses among them, as mare_ntp_client_best does. */
 MARE_COORD_EXPORT void mare_time_clock_set(mare_time_clock *clock, int64_t local_ns,
                                            int64_t time_ns, uint64_t error_ns);
 
@@ -96,9 +99,10 @@ MARE_COORD_EXPORT void mare_time_clock_move(mare_time_clock *clock, int64_t loca
                                             uint64_t error_ns);
 
 /* The oscillator is known to be slow by `rate_ppb` (fast when negative), and after this correction
- * within `drift_ppb` of the truth. */
-MARE_COORD_EXPORT void mare_time_clock_tune(mare_time_clock *clock, int64_t local_ns,
-                                            int64_t rate_ppb, uint64_t drift_ppb);
+ * within `drift_ppb` of the truth. 0, and nothing changes, when the rate is beyond ±400,000,000 or
+ * the drift beyond 500,000,000: the line could not be kept rising, or its bound not be kept. */
+MARE_COORD_EXPORT int mare_time_clock_tune(mare_time_clock *clock, int64_t local_ns,
+                                           int64_t rate_ppb, uint64_t drift_ppb);
 
 /* Reads the clock at a local instant. Never less than a reading before. Local instants that go
  * back, which no oscillator makes, are answered with the last reading. */
@@ -169,8 +173,8 @@ MARE_COORD_EXPORT int mare_rbs_match(mare_rbs *rbs, uint64_t number, int64_t the
  * drift, within ρ. 0: there are no pairs. */
 MARE_COORD_EXPORT int mare_rbs_mean(const mare_rbs *rbs, int64_t local_ns, mare_rbs_offset *offset);
 
-/* The line by least squares, α × t + β. Needs three pairs that are not at one instant, and a t that
- * is not further from them than 16 times their spread; 0 otherwise. */
+/* The line by least squares, α × t + β. Needs three pairs, the furthest a millisecond or more from
+ * the mean of their instants, and a t that is within 16 times that of it; 0 otherwise. */
 MARE_COORD_EXPORT int mare_rbs_line(const mare_rbs *rbs, int64_t local_ns, mare_rbs_offset *offset);
 
 #define MARE_RBS_NAME 8

@@ -284,6 +284,14 @@ static bool has_key(const struct clock_arguments *args)
     return found;
 }
 
+// Those who do not wait for an answer must wait for the clock.
+static bool floods(const struct clock_arguments *args, const char *command)
+{
+    bool waits =
+        strcmp(command, "beacon") != 0 && (strcmp(command, "serve") != 0 || !args->servers);
+    return !waits && args->interval_s < 0.01;
+}
+
 int mare__cli_clock(int argc, char **argv)
 {
     static const struct {
@@ -327,6 +335,8 @@ int mare__cli_clock(int argc, char **argv)
             return refuse("which server? As in", "mare clock query 127.0.0.1:123");
         if (i >= 2 && i <= 4 && !args.listen)
             return refuse("at which address? As in", "127.0.0.1:11123, or 239.1.2.3:11124");
+        if (floods(&args, argv[1]))
+            return refuse("--interval is at least 0.01 with", argv[1]);
         if (!has_key(&args)) {
             fprintf(stderr, "mare clock: --key %u is not in the file of --keys\n", args.key);
             return EXIT_USAGE;
@@ -379,8 +389,9 @@ int mare__clock_simulate(const struct clock_arguments *args)
         mare_sim_clocks_outcome outcome;
         mare_sim_clocks_vary(&options, seed);
         if (!mare_sim_clocks_run(&options, &outcome)) {
-            printf("seed %" PRIu64 ": %s is violated: %s\n", seed, outcome.violation,
-                   outcome.detail);
+            printf(args->json ? "{\"seed\":%" PRIu64 ",\"violation\":\"%s\",\"detail\":\"%s\"}\n"
+                              : "seed %" PRIu64 ": %s is violated: %s\n",
+                   seed, outcome.violation, outcome.detail);
             return EXIT_DIED;
         }
         for (int m = 0; m < MARE_SIM_METHODS; m++)

@@ -51,6 +51,17 @@ void mare__clock_close(struct clock_server *server, unsigned count);
 // Asks once, and waits for the answer until the timeout. Returns whether a sample came of it.
 bool mare__clock_exchange(const struct clock_arguments *args, struct clock_server *server);
 
+// Writes a question that is sent now; 0 when the server wants none, or none yet.
+uint32_t mare__clock_ask(struct clock_server *server, uint8_t bytes[MARE_NTP_PACKET_BYTES]);
+
+// A packet has come from the server.
+mare_ntp_verdict mare__clock_take(struct clock_server *server, int64_t arrived_ns,
+                                  const uint8_t *bytes, uint32_t length);
+
+// Drops what was measured before the machine was suspended. Returns whether it was.
+bool mare__clock_wake(const struct clock_arguments *args, struct clock_server *server,
+                      int64_t *suspended_ns);
+
 // What is known now of the system's clock.
 struct clock_view {
     mare_ntp_estimate estimate[MARE_NTP_SERVERS_MAX];
@@ -59,9 +70,9 @@ struct clock_view {
     uint64_t width_ns;                      // the system's clock was read with this uncertainty
     mare_ntp_choice choice;
     bool agreed;
-    unsigned peer;     // index of the server that is followed
-    uint64_t outliers; // bit i: server i
-    int64_t offset_ns; // the system's clock must go forward by this much
+    unsigned peer;                // index of the server that is followed
+    uint64_t outliers, survivors; // bit i: server i
+    int64_t offset_ns;            // the system's clock must go forward by this much
     uint64_t error_ns;
     int64_t local_ns; // when this was, by the oscillator
     int64_t utc_ns;   // … and the time then, by the servers

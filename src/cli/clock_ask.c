@@ -104,34 +104,57 @@ void mare__clock_close(struct clock_server *server, unsigned count)
     }
 }
 
+uint32_t mare__clock_ask(struct clock_server *server, uint8_t bytes[MARE_NTP_PACKET_BYTES])
+{
+    uint64_t nonce = mare__platform_live.random(mare__platform_live.context);
+    int64_t now_ns = mare__wall_local_ns();
+    if (server->wrong || now_ns < server->rest_until_ns)
+        return 0;
+    return mare_ntp_client_ask(&server->client, now_ns, nonce, bytes);
+}
+
+mare_ntp_verdict mare__clock_take(struct clock_server *server, int64_t arrived_ns,
+                                  const uint8_t *bytes, uint32_t length)
+{
+    mare_ntp_verdict verdict = mare_ntp_client_take(&server->client, arrived_ns, bytes, length);
+    if (verdict == MARE_NTP_KISS)
+        server->rest_until_ns = arrived_ns + (int64_t)mare_ntp_client_wait_ns(&server->client);
+    return verdict;
+}
+
 bool mare__clock_exchange(const struct clock_arguments *args, struct clock_server *server)
 {
     uint8_t bytes[ROOM], from[MARE__UDP_ADDRESS];
-    uint64_t nonce = mare__platform_live.random(mare__platform_live.context);
     int64_t begin_ns = mare__wall_local_ns();
     int64_t deadline_ns = begin_ns + (int64_t)(args->timeout_s * 1e9);
-    uint32_t asked = server->wrong || begin_ns < server->rest_until_ns
-                         ? 0
-                         : mare_ntp_client_ask(&server->client, begin_ns, nonce, bytes);
+    uint32_t asked = mare__clock_ask(server, bytes);
     if (asked == 0)
         return false;
     mare__udp_send(server->socket, server->address, bytes, asked);
     for (int64_t now_ns = begin_ns; now_ns < deadline_ns && !stopped;
          now_ns = mare__wall_local_ns()) {
         mare__udp_wait(server->socket, (uint64_t)(deadline_ns - now_ns), &stopped);
-        int64_t arrived_ns = mare__wall_local_ns();
         long length = mare__udp_receive(server->socket, from, bytes, sizeof bytes);
+        // After the receive: a packet must not seem to have come before it did.
+        int64_t arrived_ns = mare__wall_local_ns();
         if (length < 0 || length > (long)sizeof bytes ||
             memcmp(from, server->address, sizeof from) != 0)
             continue;
-        mare_ntp_verdict verdict =
-            mare_ntp_client_take(&server->client, arrived_ns, bytes, (uint32_t)length);
-        if (verdict == MARE_NTP_KISS)
-            server->rest_until_ns = arrived_ns + (int64_t)mare_ntp_client_wait_ns(&server->client);
+        mare_ntp_verdict verdict = mare__clock_take(server, arrived_ns, bytes, (uint32_t)length);
         if (!server->client.pending)
             return verdict == MARE_NTP_TAKEN;
     }
     return false;
+}
+
+bool mare__clock_wake(const struct clock_arguments *args, struct clock_server *server,
+                      int64_t *suspended_ns)
+{
+    if (!mare__wall_woke(suspended_ns))
+        return false;
+    for (unsigned i = 0; i < args->servers; i++)
+        mare_ntp_client_forget(&server[i].client);
+    return true;
 }
 
 static void rest(double seconds)
@@ -162,8 +185,10 @@ void mare__clock_look(const struct clock_arguments *args, const struct clock_ser
     if (!view->agreed)
         return;
     view->peer = index[view->choice.peer];
-    for (unsigned i = 0; i < count; i++)
+    for (unsigned i = 0; i < count; i++) {
         view->outliers |= (uint64_t)(view->choice.outliers >> i & 1) << index[i];
+        view->survivors |= (uint64_t)(view->choice.survivors >> i & 1) << index[i];
+    }
     view->utc_ns = view->choice.estimate.time_ns;
     view->offset_ns = view->utc_ns - wall.utc_ns;
     view->error_ns = view->choice.estimate.error_ns + wall.width_ns;
@@ -314,6 +339,7 @@ int mare__clock_query(const struct clock_arguments *args)
 {
     struct clock_server server[MARE_NTP_SERVERS_MAX];
     struct clock_view view;
+    int64_t suspended_ns = mare__wall_suspended_ns();
     mare__clock_open(args, server);
     for (unsigned s = 0; s < args->samples && !stopped; s++) {
         if (s)
@@ -324,6 +350,7 @@ int mare__clock_query(const struct clock_arguments *args)
                 mare__clock_exchange(args, &server[i]);
         }
     }
+    mare__clock_wake(args, server, &suspended_ns);
     mare__clock_look(args, server, &view);
     print_report(args, server, &view);
     mare__clock_close(server, args->servers);
@@ -409,6 +436,7 @@ int mare__clock_watch(const struct clock_arguments *args)
     struct clock_server server[MARE_NTP_SERVERS_MAX];
     static struct clock_chart chart;
     struct clock_view view = {0};
+    int64_t suspended_ns = mare__wall_suspended_ns();
     mare__clock_open(args, server);
     mare__signals_take(stop);
     for (uint64_t round = 0; !stopped && (!args->count || round < args->count); round++) {
@@ -418,6 +446,7 @@ int mare__clock_watch(const struct clock_arguments *args)
             mare__clock_exchange(args, &server[i]);
         if (stopped)
             break;
+        mare__clock_wake(args, server, &suspended_ns);
         mare__clock_look(args, server, &view);
         mare__clock_chart_add(&chart, view.offset_ns, view.error_ns);
         show(args, server, &view, &chart);

@@ -15,6 +15,7 @@
 enum { PEERS_MAX = 32, ROOM = 128 };
 
 #define STALE_NS INT64_C(10000000000)
+#define SILENT_NS INT64_C(2000000000)
 
 struct peer {
     uint64_t who;
@@ -26,7 +27,8 @@ struct receiver {
     int socket;
     uint8_t group[MARE__UDP_ADDRESS];
     uint64_t who, series;
-    mare_rbs heard; // what was heard here: how the record of a new peer begins
+    int64_t last_ns, gap_ns; // when the beacon of this series was heard last, and how long after
+    mare_rbs heard;          // what was heard here: how the record of a new peer begins
     struct peer peer[PEERS_MAX];
     unsigned peers;
     uint64_t compared;
@@ -47,6 +49,8 @@ static int join(const struct clock_arguments *args, uint8_t *group, int *socket)
     char at[MARE__UDP_TEXT];
     snprintf(at, sizeof at, "%s:0", args->interface);
     const char *wrong = mare__udp_resolve(args->listen, group);
+    if (!wrong && !mare__multicast_is_group(group))
+        wrong = "a group is an IPv4 address from 224.0.0.0 to 239.255.255.255";
     if (!wrong)
         wrong = mare__udp_resolve(at, interface);
     *socket = wrong ? -1 : mare__multicast_join(group, interface);
@@ -102,15 +106,29 @@ static void begin_series(struct receiver *r, uint64_t series)
 {
     r->series = series;
     r->peers = 0;
+    r->last_ns = r->gap_ns = 0;
     mare_rbs_init(&r->heard, (uint64_t)(r->args->jitter_us * 1e3),
                   (uint64_t)(r->args->drift_ppm * 1e3), (uint64_t)(r->args->wander_ppm * 1e3));
+}
+
+// Of several beacons all receivers must go by the same: that of the lowest series. Another one is
+// listened to when that has left out three broadcasts.
+static bool is_ours(const struct receiver *r, uint64_t series, int64_t heard_ns)
+{
+    int64_t silent_ns = 3 * r->gap_ns > SILENT_NS ? 3 * r->gap_ns : SILENT_NS;
+    return r->series == 0 || series <= r->series || heard_ns - r->last_ns > silent_ns;
 }
 
 static void on_beacon(struct receiver *r, const mare_rbs_packet *beacon, int64_t heard_ns)
 {
     uint8_t bytes[MARE_RBS_PACKET_BYTES];
+    if (!is_ours(r, beacon->series, heard_ns))
+        return;
     if (beacon->series != r->series)
         begin_series(r, beacon->series);
+    else if (r->last_ns)
+        r->gap_ns = heard_ns - r->last_ns;
+    r->last_ns = heard_ns;
     mare_rbs_hear(&r->heard, beacon->number, heard_ns);
     for (unsigned i = 0; i < r->peers; i++)
         mare_rbs_hear(&r->peer[i].rbs, beacon->number, heard_ns);
@@ -186,9 +204,9 @@ int mare__clock_hear(const struct clock_arguments *args)
     if (code)
         return code;
     begin_series(&r, 0);
+    mare__signals_take(stop);
     printf(args->json ? "{\"hearing\":\"%s\"}\n" : "hearing %s\n", args->listen);
     fflush(stdout);
-    mare__signals_take(stop);
     while (!stopped && (!args->count || r.compared < args->count)) {
         mare__udp_wait(r.socket, UINT64_C(3600000000000), &stopped);
         int64_t utc_ns;

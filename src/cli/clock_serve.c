@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/clock.h"
@@ -22,8 +23,8 @@ struct service {
     mare_time_clock clock;
     mare_ntp_server self;
     unsigned peer; // the one that is followed
-    int64_t next_poll_ns;
-    uint64_t answered;
+    int64_t next_poll_ns, suspended_ns;
+    uint64_t answered, unsaid; // unsaid: of which nothing was written
 };
 
 static volatile sig_atomic_t stopped;
@@ -50,11 +51,7 @@ static void ask_upstream(struct service *s)
 {
     uint8_t bytes[MARE_NTP_PACKET_BYTES];
     for (unsigned i = 0; i < s->args->servers; i++) {
-        if (s->upstream[i].wrong)
-            continue;
-        uint64_t nonce = mare__platform_live.random(mare__platform_live.context);
-        uint32_t length =
-            mare_ntp_client_ask(&s->upstream[i].client, mare__wall_local_ns(), nonce, bytes);
+        uint32_t length = mare__clock_ask(&s->upstream[i], bytes);
         if (length)
             mare__udp_send(s->socket, s->upstream[i].address, bytes, length);
     }
@@ -68,6 +65,21 @@ static void forget_lost_peer(struct service *s)
         s->self.stratum = MARE_NTP_UNSYNCHRONISED;
 }
 
+// Our stratum by what the followed server says of its own now, which may have risen. One that no
+// longer counts among those who agree holds nobody off.
+static uint32_t stratum_now(const struct service *s, const struct clock_view *view)
+{
+    bool follows = s->self.stratum < MARE_NTP_UNSYNCHRONISED && view->survivors >> s->peer & 1;
+    return follows ? view->estimate[s->peer].stratum + 1 : MARE_NTP_UNSYNCHRONISED;
+}
+
+// The last four bytes of an address: of IPv4 all of it.
+static uint32_t reference_of(const uint8_t *address)
+{
+    return (uint32_t)address[12] << 24 | (uint32_t)address[13] << 16 | (uint32_t)address[14] << 8 |
+           address[15];
+}
+
 static void follow(struct service *s)
 {
     struct clock_view view;
@@ -75,16 +87,14 @@ static void follow(struct service *s)
     if (!view.agreed)
         return;
     const mare_ntp_estimate *e = &view.choice.estimate;
-    if (!mare_ntp_follows(s->self.stratum, e->stratum))
+    if (!mare_ntp_follows(stratum_now(s, &view), e->stratum))
         return;
     mare_time_clock_set(&s->clock, view.local_ns, view.utc_ns, e->error_ns);
     s->peer = view.peer;
     s->self.stratum = e->stratum + 1;
     s->self.root_delay_ns = e->root_delay_ns;
     s->self.reference_ns = view.utc_ns;
-    const uint8_t *address = s->upstream[view.peer].address;
-    memcpy(&s->self.reference_id, address + 12, 4); // of IPv4; of IPv6, the last four bytes
-    s->self.reference_id = __builtin_bswap32(s->self.reference_id);
+    s->self.reference_id = reference_of(s->upstream[view.peer].address);
 }
 
 static bool is_answer(struct service *s, const uint8_t *from, const uint8_t *bytes, uint32_t length,
@@ -94,7 +104,7 @@ static bool is_answer(struct service *s, const uint8_t *from, const uint8_t *byt
         struct clock_server *up = &s->upstream[i];
         if (memcmp(up->address, from, sizeof up->address) != 0 || (bytes[0] & 7) != MARE_NTP_SERVER)
             continue;
-        if (mare_ntp_client_take(&up->client, arrived_ns, bytes, length) == MARE_NTP_TAKEN)
+        if (mare__clock_take(up, arrived_ns, bytes, length) == MARE_NTP_TAKEN)
             follow(s);
         return true;
     }
@@ -103,12 +113,21 @@ static bool is_answer(struct service *s, const uint8_t *from, const uint8_t *byt
 
 // ---- Serving -----------------------------------------------------------------------------------
 
-static void report(const struct service *s, const uint8_t *from, const uint8_t *answer)
+// Nobody may read what is written here, and the time must be served all the same.
+static void report(struct service *s, const uint8_t *from, const uint8_t *answer)
 {
     char who[MARE__UDP_TEXT], error[32];
     mare_ntp_packet packet;
     if (!mare_ntp_decode(answer, MARE_NTP_HEADER_BYTES, &packet))
         return;
+    if (!mare__udp_may_write(STDOUT_FILENO)) {
+        s->unsaid++;
+        return;
+    }
+    if (s->unsaid)
+        printf(s->args->json ? "{\"unsaid\":%" PRIu64 "}\n" : "%" PRIu64 " more answered\n",
+               s->unsaid);
+    s->unsaid = 0;
     mare__udp_text(from, who);
     uint64_t bound_ns =
         mare_ntp_unshort(packet.root_delay) / 2 + mare_ntp_unshort(packet.root_dispersion);
@@ -124,9 +143,10 @@ static void report(const struct service *s, const uint8_t *from, const uint8_t *
 static void take(struct service *s)
 {
     uint8_t bytes[ROOM], out[MARE_NTP_PACKET_BYTES], from[MARE__UDP_ADDRESS];
+    long length = mare__udp_receive(s->socket, from, bytes, sizeof bytes);
+    // After the receive: a packet must not seem to have come before it did.
     int64_t arrived_ns = mare__wall_local_ns();
     mare_time_reading received = now(s);
-    long length = mare__udp_receive(s->socket, from, bytes, sizeof bytes);
     if (length <= 0 || length > (long)sizeof bytes ||
         is_answer(s, from, bytes, (uint32_t)length, arrived_ns))
         return;
@@ -173,6 +193,13 @@ static int open_service(struct service *s, const struct clock_arguments *args)
     return 0;
 }
 
+// A disciplined clock that nobody has set.
+static void begin_clock(struct service *s)
+{
+    mare_time_clock_init(&s->clock, (uint64_t)(s->args->drift_ppm * 1000),
+                         (uint64_t)(s->args->slew_ppm * 1000));
+}
+
 int mare__clock_serve(const struct clock_arguments *args)
 {
     static struct service s;
@@ -184,12 +211,12 @@ int mare__clock_serve(const struct clock_arguments *args)
                  .keys = args->keys,
                  .key_count = args->key_count,
                  .authenticated_only = args->authenticated_only}};
+    mare__signals_take(stop);
     int code = open_service(&s, args);
     if (code)
         return code;
-    mare_time_clock_init(&s.clock, (uint64_t)(args->drift_ppm * 1000),
-                         (uint64_t)(args->slew_ppm * 1000));
-    mare__signals_take(stop);
+    begin_clock(&s);
+    s.suspended_ns = mare__wall_suspended_ns();
     while (!stopped && (!args->count || s.answered < args->count)) {
         int64_t left_ns = INT64_C(3600000000000);
         if (args->servers) {
@@ -200,6 +227,10 @@ int mare__clock_serve(const struct clock_arguments *args)
             left_ns = s.next_poll_ns - mare__wall_local_ns();
         }
         mare__udp_wait(s.socket, left_ns > 0 ? (uint64_t)left_ns : 0, &stopped);
+        if (args->servers && mare__clock_wake(args, s.upstream, &s.suspended_ns)) {
+            begin_clock(&s);
+            s.self.stratum = MARE_NTP_UNSYNCHRONISED;
+        }
         take(&s);
     }
     mare__udp_close(s.socket);

@@ -17,6 +17,12 @@ static bool set(int fd, int level, int option, const void *value, socklen_t size
     return setsockopt(fd, level, option, value, size) == 0;
 }
 
+bool mare__multicast_is_group(const uint8_t *address)
+{
+    static const uint8_t mapped[FOUR] = {[10] = 0xff, [11] = 0xff};
+    return memcmp(address, mapped, FOUR) == 0 && address[FOUR] >> 4 == 0xe;
+}
+
 int mare__multicast_join(const uint8_t *group, const uint8_t *interface)
 {
     struct ip_mreq member;

@@ -3,8 +3,12 @@
 // address, receive and wait as there.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+// Whether an address is one of a group, IPv4.
+bool mare__multicast_is_group(const uint8_t *address);
 
 // A socket that hears what is sent to the group, what this machine sends included; several programs
 // may hear the same group. `interface` is the address of the interface to use; its port does not

@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,6 +151,12 @@ long mare__udp_receive(int socket, uint8_t *address, void *data, size_t room)
         from_socket(&from, address);
         return got;
     }
+}
+
+bool mare__udp_may_write(int descriptor)
+{
+    struct pollfd out = {.fd = descriptor, .events = POLLOUT};
+    return poll(&out, 1, 0) > 0;
 }
 
 void mare__udp_wait(int socket, uint64_t timeout_ns, const volatile sig_atomic_t *stopped)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,10 @@ void mare__udp_send(int socket, const uint8_t *address, const void *data, size_t
 // Takes one datagram that is there. Returns its whole length, which may be more than `room`, or -1
 // when there is none.
 long mare__udp_receive(int socket, uint8_t *address, void *data, size_t room);
+
+// Whether a line can be written to a descriptor, a socket's or another's, without waiting for
+// whoever reads it.
+bool mare__udp_may_write(int descriptor);
 
 // Sleeps until there is one, or so many nanoseconds have passed, or a signal has come. Does not
 // begin to sleep when `stopped` is set, which a handler of SIGINT, SIGTERM or SIGHUP may do at any

@@ -282,6 +282,40 @@ class Following(Case):
                 silent.set()
 
 
+    def wait_for_stratum(self, name, wanted):
+        deadline, stratum = time.monotonic() + PATIENCE, None
+        while stratum != wanted:
+            self.assertLess(time.monotonic(), deadline, stratum)
+            stratum = query(name, options=('--samples', '1'))[1].get('stratum')
+
+    def test_a_server_whose_stratum_rises_is_still_followed(self):
+        stratum = [1]
+        upstream = self.fake_by(lambda question, now: reply(question, now, stratum=stratum[0]))
+        with Served('--follow', upstream.name, '--interval', '0.05') as served:
+            for stratum[0] in 1, 4, 2, 14:
+                self.wait_for_stratum(served.name, stratum[0] + 1)
+
+    def test_one_that_begins_to_lie_makes_room_for_worse_ones(self):
+        lie = [0]
+        liar = self.fake_by(lambda question, now: reply(question, now + lie[0], stratum=1))
+        names = [liar.name, self.fake(stratum=5).name, self.fake(stratum=5).name]
+        follow = [word for name in names for word in ('--follow', name)]
+        with Served(*follow, '--interval', '0.05') as served:
+            self.wait_for_stratum(served.name, 2)
+            lie[0] = 1000
+            self.wait_for_stratum(served.name, 6)
+
+    def test_who_asks_for_patience_gets_it(self):
+        impatient, other = self.fake(stratum=0, leap=3, reference=b'RATE'), self.fake()
+        with Served('--follow', impatient.name, '--follow', other.name, '--interval', '0.02'):
+            deadline = time.monotonic() + PATIENCE
+            while other.asked < 20:
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.01)  # nothing tells us of the questions
+            # It wants two seconds, which a loaded machine may have let pass a few times.
+            self.assertLess(impatient.asked, 5)
+
+
 class Ntpdig(Case):
     def test_ntpdig_asks_our_server(self):
         if not NTPDIG:
@@ -418,6 +452,26 @@ class Broadcasts(Case):
             self.assertLess(abs(rows[-1]['mean_ns'] - truth), 20_000_000 * SLOW)
 
 
+    def test_two_beacons_on_one_group(self):
+        group = f'239.255.79.{1 + os.getpid() % 250}:{free_port()}'
+        receivers = [subprocess.Popen([MARE, 'clock', 'hear', group, '--name', name, '--count', '8',
+                                       '--json'], text=True, stdout=subprocess.PIPE)
+                     for name in ('one', 'two')]
+        for one in receivers:
+            one.stdout.readline()
+        beacons = [subprocess.Popen([MARE, 'clock', 'beacon', group, '--interval', '0.02'])
+                   for _ in range(2)]
+        try:
+            for one in receivers:
+                rows = [json.loads(line) for line in one.communicate(timeout=PATIENCE)[0].split()]
+                # One of the two is enough: pairs are not forgotten whenever the other speaks.
+                self.assertGreater(rows[-1]['pairs'], 3)
+        finally:
+            for process in (*beacons, *receivers):
+                process.terminate()
+                process.wait()
+
+
 class Words(Case):
     def test_watch_writes_a_line_a_round(self):
         with Served() as served:
@@ -452,6 +506,34 @@ class Words(Case):
         self.assertGreaterEqual(json.loads(lines[0])['error_ns'], 100_000_000)
         self.assertEqual(process.returncode, 0)
 
+    def test_serve_goes_on_when_nobody_reads_what_it_says(self):
+        process = subprocess.Popen([MARE, 'clock', 'serve', '127.0.0.1:0', '--json'], text=True,
+                                   stdout=subprocess.PIPE)
+        port = int(json.loads(process.stdout.readline())['serving'].split(':')[1])
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+            asker.settimeout(PATIENCE)
+            for i in range(3000):  # a pipe holds about 1,000 lines
+                asker.sendto(b'\x23' + bytes(39) + struct.pack('>Q', i + 1), ('127.0.0.1', port))
+                self.assertEqual(asker.recv(512)[24:32], struct.pack('>Q', i + 1))
+            process.terminate()
+            lines = [json.loads(line) for line in process.stdout]
+            self.assertEqual(process.wait(PATIENCE), 0)
+            process.stdout.close()
+        self.assertLess(len(lines), 3000)
+
+    def test_signals_end_everything_in_good_order(self):
+        group = f'239.255.78.{1 + os.getpid() % 250}:{free_port()}'
+        with Served() as served:
+            for number in signal.SIGTERM, signal.SIGINT, signal.SIGHUP:
+                for args in (('serve', '127.0.0.1:0'), ('hear', group),
+                             ('watch', served.name, '--interval', '3600')):
+                    process = subprocess.Popen([MARE, 'clock', *args], text=True,
+                                               stdout=subprocess.PIPE)
+                    process.stdout.readline()  # from the first word on
+                    process.send_signal(number)
+                    self.assertEqual(process.wait(PATIENCE), 0, (args, number))
+                    process.stdout.close()
+
     def test_the_simulation(self):
         done = clock('simulate', '--seeds', '5', '--json')
         rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -469,6 +551,9 @@ class Words(Case):
                            (('query', '127.0.0.1', '--key', '7'), '--key'),
                            (('query', '127.0.0.1', '--keys', str(bad)), 'bad:1'),
                            (('query', '127.0.0.1', '--keys', '/nowhere'), '/nowhere'),
+                           (('serve', '127.0.0.1:0', '--follow', '127.0.0.1', '--interval', '0'),
+                            '--interval'),
+                           (('beacon', '239.1.2.3:1', '--interval', '0'), '--interval'),
                            (('query', 'x', '--samples', '2.5'), '--samples'),
                            (('query', 'x', '--stratum', '3'), '--stratum is not for query'),
                            (('serve', 'x', '--samples', '3'), '--samples is not for serve'),
@@ -476,7 +561,9 @@ class Words(Case):
                            (('hear', '239.1.2.3:1', '--name', 'ninechars'), 'ninechars'),
                            (('hear', '239.1.2.3:1', '--name', 'a"b'), 'a"b'),
                            (('serve',), 'address'), (('serve', 'x'), 'x'), (('hear',), 'address'),
-                           (('hear', '127.0.0.1:1'), '127.0.0.1:1'),
+                           (('hear', '127.0.0.1:1'), 'a group is'),
+                           (('hear', '[ff02::1]:5000'), 'a group is an IPv4'),
+                           (('beacon', '240.0.0.1:5000'), 'a group is'),
                            (('beacon', '239.1.2.3:1', '--interface', 'x.invalid'), 'x.invalid'),
                            (('serve', '127.0.0.1:1', '127.0.0.1:2'), '127.0.0.1:2')):
             done = clock(*args)

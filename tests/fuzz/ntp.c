@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Any bytes at an NTP client and at a server: nothing is read beyond the end, what was decoded is
-// written again as it was, and whatever a client makes of answers that bring its nonce back, its
-// bound is never smaller than the way that the answer took. Each input is a row of packets, each
-// with its length and a byte of what to do with it before it.
+// written again as it was, and whatever a client makes of answers that bring its nonce back, all
+// instants at which the answer can have been true are within its bound. Each input is a row of
+// packets, each with its length and a byte of what to do with it before it.
 #include <assert.h>
 #include <mare/coord_ntp.h>
 #include <stdlib.h>
@@ -32,6 +32,27 @@ static void serve(const uint8_t *bytes, uint32_t length)
     assert(answer == 0 || memcmp(out + 24, bytes + 40, 8) == 0); // the origin is the question's
 }
 
+// Counting in UTC: the truth was not before T3 less the server's own error, and not after T2 plus
+// it plus all the time that passed. Both ends are within the bound of the sample, computed here
+// from the bytes without the library's δ and θ.
+static void check_sample(const mare_ntp_client *client, int64_t asked_ns, int64_t arrived_ns,
+                         const uint8_t *bytes)
+{
+    mare_ntp_packet packet;
+    uint32_t last = (client->next + MARE_NTP_FILTER - 1) % MARE_NTP_FILTER;
+    const mare_ntp_sample *sample = &client->sample[last];
+    assert(mare_ntp_decode(bytes, MARE_NTP_HEADER_BYTES, &packet));
+    if (client->setup.leaps)
+        return;
+    int64_t own_ns = (int64_t)(mare_ntp_unshort(packet.root_delay) / 2 +
+                               mare_ntp_unshort(packet.root_dispersion));
+    int64_t earliest_ns = mare_ntp_unstamp(packet.transmit, NOW) - own_ns;
+    int64_t latest_ns = mare_ntp_unstamp(packet.receive, NOW) + own_ns + (arrived_ns - asked_ns);
+    int64_t middle_ns = arrived_ns + sample->offset_ns;
+    assert(middle_ns - earliest_ns <= (int64_t)sample->error_ns);
+    assert(latest_ns - middle_ns <= (int64_t)sample->error_ns);
+}
+
 static void answer(mare_ntp_client *client, int64_t local_ns, uint8_t *bytes, uint32_t length,
                    unsigned how)
 {
@@ -46,11 +67,11 @@ static void answer(mare_ntp_client *client, int64_t local_ns, uint8_t *bytes, ui
             mare_ntp_cmac(key.secret, bytes, MARE_NTP_HEADER_BYTES, bytes + 52);
         }
     }
-    mare_ntp_client_take(client, local_ns + 5000000, bytes, length);
-    if (mare_ntp_client_best(client, local_ns + 5000000, &estimate)) {
-        assert(estimate.error_ns >= (uint64_t)estimate.delay_ns);
+    int64_t arrived_ns = local_ns + 5000000;
+    if (mare_ntp_client_take(client, arrived_ns, bytes, length) == MARE_NTP_TAKEN)
+        check_sample(client, local_ns, arrived_ns, bytes);
+    if (mare_ntp_client_best(client, arrived_ns, &estimate))
         assert(estimate.stratum > 0 && estimate.stratum < MARE_NTP_UNSYNCHRONISED);
-    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -60,7 +60,8 @@ typedef struct berkeley {
     uint64_t taken_epoch, taken_round; /* the round that the clock follows */
     uint64_t told_epoch, told_round;   /* the round that was answered last, 0: none */
     int64_t told_ns;
-    uint32_t moved; /* the MOVE of that round has been taken */
+    uint32_t told_to; /* the daemon, from which a MOVE is expected */
+    uint32_t moved;   /* … and has been taken */
 
     uint64_t epoch, round; /* as daemon: of the round under way or the last one */
     uint32_t collecting;
@@ -229,6 +230,7 @@ static void on_ask(mare_coord *m, uint32_t from, const mare_coord_message *msg,
     b->told_epoch = epoch;
     b->told_round = round;
     b->told_ns = local_ns(m);
+    b->told_to = from;
     b->moved = b->collecting = 0;
     uint64_t ahead_ns = (uint64_t)heading(m) - msg->field[2];
     mare_coord_message tell = {.kind = TELL, .field = {epoch, round, ahead_ns}};
@@ -254,13 +256,14 @@ static mare_coord_status on_tell(mare_coord *m, uint32_t from, const mare_coord_
     return MARE_COORD_OK;
 }
 
-static mare_coord_status on_move(mare_coord *m, const mare_coord_message *msg)
+static mare_coord_status on_move(mare_coord *m, uint32_t from, const mare_coord_message *msg)
 {
     berkeley *b = m->state;
     int64_t by_ns = (int64_t)msg->field[2];
     if (!may_move(m, by_ns) || msg->field[3] >= (uint64_t)FAR)
         return MARE_COORD_MALFORMED;
-    if (msg->field[0] != b->told_epoch || msg->field[1] != b->told_round || b->moved)
+    if (from != b->told_to || msg->field[0] != b->told_epoch || msg->field[1] != b->told_round ||
+        b->moved)
         return MARE_COORD_OK;
     b->moved = 1;
     uint64_t since = local_ns(m) > b->told_ns ? (uint64_t)(local_ns(m) - b->told_ns) : 0;
@@ -287,7 +290,7 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
     case TELL:
         return on_tell(m, from, msg, fx);
     default:
-        return on_move(m, msg);
+        return on_move(m, from, msg);
     }
 }
 

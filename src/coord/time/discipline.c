@@ -14,7 +14,7 @@
 #include "coord/time/fixed.h"
 
 #define RATE_MOST UINT64_C(500000000) /* of drift and of slewing */
-#define TUNE_MOST INT64_C(400000000)  /* slewing back on top of it, the line must still rise */
+#define TUNE_MOST UINT64_C(400000000) /* slewing back on top of it, the line must still rise */
 
 static uint64_t cut(uint64_t ppb)
 {
@@ -34,6 +34,20 @@ static int64_t elapsed(const mare_time_clock *clock, int64_t local_ns)
     return local_ns > clock->local_ns ? local_ns - clock->local_ns : 0;
 }
 
+/* What the oscillator counted, at the rate that it was tuned to. */
+static int64_t corrected(const mare_time_clock *clock, int64_t local_span_ns)
+{
+    return local_span_ns + mare__part(local_span_ns, clock->rate_ppb);
+}
+
+/* The drift is that of the corrected rate, so it is counted on corrected spans; the correction is
+ * rounded to a nanosecond. */
+static uint64_t drifted(const mare_time_clock *clock, int64_t corrected_ns)
+{
+    uint64_t bound = mare__drift_bound((uint64_t)corrected_ns, clock->drift_ppb);
+    return corrected_ns && clock->rate_ppb ? bound + 1 : bound;
+}
+
 int64_t mare_time_clock_gap(const mare_time_clock *clock, int64_t local_ns)
 {
     uint64_t most = mare__size(clock->gap_ns);
@@ -47,11 +61,10 @@ mare_time_reading mare_time_clock_target(const mare_time_clock *clock, int64_t l
 {
     if (!clock->set)
         return (mare_time_reading){.time_ns = local_ns, .error_ns = MARE_TIME_UNKNOWN};
-    int64_t passed = elapsed(clock, local_ns);
-    uint64_t drift = mare__drift_bound((uint64_t)passed, clock->drift_ppb);
-    return (mare_time_reading){.time_ns = clock->shown_ns + clock->gap_ns + passed +
-                                          mare__part(passed, clock->rate_ppb),
-                               .error_ns = mare__add_bound(clock->error_ns, drift)};
+    int64_t passed = corrected(clock, elapsed(clock, local_ns));
+    return (mare_time_reading){.time_ns = clock->shown_ns + clock->gap_ns + passed,
+                               .error_ns =
+                                   mare__add_bound(clock->error_ns, drifted(clock, passed))};
 }
 
 /* Starts a new piece of the line at `local_ns`, where the old one has come to. */
@@ -71,11 +84,11 @@ void mare_time_clock_set(mare_time_clock *clock, int64_t local_ns, int64_t time_
 {
     if (clock->set) {
         /* A finding about an instant before the last corner is carried forward to it. */
-        int64_t late = clock->local_ns > local_ns ? clock->local_ns - local_ns : 0;
+        int64_t late =
+            corrected(clock, clock->local_ns > local_ns ? clock->local_ns - local_ns : 0);
         turn(clock, local_ns);
-        clock->gap_ns = time_ns + late + mare__part(late, clock->rate_ppb) - clock->shown_ns;
-        clock->error_ns =
-            mare__add_bound(error_ns, mare__drift_bound((uint64_t)late, clock->drift_ppb));
+        clock->gap_ns = time_ns + late - clock->shown_ns;
+        clock->error_ns = mare__add_bound(error_ns, drifted(clock, late));
         return;
     }
     clock->set = 1;
@@ -94,14 +107,16 @@ void mare_time_clock_move(mare_time_clock *clock, int64_t local_ns, int64_t by_n
     mare_time_clock_set(clock, local_ns, target.time_ns + by_ns, error_ns);
 }
 
-void mare_time_clock_tune(mare_time_clock *clock, int64_t local_ns, int64_t rate_ppb,
-                          uint64_t drift_ppb)
+int mare_time_clock_tune(mare_time_clock *clock, int64_t local_ns, int64_t rate_ppb,
+                         uint64_t drift_ppb)
 {
+    if (mare__size(rate_ppb) > TUNE_MOST || drift_ppb > RATE_MOST)
+        return 0;
     if (clock->set)
         turn(clock, local_ns);
-    int64_t most = TUNE_MOST;
-    clock->rate_ppb = rate_ppb > most ? most : rate_ppb < -most ? -most : rate_ppb;
-    clock->drift_ppb = cut(drift_ppb);
+    clock->rate_ppb = rate_ppb;
+    clock->drift_ppb = drift_ppb;
+    return 1;
 }
 
 mare_time_reading mare_time_clock_read(mare_time_clock *clock, int64_t local_ns)

@@ -22,8 +22,15 @@ int mare_time_model_in_spec(const mare_time_model *model)
 
 int64_t mare_time_skew_ppb(uint64_t nominal, uint64_t actual)
 {
-    int64_t more = (int64_t)actual - (int64_t)nominal;
-    return nominal ? more * MARE_TIME_SECOND / (int64_t)nominal : 0;
+    uint64_t apart = actual > nominal ? actual - nominal : nominal - actual;
+    if (nominal == 0)
+        return 0;
+    if (nominal > INT64_MAX) {
+        nominal /= 2;
+        apart /= 2;
+    }
+    int64_t size = apart > INT64_MAX ? INT64_MAX : (int64_t)apart;
+    return mare__mul_div(actual > nominal ? size : -size, MARE_TIME_SECOND, nominal);
 }
 
 uint64_t mare_time_apart_ns(uint64_t drift_ppb, uint64_t elapsed_ns)

@@ -27,6 +27,7 @@
 #define POLL_LIMIT 17
 #define UNFIT_NS (16 * MARE__PPB) /* MAXDISP */
 #define LEAP_NEAR (2 * MARE_TIME_SECOND)
+#define DAY_NS (86400 * MARE_TIME_SECOND)
 
 const char *mare_ntp_verdict_name(mare_ntp_verdict verdict)
 {
@@ -115,6 +116,49 @@ static int64_t instant(const mare_ntp_client *client, uint64_t stamp)
     return client->setup.leaps ? mare_time_tai_from_utc(client->setup.leaps, utc_ns) : utc_ns;
 }
 
+void mare_ntp_client_forget(mare_ntp_client *client)
+{
+    client->count = client->next = 0;
+}
+
+static uint64_t age_of(const mare_ntp_sample *sample, int64_t local_ns)
+{
+    return local_ns > sample->local_ns ? (uint64_t)(local_ns - sample->local_ns) : 0;
+}
+
+static uint64_t aged(const mare_ntp_client *client, const mare_ntp_sample *sample, int64_t local_ns)
+{
+    return mare__drift_bound(age_of(sample, local_ns), client->setup.drift_ppb);
+}
+
+/* Whether a sample and one before it cannot both be within their bounds of the same time: the
+ * server's clock, or ours, was set. */
+static int contradicts(const mare_ntp_client *client, const mare_ntp_sample *fresh)
+{
+    for (uint32_t i = 0; i < client->count; i++) {
+        const mare_ntp_sample *old = &client->sample[i];
+        uint64_t apart = mare__size(fresh->offset_ns - old->offset_ns);
+        uint64_t explained = mare__add_bound(fresh->error_ns, old->error_ns);
+        if (apart > mare__add_bound(explained, aged(client, old, fresh->local_ns)))
+            return 1;
+    }
+    return 0;
+}
+
+/* When the server last said so, in UTC, that a second would be inserted or left out at the end of
+ * the day, that end; the end of time otherwise. Counting in TAI there is nothing to be afraid of.
+ */
+static int64_t leap_ns(const mare_ntp_client *client)
+{
+    int announced =
+        client->last.leap == MARE_NTP_LEAP_INSERT || client->last.leap == MARE_NTP_LEAP_DELETE;
+    if (client->setup.leaps || !announced)
+        return INT64_MAX;
+    int64_t said_ns = mare_ntp_unstamp(client->last.transmit, client->setup.near_ns);
+    int64_t into_day = (said_ns % DAY_NS + DAY_NS) % DAY_NS;
+    return said_ns - into_day + DAY_NS;
+}
+
 mare_ntp_verdict mare_ntp_client_note(mare_ntp_client *client, int64_t t1_ns, int64_t t2_ns,
                                       int64_t t3_ns, int64_t t4_ns, uint64_t server_error_ns)
 {
@@ -130,11 +174,13 @@ mare_ntp_verdict mare_ntp_client_note(mare_ntp_client *client, int64_t t1_ns, in
         return MARE_NTP_ABSURD;
     if (exchange.delay_ns < 0)
         exchange.delay_ns = 0;
-    client->sample[client->next] =
-        (mare_ntp_sample){.local_ns = t4_ns,
-                          .offset_ns = exchange.offset_ns,
-                          .delay_ns = exchange.delay_ns,
-                          .error_ns = (uint64_t)exchange.delay_ns + around};
+    mare_ntp_sample fresh = {.local_ns = t4_ns,
+                             .offset_ns = exchange.offset_ns,
+                             .delay_ns = exchange.delay_ns,
+                             .error_ns = (uint64_t)exchange.delay_ns + around};
+    if (contradicts(client, &fresh))
+        mare_ntp_client_forget(client);
+    client->sample[client->next] = fresh;
     client->next = (client->next + 1) % MARE_NTP_FILTER;
     client->count += client->count < MARE_NTP_FILTER;
     return MARE_NTP_TAKEN;
@@ -148,6 +194,8 @@ static mare_ntp_verdict take_sample(mare_ntp_client *client, int64_t local_ns,
         mare_time_leap_near(setup->leaps, mare_ntp_unstamp(packet->transmit, setup->near_ns),
                             LEAP_NEAR))
         return MARE_NTP_AMBIGUOUS;
+    if (instant(client, packet->transmit) >= leap_ns(client))
+        mare_ntp_client_forget(client); /* what was measured on the other side of the leap */
     mare_ntp_verdict verdict =
         mare_ntp_client_note(client, client->asked_ns, instant(client, packet->receive),
                              instant(client, packet->transmit), local_ns, bound_of(packet));
@@ -197,16 +245,6 @@ uint64_t mare_ntp_client_wait_ns(const mare_ntp_client *client)
 
 /* The filter ---------------------------------------------------------------------------------- */
 
-static uint64_t age_of(const mare_ntp_sample *sample, int64_t local_ns)
-{
-    return local_ns > sample->local_ns ? (uint64_t)(local_ns - sample->local_ns) : 0;
-}
-
-static uint64_t aged(const mare_ntp_client *client, const mare_ntp_sample *sample, int64_t local_ns)
-{
-    return mare__drift_bound(age_of(sample, local_ns), client->setup.drift_ppb);
-}
-
 /* δ as it has grown with age; what the samples of one server are told apart by. */
 static uint64_t rank(const mare_ntp_client *client, const mare_ntp_sample *sample, int64_t local_ns)
 {
@@ -242,5 +280,11 @@ int mare_ntp_client_best(const mare_ntp_client *client, int64_t local_ns,
         .reference_id = client->last.reference_id,
         .samples = client->count,
         .leap = (mare_ntp_leap)client->last.leap};
+    /* A second before it, as one may be left out. */
+    int64_t from_ns = leap_ns(client);
+    int64_t left_ns =
+        from_ns == INT64_MAX ? from_ns : from_ns - MARE_TIME_SECOND - estimate->time_ns;
+    if (left_ns <= 0 || (uint64_t)left_ns <= estimate->error_ns)
+        estimate->error_ns = mare__add_bound(estimate->error_ns, MARE__PPB);
     return 1;
 }

@@ -11,6 +11,7 @@
 
 #define OLDEST_VERSION 1
 #define VERSION 4
+#define UNSURE_NS (16 * MARE__PPB) /* MAXDISP: who is further off has no time */
 
 /* Finds out whether the bytes deserve an answer, and with which key; NULL in `key` for none. */
 static int accept(const mare_ntp_server *server, const uint8_t *bytes, uint32_t length,
@@ -70,7 +71,7 @@ uint32_t mare_ntp_serve(const mare_ntp_server *server, const uint8_t *bytes, uin
     answer.transmit = mare_ntp_stamp(utc_of(server, leaves.time_ns));
     answer.reference =
         server->reference_ns ? mare_ntp_stamp(utc_of(server, server->reference_ns)) : 0;
-    if (error_ns != MARE_TIME_UNKNOWN && server->stratum < MARE_NTP_UNSYNCHRONISED) {
+    if (error_ns < UNSURE_NS && server->stratum < MARE_NTP_UNSYNCHRONISED) {
         uint64_t way = server->root_delay_ns / 2 < error_ns ? server->root_delay_ns / 2 : error_ns;
         answer.leap = leap_of(server, utc_of(server, leaves.time_ns));
         answer.stratum = (uint8_t)server->stratum;

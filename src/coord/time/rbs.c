@@ -27,6 +27,7 @@
 
 #define LEAST 3u                  /* pairs for a line */
 #define SCALED (INT64_C(1) << 28) /* instants, relative to their mean */
+#define SPREAD_LEAST 1000000u     /* ns: over less, roundings to a nanosecond tell on the slope */
 #define REACH 16                  /* spreads: how far a line is drawn */
 #define ONE (INT64_C(1) << 30)    /* a weight of 1 */
 #define FAR (UINT64_C(1) << 56)   /* two years: pairs further apart are none */
@@ -177,7 +178,7 @@ int mare_rbs_line(const mare_rbs *rbs, int64_t local_ns, mare_rbs_offset *offset
     centre(rbs, &c);
     int64_t away_ns = local_ns - c.origin_ns;
     uint64_t squares = scale(&c, x, &shift);
-    if (squares == 0 || mare__size(away_ns) / REACH > c.spread_ns)
+    if (c.spread_ns < SPREAD_LEAST || mare__size(away_ns) / REACH > c.spread_ns)
         return 0;
     int64_t dx = away_ns / (INT64_C(1) << shift);
     uint64_t error = 0;

@@ -254,6 +254,25 @@ static void a_question_is_answered_once(void **state)
     unmake(&r);
 }
 
+/* A MOVE is the daemon's to send. */
+static void only_the_daemon_moves_others(void **state)
+{
+    (void)state;
+    room r;
+    make(&r, figure_us, 3600 * INT64_C(1000000));
+    begin(&r);
+    r.alive[1] = 0; /* so that the round is not over */
+    run_out(&r, 2, 0);
+    deliver(&r);
+    assert_int_equal(r.moves, 0);
+    int64_t before_ns = heading(&r, 0);
+    inject(&r, 1, 0, MOVE, (uint64_t)MINUTE);
+    assert_int_equal(heading(&r, 0), before_ns);
+    inject(&r, 2, 0, MOVE, (uint64_t)MINUTE);
+    assert_int_equal(heading(&r, 0), before_ns + MINUTE);
+    unmake(&r);
+}
+
 /* 1 has told daemon 2, which is silent then; 1 takes over and moves itself. What 2 still has to say
  * of that old round rests on a clock that is no more. */
 static void an_old_daemon_speaks_late(void **state)
@@ -397,6 +416,40 @@ static void the_line_of_pairs(void **state)
     assert_false(mare_rbs_line(&rbs, 100 * S, &offset)); /* too far from the pairs to say */
 }
 
+/* The truth is a line, and every reception is as wrong as it may be: with intervals from
+ * nanoseconds to minutes, the bound holds or there is no line. */
+static void short_spreads_and_long_ones(void **state)
+{
+    (void)state;
+    uint64_t seed = unit_seed(), lines = 0;
+    for (int run = 0; run < 30000; run++) {
+        mare_rbs rbs;
+        mare_rbs_offset offset;
+        uint64_t jitter = unit_random(&seed) % 3 ? unit_random(&seed) % 1000000 : 0;
+        int64_t rate = (int64_t)(unit_random(&seed) % 200001) - 100000, t = 0;
+        uint64_t step_ns = UINT64_C(1) << unit_random(&seed) % 36;
+        int64_t base = (int64_t)(unit_random(&seed) >> 4),
+                ahead = (int64_t)(unit_random(&seed) >> 6);
+        uint64_t pairs = 3 + unit_random(&seed) % 40;
+        mare_rbs_init(&rbs, jitter, 100000, 0);
+        for (uint64_t k = 0; k < pairs; k++) {
+            t += 1 + (int64_t)(unit_random(&seed) % step_ns);
+            int64_t late = unit_random(&seed) % 2 ? (int64_t)jitter : -(int64_t)jitter;
+            mare_rbs_hear(&rbs, k, base + t);
+            mare_rbs_match(&rbs, k, base + t - ahead - mare__part(t, rate) - late);
+        }
+        for (int64_t times = 0; times <= 8; times++) {
+            int64_t at = t * times;
+            if (!mare_rbs_line(&rbs, base + at, &offset))
+                continue;
+            int64_t wrong = offset.offset_ns - ahead - mare__part(at, rate);
+            assert_in_range(mare__size(wrong), 0, offset.error_ns + 1); /* the truth is rounded */
+            lines++;
+        }
+    }
+    assert_true(lines > 10000);
+}
+
 static void pairs_that_make_no_line(void **state)
 {
     (void)state;
@@ -442,8 +495,9 @@ static void what_travels_for_broadcasts(void **state)
 
 UNIT_TESTS(cmocka_unit_test(the_figure), cmocka_unit_test(an_outlier_does_not_count),
            cmocka_unit_test(the_daemon_dies), cmocka_unit_test(a_question_is_answered_once),
+           cmocka_unit_test(only_the_daemon_moves_others),
            cmocka_unit_test(an_old_daemon_speaks_late),
            cmocka_unit_test(a_deposed_daemon_moves_nobody),
            cmocka_unit_test(products_and_quotients), cmocka_unit_test(the_mean_of_pairs),
-           cmocka_unit_test(the_line_of_pairs), cmocka_unit_test(pairs_that_make_no_line),
-           cmocka_unit_test(what_travels_for_broadcasts))
+           cmocka_unit_test(the_line_of_pairs), cmocka_unit_test(short_spreads_and_long_ones),
+           cmocka_unit_test(pairs_that_make_no_line), cmocka_unit_test(what_travels_for_broadcasts))

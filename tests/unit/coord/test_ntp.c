@@ -7,6 +7,7 @@
 
 #include <mare/coord_ntp.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 #define S MARE_TIME_SECOND
@@ -517,6 +518,82 @@ static void in_tai(void **state)
     }
 }
 
+/* Counting in UTC through the night of a leap second, asking every 8 s; ways that get a little
+ * longer, so that the old samples would be the best. The bound holds at each answer and between
+ * them, announced or not: without an announcement, from the first answer after the leap on. */
+static void the_bound_holds_across_a_leap_second(void **state)
+{
+    (void)state;
+    const int64_t midnight_ns = INT64_C(1483228800) * S;
+    for (int step = -1; step <= 1; step += 2) {
+        for (int announced = 0; announced <= 1; announced++) {
+            mare_ntp_client client;
+            mare_ntp_client_init(
+                &client,
+                &(mare_ntp_setup){.drift_ppb = 15000, .precision_ns = 100, .near_ns = midnight_ns});
+            /* An inserted second begins at midnight, one left out is the last before it. */
+            int64_t leap_ns = step > 0 ? midnight_ns : midnight_ns - S;
+            for (int64_t t = midnight_ns - 33 * S; t < midnight_ns + 60 * S; t += 8 * S) {
+                int after = t >= leap_ns;
+                int64_t utc_ns = after ? t - step * S : t, way_ns = after ? 12 * MS / 10 : MS;
+                uint8_t bytes[MARE_NTP_PACKET_BYTES];
+                mare_ntp_client_ask(&client, t, (uint64_t)t, bytes);
+                mare_ntp_packet answer = {.version = 4,
+                                          .mode = MARE_NTP_SERVER,
+                                          .stratum = 1,
+                                          .precision = -30,
+                                          .root_dispersion = 1,
+                                          .origin = (uint64_t)t,
+                                          .receive = mare_ntp_stamp(utc_ns + way_ns),
+                                          .transmit = mare_ntp_stamp(utc_ns + way_ns)};
+                if (announced && !after)
+                    answer.leap = step > 0 ? MARE_NTP_LEAP_INSERT : MARE_NTP_LEAP_DELETE;
+                mare_ntp_encode(&answer, NULL, bytes);
+                assert_int_equal(mare_ntp_client_take(&client, t + 2 * way_ns, bytes, 48),
+                                 MARE_NTP_TAKEN);
+                for (int64_t look = t + 2 * way_ns; look < t + 8 * S; look += S / 2) {
+                    mare_ntp_estimate e;
+                    assert_true(mare_ntp_client_best(&client, look, &e));
+                    int64_t truth_ns = look >= leap_ns ? look - step * S : look;
+                    if (announced || after || look < leap_ns)
+                        assert_in_range(llabs(e.time_ns - truth_ns), 0, e.error_ns);
+                    /* And it is no wider for long. */
+                    if (after || look < leap_ns - S - MS * 10)
+                        assert_in_range(e.error_ns, MS, 3 * MS);
+                }
+            }
+        }
+    }
+}
+
+/* Who announces nothing, and is so unsure that nothing contradicts: the samples of the day before
+ * are gone after an announced leap. */
+static void old_samples_do_not_survive_an_announced_leap(void **state)
+{
+    (void)state;
+    const int64_t midnight_ns = INT64_C(1483228800) * S;
+    mare_ntp_client client;
+    uint8_t bytes[MARE_NTP_PACKET_BYTES];
+    mare_ntp_client_init(&client, &(mare_ntp_setup){.near_ns = midnight_ns});
+    for (int64_t i = 0; i < 2; i++) {
+        mare_ntp_client_ask(&client, i * 20 * S, 7, bytes);
+        uint64_t stamp = mare_ntp_stamp(midnight_ns + i * 19 * S - 10 * S);
+        mare_ntp_packet answer = {.leap = i ? MARE_NTP_LEAP_NONE : MARE_NTP_LEAP_INSERT,
+                                  .version = 4,
+                                  .mode = MARE_NTP_SERVER,
+                                  .stratum = 1,
+                                  .precision = -30,
+                                  .root_dispersion = 0x20000, /* 2 s */
+                                  .origin = 7,
+                                  .receive = stamp,
+                                  .transmit = stamp};
+        mare_ntp_encode(&answer, NULL, bytes);
+        assert_int_equal(mare_ntp_client_take(&client, i * 20 * S + i * MS, bytes, 48),
+                         MARE_NTP_TAKEN);
+        assert_int_equal(client.count, 1);
+    }
+}
+
 /* Several servers ----------------------------------------------------------------------------- */
 
 static mare_ntp_estimate says(int64_t ms, int64_t error_ms, uint32_t stratum)
@@ -713,6 +790,23 @@ static void a_server_without_time(void **state)
     assert_int_equal(t.client.refused, 1);
 }
 
+/* What does not fit into the fields, or into what a client accepts, is no time. */
+static void a_server_that_is_too_unsure(void **state)
+{
+    (void)state;
+    mare_ntp_server server = {.stratum = 1, .precision = -23, .root_delay_ns = 200000 * S};
+    static const int64_t unsure_ns[] = {16 * S - 1, 16 * S, 70000 * S, INT64_MAX};
+    uint8_t question[48] = {0x23}, out[MARE_NTP_PACKET_BYTES];
+    for (int i = 0; i < 4; i++) {
+        mare_time_reading now = {NOW, (uint64_t)unsure_ns[i]};
+        mare_ntp_packet answer;
+        mare_ntp_serve(&server, question, 48, now, now, out);
+        assert_true(mare_ntp_decode(out, 48, &answer));
+        assert_int_equal(answer.leap, i ? MARE_NTP_LEAP_UNKNOWN : MARE_NTP_LEAP_NONE);
+        assert_int_equal(answer.stratum, i ? 0 : 1);
+    }
+}
+
 static void the_day_before_a_leap_second(void **state)
 {
     (void)state;
@@ -742,10 +836,13 @@ UNIT_TESTS(cmocka_unit_test(dates_of_the_standard), cmocka_unit_test(stamps_come
            cmocka_unit_test(servers_that_cannot_be_used), cmocka_unit_test(kisses),
            cmocka_unit_test(keys), cmocka_unit_test(the_filter_takes_the_smallest_delta),
            cmocka_unit_test(the_night_in_2036), cmocka_unit_test(in_tai),
+           cmocka_unit_test(the_bound_holds_across_a_leap_second),
+           cmocka_unit_test(old_samples_do_not_survive_an_announced_leap),
            cmocka_unit_test(an_outlier_is_left_out), cmocka_unit_test(no_majority_no_time),
            cmocka_unit_test(a_liar_at_the_edge),
            cmocka_unit_test(the_narrowest_of_equal_agreements),
            cmocka_unit_test(the_truth_is_within_the_bound),
            cmocka_unit_test(the_cluster_puts_aside_who_scatters), cmocka_unit_test(strata),
            cmocka_unit_test(the_answer), cmocka_unit_test(what_gets_no_answer),
-           cmocka_unit_test(a_server_without_time), cmocka_unit_test(the_day_before_a_leap_second))
+           cmocka_unit_test(a_server_without_time), cmocka_unit_test(a_server_that_is_too_unsure),
+           cmocka_unit_test(the_day_before_a_leap_second))

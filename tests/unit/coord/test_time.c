@@ -39,6 +39,17 @@ static void the_timer_of_60_hz(void **state)
     assert_int_equal((mare_time_model_read(&slow, HOUR) * 60 + S - 1) / S, 215998);
 }
 
+/* Three hours of nanoseconds, a thousandth too many; and numbers at the end of the range. */
+static void a_skew_of_large_numbers(void **state)
+{
+    (void)state;
+    assert_int_equal(mare_time_skew_ppb(10800 * S, 10800 * S + 10800 * MS), 1000000);
+    assert_int_equal(mare_time_skew_ppb(10800 * S, 10800 * S - 10800 * MS), -1000000);
+    assert_int_equal(mare_time_skew_ppb(UINT64_MAX, 0), -S); /* it stands still */
+    assert_true(mare_time_skew_ppb(1, UINT64_MAX) == INT64_MAX);
+    assert_int_equal(mare_time_skew_ppb(0, 5), 0);
+}
+
 static void two_clocks_part_by_two_rho(void **state)
 {
     (void)state;
@@ -122,6 +133,57 @@ static void a_rate_is_taken_up(void **state)
     assert_int_equal(reading.time_ns, 200 * S + 4 * MS);
     /* 100 ppm for 100 s and 1 ppm for 100 s, and the squares: 10 ms × 2 × 10⁻⁴ = 2 µs. */
     assert_in_range(reading.error_ns, 10100 * 1000, 10100 * 1000 + 2010);
+}
+
+/* Tuned to 10 % faster and good to 0.1 % of that: after a corrected span of 1,100,000 s the truth
+ * is up to 1,100,000 / 0.999 s, that is 1,101.1 s away. */
+static void a_bound_counts_the_corrected_time(void **state)
+{
+    (void)state;
+    for (int sign = -1; sign <= 1; sign += 2) {
+        mare_time_clock clock;
+        mare_time_clock_init(&clock, 1000000, 500000);
+        mare_time_clock_set(&clock, 0, 0, 0);
+        assert_true(mare_time_clock_tune(&clock, 0, sign * 100000000, 1000000));
+        mare_time_reading reading = mare_time_clock_read(&clock, 1000000 * S);
+        int64_t passed_ns = (1000000 + sign * 100000) * S;
+        assert_int_equal(reading.time_ns, passed_ns);
+        uint64_t least = (uint64_t)passed_ns / 999; /* c / (1 - ρ) − c */
+        assert_in_range(reading.error_ns, least, least + least / 500);
+        /* A finding of before the last corner is carried forward by corrected time too. */
+        mare_time_clock_set(&clock, 1000000 * S, passed_ns, 0);
+        mare_time_clock_set(&clock, 0, 0, 0);
+        assert_in_range(mare_time_clock_target(&clock, 1000000 * S).error_ns, least,
+                        least + least / 500);
+    }
+}
+
+static void a_rate_that_cannot_be_kept_is_refused(void **state)
+{
+    (void)state;
+    mare_time_clock clock;
+    mare_time_clock_init(&clock, 1000, 500000);
+    mare_time_clock_set(&clock, 0, 0, 0);
+    assert_false(mare_time_clock_tune(&clock, 0, 400000001, 1000));
+    assert_false(mare_time_clock_tune(&clock, 0, -400000001, 1000));
+    assert_false(mare_time_clock_tune(&clock, 0, INT64_MIN, 1000));
+    assert_false(mare_time_clock_tune(&clock, 0, 0, 500000001));
+    assert_int_equal(mare_time_clock_read(&clock, 10 * S).time_ns, 10 * S);
+    assert_true(mare_time_clock_tune(&clock, 10 * S, -400000000, 500000000));
+    assert_int_equal(mare_time_clock_read(&clock, 20 * S).time_ns, 16 * S);
+}
+
+/* The newer finding counts, also when it is less sure. */
+static void a_finding_replaces_the_one_before(void **state)
+{
+    (void)state;
+    mare_time_clock clock;
+    mare_time_clock_init(&clock, 0, 500000);
+    mare_time_clock_set(&clock, 0, 0, 1000);
+    mare_time_clock_set(&clock, 0, 10, 5000);
+    mare_time_reading target = mare_time_clock_target(&clock, 0);
+    assert_int_equal(target.time_ns, 10);
+    assert_int_equal(target.error_ns, 5000);
 }
 
 /* Any sequence of corrections, tunings and readings: no reading is less than one before it, the gap
@@ -257,10 +319,13 @@ static void a_second_left_out(void **state)
 }
 
 UNIT_TESTS(cmocka_unit_test(the_exercise_gives_600_ms), cmocka_unit_test(the_timer_of_60_hz),
-           cmocka_unit_test(two_clocks_part_by_two_rho), cmocka_unit_test(nobody_has_set_it),
-           cmocka_unit_test(the_first_setting_is_a_jump), cmocka_unit_test(ticks_of_9_and_11),
-           cmocka_unit_test(a_late_finding_is_carried_forward),
-           cmocka_unit_test(a_rate_is_taken_up), cmocka_unit_test(it_never_goes_back),
-           cmocka_unit_test(an_oscillator_that_goes_back),
+           cmocka_unit_test(a_skew_of_large_numbers), cmocka_unit_test(two_clocks_part_by_two_rho),
+           cmocka_unit_test(nobody_has_set_it), cmocka_unit_test(the_first_setting_is_a_jump),
+           cmocka_unit_test(ticks_of_9_and_11), cmocka_unit_test(a_late_finding_is_carried_forward),
+           cmocka_unit_test(a_rate_is_taken_up),
+           cmocka_unit_test(a_bound_counts_the_corrected_time),
+           cmocka_unit_test(a_rate_that_cannot_be_kept_is_refused),
+           cmocka_unit_test(a_finding_replaces_the_one_before),
+           cmocka_unit_test(it_never_goes_back), cmocka_unit_test(an_oscillator_that_goes_back),
            cmocka_unit_test(gps_was_14_seconds_ahead), cmocka_unit_test(the_table_expires),
            cmocka_unit_test(the_last_night_of_2016), cmocka_unit_test(a_second_left_out))

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "platform/lock.h"
+#include "platform/wall.h"
 #include "unit.h"
 
 #define SECOND UINT64_C(1000000000)
@@ -262,7 +263,21 @@ static void a_tick_does_not_end_a_sleep(void **state)
     assert_true(ticker.kept_errno);
 }
 
+// Nobody can suspend a machine for a test; but that it was is told from one look to the next.
+static void a_suspended_machine_is_noticed_once(void **state)
+{
+    (void)state;
+    int64_t before = mare__wall_suspended_ns(), known = before;
+    assert_true(before > -(int64_t)SECOND);
+    assert_false(mare__wall_woke(&known));
+    known -= (int64_t)SECOND; // as it would have been read before a second's sleep
+    assert_true(mare__wall_woke(&known));
+    assert_true(known > before - (int64_t)SECOND / 2);
+    assert_false(mare__wall_woke(&known));
+}
+
 UNIT_TESTS(cmocka_unit_test(the_clock_does_not_go_back),
+           cmocka_unit_test(a_suspended_machine_is_noticed_once),
            cmocka_unit_test(a_wake_that_comes_first_is_kept),
            cmocka_unit_test(a_deadline_ends_the_sleep), cmocka_unit_test(wakes_are_not_lost),
            cmocka_unit_test(a_deadline_and_a_wake_at_once), cmocka_unit_test(a_lock_has_one_holder),
