@@ -169,6 +169,25 @@ static void voting_takes_3_m_k_with_rivals(void **state)
     print_message("# voting   4 rivals: k = %.2f on average\n", (double)attempts / 200);
 }
 
+/* Answers that take longer than `retry_us` are waited for longer each time. */
+static void far_coordinators_are_not_silent_ones(void **state)
+{
+    (void)state;
+    for (uint64_t delay_us = 30000; delay_us <= 480000; delay_us *= 4) {
+        mare_sim_options options;
+        mare_sim_outcome out;
+        calm(&options, "voting", 5);
+        mare_coord_setup_set(&options.setup, "repair", 1);
+        mare_coord_setup_set(&options.setup, "queue", 0);
+        options.network.delay = MARE_SIM_FIXED;
+        options.network.delay_us = delay_us;
+        options.entrants = options.rounds = 1;
+        options.duration_us = 120000000;
+        assert_true(mare_sim_run(&options, NULL, &out));
+        assert_int_equal(out.grants, 1);
+    }
+}
+
 /* Messages between one grant and the next. */
 typedef struct gaps {
     mare_sim_observer observer;
@@ -513,6 +532,7 @@ int main(void)
         cmocka_unit_test(majority_takes_3_times_n_minus_1),
         cmocka_unit_test(voting_takes_3_m_k),
         cmocka_unit_test(voting_takes_3_m_k_with_rivals),
+        cmocka_unit_test(far_coordinators_are_not_silent_ones),
         cmocka_unit_test(the_token_takes_1_message_when_all_want_in),
         cmocka_unit_test(the_token_is_0_to_n_minus_1_away),
         cmocka_unit_test(the_risk_is_computed),

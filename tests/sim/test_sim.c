@@ -246,7 +246,7 @@ static void a_wrong_detector_lets_two_in(void **state)
 }
 
 /* Long before the end of the first phase everybody has finished, no timer is set and no message is
- * under way: the second phase begins at its time all the same, and asks for one more entry of each,
+ * under way: the second phase begins at its time all the same, and asks for more entries of each,
  * one more multicast, an election. */
 static void a_quiet_group_is_asked_for_progress(void **state)
 {
@@ -263,7 +263,7 @@ static void a_quiet_group_is_asked_for_progress(void **state)
         assert_true(out.time_us > options.duration_us);
         assert_true(out.time_us < options.duration_us + options.settle_us);
         if (a == 0)
-            assert_int_equal(out.grants, 2 * 4);
+            assert_true(out.grants >= 3 * 4); /* its round, one more, one in the crush */
         if (a == 1)
             assert_true(out.deliveries >= 2 * 4 * 4);
     }
@@ -280,7 +280,7 @@ static void what_can_be_mended_is_mended_when_all_is_quiet(void **state)
     options.duration_us = UINT64_C(3600000000);
     mare_sim_faults_read(&options.faults, "crash:2@1800000000+7200000000");
     assert_true(mare_sim_run(&options, NULL, &out));
-    assert_int_equal(out.grants, 2 * 3);
+    assert_true(out.grants >= 3 * 3);
     mare_sim_options_fini(&options);
 }
 
