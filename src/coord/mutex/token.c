@@ -79,10 +79,19 @@ static void arm(mare_coord *m, mare_coord_effects *fx)
 
 /* The token ---------------------------------------------------------------------------------- */
 
+/* As the sources have it the next member has its turn, dead or alive. */
+static uint32_t next_in_ring(const mare_coord *m)
+{
+    uint32_t next = mare__set_next(m->members, m->setup.self + 1, m->setup.capacity);
+    if (mare__param(m, REPAIR))
+        return mare__successor(m);
+    return next != MARE_COORD_NOBODY ? next : mare__set_next(m->members, 0, m->setup.capacity);
+}
+
 static void pass(mare_coord *m, mare_coord_effects *fx)
 {
     token *t = m->state;
-    uint32_t next = mare__successor(m);
+    uint32_t next = next_in_ring(m);
     if (next == m->setup.self) {
         t->used = 0; /* alone: a visit that has gone round */
         return;
