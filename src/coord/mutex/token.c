@@ -43,7 +43,9 @@ enum { TOKEN, ACK, REGENERATE, REPORT, ASK, TOLD }; /* messages */
 enum { EPOCH, HOP, ENTRIES };                       /* fields of a TOKEN */
 enum { INSIDE = 1, LIFE = 1, KNOWS = 2 };           /* … of REPORT, ASK and TOLD */
 
-#define EPOCH_LIMIT (UINT64_C(1) << 31) /* enough for 2^31 / capacity new tokens */
+/* Enough for 2^31 / capacity new tokens; after them messages are refused, and nobody enters any
+ * more: the group must be made anew, for fencing numbers have no room for a larger epoch. */
+#define EPOCH_LIMIT (UINT64_C(1) << 31)
 #define HOP_LIMIT (UINT64_C(1) << 60)
 #define ENTRIES_LIMIT UINT32_MAX
 
