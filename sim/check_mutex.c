@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The checker of mutual exclusion, from what the applications are told alone.
+/* The checker of mutual exclusion, from what the applications are told; for EM3 also from what a
+ * machine shows of itself: since when it has been asking the others (mare_coord_view.asked).
  *
  *   EM1      nobody is told GRANTED while another one is inside. One is inside from GRANTED to its
  *            EXIT, or until it is told REVOKED, crashes or leaves. A paused process stays inside.

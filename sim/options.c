@@ -15,7 +15,7 @@ void mare_sim_options_init(mare_sim_options *options, const mare_coord_algorithm
         .detector = MARE_SIM_ACCURATE,
         .detect_us = 20000,
         .duration_us = 1000000,
-        .settle_us = 5000000,
+        .settle_us = 2000000,
         .think_us = 5000,
         .hold_us = 1000,
         .no_vectors = processes > VECTORS_MAX,

@@ -14,7 +14,9 @@
  *
  * A run has two phases. In the first, until `duration_us`, faults strike and the checkers watch
  * that nothing forbidden happens. Then, even if nothing else is due any more, everything that can
- * be mended is mended, and the workload must make progress within `settle_us`.
+ * be mended is mended, and the workload must make progress within `settle_us`. Without that phase
+ * EM2 is violated if nothing is due any more and somebody still waits; if something is, the run
+ * says nothing about EM2.
  *
  * What can be added without touching the engine, each in its own file:
  *   a checker   sim/check.h      a row in check.c      watches observations, reports violations
@@ -100,6 +102,7 @@ typedef struct mare_sim_outcome {
     uint64_t steps, sent, delivered, lost, duplicated;
     uint64_t requests, grants, revoked, deliveries, elections;
     uint64_t wait_us, wait_most_us; /* from request to grant: sum, longest */
+    uint64_t waiting;               /* still, at the end of a run without second phase */
     uint64_t by_kind[256];          /* messages sent, by kind */
 } mare_sim_outcome;
 

@@ -75,6 +75,19 @@ static void write_entries(const mare_sim_options *options, const mare_sim_outcom
             (double)outcome->wait_us / grants / 1000, (double)outcome->wait_most_us / 1000);
 }
 
+/* Never calls kept what the run has not asked for. */
+static void write_kept(const mare_sim_options *options, const mare_sim_outcome *outcome, FILE *out)
+{
+    unsigned promises = options->setup.algorithm->promises(&options->setup);
+    unsigned open = outcome->waiting ? promises & MARE_COORD_EM2 : 0;
+    fputs("promises  ", out);
+    mare_sim_write_promises(promises & ~open, out);
+    fputs(": kept\n", out);
+    if (open)
+        fprintf(out, "          EM2: not known, %" PRIu64 " still waited at the end\n",
+                outcome->waiting);
+}
+
 void mare_sim_write_summary(const mare_sim_options *options, const mare_sim_outcome *outcome,
                             FILE *out)
 {
@@ -93,9 +106,7 @@ void mare_sim_write_summary(const mare_sim_options *options, const mare_sim_outc
     if (outcome->violation[0])
         fprintf(out, "VIOLATED  %s: %s\n", outcome->violation, outcome->detail);
     else
-        fputs("promises  ", out),
-            mare_sim_write_promises(options->setup.algorithm->promises(&options->setup), out),
-            fputs(": kept\n", out);
+        write_kept(options, outcome, out);
 }
 
 static char *faults_text(const mare_sim_options *options)
@@ -173,9 +184,9 @@ void mare_sim_write_json(const mare_sim_options *options, const mare_sim_outcome
     fprintf(out,
             ",\"requests\":%" PRIu64 ",\"grants\":%" PRIu64 ",\"revoked\":%" PRIu64
             ",\"elections\":%" PRIu64 ",\"deliveries\":%" PRIu64 ",\"wait_us\":%" PRIu64
-            ",\"wait_most_us\":%" PRIu64,
+            ",\"wait_most_us\":%" PRIu64 ",\"waiting\":%" PRIu64,
             outcome->requests, outcome->grants, outcome->revoked, outcome->elections,
-            outcome->deliveries, outcome->wait_us, outcome->wait_most_us);
+            outcome->deliveries, outcome->wait_us, outcome->wait_most_us, outcome->waiting);
     fputs(",\"by_kind\":{", out);
     for (unsigned i = 0; algorithm->forms[i].name; i++)
         fprintf(out, "%s\"%s\":%" PRIu64, i ? "," : "", algorithm->forms[i].name,

@@ -14,6 +14,7 @@
 #include "sim/world.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,12 +268,31 @@ static void happen(mare_sim *sim, const mare_sim_due *due)
 
 /* The run ------------------------------------------------------------------------------------ */
 
+/* A run without second phase is over: who waits will wait for ever when nothing is due any more.
+ * When something is, nobody can say, and the outcome tells how many it is about. */
+static void look_for_waiting(mare_sim *sim, int more)
+{
+    const mare_coord_setup *setup = &sim->options->setup;
+    for (uint32_t i = 0; i < sim->capacity && !sim->over; i++) {
+        mare_coord_view view = {0};
+        if (mare_sim_is_up(sim, i))
+            mare_coord_look(sim->process[i].machine, &view);
+        sim->outcome->waiting += view.waiting != 0;
+        if (view.waiting && !more && setup->algorithm->promises(setup) & MARE_COORD_EM2)
+            mare_sim_violate(sim, "EM2",
+                             "p%" PRIu32 " asked at %" PRIu64
+                             " us and is not served, and nothing more will happen",
+                             i, sim->asked_us[i]);
+    }
+}
+
 static void run(mare_sim *sim)
 {
     const mare_sim_options *options = sim->options;
     uint64_t end_us = options->duration_us + options->settle_us;
     mare_sim_due due;
-    while (!sim->over && mare_sim_heap_pop(&sim->heap, &due) && due.time_us <= end_us) {
+    int more = 0;
+    while (!sim->over && (more = mare_sim_heap_pop(&sim->heap, &due)) && due.time_us <= end_us) {
         if (due.time_us > sim->now_us)
             sim->now_us = due.time_us;
         if (!put_off(sim, &due))
@@ -284,6 +304,8 @@ static void run(mare_sim *sim)
     if (!sim->over && sim->settling && sim->workload &&
         !sim->workload->settled(sim->workload_state, sim))
         sim->workload->overdue(sim->workload_state, sim);
+    if (!sim->over && !sim->settling)
+        look_for_waiting(sim, more);
 }
 
 /* The second phase is due like anything else, and before all else of its moment: it was planned

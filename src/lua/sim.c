@@ -332,6 +332,7 @@ static void push_outcome(lua_State *L, const mare_coord_algorithm *algorithm,
         lua_setfield(L, -2, "detail");
     }
     set_number(L, "time_us", outcome->time_us);
+    set_number(L, "waiting", outcome->waiting);
     set_number(L, "steps", outcome->steps);
     set_number(L, "sent", outcome->sent);
     set_number(L, "delivered", outcome->delivered);

@@ -29,6 +29,7 @@ static const variant variants[] = {
     {&mare_broken_majority, "EM1", "is granted while", 1},
     {&mare_broken_token_lost, "EM2", "is not served", 2},
     {&mare_broken_voting, "EM2", "is not served", 1},
+    {&mare_broken_voting_rank, "EM2", "is not served", 1},
     {&mare_broken_ricart_order, "EM3", "asked before it", 1},
     {&mare_broken_ricart_fence, "FENCING", "is granted", 1},
     {&mare_broken_ricart_clock, "CLOCK", "and arrived at", 1},

@@ -172,6 +172,26 @@ static void two_rounds_or_one(void **state)
                   (unsigned)sent[0], (unsigned)sent[1]);
 }
 
+/* A round or a tree takes longer than the patience that members begin with: it must grow. */
+static void a_slow_network_elects(void **state)
+{
+    (void)state;
+    const char *const names[] = {"bully", "ring", "wireless"};
+    for (size_t a = 0; a < sizeof names / sizeof *names; a++) {
+        for (uint64_t delay_us = 80000; delay_us <= 320000; delay_us *= 2) {
+            mare_sim_options options;
+            mare_sim_outcome out;
+            mare_sim_options_init(&options, mare_coord_find(names[a]), 8);
+            options.network.delay = MARE_SIM_FIXED;
+            options.network.delay_us = delay_us;
+            options.rounds = 1;
+            options.settle_us = 120000000;
+            if (!mare_sim_run(&options, NULL, &out))
+                fail_msg("%s, %u us a message: %s", names[a], (unsigned)delay_us, out.detail);
+        }
+    }
+}
+
 static void ten_thousand_members(void **state)
 {
     (void)state;
@@ -194,6 +214,7 @@ int main(void)
         cmocka_unit_test(several_call_at_once),
         cmocka_unit_test(asymmetric_loss_makes_two_leaders_for_a_while),
         cmocka_unit_test(two_rounds_or_one),
+        cmocka_unit_test(a_slow_network_elects),
         cmocka_unit_test(ten_thousand_members),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

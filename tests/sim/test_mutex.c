@@ -169,6 +169,25 @@ static void voting_takes_3_m_k_with_rivals(void **state)
     print_message("# voting   4 rivals: k = %.2f on average\n", (double)attempts / 200);
 }
 
+/* Answers that take longer than `retry_us` are waited for longer each time. */
+static void far_coordinators_are_not_silent_ones(void **state)
+{
+    (void)state;
+    for (uint64_t delay_us = 30000; delay_us <= 480000; delay_us *= 4) {
+        mare_sim_options options;
+        mare_sim_outcome out;
+        calm(&options, "voting", 5);
+        mare_coord_setup_set(&options.setup, "repair", 1);
+        mare_coord_setup_set(&options.setup, "queue", 0);
+        options.network.delay = MARE_SIM_FIXED;
+        options.network.delay_us = delay_us;
+        options.entrants = options.rounds = 1;
+        options.duration_us = 120000000;
+        assert_true(mare_sim_run(&options, NULL, &out));
+        assert_int_equal(out.grants, 1);
+    }
+}
+
 /* Messages between one grant and the next. */
 typedef struct gaps {
     mare_sim_observer observer;
@@ -398,6 +417,34 @@ static void a_crash_stops_the_ring_of_the_sources(void **state)
     mare_sim_options_fini(&options);
 }
 
+/* … and that a detector tells of it changes nothing: 2 has died while 0 was inside, and everybody
+ * knows when 0 goes out and asks once more. */
+static void the_sources_know_nothing_of_deaths(void **state)
+{
+    (void)state;
+    const char *const names[] = {"ricart", "token"};
+    for (int a = 0; a < 2; a++) {
+        for (int repair = 0; repair < 2; repair++) {
+            mare_sim_options options;
+            mare_sim_outcome out;
+            line rows[] = {{500, 0, MARE_COORD_ENTER},
+                           {100000, 0, MARE_COORD_EXIT},
+                           {200000, 0, MARE_COORD_ENTER},
+                           {0}};
+            mare_sim_options_init(&options, mare_coord_find(names[a]), 3);
+            mare_coord_setup_set(&options.setup, "repair", repair);
+            options.workload = &script;
+            options.workload_context = rows;
+            options.settle_us = 0;
+            mare_sim_faults_read(&options.faults, "crash:2@50000+0");
+            assert_int_equal(mare_sim_run(&options, NULL, &out), repair);
+            assert_string_equal(out.violation, repair ? "" : "EM2");
+            assert_int_equal(out.grants, 1 + repair);
+            mare_sim_options_fini(&options);
+        }
+    }
+}
+
 static void sweep(const char *name, const char *param, int64_t value, uint64_t seeds)
 {
     for (uint64_t seed = 1; seed <= seeds; seed++) {
@@ -513,6 +560,7 @@ int main(void)
         cmocka_unit_test(majority_takes_3_times_n_minus_1),
         cmocka_unit_test(voting_takes_3_m_k),
         cmocka_unit_test(voting_takes_3_m_k_with_rivals),
+        cmocka_unit_test(far_coordinators_are_not_silent_ones),
         cmocka_unit_test(the_token_takes_1_message_when_all_want_in),
         cmocka_unit_test(the_token_is_0_to_n_minus_1_away),
         cmocka_unit_test(the_risk_is_computed),
@@ -521,6 +569,7 @@ int main(void)
         cmocka_unit_test(a_majority_needs_no_detector),
         cmocka_unit_test(who_has_forgotten_its_votes_abstains),
         cmocka_unit_test(a_crash_stops_the_ring_of_the_sources),
+        cmocka_unit_test(the_sources_know_nothing_of_deaths),
         cmocka_unit_test(other_settings_are_clean),
         cmocka_unit_test(resources_do_not_interfere),
     };

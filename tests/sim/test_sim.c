@@ -246,7 +246,7 @@ static void a_wrong_detector_lets_two_in(void **state)
 }
 
 /* Long before the end of the first phase everybody has finished, no timer is set and no message is
- * under way: the second phase begins at its time all the same, and asks for one more entry of each,
+ * under way: the second phase begins at its time all the same, and asks for more entries of each,
  * one more multicast, an election. */
 static void a_quiet_group_is_asked_for_progress(void **state)
 {
@@ -263,7 +263,7 @@ static void a_quiet_group_is_asked_for_progress(void **state)
         assert_true(out.time_us > options.duration_us);
         assert_true(out.time_us < options.duration_us + options.settle_us);
         if (a == 0)
-            assert_int_equal(out.grants, 2 * 4);
+            assert_true(out.grants >= 3 * 4); /* its round, one more, one in the crush */
         if (a == 1)
             assert_true(out.deliveries >= 2 * 4 * 4);
     }
@@ -280,8 +280,34 @@ static void what_can_be_mended_is_mended_when_all_is_quiet(void **state)
     options.duration_us = UINT64_C(3600000000);
     mare_sim_faults_read(&options.faults, "crash:2@1800000000+7200000000");
     assert_true(mare_sim_run(&options, NULL, &out));
-    assert_int_equal(out.grants, 2 * 3);
+    assert_true(out.grants >= 3 * 3);
     mare_sim_options_fini(&options);
+}
+
+/* Without a second phase: 50 per cent are lost and nobody repeats, so all comes to a stand while
+ * requests are pending, which is EM2. Cut off in the middle of its work a run says nothing of it.
+ */
+static void who_waits_at_the_end_is_seen(void **state)
+{
+    (void)state;
+    mare_sim_options options;
+    mare_sim_outcome out;
+    mare_sim_options_init(&options, mare_coord_find("ricart"), 3);
+    mare_coord_setup_set(&options.setup, "repair", 0);
+    options.network.loss_ppm = 500000;
+    options.rounds = 1;
+    options.settle_us = 0;
+    assert_false(mare_sim_run(&options, NULL, &out));
+    assert_string_equal(out.violation, "EM2");
+    options.network.loss_ppm = 0;
+    options.network.delay = MARE_SIM_FIXED;
+    options.think_us = 0;
+    options.duration_us = 1500; /* all have asked, and answers take until 2000 */
+    assert_true(mare_sim_run(&options, NULL, &out));
+    assert_int_equal(out.waiting, 3);
+    options.duration_us = 1000000;
+    assert_true(mare_sim_run(&options, NULL, &out));
+    assert_int_equal(out.waiting, 0);
 }
 
 /* Figure 6.15 in the simulator, by hooks: clocks at 7, 0 and 11, messages of 0 slower. */
@@ -349,6 +375,7 @@ int main(void)
         cmocka_unit_test(a_wrong_detector_lets_two_in),
         cmocka_unit_test(a_quiet_group_is_asked_for_progress),
         cmocka_unit_test(what_can_be_mended_is_mended_when_all_is_quiet),
+        cmocka_unit_test(who_waits_at_the_end_is_seen),
         cmocka_unit_test(hooks_decide),
         cmocka_unit_test(a_thousand_members),
     };

@@ -19,7 +19,8 @@
  *   - Each hop is acknowledged and repeated; a successor that goes down is passed over.
  *   - Whoever has passed on an ELECTION waits for its COORDINATOR, and the caller for its return;
  *     one that waits too long (`hop_us` for each member and turn, and a random part) calls a higher
- *     round. So a list that is lost with its holder is replaced.
+ *     round. So a list that is lost with its holder is replaced. It waits twice as long each time,
+ *     until a round comes to its end: a slow network must not be taken for a lost list for ever.
  *   - One that returns or joins calls, and so does one that hears of it; or that its leader is down
  *     or gone; or that is told of a leader that it knows to be down, or lower than itself.
  *
@@ -46,6 +47,7 @@ enum { ROUND, LEADER, WHICH = 1, BEHIND }; /* fields */
 
 #define ROUND_LIMIT (UINT64_C(1) << 60)
 #define NAME_BYTES 4u
+#define DOUBLINGS 10u /* of patience, at most */
 
 typedef struct ring {
     uint64_t round;   /* the highest that I have passed on: count × capacity + caller */
@@ -53,6 +55,7 @@ typedef struct ring {
     uint64_t epoch;
     uint32_t leader;
     uint32_t calling; /* without single: my own list is under way */
+    uint32_t late;    /* how often in a row I have waited in vain for a round's end */
 
     /* With repair: what I have passed on and is not acknowledged. */
     uint32_t holding, kind, to, chosen, listed;
@@ -74,10 +77,12 @@ static uint32_t read_name(const uint8_t *at)
 /* Waits for the round to come to its end. */
 static void wait_for_end(mare_coord *m, mare_coord_effects *fx)
 {
+    const ring *r = m->state;
     if (!mare__param(m, REPAIR))
         return;
     uint64_t turn_us =
-        (uint64_t)mare__param(m, HOP_US) * mare__set_count(m->members, m->setup.capacity);
+        (uint64_t)mare__param(m, HOP_US) * mare__set_count(m->members, m->setup.capacity)
+        << r->late;
     mare__set_timer(fx, PATIENCE, 2 * turn_us + mare__random(m) % (turn_us + 1));
 }
 
@@ -198,6 +203,7 @@ static void on_coordinator(mare_coord *m, const mare_coord_message *msg, mare_co
         return; /* a higher one is under way; or I have passed it on */
     if (one_round(m))
         r->round = r->settled = round;
+    r->late = 0;
     if (mare__param(m, REPAIR))
         mare__cancel_timer(fx, PATIENCE);
     adopt(m, round, leader, fx);
@@ -270,10 +276,12 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
     ring *r = m->state;
     if (!mare__param(m, REPAIR))
         return;
-    if (which == RETRY && r->holding)
+    if (which == RETRY && r->holding) {
         pass(m, r->kind, r->round, r->chosen, r->list, r->listed, fx);
-    else if (which == PATIENCE && r->settled < r->round)
+    } else if (which == PATIENCE && r->settled < r->round) {
+        r->late += r->late < DOUBLINGS;
         call(m, fx);
+    }
 }
 
 static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effects *fx)

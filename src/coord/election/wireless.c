@@ -24,8 +24,9 @@
  *     call a higher election. So parts that separate each get a leader, and parts that meet get one
  *     together. The paper does with fewer elections by beacons of the leader; this way a network
  *     that rests is silent.
- *   - A node that has waited too long for an election's end calls a higher one. So does one that is
- *     told of a leader worse than itself: the tree has missed it.
+ *   - A node that has waited too long for an election's end calls a higher one, and waits twice as
+ *     long for that, until one ends: a slow network is not a lost message. One that is told of a
+ *     leader worse than itself calls too: the tree has missed it.
  *   - Who is behind (it lost its memory, or comes from elsewhere) is told how far the others are.
  *
  * Epochs: an election with count c that finds l makes epoch c × capacity of the group + l. An epoch
@@ -46,6 +47,7 @@ enum { ID, NODE, WORTH };                         /* fields */
 
 #define ID_LIMIT (UINT64_C(1) << 60)
 #define WORTH_LIMIT (INT64_C(1) << 32)
+#define DOUBLINGS 10u /* of patience, at most */
 
 typedef struct node {
     uint32_t number;
@@ -58,6 +60,7 @@ typedef struct wireless {
     uint64_t epoch;
     uint32_t open;     /* `id` is under way here */
     uint32_t reported; /* my part of it is done */
+    uint32_t late;     /* how often in a row I have waited in vain for an election's end */
     uint32_t parent;
     node best; /* below me */
     node leader;
@@ -117,7 +120,7 @@ static void settle(mare_coord *m, uint64_t id, node leader, uint32_t from, mare_
 {
     wireless *w = m->state;
     w->id = w->settled = id;
-    w->open = 0;
+    w->open = w->late = 0;
     w->leader = leader;
     w->epoch = mare__epoch_make(id / m->setup.capacity, leader.number, m->setup.capacity);
     mare__elected(fx, leader.number, w->epoch);
@@ -162,7 +165,7 @@ static void take_part(mare_coord *m, uint64_t id, uint32_t parent, mare_coord_ef
         mare__set_add(w->waiting, i);
         say(m, fx, i, ELECTION, id, (node){0});
     }
-    uint64_t patience_us = (uint64_t)mare__param(m, PATIENCE_US);
+    uint64_t patience_us = (uint64_t)mare__param(m, PATIENCE_US) << w->late;
     if (mare__param(m, REPAIR))
         mare__set_timer(fx, PATIENCE, patience_us + mare__random(m) % patience_us);
     try_report(m, fx);
@@ -265,11 +268,12 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
     wireless *w = m->state;
     if (!mare__param(m, REPAIR))
         return;
-    if (which == PATIENCE && w->open)
+    if (which == PATIENCE && w->open) {
+        w->late += w->late < DOUBLINGS;
         call(m, fx);
-    else if (which == RETRY && !w->open && w->settled)
+    } else if (which == RETRY && !w->open && w->settled) {
         inform(m, fx);
-    else if (which == RETRY && w->open) {
+    } else if (which == RETRY && w->open) {
         for (uint32_t i = next_of(m, w->waiting, 0); i != MARE_COORD_NOBODY;
              i = next_of(m, w->waiting, i + 1))
             say(m, fx, i, ELECTION, w->id, (node){0});

@@ -48,7 +48,9 @@ enum { EPOCH, TICKET, FENCE }; /* fields; a REPORT has one more */
 enum { PHASE = 3, LIFE = 1, KNOWS = 2 };
 enum { IDLE, WAITING, INSIDE };
 
-#define EPOCH_LIMIT (UINT64_C(1) << 31) /* enough for 2^31 / capacity takeovers */
+/* Enough for 2^31 / capacity takeovers; after them messages are refused, and nobody enters any
+ * more: the group must be made anew, for fencing numbers have no room for a larger epoch. */
+#define EPOCH_LIMIT (UINT64_C(1) << 31)
 #define GRANTS_LIMIT UINT32_MAX
 
 typedef enum duty { MEMBER, COLLECTING, SERVING } duty;

@@ -32,6 +32,10 @@
  * Invariants: a vote counts for one ticket, and not after it was yielded (votes are numbered);
  * nobody votes again before the holder has said so. The fencing number is (clock at the grant,
  * process): who is granted next has a vote of somebody who has heard the clock of the one before.
+ * That is so because one that has been inside says it is over with its clock. One that joined, has
+ * no vote and restarts without memory has forgotten that clock, and says so with a smaller one:
+ * then the next number can be smaller than its last. So a group whose fencing numbers must grow
+ * takes in only members that keep their memory.
  * Does not promise EM3: a majority may answer before an older request has reached it. */
 
 #include "coord/mutex/ballot.h"

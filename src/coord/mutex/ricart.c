@@ -77,12 +77,13 @@ static void arm(mare_coord *m, mare_coord_effects *fx)
         mare__arm(m, fx, RETRY, RETRY_US);
 }
 
-/* Goes in when nobody's permission is missing. */
+/* Goes in when nobody's permission is missing. The sources know nothing of deaths. */
 static void try_enter(mare_coord *m, mare_coord_effects *fx)
 {
     ricart *r = m->state;
+    mare__set excused = mare__param(m, REPAIR) ? m->down : r->granted;
     if (m->waiting && r->asked &&
-        mare__set_covered(m->members, r->granted, m->down, m->setup.capacity))
+        mare__set_covered(m->members, r->granted, excused, m->setup.capacity))
         mare__grant(m, fx, r->stamp * m->setup.capacity + m->setup.self);
 }
 

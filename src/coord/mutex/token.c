@@ -43,7 +43,9 @@ enum { TOKEN, ACK, REGENERATE, REPORT, ASK, TOLD }; /* messages */
 enum { EPOCH, HOP, ENTRIES };                       /* fields of a TOKEN */
 enum { INSIDE = 1, LIFE = 1, KNOWS = 2 };           /* … of REPORT, ASK and TOLD */
 
-#define EPOCH_LIMIT (UINT64_C(1) << 31) /* enough for 2^31 / capacity new tokens */
+/* Enough for 2^31 / capacity new tokens; after them messages are refused, and nobody enters any
+ * more: the group must be made anew, for fencing numbers have no room for a larger epoch. */
+#define EPOCH_LIMIT (UINT64_C(1) << 31)
 #define HOP_LIMIT (UINT64_C(1) << 60)
 #define ENTRIES_LIMIT UINT32_MAX
 
@@ -79,10 +81,19 @@ static void arm(mare_coord *m, mare_coord_effects *fx)
 
 /* The token ---------------------------------------------------------------------------------- */
 
+/* As the sources have it the next member has its turn, dead or alive. */
+static uint32_t next_in_ring(const mare_coord *m)
+{
+    uint32_t next = mare__set_next(m->members, m->setup.self + 1, m->setup.capacity);
+    if (mare__param(m, REPAIR))
+        return mare__successor(m);
+    return next != MARE_COORD_NOBODY ? next : mare__set_next(m->members, 0, m->setup.capacity);
+}
+
 static void pass(mare_coord *m, mare_coord_effects *fx)
 {
     token *t = m->state;
-    uint32_t next = mare__successor(m);
+    uint32_t next = next_in_ring(m);
     if (next == m->setup.self) {
         t->used = 0; /* alone: a visit that has gone round */
         return;

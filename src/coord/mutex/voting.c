@@ -32,8 +32,8 @@
  *
  * Assumes no failure detector. Any delay, order, loss, repeated delivery. For EM2 who crashes comes
  * back in the end: votes of one that died inside can be returned by nobody else. With `queue` = 0
- * EM2 is a matter of luck, though the luck of random back-off does not run out. The coordinators
- * are among the founders; who joins later may ask.
+ * EM2 is not promised: among rivals that never rest one can go without for long, by bad luck; it
+ * gets in when they do. The coordinators are among the founders; who joins later may ask.
  *
  * Invariants: a replica's vote is held by one ticket, until that member itself says that it is over
  * or yields; a vote that was yielded does not count (votes are numbered). The fencing number is
@@ -51,11 +51,13 @@ enum { REQUEST, GRANT, DENY, INQUIRE, YIELD, RELEASE };               /* message
 enum { TIME, TICKET, REPLICA, STAMP }; /* fields; a vote's number, as STAMP */
 
 #define BACKOFF_DOUBLINGS 5u
+#define ATTEMPT_DOUBLINGS 10u
 
 typedef struct voting {
     uint64_t clock, stamp;
     uint64_t ticket; /* of my last attempt: incarnation and count */
-    uint32_t asking; /* an attempt is under way */
+    uint16_t asking; /* an attempt is under way */
+    uint16_t late;   /* how many in a row had to be given up because answers were missing */
     uint32_t failed; /* attempts of this wait that were in vain */
     uint32_t n, m;   /* replicas, votes needed */
     uint32_t *home;  /* by replica: who coordinates */
@@ -221,8 +223,8 @@ static void begin_attempt(mare_coord *m, mare_coord_effects *fx)
             }
         }
     }
-    if (mare__param(m, REPAIR))
-        mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US));
+    if (mare__param(m, REPAIR)) /* longer each time: far coordinators are not silent ones */
+        mare__set_timer(fx, RETRY, (uint64_t)mare__param(m, RETRY_US) << v->late);
 }
 
 /* The votes go back, and with them every request that may still be under way. */
@@ -260,6 +262,7 @@ static void decide(mare_coord *m, int in_vain, mare_coord_effects *fx)
         uint32_t doublings = v->failed < BACKOFF_DOUBLINGS ? v->failed : BACKOFF_DOUBLINGS;
         uint64_t most = (uint64_t)mare__param(m, BACKOFF_US) << doublings;
         v->failed++;
+        v->late = in_vain ? (uint16_t)(v->late + (v->late < ATTEMPT_DOUBLINGS)) : 0;
         end_attempt(m, fx);
         mare__mark(m, fx, "backs off");
         mare__set_timer(fx, BACKOFF, 1 + mare__random(m) % most);
@@ -288,7 +291,7 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
 {
     voting *v = m->state;
     if (event->kind == MARE_COORD_ENTER) {
-        v->failed = 0;
+        v->failed = v->late = 0;
         mare__set_clear(v->voted, v->n);
         mare__set_clear(v->refused, v->n);
         begin_attempt(m, fx);
@@ -397,8 +400,7 @@ static void look(const mare_coord *m, mare_coord_view *view)
 
 static unsigned promises(const mare_coord_setup *setup)
 {
-    (void)setup;
-    return MARE_COORD_EM1 | MARE_COORD_EM2 | MARE_COORD_FENCING;
+    return MARE_COORD_EM1 | MARE_COORD_FENCING | (setup->param[QUEUE] ? MARE_COORD_EM2 : 0u);
 }
 
 static unsigned tolerates(const mare_coord_setup *setup)
