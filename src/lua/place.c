@@ -354,7 +354,7 @@ static int place_locate(lua_State *L)
         return luaL_error(L, "a place needs more landmarks than it has coordinates");
     if (mare_coord_gnp_place(&setup, landmark, rtt, lua_newuserdatauv(L, size, 0), size, &place,
                              &sum) != MARE_COORD_OK)
-        return fail(L, MARE_INVALID, "too few round trips are known");
+        return fail(L, MARE_INVALID, "too few round trips are known, or a landmark is no place");
     push_place(L, &place, setup.dimensions);
     lua_pushnumber(L, sum);
     return 2;
@@ -456,7 +456,9 @@ static int place_replicas(lua_State *L)
     void *memory = lua_newuserdatauv(L, size + 1, 0);
     uint32_t *chosen = lua_newuserdatauv(L, ((size_t)wanted.count + 1) * sizeof *chosen, 0);
     if (mare_coord_replicas_choose(&wanted, memory, size, chosen, &mean) != MARE_COORD_OK)
-        return luaL_error(L, "`count` must be from 1 to the number of sites, for some clients");
+        return luaL_error(L,
+                          "`count` must be from 1 to the number of sites, for some clients, all of "
+                          "them places");
     lua_createtable(L, (int)wanted.count, 0);
     for (uint32_t k = 0; k < wanted.count; k++) {
         lua_pushinteger(L, (lua_Integer)chosen[k] + 1);

@@ -54,6 +54,10 @@ static int makes_sense(const mare_coord_fix_setup *setup)
     if (setup->dimensions < 1 || setup->dimensions > MARE_COORD_DIMENSIONS ||
         setup->count > MOST_REFERENCES || !(setup->worst >= 0))
         return 0;
+    for (uint32_t k = 0; setup->near && k < setup->dimensions; k++) {
+        if (!finite_number(setup->near->x[k]))
+            return 0;
+    }
     for (uint32_t i = 0; i < setup->count; i++) {
         int good = finite_number(setup->range[i]) && finite_number(setup->reference[i].height);
         for (uint32_t k = 0; k < setup->dimensions; k++)

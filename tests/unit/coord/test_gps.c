@@ -290,6 +290,10 @@ static void refuses_absurd_numbers(void **state)
     assert_int_equal(solve(&bad, 3, 1, NULL, &fix), MARE_COORD_FIX_ABSURD);
     bad = good, bad.range[0] = -1;
     assert_int_equal(solve(&bad, 3, 0, NULL, &fix), MARE_COORD_FIX_ABSURD);
+    assert_int_equal(solve(&good, 3, 1, &(mare_coord_place){.x = {0, 0, NAN}}, &fix),
+                     MARE_COORD_FIX_ABSURD);
+    assert_int_equal(solve(&good, 3, 1, &(mare_coord_place){.x = {0, 0, 0, NAN}}, &fix),
+                     MARE_COORD_FIX_OK); /* of a dimension that is not used */
     assert_int_equal(solve(&good, 0, 1, NULL, &fix), MARE_COORD_FIX_ABSURD);
     assert_int_equal(solve(&good, 9, 1, NULL, &fix), MARE_COORD_FIX_ABSURD);
     assert_string_equal(mare_coord_fix_end_name(MARE_COORD_FIX_GEOMETRY), "geometry");
