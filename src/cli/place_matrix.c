@@ -31,6 +31,7 @@ bool mare__place_run(const struct place_arguments *args, const mare_sim_matrix *
                                 .cycles = (uint32_t)args->cycles,
                                 .seed = seed,
                                 .liars = (uint32_t)args->liars,
+                                .steady = args->steady,
                                 .spikes = args->spikes / 100,
                                 .joining = (uint32_t)args->joining,
                                 .leaving = (uint32_t)args->leaving};
