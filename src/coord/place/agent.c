@@ -111,20 +111,32 @@ static struct mare__agent_peer *find(struct mare__agent *agent, const uint8_t *a
     return NULL;
 }
 
-void mare__agent_add(struct mare__agent *agent, const uint8_t *address, int fixed)
-{
-    if (agent->count == MARE__AGENT_PEERS || memcmp(address, nobody, sizeof nobody) == 0 ||
-        find(agent, address))
-        return;
-    struct mare__agent_peer *peer = &agent->peer[agent->count++];
-    *peer = (struct mare__agent_peer){.fixed = fixed, .id = mare__place_random(&agent->random)};
-    memcpy(peer->address, address, MARE__AGENT_ADDRESS);
-}
-
 static void remove_peer(struct mare__agent *agent, struct mare__agent_peer *peer)
 {
     mare_coord_vivaldi_forget(agent->node, peer->id);
     *peer = agent->peer[--agent->count];
+}
+
+/* Makes room where all is taken: any peer that has never answered, for its address may have been
+ * forged. Returns whether there is room. */
+static int make_room(struct mare__agent *agent)
+{
+    uint32_t from = (uint32_t)(mare__place_random(&agent->random) % MARE__AGENT_PEERS);
+    for (uint32_t i = 0; i < agent->count && agent->count == MARE__AGENT_PEERS; i++) {
+        struct mare__agent_peer *peer = &agent->peer[(from + i) % MARE__AGENT_PEERS];
+        if (!peer->fixed && !peer->answers)
+            remove_peer(agent, peer);
+    }
+    return agent->count < MARE__AGENT_PEERS;
+}
+
+void mare__agent_add(struct mare__agent *agent, const uint8_t *address, int fixed)
+{
+    if (memcmp(address, nobody, sizeof nobody) == 0 || find(agent, address) || !make_room(agent))
+        return;
+    struct mare__agent_peer *peer = &agent->peer[agent->count++];
+    *peer = (struct mare__agent_peer){.fixed = fixed, .id = mare__place_random(&agent->random)};
+    memcpy(peer->address, address, MARE__AGENT_ADDRESS);
 }
 
 /* Who has been asked and has not answered since. Forgets those who are silent for too long. */

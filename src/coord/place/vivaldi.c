@@ -275,6 +275,12 @@ void mare_coord_vivaldi_forget(mare_coord_vivaldi *node, uint64_t peer)
 
 /* Moving --------------------------------------------------------------------------------------- */
 
+static double clamp(double x, double low, double high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+/* No step leads to where nobody can be: others would refuse the place. */
 static void move(mare_coord_vivaldi *node, const double *from, double distance, double by,
                  double height)
 {
@@ -292,10 +298,8 @@ static void move(mare_coord_vivaldi *node, const double *from, double distance, 
     }
     by /= length;
     for (uint32_t i = 0; i < n; i++)
-        node->here.x[i] += by * way[i];
-    node->here.height += height;
-    if (node->here.height < HEIGHT_LEAST)
-        node->here.height = HEIGHT_LEAST;
+        node->here.x[i] = clamp(node->here.x[i] + by * way[i], -ABSURD, ABSURD);
+    node->here.height = clamp(node->here.height + height, HEIGHT_LEAST, ABSURD);
 }
 
 /* What a spring may pull by: not much more than what is usually missing, against spikes, and not
@@ -418,6 +422,9 @@ static void fit(mare_coord_vivaldi *node)
         node->here.height = fit.at.height;
     }
     mare__fit_run(&fit, &node->here, &end);
+    for (uint32_t i = 0; i < fit.dimensions; i++)
+        node->here.x[i] = clamp(node->here.x[i], -ABSURD, ABSURD);
+    node->here.height = clamp(node->here.height, HEIGHT_LEAST, ABSURD);
 }
 
 /* The moving relative error, weighted as in the paper. Returns the weight. */

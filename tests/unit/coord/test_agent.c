@@ -271,6 +271,22 @@ static void questions_and_crowds(void **state)
                          length - 8);
     }
     assert_int_equal(net.agent[0].count, MARE__AGENT_PEERS);
+    /* Senders that never answered give way to who comes, those that did and those named stay. */
+    memcpy(net.agent[0].peer[7].address, (uint8_t[MARE__AGENT_ADDRESS]){7, 7, 7}, 18);
+    net.agent[0].peer[7].answers = 1;
+    memcpy(net.agent[0].peer[8].address, (uint8_t[MARE__AGENT_ADDRESS]){8, 8, 8}, 18);
+    net.agent[0].peer[8].fixed = 1;
+    for (uint32_t i = 0; i < 4 * MARE__AGENT_PEERS; i++) {
+        int kept = 0, came = 0;
+        address[0] = (uint8_t)i, address[1] = (uint8_t)(i >> 8), address[2] = 2;
+        mare__agent_receive(&net.agent[0], net.now_ns, address, bytes, length, back);
+        for (uint32_t k = 0; k < MARE__AGENT_PEERS; k++) {
+            kept += net.agent[0].peer[k].answers || net.agent[0].peer[k].fixed;
+            came += memcmp(net.agent[0].peer[k].address, address, sizeof address) == 0;
+        }
+        assert_true(kept == 2 && came == 1);
+    }
+    assert_int_equal(net.agent[0].count, MARE__AGENT_PEERS);
     teardown(&net);
 }
 

@@ -269,6 +269,26 @@ static void a_steady_liar_captures_no_newcomer(void **state)
     }
 }
 
+/* Round trips as long as can be set, from peers at the edge: the node stays at a place. */
+static void never_leaves_where_one_can_be(void **state)
+{
+    (void)state;
+    mare_coord_vivaldi_setup setup;
+    mare_coord_vivaldi_setup_init(&setup);
+    setup.dimensions = 2, setup.longest = 1e9;
+    size_t size = mare_coord_vivaldi_size(&setup);
+    mare_coord_vivaldi *node = mare_coord_vivaldi_init(malloc(size), size, &setup);
+    for (uint64_t t = 0; t < 2000; t++) {
+        double error = t < 1000 ? 1.5 : 0.1;
+        mare_coord_place there = {.x = {t % 2 ? 1e9 : 9.9e8, t % 3 ? 1e9 : 9.8e8}, .error = error};
+        if (t < 1000)
+            there = (mare_coord_place){.x = {-1e9, -1e9}, .error = 1.5};
+        assert_int_equal(mare_coord_vivaldi_update(node, t % 8, &there, 1e9), MARE_COORD_OK);
+        assert_true(mare_coord_place_valid(mare_coord_vivaldi_here(node)));
+    }
+    free(node);
+}
+
 static void forgets_who_is_gone(void **state)
 {
     (void)state;
@@ -360,5 +380,6 @@ UNIT_TESTS(cmocka_unit_test(refuses_setups_without_sense),
            cmocka_unit_test(lives_with_a_broken_triangle),
            cmocka_unit_test(filters_spikes_of_a_peer), cmocka_unit_test(one_liar_among_eight),
            cmocka_unit_test(a_steady_liar_captures_no_newcomer),
-           cmocka_unit_test(forgets_who_is_gone), cmocka_unit_test(chooses_near_and_far),
-           cmocka_unit_test(same_calls_same_bits), cmocka_unit_test(finds_its_way_after_a_move))
+           cmocka_unit_test(never_leaves_where_one_can_be), cmocka_unit_test(forgets_who_is_gone),
+           cmocka_unit_test(chooses_near_and_far), cmocka_unit_test(same_calls_same_bits),
+           cmocka_unit_test(finds_its_way_after_a_move))
