@@ -206,13 +206,13 @@ static struct mare__agent_peer *choose(struct mare__agent *agent, uint64_t now_n
     return NULL;
 }
 
-uint32_t mare__agent_probe(struct mare__agent *agent, uint64_t now_ns, uint8_t *address,
-                           uint8_t *bytes)
+uint32_t mare__agent_probe(struct mare__agent *agent, uint64_t now_ns, uint64_t nonce,
+                           uint8_t *address, uint8_t *bytes)
 {
     struct mare__agent_peer *peer = choose(agent, now_ns);
     if (!peer)
         return 0;
-    peer->nonce = mare__place_random(&agent->random);
+    peer->nonce = nonce;
     peer->sent_ns = now_ns ? now_ns : 1;
     agent->probes++;
     memcpy(address, peer->address, MARE__AGENT_ADDRESS);
@@ -249,6 +249,11 @@ uint32_t mare__agent_receive(struct mare__agent *agent, uint64_t now_ns, const u
     }
     if (packet.kind == MARE__AGENT_REPLY) {
         take_reply(agent, now_ns, address, &packet);
+        return 0;
+    }
+    if (packet.kind == MARE__AGENT_PROBE ? packet.dimensions != agent->dimensions
+                                         : packet.dimensions < agent->dimensions) {
+        agent->ignored++; /* of another network, or the answer would be longer */
         return 0;
     }
     if (packet.kind == MARE__AGENT_PROBE)
