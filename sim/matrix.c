@@ -82,6 +82,14 @@ static const char *take_line(mare_sim_matrix *matrix, uint32_t *row, char *line,
     return read_row(matrix, (*row)++, line, why);
 }
 
+static int any_measured(const mare_sim_matrix *matrix)
+{
+    size_t all = (size_t)matrix->n * matrix->n, i = 0;
+    while (i < all && !(matrix->rtt[i] > 0))
+        i++;
+    return i < all;
+}
+
 const char *mare_sim_matrix_read(mare_sim_matrix *matrix, FILE *file, char why[100])
 {
     char *line = NULL;
@@ -98,6 +106,8 @@ const char *mare_sim_matrix_read(mare_sim_matrix *matrix, FILE *file, char why[1
         snprintf(why, 100, "%u columns, but only %u rows", matrix->n, row);
         wrong = why;
     }
+    if (!wrong && !any_measured(matrix))
+        wrong = "no pair was measured";
     if (wrong)
         mare_sim_matrix_fini(matrix);
     return wrong;

@@ -12,6 +12,7 @@
 #define JOIN_PROBES 400u /* of a node that joins, until its error is taken for the last one */
 #define JOIN_LAST 50u    /* over so many of them */
 #define JOIN_WITHIN 1.25
+#define STEADY_MS 2.0 /* in which a steady liar answers: nobody seems nearer */
 #define JOIN_STAYS 3u /* probes in a row within it count as having come there */
 
 struct world {
@@ -23,12 +24,14 @@ struct world {
     double *errors; /* room for one node's */
 };
 
-/* What node j says of its place. A liar says something else each time, far away and very sure. */
+/* What node j says of its place. A liar says something else each time, or always the same, far away
+ * and very sure. */
 static mare_coord_place claim(struct world *world, uint32_t j)
 {
     mare_coord_place place = *mare_coord_vivaldi_here(world->node[j]);
     if (j < world->run->liars) {
-        for (int i = 0; i < 2; i++)
+        place = (mare_coord_place){.x = {500 + j, 500}};
+        for (int i = 0; i < 2 && !world->run->steady; i++)
             place.x[i] = (double)mare_sim_below(&world->noise, 2000) - 1000;
         place.height = 0;
         place.error = 0.001;
@@ -44,6 +47,8 @@ static void probe(struct world *world, uint32_t i, uint32_t j)
     uint32_t ppm = (uint32_t)(world->run->spikes * 1e6);
     if (mare_sim_chance(&world->noise, ppm))
         rtt *= 1 + (double)mare_sim_below(&world->noise, 900) / 100;
+    if (j < world->run->liars && world->run->steady)
+        rtt = STEADY_MS;
     mare_coord_place there = claim(world, j);
     mare_coord_vivaldi_update(world->node[i], j, &there, rtt);
 }

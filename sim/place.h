@@ -39,6 +39,7 @@ typedef struct mare_sim_vivaldi {
     uint32_t dimensions, neighbours, cycles; /* 0: the usual; 1,000 cycles */
     uint64_t seed;
     uint32_t liars;   /* the first so many nodes say that they are somewhere else, with certainty */
+    int steady;       /* liars always say the same place, and answer faster than anybody */
     double spikes;    /* the part of measurements that come out up to ten times too long */
     uint32_t joining; /* the last so many join when the cycles are over, one at a time */
     uint32_t leaving; /* the last so many are gone from half of the cycles on */

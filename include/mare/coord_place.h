@@ -34,7 +34,9 @@ MARE_COORD_EXPORT double mare_coord_place_distance(const mare_coord_place *a,
                                                    const mare_coord_place *b);
 
 /* Whether it can be a place: finite numbers, none absurd, height and error not negative. What came
- * over a network is to be asked this first; the functions below ask it themselves. */
+ * over a network is to be asked this first. The functions below that are given places ask it
+ * themselves, and say what becomes of one that is none; the fix, whose unit may be anything, asks
+ * only that numbers are finite. */
 MARE_COORD_EXPORT int mare_coord_place_valid(const mare_coord_place *place);
 
 /* Vivaldi ------------------------------------------------------------------------------------- */
@@ -104,14 +106,16 @@ MARE_COORD_EXPORT size_t mare_coord_gnp_size(const mare_coord_gnp_setup *setup);
  * the sum over pairs of ((d - d̂) / d)². A pair measured in one direction, or in both (the mean
  * counts), is enough; what is not above zero was not measured. `sum` is what is left. NOROOM for
  * too little memory; REFUSED, with `places` undefined, for a setup without sense or a landmark with
- * no more measurements than there are dimensions. */
+ * fewer measurements than there are dimensions. */
 MARE_COORD_EXPORT mare_coord_status mare_coord_gnp_landmarks(const mare_coord_gnp_setup *setup,
                                                              const double *rtt, void *memory,
                                                              size_t size, mare_coord_place *places,
                                                              double *sum);
 
 /* The place of a node that measured `rtt[i]` to each landmark, by the same sum over landmarks.
- * Returns as above. The error of a place is the root of the mean square of its relative errors. */
+ * NOROOM as above; REFUSED for a setup without sense, no more measurements than there are
+ * dimensions, or a measured landmark at what cannot be a place. The error of a place is the root of
+ * the mean square of its relative errors. */
 MARE_COORD_EXPORT mare_coord_status mare_coord_gnp_place(const mare_coord_gnp_setup *setup,
                                                          const mare_coord_place *landmark,
                                                          const double *rtt, void *memory,
@@ -167,7 +171,9 @@ MARE_COORD_EXPORT const char *mare_coord_fix_end_name(mare_coord_fix_end end);
 
 /* Uses ---------------------------------------------------------------------------------------- */
 
-/* The site that is nearest by its place alone, nobody being asked: an index, or NOBODY of none. */
+/* The site that is nearest by its place alone, nobody being asked: an index, or NOBODY of none.
+ * From a place to that same place it is 0, here and below: the heights are ways to others. What
+ * cannot be a place is passed over; NOBODY when `from` is none. */
 MARE_COORD_EXPORT uint32_t mare_coord_nearest(const mare_coord_place *from,
                                               const mare_coord_place *sites, uint32_t count);
 
@@ -190,14 +196,15 @@ MARE_COORD_EXPORT size_t mare_coord_replicas_size(const mare_coord_replicas *wan
 /* Chooses sites so that the mean cost from clients to their nearest replica is small: greedily,
  * then exchanging one for another while that helps (at most `count` times the number of sites). No
  * single exchange improves the result. `chosen` gets `count` indices, `mean` the mean cost. REFUSED
- * for a count that makes no sense or no clients, NOROOM for too little memory. */
+ * for a count that makes no sense, no clients, or what cannot be a place; NOROOM for too little
+ * memory. */
 MARE_COORD_EXPORT mare_coord_status mare_coord_replicas_choose(const mare_coord_replicas *wanted,
                                                                void *memory, size_t size,
                                                                uint32_t *chosen, double *mean);
 
 /* Position-based routing: the neighbour to pass a message on to, the one nearest to `target`, if it
  * is nearer than `here`; NOBODY when none is: a dead end. Since every step comes nearer, a message
- * never goes round in circles. */
+ * never goes round in circles; and a neighbour that is the target is always the nearest. */
 MARE_COORD_EXPORT uint32_t mare_coord_next_hop(const mare_coord_place *here,
                                                const mare_coord_place *target,
                                                const mare_coord_place *neighbours, uint32_t count);

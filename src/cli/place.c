@@ -35,6 +35,7 @@ const char mare__cli_place_help[] =
     "  --joining N        the last N nodes join late: after how many probes they are there\n"
     "  --leaving N        the last N nodes are gone after half of the cycles\n"
     "  --liars N          the first N nodes say that they are somewhere else each time\n"
+    "  --steady           they say always the same place, and answer faster than anybody\n"
     "  --spikes P         per cent of round trips measured up to ten times too long\n"
     "\n"
     "An agent\n"
@@ -85,6 +86,8 @@ static bool read_flag(struct place_arguments *args, const char *word)
         args->json = true;
     else if (strcmp(word, "--distribution") == 0)
         args->distribution = true;
+    else if (strcmp(word, "--steady") == 0)
+        args->steady = true;
     else
         return false;
     return true;

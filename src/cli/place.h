@@ -11,10 +11,9 @@ enum { PLACE_WORDS = 4, PLACE_PEERS = 64 };
 struct place_arguments {
     const char *word[PLACE_WORDS]; // what is no option: the command's own
     int words;
-    bool gnp, json, distribution;
+    bool gnp, json, distribution, steady;
     long dimensions, cycles, landmarks, replicas, seed, seeds, joining, leaving, liars;
     double spikes;
-    const char *svg;
     // Of an agent.
     const char *peer[PLACE_PEERS];
     int peers;

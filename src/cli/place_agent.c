@@ -46,6 +46,11 @@ static uint64_t now_ns(void)
     return mare__platform_live.now_ns(mare__platform_live.context);
 }
 
+static uint64_t secret(void)
+{
+    return mare__platform_live.random(mare__platform_live.context);
+}
+
 static int fail(const char *what, const char *why)
 {
     fprintf(stderr, "mare place: %s: %s\n", what, why);
@@ -99,7 +104,7 @@ static void receive(struct session *session)
 static void probe(struct session *session)
 {
     uint8_t address[MARE__UDP_ADDRESS], data[MARE__AGENT_PACKET];
-    uint32_t length = mare__agent_probe(&session->agent, now_ns(), address, data);
+    uint32_t length = mare__agent_probe(&session->agent, now_ns(), secret(), address, data);
     if (length)
         send_packet(session, address, data, length);
 }
@@ -240,9 +245,10 @@ int mare__place_agent(const struct place_arguments *args)
 // Asks an agent, up to three times. Returns whether it answered.
 static bool question(int socket, const uint8_t *address, struct mare__agent_packet *reply)
 {
-    struct mare__agent_packet packet = {.kind = MARE__AGENT_QUESTION, .dimensions = 1};
+    struct mare__agent_packet packet = {.kind = MARE__AGENT_QUESTION,
+                                        .dimensions = MARE_COORD_DIMENSIONS};
     uint8_t data[DATAGRAM], from[MARE__UDP_ADDRESS];
-    packet.nonce = mare__platform_live.random(mare__platform_live.context);
+    packet.nonce = secret();
     for (int turn = 0; turn < ASKED_TIMES; turn++) {
         uint64_t end_ns = now_ns() + ASK_NS;
         mare__udp_send(socket, address, data, mare__agent_write(&packet, data));

@@ -31,6 +31,7 @@ bool mare__place_run(const struct place_arguments *args, const mare_sim_matrix *
                                 .cycles = (uint32_t)args->cycles,
                                 .seed = seed,
                                 .liars = (uint32_t)args->liars,
+                                .steady = args->steady,
                                 .spikes = args->spikes / 100,
                                 .joining = (uint32_t)args->joining,
                                 .leaving = (uint32_t)args->leaving};
@@ -85,17 +86,26 @@ static void add_run(struct figures *figures, const struct place_arguments *args,
     figures->count++;
 }
 
+// The dimensions that a run has when none are asked for; gnp has fewer than landmarks.
+static long dimensions_of(const struct place_arguments *args)
+{
+    long landmarks = args->landmarks ? args->landmarks : 20, most = args->gnp ? 7 : 8;
+    if (args->dimensions)
+        return args->dimensions;
+    return args->gnp && landmarks - 1 < most ? landmarks - 1 : most;
+}
+
 static void describe(const struct place_arguments *args, const mare_sim_matrix *matrix,
                      size_t pairs)
 {
     printf("%" PRIu32 " nodes, %zu pairs judged, %.1f %% of triangles broken\n", matrix->n, pairs,
            100 * mare_sim_matrix_broken(matrix, 1));
     if (args->gnp)
-        printf("gnp, %ld dimensions, %ld landmarks\n\n", args->dimensions ? args->dimensions : 7,
+        printf("gnp, %ld dimensions, %ld landmarks\n\n", dimensions_of(args),
                args->landmarks ? args->landmarks : 20);
     else
-        printf("vivaldi, %ld dimensions + height, %ld cycles\n\n",
-               args->dimensions ? args->dimensions : 8, args->cycles ? args->cycles : 1000);
+        printf("vivaldi, %ld dimensions + height, %ld cycles\n\n", dimensions_of(args),
+               args->cycles ? args->cycles : 1000);
     puts("            relative error           within");
     puts("  seed    median     p90     p99    factor 2");
 }
@@ -148,10 +158,7 @@ static void print_json(const struct place_arguments *args, const mare_sim_matrix
     printf("{\"nodes\":%" PRIu32 ",\"pairs\":%zu,\"broken\":%.4f,\"algorithm\":\"%s\","
            "\"dimensions\":%ld,\"runs\":%ld",
            matrix->n, f->pairs, mare_sim_matrix_broken(matrix, 1), args->gnp ? "gnp" : "vivaldi",
-           args->dimensions ? args->dimensions
-           : args->gnp      ? 7L
-                            : 8L,
-           f->count);
+           dimensions_of(args), f->count);
     json_figure("median", f->median, f->count);
     json_figure("p90", f->p90, f->count);
     json_figure("p99", f->p99, f->count);
@@ -327,15 +334,18 @@ int mare__place_distance(const struct place_arguments *args, const mare_sim_matr
     mare_sim_placed placed;
     char *end_a, *end_b;
     long a = strtol(args->word[1], &end_a, 10), b = strtol(args->word[2], &end_b, 10);
-    if (*end_a || *end_b || a < 0 || b < 0 || a >= (long)matrix->n || b >= (long)matrix->n)
+    if (!*args->word[1] || !*args->word[2] || *end_a || *end_b || a < 0 || b < 0 ||
+        a >= (long)matrix->n || b >= (long)matrix->n)
         return misuse("distance: A and B are numbers of nodes, from 0");
     if (!mare__place_run(args, matrix, (uint64_t)args->seed, &placed))
         return EXIT_DIED;
     double guess = a == b ? 0 : mare_coord_place_distance(&placed.place[a], &placed.place[b]);
     double rtt = mare_sim_matrix_at(matrix, (uint32_t)a, (uint32_t)b);
     mare_sim_placed_fini(&placed);
-    if (args->json)
-        printf("{\"estimated_ms\":%.4f,\"measured_ms\":%.4f}\n", guess, rtt > 0 ? rtt : 0);
+    if (args->json && rtt > 0)
+        printf("{\"estimated_ms\":%.4f,\"measured_ms\":%.4f}\n", guess, rtt);
+    else if (args->json)
+        printf("{\"estimated_ms\":%.4f,\"measured_ms\":null}\n", guess);
     else if (rtt > 0)
         printf("estimated %.2f ms, measured %.2f ms\n", guess, rtt);
     else

@@ -7,6 +7,7 @@
 #include "lua/binding.h"
 
 #define NODE "mare.place.node"
+#define MOST_ENTRIES 100000 // of a list
 
 struct node {
     mare_coord_vivaldi *vivaldi;
@@ -46,15 +47,30 @@ static bool flag_field(lua_State *L, int index, const char *name)
     return set;
 }
 
-// Leaves the table under `name` on the stack and returns its length.
-static uint32_t list_field(lua_State *L, int index, const char *name)
+// How many entries the table at `index` says it has. A metamethod may say anything, so that it is
+// asked once, and what it says is not believed blindly.
+static uint32_t checked_length(lua_State *L, int index, const char *name)
+{
+    lua_Integer count = luaL_len(L, index);
+    if (count < 0)
+        luaL_error(L, "%s have a negative length", name);
+    if (count > MOST_ENTRIES)
+        luaL_error(L, "%s are more than %d", name, MOST_ENTRIES);
+    return (uint32_t)count;
+}
+
+// Leaves the table under `name` on the stack.
+static void table_field(lua_State *L, int index, const char *name)
 {
     if (lua_getfield(L, index, name) != LUA_TTABLE)
         luaL_error(L, "`%s` must be a table, not a %s", name, luaL_typename(L, -1));
-    lua_Integer count = luaL_len(L, -1);
-    if (count > 100000)
-        luaL_error(L, "`%s` has too many entries", name);
-    return (uint32_t)count;
+}
+
+// The same, and returns its length.
+static uint32_t list_field(lua_State *L, int index, const char *name)
+{
+    table_field(L, index, name);
+    return checked_length(L, -1, name);
 }
 
 static double number_at(lua_State *L, int index, uint32_t i)
@@ -73,14 +89,14 @@ static uint32_t read_place(lua_State *L, int index, mare_coord_place *place)
     index = lua_absindex(L, index);
     if (lua_type(L, index) != LUA_TTABLE)
         luaL_error(L, "a place must be a table, not a %s", luaL_typename(L, index));
-    lua_Integer dimensions = luaL_len(L, index);
+    uint32_t dimensions = checked_length(L, index, "coordinates");
     if (dimensions > MARE_COORD_DIMENSIONS)
         luaL_error(L, "a place has at most %d coordinates", MARE_COORD_DIMENSIONS);
     *place = (mare_coord_place){.height = number_field(L, index, "height", 0),
                                 .error = number_field(L, index, "error", 0)};
     for (uint32_t i = 0; i < dimensions; i++)
         place->x[i] = number_at(L, index, i);
-    return (uint32_t)dimensions;
+    return dimensions;
 }
 
 static void push_place(lua_State *L, const mare_coord_place *place, uint32_t dimensions)
@@ -102,10 +118,8 @@ static mare_coord_place *read_places(lua_State *L, int index, uint32_t *count, u
 {
     index = lua_absindex(L, index);
     luaL_checktype(L, index, LUA_TTABLE);
-    lua_Integer length = luaL_len(L, index);
-    luaL_argcheck(L, length <= 100000, index, "too many places");
-    mare_coord_place *places = lua_newuserdatauv(L, ((size_t)length + 1) * sizeof *places, 0);
-    *count = (uint32_t)length;
+    *count = checked_length(L, index, "places");
+    mare_coord_place *places = lua_newuserdatauv(L, ((size_t)*count + 1) * sizeof *places, 0);
     for (uint32_t i = 0; i < *count; i++) {
         lua_geti(L, index, (lua_Integer)i + 1);
         uint32_t own = read_place(L, -1, &places[i]);
@@ -163,23 +177,30 @@ static int place_vivaldi(lua_State *L)
     return 1;
 }
 
-// The number of the peer at `index`, any value but nil; a new one if it has none and `add`.
-static uint64_t peer_number(lua_State *L, struct node *node, int index, bool add)
+// The number of the peer at `index`, any value but nil; 0 if it has none.
+static lua_Integer peer_number(lua_State *L, int index)
 {
     luaL_checkany(L, index);
     luaL_argcheck(L, !lua_isnil(L, index), index, "a peer cannot be nil");
     lua_getiuservalue(L, 1, 1);
     lua_pushvalue(L, index);
-    if (lua_rawget(L, -2) == LUA_TNIL && add) {
-        lua_pushvalue(L, index);
-        lua_pushinteger(L, ++node->peers);
-        lua_rawset(L, -4);
-        lua_pop(L, 2);
-        return (uint64_t)node->peers;
-    }
-    uint64_t number = (uint64_t)lua_tointeger(L, -1);
+    lua_rawget(L, -2);
+    lua_Integer number = lua_tointeger(L, -1);
     lua_pop(L, 2);
     return number;
+}
+
+// Sets the number of the peer at `index`; 0: it has none any more.
+static void name_peer(lua_State *L, int index, lua_Integer number)
+{
+    lua_getiuservalue(L, 1, 1);
+    lua_pushvalue(L, index);
+    if (number)
+        lua_pushinteger(L, number);
+    else
+        lua_pushnil(L);
+    lua_rawset(L, -3);
+    lua_pop(L, 1);
 }
 
 // node:update(peer, place, rtt) -> true, or nil, message, code
@@ -189,8 +210,16 @@ static int node_update(lua_State *L)
     mare_coord_place there;
     read_place(L, 3, &there);
     double rtt = luaL_checknumber(L, 4);
-    uint64_t peer = peer_number(L, node, 2, true);
-    switch (mare_coord_vivaldi_update(node->vivaldi, peer, &there, rtt)) {
+    lua_Integer known = peer_number(L, 2), peer = known ? known : node->peers + 1;
+    if (!known)
+        name_peer(L, 2, peer); // first, for it may raise when memory is short
+    mare_coord_status status =
+        mare_coord_vivaldi_update(node->vivaldi, (uint64_t)peer, &there, rtt);
+    if (!known && status == MARE_COORD_OK)
+        node->peers = peer;
+    else if (!known)
+        name_peer(L, 2, 0); // a name that came with nonsense is not kept
+    switch (status) {
     case MARE_COORD_OK:
         lua_pushboolean(L, 1);
         return 1;
@@ -223,11 +252,8 @@ static int node_estimate(lua_State *L)
 static int node_forget(lua_State *L)
 {
     struct node *node = check_node(L);
-    mare_coord_vivaldi_forget(node->vivaldi, peer_number(L, node, 2, false));
-    lua_getiuservalue(L, 1, 1);
-    lua_pushvalue(L, 2);
-    lua_pushnil(L);
-    lua_rawset(L, -3);
+    mare_coord_vivaldi_forget(node->vivaldi, (uint64_t)peer_number(L, 2));
+    name_peer(L, 2, 0);
     return 0;
 }
 
@@ -236,15 +262,14 @@ static int node_choose(lua_State *L)
 {
     struct node *node = check_node(L);
     luaL_checktype(L, 2, LUA_TTABLE);
-    lua_Integer count = luaL_len(L, 2);
-    luaL_argcheck(L, count <= 100000, 2, "too many peers");
+    uint32_t count = checked_length(L, 2, "peers");
     uint64_t *peers = lua_newuserdatauv(L, ((size_t)count + 1) * sizeof *peers, 0);
-    for (lua_Integer i = 0; i < count; i++) {
-        lua_geti(L, 2, i + 1);
-        peers[i] = peer_number(L, node, lua_gettop(L), false);
+    for (uint32_t i = 0; i < count; i++) {
+        lua_geti(L, 2, (lua_Integer)i + 1);
+        peers[i] = (uint64_t)peer_number(L, lua_gettop(L));
         lua_pop(L, 1);
     }
-    uint32_t chosen = mare_coord_vivaldi_choose(node->vivaldi, peers, (uint32_t)count);
+    uint32_t chosen = mare_coord_vivaldi_choose(node->vivaldi, peers, count);
     if (chosen == MARE_COORD_NOBODY)
         lua_pushnil(L);
     else
@@ -313,7 +338,8 @@ static int place_locate(lua_State *L)
     luaL_checktype(L, 1, LUA_TTABLE);
     mare_coord_gnp_setup setup;
     mare_coord_place place;
-    uint32_t count = list_field(L, 1, "landmarks"), dimensions = 0;
+    uint32_t count, dimensions = 0;
+    table_field(L, 1, "landmarks");
     mare_coord_place *landmark = read_places(L, -1, &count, &dimensions);
     if (list_field(L, 1, "rtt") < count)
         return luaL_error(L, "`rtt` has fewer entries than `landmarks`");
@@ -328,7 +354,7 @@ static int place_locate(lua_State *L)
         return luaL_error(L, "a place needs more landmarks than it has coordinates");
     if (mare_coord_gnp_place(&setup, landmark, rtt, lua_newuserdatauv(L, size, 0), size, &place,
                              &sum) != MARE_COORD_OK)
-        return fail(L, MARE_INVALID, "too few round trips are known");
+        return fail(L, MARE_INVALID, "too few round trips are known, or a landmark is no place");
     push_place(L, &place, setup.dimensions);
     lua_pushnumber(L, sum);
     return 2;
@@ -350,7 +376,8 @@ static int place_fix(lua_State *L)
     mare_coord_fix_setup setup = {.bias = true};
     mare_coord_place near;
     mare_coord_fix fix;
-    uint32_t count = list_field(L, 1, "references");
+    uint32_t count;
+    table_field(L, 1, "references");
     setup.reference = read_places(L, -1, &count, &setup.dimensions);
     setup.count = count;
     if (list_field(L, 1, "ranges") != count)
@@ -419,9 +446,9 @@ static int place_replicas(lua_State *L)
     luaL_checktype(L, 1, LUA_TTABLE);
     mare_coord_replicas wanted = {.count = whole_field(L, 1, "count", 0, 100000)};
     double mean;
-    list_field(L, 1, "clients");
+    table_field(L, 1, "clients");
     wanted.client = read_places(L, -1, &wanted.clients, NULL);
-    list_field(L, 1, "sites");
+    table_field(L, 1, "sites");
     wanted.site = read_places(L, -1, &wanted.sites, NULL);
     if (lua_getfield(L, 1, "share") == LUA_TTABLE)
         wanted.share = read_numbers(L, -1, wanted.clients);
@@ -429,7 +456,9 @@ static int place_replicas(lua_State *L)
     void *memory = lua_newuserdatauv(L, size + 1, 0);
     uint32_t *chosen = lua_newuserdatauv(L, ((size_t)wanted.count + 1) * sizeof *chosen, 0);
     if (mare_coord_replicas_choose(&wanted, memory, size, chosen, &mean) != MARE_COORD_OK)
-        return luaL_error(L, "`count` must be from 1 to the number of sites, for some clients");
+        return luaL_error(L,
+                          "`count` must be from 1 to the number of sites, for some clients, all of "
+                          "them places");
     lua_createtable(L, (int)wanted.count, 0);
     for (uint32_t k = 0; k < wanted.count; k++) {
         lua_pushinteger(L, (lua_Integer)chosen[k] + 1);

@@ -17,7 +17,7 @@ static void deliver(struct mare__agent *agent, uint64_t now_ns, const uint8_t *d
     uint8_t answer[MARE__AGENT_PACKET], address[MARE__AGENT_ADDRESS];
     uint8_t *exact = malloc(length + 1), *bytes = exact + 1; // AddressSanitizer watches the end
     memcpy(bytes, data, length);
-    uint32_t sent = mare__agent_probe(agent, now_ns, address, answer);
+    uint32_t sent = mare__agent_probe(agent, now_ns, now_ns * 7, address, answer);
     if (length && (data[0] & 1) && length >= 16) {
         memcpy(bytes, "MPLC\1\2", 6);
         memcpy(bytes + 8, answer + 8, 8);

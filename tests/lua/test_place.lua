@@ -115,6 +115,58 @@ return {
         t.eq(place.next_hop(here, target, {{-1, 0}, {0, 5}}), nil)
         t.eq(place.next_hop(here, target, {}), nil)
     end,
+    lengths_that_cannot_be_are_refused = function()
+        local function long(n)
+            return setmetatable({}, {__len = function() return n end,
+                                     __index = function() return {1} end})
+        end
+        local node = place.vivaldi()
+        for _, n in ipairs {-1, math.mininteger, 100001, math.maxinteger} do
+            local what = n < 0 and "negative" or "more than"
+            t.raises(what, node.choose, node, long(n))
+            t.raises(what, place.nearest, {1}, long(n))
+            t.raises(what, place.next_hop, {1}, {2}, long(n))
+            t.raises(what, place.distance, {1}, long(n))
+            t.raises(what, place.landmarks, {rtt = long(n)})
+            t.raises(what, place.locate, {landmarks = long(n), rtt = {}})
+            t.raises(what, place.locate, {landmarks = {{1}, {2}}, rtt = long(n)})
+            t.raises(what, place.fix, {references = long(n), ranges = {}})
+            t.raises(what, place.fix, {references = {{1}}, ranges = long(n)})
+            t.raises(what, place.replicas, {count = 1, clients = long(n), sites = {{1}}})
+            t.raises(what, place.replicas, {count = 1, clients = {{1}}, sites = long(n)})
+        end
+    end,
+    a_length_is_asked_once = function()
+        local asked = 0
+        local function growing()
+            return setmetatable({}, {__len = function() asked = asked + 1 return asked * 4 end,
+                                     __index = function() return {1} end})
+        end
+        place.fix {references = growing(), ranges = {1, 1, 1, 1}}
+        t.eq(asked, 1)
+    end,
+    a_refused_update_keeps_no_name = function()
+        local node, names = place.vivaldi {dimensions = 1}, setmetatable({}, {__mode = "k"})
+        local function refused()
+            for _ = 1, 10 do
+                local peer = {}
+                names[peer] = true
+                t.eq(node:update(peer, {1}, -1), nil)
+                t.eq(node:update(peer, {0 / 0}, 1), nil)
+            end
+        end
+        refused()
+        collectgarbage()
+        collectgarbage()
+        t.eq(next(names), nil)
+        local known = {}
+        t.ok(node:update(known, {1}, 5))
+        names[known] = true
+        t.eq(node:update(known, {1}, -1), nil) -- one that is known stays
+        known = nil
+        collectgarbage()
+        t.ok(next(names))
+    end,
     misuse_raises = function()
         t.raises("dimensions", place.vivaldi, {dimensions = 9})
         t.raises("neighbours", place.vivaldi, {neighbours = 1})

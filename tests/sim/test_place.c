@@ -127,6 +127,28 @@ static void one_liar_moves_nobody_far(void **state)
     assert_true(liar.p90 < 1.1 * honest.p90);
 }
 
+/* It says always the same, and seems to be the nearest to everybody. Among many it is one of many;
+ * the fewer there are, the more it weighs. */
+static void one_steady_liar_captures_nobody(void **state)
+{
+    (void)state;
+    mare_sim_errors honest = run((mare_sim_vivaldi){.seed = 2}, &made);
+    mare_sim_errors liar = run((mare_sim_vivaldi){.seed = 2, .liars = 1, .steady = 1}, &made);
+    assert_true(liar.median < 1.1 * honest.median + 0.005);
+    assert_true(liar.p90 < 1.1 * honest.p90);
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        mare_sim_matrix few;
+        assert_true(mare_sim_matrix_make(&few, 12, seed));
+        mare_sim_vivaldi spec = {.seed = seed, .dimensions = 3};
+        honest = run(spec, &few);
+        spec.liars = spec.steady = 1;
+        liar = run(spec, &few);
+        assert_true(liar.median < honest.median + 0.1);
+        assert_true(liar.within_2 > 0.85);
+        mare_sim_matrix_fini(&few);
+    }
+}
+
 /* From the first cycle on, when they alone seem to know where they are. */
 static void a_tenth_may_lie(void **state)
 {
@@ -232,7 +254,8 @@ UNIT_TESTS_WITH(make_matrix, free_matrix, cmocka_unit_test(reads_matrices),
                 cmocka_unit_test(made_matrices_are_hard),
                 cmocka_unit_test(vivaldi_places_a_network),
                 cmocka_unit_test(same_seed_same_figures),
-                cmocka_unit_test(one_liar_moves_nobody_far), cmocka_unit_test(a_tenth_may_lie),
-                cmocka_unit_test(a_third_may_leave), cmocka_unit_test(spikes_do_no_harm),
-                cmocka_unit_test(newcomers_are_there_soon), cmocka_unit_test(gnp_places_a_network),
-                cmocka_unit_test(the_measured_matrix))
+                cmocka_unit_test(one_liar_moves_nobody_far),
+                cmocka_unit_test(one_steady_liar_captures_nobody),
+                cmocka_unit_test(a_tenth_may_lie), cmocka_unit_test(a_third_may_leave),
+                cmocka_unit_test(spikes_do_no_harm), cmocka_unit_test(newcomers_are_there_soon),
+                cmocka_unit_test(gnp_places_a_network), cmocka_unit_test(the_measured_matrix))

@@ -64,6 +64,7 @@ class Matrix(unittest.TestCase):
                            (('evaluate', 'made:9', 'more'), 'evaluate'),
                            (('replicas', 'made:9', '10'), 'K'), (('replicas', 'made:9', 'x'), 'K'),
                            (('distance', 'made:9', '0', '9'), 'A and B'),
+                           (('distance', 'made:9', '', ''), 'A and B'),
                            (('agent', '127.0.0.1:0', '--interval', '-1'), '--interval')):
             done = place(*args)
             self.assertEqual(done.returncode, 2, args)
@@ -73,6 +74,7 @@ class Matrix(unittest.TestCase):
     def test_files_that_cannot_be_read(self):
         bad = self.path / 'bad.tsv'
         for text, word in (('0 1\n1\n', 'row 2'), ('', 'empty'), ('0 1\n1 x\n', 'no number'),
+                           ('0 -\nnan 0\n', 'no pair'),
                            ('0 1\n', 'only 1 rows'), ('0 1\n1 0 1\n', 'longer')):
             bad.write_text(text)
             done = place('evaluate', bad)
@@ -92,6 +94,19 @@ class Matrix(unittest.TestCase):
         across = figures('distance', '-', '0', '2', text=SQUARE)
         self.assertEqual(across['measured_ms'], 42.426)
         self.assertAlmostEqual(across['estimated_ms'], 42.426, delta=2)
+
+    def test_what_was_not_measured_is_null(self):
+        hole = SQUARE.replace('42.426 30\n', '- 30\n', 1)
+        found = figures('distance', '-', '0', '2', text=hole)
+        self.assertIsNone(found['measured_ms'])
+        self.assertGreater(found['estimated_ms'], 0)
+
+    def test_dimensions_are_those_that_were_used(self):
+        few = ('evaluate', 'made:30', '--algorithm', 'gnp', '--landmarks', '5')
+        self.assertEqual(figures(*few)['dimensions'], 4)   # fewer than landmarks
+        self.assertIn('gnp, 4 dimensions, 5 landmarks', place(*few).stdout)
+        self.assertEqual(figures('evaluate', 'made:30', '--algorithm', 'gnp')['dimensions'], 7)
+        self.assertEqual(figures('evaluate', 'made:30', '--cycles', '9')['dimensions'], 8)
 
     def test_table_and_json_agree(self):
         text = place('evaluate', 'made:40', '--seeds', '2', '--distribution').stdout

@@ -111,20 +111,32 @@ static struct mare__agent_peer *find(struct mare__agent *agent, const uint8_t *a
     return NULL;
 }
 
-void mare__agent_add(struct mare__agent *agent, const uint8_t *address, int fixed)
-{
-    if (agent->count == MARE__AGENT_PEERS || memcmp(address, nobody, sizeof nobody) == 0 ||
-        find(agent, address))
-        return;
-    struct mare__agent_peer *peer = &agent->peer[agent->count++];
-    *peer = (struct mare__agent_peer){.fixed = fixed, .id = mare__place_random(&agent->random)};
-    memcpy(peer->address, address, MARE__AGENT_ADDRESS);
-}
-
 static void remove_peer(struct mare__agent *agent, struct mare__agent_peer *peer)
 {
     mare_coord_vivaldi_forget(agent->node, peer->id);
     *peer = agent->peer[--agent->count];
+}
+
+/* Makes room where all is taken: any peer that has never answered, for its address may have been
+ * forged. Returns whether there is room. */
+static int make_room(struct mare__agent *agent)
+{
+    uint32_t from = (uint32_t)(mare__place_random(&agent->random) % MARE__AGENT_PEERS);
+    for (uint32_t i = 0; i < agent->count && agent->count == MARE__AGENT_PEERS; i++) {
+        struct mare__agent_peer *peer = &agent->peer[(from + i) % MARE__AGENT_PEERS];
+        if (!peer->fixed && !peer->answers)
+            remove_peer(agent, peer);
+    }
+    return agent->count < MARE__AGENT_PEERS;
+}
+
+void mare__agent_add(struct mare__agent *agent, const uint8_t *address, int fixed)
+{
+    if (memcmp(address, nobody, sizeof nobody) == 0 || find(agent, address) || !make_room(agent))
+        return;
+    struct mare__agent_peer *peer = &agent->peer[agent->count++];
+    *peer = (struct mare__agent_peer){.fixed = fixed, .id = mare__place_random(&agent->random)};
+    memcpy(peer->address, address, MARE__AGENT_ADDRESS);
 }
 
 /* Who has been asked and has not answered since. Forgets those who are silent for too long. */
@@ -194,13 +206,13 @@ static struct mare__agent_peer *choose(struct mare__agent *agent, uint64_t now_n
     return NULL;
 }
 
-uint32_t mare__agent_probe(struct mare__agent *agent, uint64_t now_ns, uint8_t *address,
-                           uint8_t *bytes)
+uint32_t mare__agent_probe(struct mare__agent *agent, uint64_t now_ns, uint64_t nonce,
+                           uint8_t *address, uint8_t *bytes)
 {
     struct mare__agent_peer *peer = choose(agent, now_ns);
     if (!peer)
         return 0;
-    peer->nonce = mare__place_random(&agent->random);
+    peer->nonce = nonce;
     peer->sent_ns = now_ns ? now_ns : 1;
     agent->probes++;
     memcpy(address, peer->address, MARE__AGENT_ADDRESS);
@@ -237,6 +249,11 @@ uint32_t mare__agent_receive(struct mare__agent *agent, uint64_t now_ns, const u
     }
     if (packet.kind == MARE__AGENT_REPLY) {
         take_reply(agent, now_ns, address, &packet);
+        return 0;
+    }
+    if (packet.kind == MARE__AGENT_PROBE ? packet.dimensions != agent->dimensions
+                                         : packet.dimensions < agent->dimensions) {
+        agent->ignored++; /* of another network, or the answer would be longer */
         return 0;
     }
     if (packet.kind == MARE__AGENT_PROBE)

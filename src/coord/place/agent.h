@@ -22,7 +22,8 @@ enum {
  *     6  dimensions d
  *     7  0
  *
- * Probe and reply are equally long, so that nobody gains by forging the sender of a probe. */
+ * A reply is never longer than what it answers, so that nobody gains by forging a sender: a probe
+ * has as many dimensions as its receiver, or is ignored, and a question at least as many. */
 enum mare__agent_kind {
     MARE__AGENT_PROBE = 1,
     MARE__AGENT_REPLY,
@@ -66,11 +67,11 @@ void mare__agent_init(struct mare__agent *agent, mare_coord_vivaldi *node, uint3
 /* Adds a peer if it is new and there is room. */
 void mare__agent_add(struct mare__agent *agent, const uint8_t *address, int fixed);
 
-/* Time for a probe: writes it to `bytes` (room for MARE__AGENT_PACKET) and whom it goes to to
- * `address`. Returns its length, 0 when there is nobody to probe, or answers to all
- * those drawn may still come. */
-uint32_t mare__agent_probe(struct mare__agent *agent, uint64_t now_ns, uint8_t *address,
-                           uint8_t *bytes);
+/* Time for a probe with `nonce`, which nobody may be able to guess: writes it to `bytes` (room for
+ * MARE__AGENT_PACKET) and whom it goes to to `address`. Returns its length, 0 when there is nobody
+ * to probe, or answers to all those drawn may still come. */
+uint32_t mare__agent_probe(struct mare__agent *agent, uint64_t now_ns, uint64_t nonce,
+                           uint8_t *address, uint8_t *bytes);
 
 /* `data` has arrived from `address`. Returns the length of the answer in `bytes`, 0 for none. What
  * makes no sense, or answers nothing that was asked, is counted and ignored. */

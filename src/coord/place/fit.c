@@ -148,6 +148,16 @@ static double step(const struct mare__fit *fit, const struct system *at, double 
     return mare__square_root(length);
 }
 
+/* Whether a step that was hardly damped, and so went where the minimum should be, found nothing
+ * there: it was short, or the sum is what it was. Where measurements do not fit, the sum is flat
+ * to working precision long before steps are short to working precision. */
+static int has_settled(const struct mare__fit *fit, double length, double damp, double before,
+                       double after)
+{
+    return length >= 0 && damp <= DAMP_FIRST &&
+           (length <= fit->tolerance || magnitude(after - before) <= fit->gain * before);
+}
+
 void mare__fit_run(const struct mare__fit *fit, mare_coord_place *place, struct mare__fit_end *end)
 {
     struct system system;
@@ -161,7 +171,7 @@ void mare__fit_run(const struct mare__fit *fit, mare_coord_place *place, struct 
         double length = step(fit, &held, damp, &next);
         double after = length < 0 ? cost : cost_of(fit, &next);
         end->steps++;
-        end->settled = length >= 0 && length <= fit->tolerance && damp <= DAMP_FIRST;
+        end->settled = has_settled(fit, length, damp, cost, after);
         if (length < 0 || !(after <= cost)) {
             damp *= 10;
             continue;

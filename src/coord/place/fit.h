@@ -32,13 +32,14 @@ struct mare__fit {
     mare_coord_place at;
     uint32_t steps;   /* at most */
     double tolerance; /* done when a step is shorter than this */
+    double gain;      /* or when it changes the sum by no more than this part of it; 0: never */
 };
 
 /* How it ended. */
 struct mare__fit_end {
     uint32_t steps;
     double cost; /* the weighted sum of squares, robust weights included */
-    int settled; /* the last step was within the tolerance */
+    int settled; /* the last step was within the tolerance, or gained no more than `gain` */
     /* The normal matrix without damping and holding at the end, rows of MARE__FIT_UNKNOWNS. */
     double normal[MARE__FIT_UNKNOWNS][MARE__FIT_UNKNOWNS];
 };

@@ -244,6 +244,16 @@ static void begin_at(struct work *work, uint32_t start, uint32_t count, uint32_t
         place->x[k] = from->x[k] + 0.1 * from->measured * mare__place_uniform(&work->random);
 }
 
+/* Whether every landmark that was measured is at a place that can be one. */
+static int landmarks_valid(const mare_coord_gnp_setup *setup, const mare_coord_place *landmark,
+                           const double *rtt)
+{
+    uint32_t i = 0;
+    while (i < setup->landmarks && (!measured(rtt[i]) || mare_coord_place_valid(&landmark[i])))
+        i++;
+    return i == setup->landmarks;
+}
+
 static uint32_t gather(struct work *work, const mare_coord_place *landmark, const double *rtt,
                        uint32_t *nearest)
 {
@@ -278,6 +288,8 @@ mare_coord_status mare_coord_gnp_place(const mare_coord_gnp_setup *setup,
     mare_coord_status status = begin(&work, setup, memory, size);
     if (status != MARE_COORD_OK)
         return status;
+    if (!landmarks_valid(setup, landmark, rtt))
+        return MARE_COORD_REFUSED;
     uint32_t nearest, count = gather(&work, landmark, rtt, &nearest);
     if (count <= setup->dimensions)
         return MARE_COORD_REFUSED;

@@ -24,13 +24,32 @@ struct search {
 
 #define FAR 1e300
 
+static int same_place(const mare_coord_place *a, const mare_coord_place *b)
+{
+    int same = a->height == b->height;
+    for (uint32_t i = 0; i < MARE_COORD_DIMENSIONS; i++)
+        same &= a->x[i] == b->x[i];
+    return same;
+}
+
+/* The estimate, but nothing from a place to itself: who is there need not go to the net and back,
+ * which the two heights stand for. */
+static double way(const mare_coord_place *a, const mare_coord_place *b)
+{
+    return same_place(a, b) ? 0 : mare_coord_place_distance(a, b);
+}
+
 uint32_t mare_coord_nearest(const mare_coord_place *from, const mare_coord_place *sites,
                             uint32_t count)
 {
     uint32_t best = MARE_COORD_NOBODY;
     double least = 0;
+    if (!mare_coord_place_valid(from))
+        return MARE_COORD_NOBODY;
     for (uint32_t i = 0; i < count; i++) {
-        double distance = mare_coord_place_distance(from, &sites[i]);
+        if (!mare_coord_place_valid(&sites[i]))
+            continue;
+        double distance = way(from, &sites[i]);
         if (best == MARE_COORD_NOBODY || distance < least) {
             least = distance;
             best = i;
@@ -43,8 +62,8 @@ uint32_t mare_coord_next_hop(const mare_coord_place *here, const mare_coord_plac
                              const mare_coord_place *neighbours, uint32_t count)
 {
     uint32_t best = mare_coord_nearest(target, neighbours, count);
-    if (best == MARE_COORD_NOBODY || !(mare_coord_place_distance(&neighbours[best], target) <
-                                       mare_coord_place_distance(here, target)))
+    if (best == MARE_COORD_NOBODY || !mare_coord_place_valid(here) ||
+        !(way(&neighbours[best], target) < way(here, target)))
         return MARE_COORD_NOBODY;
     return best;
 }
@@ -60,7 +79,15 @@ static double cost(const mare_coord_replicas *wanted, uint32_t client, uint32_t 
 {
     if (wanted->cost)
         return wanted->cost(wanted->context, client, site);
-    return mare_coord_place_distance(&wanted->client[client], &wanted->site[site]);
+    return way(&wanted->client[client], &wanted->site[site]);
+}
+
+static int all_valid(const mare_coord_place *places, uint32_t count)
+{
+    uint32_t i = 0;
+    while (i < count && mare_coord_place_valid(&places[i]))
+        i++;
+    return i == count;
 }
 
 static double share(const mare_coord_replicas *wanted, uint32_t client)
@@ -154,6 +181,9 @@ mare_coord_status mare_coord_replicas_choose(const mare_coord_replicas *wanted, 
     struct search search = {.wanted = wanted, .client = memory, .chosen = chosen};
     double all = 0, sum = 0;
     if (wanted->count < 1 || wanted->count > wanted->sites || wanted->clients < 1)
+        return MARE_COORD_REFUSED;
+    if (!wanted->cost &&
+        (!all_valid(wanted->client, wanted->clients) || !all_valid(wanted->site, wanted->sites)))
         return MARE_COORD_REFUSED;
     if (size < mare_coord_replicas_size(wanted))
         return MARE_COORD_NOROOM;

@@ -28,7 +28,9 @@
  * unless most others are lost: then it is the liars who are sure of themselves.
  *
  * A newcomer solves the same problem at once over the few samples that it has, held loosely at the
- * place of the nearest peer. A node whose estimates have become bad begins again as one.
+ * place of the nearest peer that others do not contradict. No sample pulls harder than a part of
+ * all others, or one that answers fast would hold a newcomer at whatever place it claims. A node
+ * whose estimates have become bad, towards more than one, begins again as a newcomer.
  *
  * Information used: the node's own measurements and the places in the replies. Decisions and
  * figures: docs/decisions/110-vivaldi-with-a-memory.md. */
@@ -38,7 +40,8 @@
 #define UNKNOWN 1.5     /* the error of who knows nothing */
 #define SURE 0.1        /* nobody is taken to be surer than this */
 #define TRUSTED 0.5     /* the error of who knows where it is is below this */
-#define LOST 0.6        /* a settled node with more than this begins again */
+#define LOST 0.6        /* a settled node with more than this begins again, */
+#define DISAGREE 0.4    /* and if so much of what it remembers does not fit */
 #define SPRING 0.4      /* the part of the displacement that a spring takes at most; paper: c_c */
 #define ERROR_PART 0.25 /* of a sample in the moving error; paper: c_e */
 #define ROBUST 0.15     /* relative residuals beyond this pull no harder */
@@ -51,6 +54,12 @@
 #define FIRST_FIT 4u     /* measurements until a newcomer solves for its place */
 #define FIT_STEPS 6u     /* with each of them */
 #define FIT_HOLD 0.03    /* how strongly a newcomer is held at its nearest peer */
+#define FIT_PASSABLE 0.5 /* a beginning that fits so much of what is remembered will do */
+#define FIT_CHOICE                                                                                 \
+    1.25                 /* else a beginning that fits this many times worse than the best is none \
+                          */
+#define MAJORITY 4u      /* peers, of whom one can be told to be the odd one */
+#define PULL_PART 0.25   /* of all other pulls, for a single one */
 #define REPLAYED 4u      /* remembered samples a step takes up again */
 #define COMPANY_PART 0.1 /* of a peer in the moving part of those who are sure */
 #define DOUBT_KEPT 0.9   /* of the doubt in a peer, from one measurement of it to the next */
@@ -74,9 +83,10 @@ struct mare_coord_vivaldi {
     uint32_t count; /* remembered */
     uint32_t next;  /* to be overwritten when all room is taken */
     uint32_t turns;
-    double weights; /* the sum of the remembered samples' */
-    double company; /* the moving part of peers that say they know where they are */
-    double usual;   /* what is usually missing between estimate and round trip, about the median */
+    uint32_t weighed; /* of the remembered, those that count */
+    double weights;   /* the sum of the remembered samples' */
+    double company;   /* the moving part of peers that say they know where they are */
+    double usual; /* what is usually missing between estimate and round trip, about the median */
     struct mare__sample *sample;
     struct filter *filter;
     uint64_t *peer;
@@ -154,12 +164,36 @@ static uint32_t find(const mare_coord_vivaldi *node, uint64_t peer)
     return i;
 }
 
-/* From time to time, lest rounding add up. */
-static void add_weights(mare_coord_vivaldi *node)
+static double weight_of(double measured)
 {
+    return 1 / ((measured + NEAR_MS) * (measured + NEAR_MS));
+}
+
+/* Weighs the remembered samples so that none pulls harder than a part of all others together: a
+ * relative error to somebody near is a short way, and who answers fast, from a place that is not
+ * its own, would outweigh a handful of honest peers that are far. */
+static void balance(mare_coord_vivaldi *node)
+{
+    double sum = 0, most = 0;
     node->weights = 0;
-    for (uint32_t i = 0; i < node->count; i++)
-        node->weights += node->sample[i].weight;
+    node->weighed = 0;
+    for (uint32_t i = 0; i < node->count; i++) {
+        struct mare__sample *s = &node->sample[i];
+        if (s->weight > 0) {
+            node->weighed++;
+            s->weight = weight_of(s->measured);
+            double pull = s->weight * s->measured;
+            sum += pull;
+            most = pull > most ? pull : most;
+        }
+    }
+    double bound = node->weighed < MAJORITY ? most : (sum - most) * PULL_PART;
+    for (uint32_t i = 0; i < node->count; i++) {
+        struct mare__sample *s = &node->sample[i];
+        if (most > bound && s->weight * s->measured > bound)
+            s->weight = bound / s->measured;
+        node->weights += s->weight;
+    }
 }
 
 /* A slot for a peer: that of the oldest when all are taken. */
@@ -171,13 +205,9 @@ static uint32_t new_slot(mare_coord_vivaldi *node, uint64_t peer)
     } else {
         slot = node->next;
         node->next = (slot + 1) % node->setup.neighbours;
-        node->weights -= node->sample[slot].weight;
-        if (node->next == 0)
-            add_weights(node);
     }
     node->peer[slot] = peer;
     node->filter[slot] = (struct filter){0};
-    node->sample[slot].weight = 0;
     return slot;
 }
 
@@ -222,13 +252,12 @@ static void remember(mare_coord_vivaldi *node, uint32_t slot, const mare_coord_p
                      double rtt, int counts)
 {
     struct mare__sample *s = &node->sample[slot];
-    node->weights -= s->weight;
     for (uint32_t i = 0; i < MARE_COORD_DIMENSIONS; i++)
         s->x[i] = i < node->setup.dimensions ? there->x[i] : 0;
     s->height = there->height;
     s->measured = filtered(&node->filter[slot], rtt);
-    s->weight = counts ? 1 / ((s->measured + NEAR_MS) * (s->measured + NEAR_MS)) : 0;
-    node->weights += s->weight;
+    s->weight = counts ? weight_of(s->measured) : 0;
+    balance(node);
 }
 
 void mare_coord_vivaldi_forget(mare_coord_vivaldi *node, uint64_t peer)
@@ -241,11 +270,17 @@ void mare_coord_vivaldi_forget(mare_coord_vivaldi *node, uint64_t peer)
     node->filter[slot] = node->filter[last];
     node->peer[slot] = node->peer[last];
     node->next = 0;
-    add_weights(node);
+    balance(node);
 }
 
 /* Moving --------------------------------------------------------------------------------------- */
 
+static double clamp(double x, double low, double high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+/* No step leads to where nobody can be: others would refuse the place. */
 static void move(mare_coord_vivaldi *node, const double *from, double distance, double by,
                  double height)
 {
@@ -263,10 +298,8 @@ static void move(mare_coord_vivaldi *node, const double *from, double distance, 
     }
     by /= length;
     for (uint32_t i = 0; i < n; i++)
-        node->here.x[i] += by * way[i];
-    node->here.height += height;
-    if (node->here.height < HEIGHT_LEAST)
-        node->here.height = HEIGHT_LEAST;
+        node->here.x[i] = clamp(node->here.x[i] + by * way[i], -ABSURD, ABSURD);
+    node->here.height = clamp(node->here.height + height, HEIGHT_LEAST, ABSURD);
 }
 
 /* What a spring may pull by: not much more than what is usually missing, against spikes, and not
@@ -315,10 +348,56 @@ static double middle_height(const mare_coord_vivaldi *node)
     return sum / node->count;
 }
 
-/* A newcomer: from the nearest peer if it is nowhere yet, else from where it is. */
+/* How badly a place fits what is remembered. However wrong a sample is, it counts for one: what
+ * many agree about is better than what suits a single one perfectly. */
+static double misfit(const mare_coord_vivaldi *node, const double *x, double height)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < node->count; i++) {
+        const struct mare__sample *s = &node->sample[i];
+        double wrong = mare__distance(x, s->x, node->setup.dimensions) + height + s->height;
+        wrong = (wrong - s->measured) / (s->measured + NEAR_MS);
+        wrong = wrong < 0 ? -wrong : wrong;
+        sum += s->weight > 0 ? (wrong < 1 ? wrong : 1) : 0;
+    }
+    return sum;
+}
+
+/* The height of a newcomer that begins at a peer. */
+static double height_at(const struct mare__sample *peer, double middle)
+{
+    return middle < peer->measured / 2 ? middle : peer->measured / 2;
+}
+
+/* Where a newcomer begins: the nearest peer whose place suits half of them, or is about as good as
+ * that of any. One of the remembered counts when this is called. */
+static const struct mare__sample *beginning(const mare_coord_vivaldi *node, double middle,
+                                            double *fits)
+{
+    const struct mare__sample *chosen = NULL;
+    double least = -1, passable = FIT_PASSABLE * node->weighed;
+    *fits = 0;
+    for (uint32_t i = 0; i < node->count; i++) {
+        const struct mare__sample *s = &node->sample[i];
+        double badly = misfit(node, s->x, height_at(s, middle));
+        if (s->weight > 0 && (least < 0 || badly < least))
+            least = badly;
+    }
+    for (uint32_t i = 0; i < node->count; i++) {
+        const struct mare__sample *s = &node->sample[i];
+        double badly = misfit(node, s->x, height_at(s, middle));
+        int good = s->weight > 0 && (badly <= passable || badly <= FIT_CHOICE * least);
+        if (good && (!chosen || s->measured < chosen->measured)) {
+            chosen = s;
+            *fits = badly;
+        }
+    }
+    return chosen;
+}
+
+/* A newcomer: from a peer if it is nowhere yet or fits worse than that, else from where it is. */
 static void fit(mare_coord_vivaldi *node)
 {
-    uint32_t near = 0;
     struct mare__fit_end end;
     struct mare__fit fit = {.sample = node->sample,
                             .count = node->count,
@@ -328,23 +407,24 @@ static void fit(mare_coord_vivaldi *node)
                             .robust = ROBUST,
                             .steps = FIT_STEPS,
                             .tolerance = 1e-3};
-    for (uint32_t i = 1; i < node->count; i++)
-        near = node->sample[i].weight > node->sample[near].weight ? i : near;
-    const struct mare__sample *nearest = &node->sample[near];
+    double middle = middle_height(node), fits;
+    const struct mare__sample *from = beginning(node, middle, &fits);
     for (uint32_t i = 0; i < fit.dimensions; i++)
-        fit.at.x[i] = nearest->x[i];
-    fit.at.height = middle_height(node);
-    if (fit.at.height > nearest->measured / 2)
-        fit.at.height = nearest->measured / 2;
-    fit.hold = FIT_HOLD * nearest->weight;
+        fit.at.x[i] = from->x[i];
+    fit.at.height = height_at(from, middle);
+    fit.hold = FIT_HOLD * weight_of(from->measured);
     fit.hold_height = 4 * FIT_HOLD / ((fit.at.height + 1) * (fit.at.height + 1));
-    if (node->seen == FIRST_FIT) {
+    double now = misfit(node, node->here.x, node->here.height);
+    if (node->seen == FIRST_FIT || (now > FIT_PASSABLE * node->weighed && now > fits)) {
         for (uint32_t i = 0; i < fit.dimensions; i++)
             node->here.x[i] =
-                nearest->x[i] + 0.1 * nearest->measured * mare__place_uniform(&node->random);
+                from->x[i] + 0.1 * from->measured * mare__place_uniform(&node->random);
         node->here.height = fit.at.height;
     }
     mare__fit_run(&fit, &node->here, &end);
+    for (uint32_t i = 0; i < fit.dimensions; i++)
+        node->here.x[i] = clamp(node->here.x[i], -ABSURD, ABSURD);
+    node->here.height = clamp(node->here.height, HEIGHT_LEAST, ABSURD);
 }
 
 /* The moving relative error, weighted as in the paper. Returns the weight. */
@@ -372,9 +452,15 @@ static int in_space(const mare_coord_vivaldi *node, const mare_coord_place *ther
     return 1;
 }
 
+/* A single peer that is probed often can make the moving error large. It takes more to be lost. */
+static int most_disagree(const mare_coord_vivaldi *node)
+{
+    return misfit(node, node->here.x, node->here.height) > DISAGREE * node->weighed;
+}
+
 static void begin_again(mare_coord_vivaldi *node)
 {
-    node->count = node->next = node->seen = node->age = 0;
+    node->count = node->next = node->seen = node->age = node->weighed = 0;
     node->weights = 0;
     node->here.error = UNKNOWN;
 }
@@ -401,7 +487,7 @@ mare_coord_status mare_coord_vivaldi_update(mare_coord_vivaldi *node, uint64_t p
         return MARE_COORD_OK;
     }
     node->seen += node->seen < NEWCOMER;
-    if (node->seen < FIRST_FIT) {
+    if (node->seen < FIRST_FIT || (node->seen < NEWCOMER && node->weighed < MAJORITY)) {
         spring(node, there, rtt, trust);
     } else if (node->seen < NEWCOMER) {
         fit(node);
@@ -410,7 +496,7 @@ mare_coord_status mare_coord_vivaldi_update(mare_coord_vivaldi *node, uint64_t p
         relax(node, &node->sample[slot]);
         for (uint32_t i = 0; i < REPLAYED; i++)
             relax(node, &node->sample[mare__place_random(&node->random) % node->count]);
-        if (node->here.error > LOST)
+        if (node->here.error > LOST && most_disagree(node))
             begin_again(node);
     }
     return MARE_COORD_OK;

@@ -46,6 +46,13 @@ static void teardown(struct net *net)
         free(net->agent[i].node);
 }
 
+static uint64_t last_nonce;
+
+static uint64_t next_nonce(void)
+{
+    return last_nonce += 12345;
+}
+
 static int who(const struct net *net, const uint8_t *address)
 {
     return address[0] - 1 < (int)net->count ? address[0] - 1 : -1;
@@ -55,7 +62,7 @@ static int who(const struct net *net, const uint8_t *address)
 static void probe(struct net *net, uint32_t i)
 {
     uint8_t address[MARE__AGENT_ADDRESS], there[MARE__AGENT_PACKET], back[MARE__AGENT_PACKET];
-    uint32_t length = mare__agent_probe(&net->agent[i], net->now_ns, address, there);
+    uint32_t length = mare__agent_probe(&net->agent[i], net->now_ns, next_nonce(), address, there);
     int j = length ? who(net, address) : -1;
     if (j < 0 || net->gone[j] || net->gone[i])
         return;
@@ -140,9 +147,10 @@ static void only_answers_that_were_asked_for_count(void **state)
     struct mare__agent *agent = &net.agent[0];
     mare_coord_place before = *mare_coord_vivaldi_here(agent->node);
     mare__agent_add(agent, net.address[1], 1);
-    uint32_t length = mare__agent_probe(agent, net.now_ns, to, probe_bytes);
+    uint32_t length = mare__agent_probe(agent, net.now_ns, next_nonce(), to, probe_bytes);
     assert_memory_equal(to, net.address[1], sizeof to);
     assert_true(mare__agent_read(&packet, probe_bytes, length));
+    assert_true(packet.nonce == last_nonce); /* the host's, not one that can be guessed */
     packet.kind = MARE__AGENT_REPLY;
     packet.place.x[0] = 50;
     mare__agent_write(&packet, bytes);
@@ -232,18 +240,20 @@ static void patience(void **state)
     uint8_t to[MARE__AGENT_ADDRESS], bytes[MARE__AGENT_PACKET], back[MARE__AGENT_PACKET];
     setup(&net, 2);
     mare__agent_add(&net.agent[0], net.address[1], 0);
-    uint32_t length = mare__agent_probe(&net.agent[0], net.now_ns, to, bytes);
+    uint32_t length = mare__agent_probe(&net.agent[0], net.now_ns, next_nonce(), to, bytes);
     assert_int_not_equal(length, 0);
-    assert_int_equal(mare__agent_probe(&net.agent[0], net.now_ns + 10 * MS, to, back), 0);
+    assert_int_equal(mare__agent_probe(&net.agent[0], net.now_ns + 10 * MS, next_nonce(), to, back),
+                     0);
     length = mare__agent_receive(&net.agent[1], net.now_ns, net.address[0], bytes, length, back);
     mare__agent_receive(&net.agent[0], net.now_ns + 900 * MS, net.address[1], back, length, bytes);
     assert_int_equal(net.agent[0].answers, 1);
     for (int t = 0; t < MARE__AGENT_SILENT; t++) {
         net.now_ns += 60000 * MS;
-        assert_int_not_equal(mare__agent_probe(&net.agent[0], net.now_ns, to, bytes), 0);
+        assert_int_not_equal(mare__agent_probe(&net.agent[0], net.now_ns, next_nonce(), to, bytes),
+                             0);
     }
     net.now_ns += 60000 * MS;
-    assert_int_equal(mare__agent_probe(&net.agent[0], net.now_ns, to, bytes), 0);
+    assert_int_equal(mare__agent_probe(&net.agent[0], net.now_ns, next_nonce(), to, bytes), 0);
     assert_int_equal(net.agent[0].count, 0);
     teardown(&net);
 }
@@ -261,14 +271,39 @@ static void questions_and_crowds(void **state)
     assert_int_not_equal(
         mare__agent_receive(&net.agent[0], net.now_ns, net.address[0], bytes, length, back), 0);
     assert_int_equal(net.agent[0].count, 0);
+    packet.dimensions = 1, packet.place = (mare_coord_place){.error = 1}; /* shorter */
+    length = mare__agent_write(&packet, bytes);
+    assert_int_equal(
+        mare__agent_receive(&net.agent[0], net.now_ns, net.address[0], bytes, length, back), 0);
     packet.kind = MARE__AGENT_PROBE;
+    for (packet.dimensions = 1; packet.dimensions <= 3; packet.dimensions += 2) {
+        length = mare__agent_write(&packet, bytes);
+        assert_int_equal(
+            mare__agent_receive(&net.agent[0], net.now_ns, net.address[0], bytes, length, back), 0);
+        assert_int_equal(net.agent[0].count, 0);
+    }
+    packet.dimensions = 2;
     length = mare__agent_write(&packet, bytes);
     for (uint32_t i = 0; i < 2 * MARE__AGENT_PEERS; i++) {
         address[0] = (uint8_t)i, address[1] = (uint8_t)(i >> 8), address[2] = 1;
-        assert_int_equal(/* never longer than what was sent in 2 + 1 dimensions */
-                         mare__agent_receive(&net.agent[0], net.now_ns, address, bytes, length,
-                                             back),
-                         length - 8);
+        assert_int_equal(
+            mare__agent_receive(&net.agent[0], net.now_ns, address, bytes, length, back), length);
+    }
+    assert_int_equal(net.agent[0].count, MARE__AGENT_PEERS);
+    /* Senders that never answered give way to who comes, those that did and those named stay. */
+    memcpy(net.agent[0].peer[7].address, (uint8_t[MARE__AGENT_ADDRESS]){7, 7, 7}, 18);
+    net.agent[0].peer[7].answers = 1;
+    memcpy(net.agent[0].peer[8].address, (uint8_t[MARE__AGENT_ADDRESS]){8, 8, 8}, 18);
+    net.agent[0].peer[8].fixed = 1;
+    for (uint32_t i = 0; i < 4 * MARE__AGENT_PEERS; i++) {
+        int kept = 0, came = 0;
+        address[0] = (uint8_t)i, address[1] = (uint8_t)(i >> 8), address[2] = 2;
+        mare__agent_receive(&net.agent[0], net.now_ns, address, bytes, length, back);
+        for (uint32_t k = 0; k < MARE__AGENT_PEERS; k++) {
+            kept += net.agent[0].peer[k].answers || net.agent[0].peer[k].fixed;
+            came += memcmp(net.agent[0].peer[k].address, address, sizeof address) == 0;
+        }
+        assert_true(kept == 2 && came == 1);
     }
     assert_int_equal(net.agent[0].count, MARE__AGENT_PEERS);
     teardown(&net);

@@ -175,6 +175,31 @@ static void refuses_what_makes_no_sense(void **state)
                      MARE_COORD_REFUSED);
 }
 
+/* A landmark that is nowhere is not computed with, unless it was not measured. */
+static void refuses_landmarks_that_are_no_places(void **state)
+{
+    (void)state;
+    const mare_coord_place good[] = {
+        {.x = {0, 0}}, {.x = {10, 0}}, {.x = {0, 10}}, {.x = {10, 10}}};
+    const double rtt[] = {7, 7, 7, 7}, absurd[] = {NAN, INFINITY, 1e300};
+    mare_coord_gnp_setup setup;
+    mare_coord_gnp_setup_init(&setup, 4);
+    setup.dimensions = 2;
+    for (size_t i = 0; i < sizeof absurd / sizeof *absurd; i++) {
+        mare_coord_place landmark[4], place;
+        double sum, partly[] = {7, 7, 7, 0};
+        memcpy(landmark, good, sizeof landmark);
+        landmark[3].x[0] = absurd[i];
+        assert_int_equal(
+            mare_coord_gnp_place(&setup, landmark, rtt, memory, sizeof memory, &place, &sum),
+            MARE_COORD_REFUSED);
+        assert_int_equal(
+            mare_coord_gnp_place(&setup, landmark, partly, memory, sizeof memory, &place, &sum),
+            MARE_COORD_OK);
+        near_to(place.x[0], 5, 0.1); /* by symmetry, and as near to 5 as 7 is to sqrt(50) */
+    }
+}
+
 /* Two towns of three on a line, and one house far from both: two landmarks go to the towns. */
 static void landmarks_are_spread(void **state)
 {
@@ -193,7 +218,8 @@ static void landmarks_are_spread(void **state)
     assert_true(towns[0] == 1 && towns[1] == 1 && towns[2] == 1);
 }
 
-UNIT_TESTS(cmocka_unit_test(inconsistent_distances_on_a_line),
+UNIT_TESTS(cmocka_unit_test(refuses_landmarks_that_are_no_places),
+           cmocka_unit_test(inconsistent_distances_on_a_line),
            cmocka_unit_test(three_circles_make_a_point),
            cmocka_unit_test(exact_distances_come_out_again), cmocka_unit_test(missing_measurements),
            cmocka_unit_test(robust_gives_up_the_odd_one),

@@ -278,6 +278,79 @@ static void bad_geometry_is_reported(void **state)
     apart(&fix.at, &rio, 10);
 }
 
+static double between(uint64_t *random, double low, double high)
+{
+    return low + (high - low) * (double)(unit_random(random) >> 11) / 9007199254740992.0;
+}
+
+static mare_coord_place anywhere(uint64_t *random, uint32_t dimensions, double low, double high)
+{
+    mare_coord_place at = {.height = 0};
+    for (uint32_t k = 0; k < dimensions; k++)
+        at.x[k] = between(random, low, high);
+    return at;
+}
+
+static double off_by(const mare_coord_fix *fix, const mare_coord_place *here)
+{
+    mare_coord_place at = fix->at;
+    at.height = 0;
+    return mare_coord_place_distance(&at, here);
+}
+
+/* No more references than unknowns: often two positions meet all ranges. Which one it is, is said
+ * only when the other is none; and with a point that is near it is always found. */
+static void never_the_wrong_one_of_two(void **state)
+{
+    (void)state;
+    uint64_t random = 12345;
+    for (uint32_t dimensions = 2; dimensions <= 3; dimensions++) {
+        uint32_t right = 0, ambiguous = 0;
+        for (int t = 0; t < 12000; t++) {
+            struct sky sky = {.count = dimensions + 1};
+            mare_coord_place here = anywhere(&random, dimensions, -1e7, 1e7);
+            mare_coord_fix fix;
+            for (uint32_t i = 0; i < sky.count; i++)
+                sky.at[i] = anywhere(&random, dimensions, -2.5e7, 2.5e7);
+            measure(&sky, &here, between(&random, -5e4, 5e4));
+            mare_coord_fix_end end = solve(&sky, dimensions, 1, NULL, &fix);
+            assert_int_not_equal(end, MARE_COORD_FIX_LOST);
+            right += end == MARE_COORD_FIX_OK;
+            ambiguous += end == MARE_COORD_FIX_AMBIGUOUS;
+            if (end == MARE_COORD_FIX_OK)
+                near_to(off_by(&fix, &here), 0, 1);
+            end = solve(&sky, dimensions, 1, &here, &fix);
+            assert_true(end == MARE_COORD_FIX_OK || end == MARE_COORD_FIX_GEOMETRY);
+            if (end == MARE_COORD_FIX_OK)
+                near_to(off_by(&fix, &here), 0, 1);
+        }
+        assert_true(right > 3000 && ambiguous > 600); /* both are common: neither is always said */
+    }
+}
+
+/* Ranges that are wrong by up to one per cent, of references all around: there is a best position,
+ * and it is found, no farther off than what the dilution allows. */
+static void ordinary_noise_is_no_reason_to_be_lost(void **state)
+{
+    (void)state;
+    uint64_t random = 777;
+    uint32_t found = 0;
+    for (int t = 0; t < 2000; t++) {
+        struct sky sky = {.count = 6};
+        mare_coord_place here = anywhere(&random, 3, -0.2, 0.2);
+        mare_coord_fix fix;
+        for (uint32_t i = 0; i < sky.count; i++)
+            sky.at[i] = anywhere(&random, 3, -1, 1);
+        measure(&sky, &here, 3);
+        for (uint32_t i = 0; i < sky.count; i++)
+            sky.range[i] += between(&random, -0.01, 0.01);
+        mare_coord_fix_end end = solve(&sky, 3, 1, NULL, &fix);
+        assert_int_not_equal(end, MARE_COORD_FIX_LOST);
+        found += end == MARE_COORD_FIX_OK && off_by(&fix, &here) < 4 * 0.01 * fix.dilution;
+    }
+    assert_true(found >= 1980);
+}
+
 static void refuses_absurd_numbers(void **state)
 {
     (void)state;
@@ -290,6 +363,10 @@ static void refuses_absurd_numbers(void **state)
     assert_int_equal(solve(&bad, 3, 1, NULL, &fix), MARE_COORD_FIX_ABSURD);
     bad = good, bad.range[0] = -1;
     assert_int_equal(solve(&bad, 3, 0, NULL, &fix), MARE_COORD_FIX_ABSURD);
+    assert_int_equal(solve(&good, 3, 1, &(mare_coord_place){.x = {0, 0, NAN}}, &fix),
+                     MARE_COORD_FIX_ABSURD);
+    assert_int_equal(solve(&good, 3, 1, &(mare_coord_place){.x = {0, 0, 0, NAN}}, &fix),
+                     MARE_COORD_FIX_OK); /* of a dimension that is not used */
     assert_int_equal(solve(&good, 0, 1, NULL, &fix), MARE_COORD_FIX_ABSURD);
     assert_int_equal(solve(&good, 9, 1, NULL, &fix), MARE_COORD_FIX_ABSURD);
     assert_string_equal(mare_coord_fix_end_name(MARE_COORD_FIX_GEOMETRY), "geometry");
@@ -303,4 +380,6 @@ UNIT_TESTS(cmocka_unit_test(two_circles_on_a_plane),
            cmocka_unit_test(a_plane_with_a_wrong_clock),
            cmocka_unit_test(known_errors_of_references), cmocka_unit_test(scales_do_not_matter),
            cmocka_unit_test(references_in_a_plane_cannot_tell_above_from_below),
-           cmocka_unit_test(bad_geometry_is_reported), cmocka_unit_test(refuses_absurd_numbers))
+           cmocka_unit_test(bad_geometry_is_reported), cmocka_unit_test(refuses_absurd_numbers),
+           cmocka_unit_test(never_the_wrong_one_of_two),
+           cmocka_unit_test(ordinary_noise_is_no_reason_to_be_lost))

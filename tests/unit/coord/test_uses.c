@@ -186,8 +186,66 @@ static void greedy_routing_and_its_dead_end(void **state)
     assert_int_equal(mare_coord_next_hop(&node[0], &node[3], node, 0), MARE_COORD_NOBODY);
 }
 
+/* A client on the site itself pays nothing, however long its way to the net is. */
+static void heights_are_not_paid_to_oneself(void **state)
+{
+    (void)state;
+    mare_coord_place node[] = {at(0, 0), at(30, 0)};
+    node[0].height = 50, node[1].height = 1;
+    assert_int_equal(mare_coord_nearest(&node[0], node, 2), 0); /* 0 against 81 */
+    mare_coord_replicas wanted = {
+        .count = 2, .clients = 2, .sites = 2, .client = node, .site = node};
+    uint32_t chosen[2];
+    near_to(choose(&wanted, chosen), 0, 1e-12);
+    wanted.count = 1; /* each is 81 from the other */
+    near_to(choose(&wanted, chosen), 81.0 / 2, 1e-12);
+}
+
+/* The target has a long way to the net: a node beside it is by 10 + 0.5 from it, the target as its
+ * own neighbour is not. And on the way a neighbour with a longer way to the net is no step. */
+static void routing_with_heights(void **state)
+{
+    (void)state;
+    mare_coord_place here = at(5, 0), target = at(0, 0), neighbour[] = {at(4, 0), at(0, 0)};
+    here.height = 0.5, target.height = neighbour[1].height = 10, neighbour[0].height = 2;
+    assert_int_equal(mare_coord_next_hop(&here, &target, neighbour, 1), MARE_COORD_NOBODY);
+    assert_int_equal(mare_coord_next_hop(&here, &target, neighbour, 2), 1);
+    here = at(0, 0); /* on the target's point, but not the target */
+    assert_int_equal(mare_coord_next_hop(&here, &target, neighbour, 2), 1);
+    assert_int_equal(mare_coord_next_hop(&target, &target, neighbour, 2), MARE_COORD_NOBODY);
+}
+
+static void what_cannot_be_a_place_is_not_chosen(void **state)
+{
+    (void)state;
+    mare_coord_place client = at(0, 0), none = at(NAN, 0), site[] = {none, at(3, 4), at(9, 9)};
+    mare_coord_place deep = at(0, 0);
+    deep.height = -100;
+    uint32_t chosen[3];
+    double mean;
+    assert_int_equal(mare_coord_nearest(&client, site, 3), 1);
+    assert_int_equal(mare_coord_nearest(&client, site, 1), MARE_COORD_NOBODY);
+    assert_int_equal(mare_coord_nearest(&none, site, 3), MARE_COORD_NOBODY);
+    assert_int_equal(mare_coord_nearest(&client, &deep, 1), MARE_COORD_NOBODY);
+    assert_int_equal(mare_coord_next_hop(&site[2], &client, site, 3), 1);
+    assert_int_equal(mare_coord_next_hop(&none, &client, site, 3), MARE_COORD_NOBODY);
+    assert_int_equal(mare_coord_next_hop(&client, &none, site, 3), MARE_COORD_NOBODY);
+    mare_coord_replicas wanted = {
+        .count = 1, .clients = 1, .sites = 3, .client = &client, .site = site};
+    assert_int_equal(mare_coord_replicas_choose(&wanted, memory, sizeof memory, chosen, &mean),
+                     MARE_COORD_REFUSED);
+    wanted.site = site + 1, wanted.sites = 2;
+    near_to(choose(&wanted, chosen), 5, 1e-12);
+    wanted.client = &none;
+    assert_int_equal(mare_coord_replicas_choose(&wanted, memory, sizeof memory, chosen, &mean),
+                     MARE_COORD_REFUSED);
+}
+
 UNIT_TESTS(cmocka_unit_test(the_nearest_of_some), cmocka_unit_test(a_replica_for_each_town),
            cmocka_unit_test(exchanges_undo_a_greedy_choice),
            cmocka_unit_test(compared_with_the_best), cmocka_unit_test(costs_of_ones_own),
            cmocka_unit_test(refuses_what_makes_no_sense),
-           cmocka_unit_test(greedy_routing_and_its_dead_end))
+           cmocka_unit_test(greedy_routing_and_its_dead_end),
+           cmocka_unit_test(heights_are_not_paid_to_oneself),
+           cmocka_unit_test(routing_with_heights),
+           cmocka_unit_test(what_cannot_be_a_place_is_not_chosen))

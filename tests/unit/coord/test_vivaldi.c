@@ -210,6 +210,85 @@ static void one_liar_among_eight(void **state)
     free_all(node, NODES);
 }
 
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median relative error of a newcomer at `home` that knows seven settled nodes, with a height
+ * of 5 each, and an eighth that says that it is far away, always at the same place, and answers in
+ * `fast` milliseconds. */
+static double error_beside_a_liar(uint64_t seed, double fast, int probes)
+{
+    mare_coord_vivaldi *node = make(3, seed);
+    mare_coord_place there[NODES] = {{.x = {500, 500}, .error = 0.05}}, home = {.height = 5};
+    uint64_t random = seed, peers[NODES];
+    double errors[NODES - 1];
+    for (int k = 0; k < 3; k++)
+        home.x[k] = (double)(unit_random(&random) % 200);
+    for (uint64_t i = 0; i < NODES; i++) {
+        peers[i] = i;
+        for (int k = 0; k < 3 && i > 0; k++)
+            there[i].x[k] = (double)(unit_random(&random) % 200);
+        if (i > 0)
+            there[i].height = 5, there[i].error = 0.1;
+    }
+    for (int t = 0; t < probes; t++) {
+        uint32_t i = mare_coord_vivaldi_choose(node, peers, NODES);
+        double rtt = i == 0 ? fast : mare_coord_place_distance(&home, &there[i]);
+        mare_coord_vivaldi_update(node, i, &there[i], rtt);
+    }
+    for (int i = 1; i < NODES; i++)
+        errors[i - 1] = fabs(mare_coord_place_distance(mare_coord_vivaldi_here(node), &there[i]) /
+                                 mare_coord_place_distance(&home, &there[i]) -
+                             1);
+    qsort(errors, NODES - 1, sizeof *errors, by_size);
+    free(node);
+    return errors[(NODES - 1) / 2];
+}
+
+/* Every fourth probe goes to the liar, for nobody seems nearer; and still it captures nobody. */
+static void a_steady_liar_captures_no_newcomer(void **state)
+{
+    (void)state;
+    const double fast[] = {0.5, 2, 5, 8};
+    const int probes[] = {40, 200, 1000};
+    for (int f = 0; f < 4; f++) {
+        for (int p = 0; p < 3; p++) {
+            double sum = 0;
+            for (uint64_t seed = 1; seed <= 50; seed++) {
+                double error = error_beside_a_liar(seed, fast[f], probes[p]);
+                if (error > 0.5)
+                    fail_msg("captured: error %g, liar at %g ms, after %d probes, seed %d", error,
+                             fast[f], probes[p], (int)seed);
+                sum += error;
+            }
+            assert_true(sum / 50 < 0.2);
+        }
+    }
+}
+
+/* Round trips as long as can be set, from peers at the edge: the node stays at a place. */
+static void never_leaves_where_one_can_be(void **state)
+{
+    (void)state;
+    mare_coord_vivaldi_setup setup;
+    mare_coord_vivaldi_setup_init(&setup);
+    setup.dimensions = 2, setup.longest = 1e9;
+    size_t size = mare_coord_vivaldi_size(&setup);
+    mare_coord_vivaldi *node = mare_coord_vivaldi_init(malloc(size), size, &setup);
+    for (uint64_t t = 0; t < 2000; t++) {
+        double error = t < 1000 ? 1.5 : 0.1;
+        mare_coord_place there = {.x = {t % 2 ? 1e9 : 9.9e8, t % 3 ? 1e9 : 9.8e8}, .error = error};
+        if (t < 1000)
+            there = (mare_coord_place){.x = {-1e9, -1e9}, .error = 1.5};
+        assert_int_equal(mare_coord_vivaldi_update(node, t % 8, &there, 1e9), MARE_COORD_OK);
+        assert_true(mare_coord_place_valid(mare_coord_vivaldi_here(node)));
+    }
+    free(node);
+}
+
 static void forgets_who_is_gone(void **state)
 {
     (void)state;
@@ -300,5 +379,7 @@ UNIT_TESTS(cmocka_unit_test(refuses_setups_without_sense),
            cmocka_unit_test(finds_a_square_with_heights),
            cmocka_unit_test(lives_with_a_broken_triangle),
            cmocka_unit_test(filters_spikes_of_a_peer), cmocka_unit_test(one_liar_among_eight),
-           cmocka_unit_test(forgets_who_is_gone), cmocka_unit_test(chooses_near_and_far),
-           cmocka_unit_test(same_calls_same_bits), cmocka_unit_test(finds_its_way_after_a_move))
+           cmocka_unit_test(a_steady_liar_captures_no_newcomer),
+           cmocka_unit_test(never_leaves_where_one_can_be), cmocka_unit_test(forgets_who_is_gone),
+           cmocka_unit_test(chooses_near_and_far), cmocka_unit_test(same_calls_same_bits),
+           cmocka_unit_test(finds_its_way_after_a_move))
