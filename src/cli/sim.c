@@ -85,8 +85,20 @@ static void override(mare_sim_options *options, const struct arguments *args)
         options->rounds = (uint32_t)args->rounds;
 }
 
+// A group has no more slots than founders, unless faults let others join.
+static void make_room_to_join(mare_sim_options *options)
+{
+    for (uint32_t i = 0; i < options->faults.count; i++) {
+        const mare_sim_fault *fault = &options->faults.fault[i];
+        if (fault->kind == MARE_SIM_JOIN && fault->process >= options->setup.capacity &&
+            fault->process < MARE_COORD_MEMBERS_MAX)
+            options->setup.capacity = fault->process + 1;
+    }
+}
+
 // The options of one run: drawn from the seed, or calm, one request each and no second phase.
-static void prepare(mare_sim_options *options, const struct arguments *args, uint64_t seed,
+// Returns whether they make sense, after saying why they do not.
+static bool prepare(mare_sim_options *options, const struct arguments *args, uint64_t seed,
                     bool calm)
 {
     uint32_t n = calm ? CALM_MEMBERS : 2 + (uint32_t)(seed % 7);
@@ -100,6 +112,13 @@ static void prepare(mare_sim_options *options, const struct arguments *args, uin
         mare_sim_vary(options);
     }
     override(options, args);
+    make_room_to_join(options);
+    char why[200];
+    if (!mare_sim_options_refuse(options, why, sizeof why))
+        return true;
+    fprintf(stderr, "mare sim: %s\n", why);
+    mare_sim_options_fini(options);
+    return false;
 }
 
 static void show_progress(uint64_t done, uint64_t all, uint64_t messages)
@@ -181,7 +200,8 @@ static int sweep(const struct arguments *args)
     for (uint64_t done = 0; done < args->seeds; done++) {
         mare_sim_options options;
         mare_sim_outcome outcome;
-        prepare(&options, args, args->seed + done, false);
+        if (!prepare(&options, args, args->seed + done, false))
+            return EXIT_USAGE;
         bool good = mare_sim_run(&options, NULL, &outcome);
         add(&total, &outcome);
         if (bar && (done % step == 0 || !good))
@@ -202,7 +222,8 @@ static int print_speed(const struct arguments *args)
 {
     mare_sim_options options;
     mare_sim_outcome outcome;
-    prepare(&options, args, args->seed, true);
+    if (!prepare(&options, args, args->seed, true))
+        return EXIT_USAGE;
     options.rounds = 0;
     options.duration_us = UINT64_C(60000000);
     override(&options, args);
@@ -220,13 +241,23 @@ static int print_speed(const struct arguments *args)
     return 0;
 }
 
+static int print_table(const struct arguments *args)
+{
+    mare_sim_options options;
+    if (!prepare(&options, args, args->seed, true))
+        return EXIT_USAGE;
+    mare_sim_options_fini(&options);
+    return mare_sim_write_table(&args->setup, args->n, args->show.json, stdout) ? EXIT_DIED : 0;
+}
+
 static int run_once(const struct arguments *args)
 {
     mare_sim_options options;
     mare_sim_outcome outcome;
     struct mare_sim_show show = args->show;
     show.trace |= !args->seed_given && !show.json && !show.draw && !show.shiviz;
-    prepare(&options, args, args->seed, !args->seed_given);
+    if (!prepare(&options, args, args->seed, !args->seed_given))
+        return EXIT_USAGE;
     int code = mare_sim_show_run(&options, &show, stdout, &outcome);
     if (code == 1 && !show.json && args->seed_given) {
         fputs("replay    ", stdout);
@@ -450,7 +481,7 @@ int mare__cli_sim(int argc, char **argv)
     if (scenario)
         return run_scenario(&args, argv[1]);
     if (args.table)
-        return mare_sim_write_table(&args.setup, args.n, args.show.json, stdout) ? EXIT_DIED : 0;
+        return print_table(&args);
     if (args.speed)
         return print_speed(&args);
     return args.seeds ? sweep(&args) : run_once(&args);

@@ -414,6 +414,11 @@ static int sim_run(lua_State *L)
                           .to_us = number_field(L, SIM_SPEC, "to_us", 0)};
     has(L, "see", LUA_TFUNCTION);
     read_options(sim, &run.options);
+    char why[200];
+    if (mare_sim_options_refuse(&run.options, why, sizeof why)) {
+        mare_sim_options_fini(&run.options);
+        return luaL_error(L, "%s", why);
+    }
     show.captions = &sim->captions;
     carry_out(L, &run, &show);
     mare_sim_options_fini(&run.options);

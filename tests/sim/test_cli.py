@@ -6,6 +6,7 @@ import math
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -163,6 +164,34 @@ class Sim(unittest.TestCase):
                 self.assertIn(word, done.stderr)
             self.assertEqual(done.stdout, '')
 
+    def test_what_cannot_be_run_is_2_and_says_what_could(self):
+        for args, word in ((('views', '--n', '5000'), 'views'),
+                           (('causal', '--n', '20000'), 'causal'),
+                           (('views', '--n', '5000', '--table'), 'views'),
+                           (('views', '--n', '5000', '--speed'), 'views'),
+                           (('views', '--n', '5000', '--seeds', '2'), 'views'),
+                           (('ricart', '--n', '3', '--faults', 'crash:7@1+1'), '0 to 2'),
+                           (('ricart', '--n', '3', '--faults', 'partition:0.9@1+1'), '0 to 2'),
+                           (('ricart', '--n', '3', '--faults', 'burst:500@1+1'), '1 to 100'),
+                           (('ricart', '--n', '3', '--faults', 'burst:0@1+1'), '1 to 100'),
+                           (('ricart', '--n', '3', '--faults', 'join:1@1+1'), 'not a member'),
+                           (('ricart', '--n', '3', '--faults', 'join:65536@1+1'), 'not a member'),
+                           (('ricart', '--faults', 'crash:1@18446744073709551617+1'), '--faults'),
+                           (('ricart', '--faults', 'crash:1@1+18446744073709551615'), '--faults')):
+            done = sim(*args)
+            self.assertEqual(done.returncode, 2, args)
+            self.assertIn(word, done.stderr)
+            self.assertEqual(done.stdout, '')
+        path = self.path / 'mine.lua'
+        path.write_text('return {algorithm = "views", n = 5000}')
+        self.assertEqual(sim(str(path)).returncode, 2)
+
+    def test_somebody_joins_a_calm_run(self):
+        text = sim('ricart', '--n', '3', '--rounds', '9', '--trace', '--faults',
+                   'join:4@2000+0').stdout
+        self.assertRegex(text, r'p4 +joined')
+        self.assertRegex(text, r'p4 +granted')
+
     def test_a_calm_run_of_each_keeps_its_promises(self):
         for name in self.algorithms():
             done = sim(name)
@@ -186,12 +215,24 @@ class Sim(unittest.TestCase):
     def test_a_violation_is_1_and_replays(self):
         done = sim(*FAULTY, '--seeds', '5', folder=self.path)
         self.assertEqual(done.returncode, 1)
-        replay = re.search(r'replay +mare sim (.*)', done.stdout)[1].replace("'", '').split()
+        replay = re.search(r'replay +mare sim (.*)', done.stdout)[1]
         violated = re.search(r'VIOLATED .*', done.stdout)[0]
-        again = sim(*replay)
+        again = sim(*shlex.split(replay))
         self.assertEqual(again.returncode, 1)
         self.assertIn(violated, again.stdout)
         self.assertEqual(len(list(self.path.glob('mare-sim-ricart-*.html'))), 1)
+
+    def test_the_line_that_repeats_a_run_has_its_rounds(self):
+        seeds = ('ricart', '--n', '3', '--param', 'repair=0', '--rounds', '2')
+        done = sim(*seeds, '--seeds', '50', '--loss', '1%', folder=self.path)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        replay = re.search(r'replay +mare sim (.*)', done.stdout)[1]
+        self.assertIn('--rounds 2', replay)
+        time, messages, *_ = re.findall(r'^(?:time|messages) .*', done.stdout, re.M)
+        again = sim(*shlex.split(replay)).stdout
+        self.assertIn(time, again)
+        self.assertIn(messages, again)
+        self.assertIn(re.search(r'VIOLATED .*', done.stdout)[0], again)
 
     def test_no_bar_where_there_is_no_terminal(self):
         self.assertEqual(sim('ricart', '--seeds', '50').stderr, '')
