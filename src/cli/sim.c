@@ -12,7 +12,8 @@
 #include "platform/platform.h"
 #include "sim/report.h"
 
-enum { SHRINK_BUDGET = 2000, CALM_MEMBERS = 4, BAR_WIDTH = 40 };
+enum { SHRINK_BUDGET = 2000, CALM_MEMBERS = 4, BAR_WIDTH = 24 };
+enum { LINE_WIDTH = 79 }; // of a terminal: a line that wraps cannot be overwritten
 
 struct arguments {
     mare_coord_setup setup; // the algorithm and its parameters
@@ -123,12 +124,14 @@ static bool prepare(mare_sim_options *options, const struct arguments *args, uin
 
 static void show_progress(uint64_t done, uint64_t all, uint64_t messages)
 {
-    char bar[3 * BAR_WIDTH + 1] = "";
+    char bar[3 * BAR_WIDTH + 1] = "", words[LINE_WIDTH - BAR_WIDTH + 1];
     uint64_t filled = done * BAR_WIDTH / all;
     for (uint64_t i = 0; i < BAR_WIDTH; i++)
         strcat(bar, i < filled ? "█" : "░");
-    fprintf(stderr, "\r%s %3" PRIu64 " %%  %" PRIu64 " of %" PRIu64 " seeds, %.1f M messages ", bar,
-            done * 100 / all, done, all, (double)messages / 1e6);
+    snprintf(words, sizeof words,
+             " %3" PRIu64 " %%  %" PRIu64 " of %" PRIu64 " seeds, %.1f M messages ",
+             done * 100 / all, done, all, (double)messages / 1e6);
+    fprintf(stderr, "\r%s%s", bar, words);
     if (done == all)
         fputs("\r\033[K", stderr);
     fflush(stderr);
@@ -416,27 +419,27 @@ static bool is_file(const char *name)
     return length > 4 && strcmp(name + length - 4, ".lua") == 0;
 }
 
-// A scenario runs as a program whose arguments are what it is to show.
-static int run_scenario(const struct arguments *args, char *name)
+// A scenario runs as a program whose arguments are the options, checked, and "--bar" if there is
+// somebody to see it.
+static int run_scenario(const struct arguments *args, int argc, char **argv)
 {
-    static char code[] = "require 'mare.sim'.main(...)";
-    char from[24], to[24], seed[24], seeds[24];
-    snprintf(from, sizeof from, "%" PRIu64, args->show.from_us);
-    snprintf(to, sizeof to, "%" PRIu64, args->show.to_us);
-    snprintf(seed, sizeof seed, "%" PRIu64, args->seed);
-    snprintf(seeds, sizeof seeds, "%" PRIu64, args->seeds);
-    char *argv[] = {code,
-                    name,
-                    args->show.trace ? "trace" : "",
-                    args->show.json ? "json" : "",
-                    args->show.draw ? (char *)args->show.draw : "",
-                    args->show.shiviz ? (char *)args->show.shiviz : "",
-                    from,
-                    to,
-                    args->seed_given ? seed : "",
-                    seeds,
-                    NULL};
-    return mare__cli_run(SOURCE_CODE, sizeof argv / sizeof *argv - 1, argv);
+    static char code[] = "require 'mare.sim'.main(...)", bar[] = "--bar";
+    if (args->table || args->speed)
+        return refuse("a figure or file has no", args->table ? "--table" : "--speed");
+    char **words = calloc((size_t)argc + 2, sizeof *words);
+    if (!words) {
+        fputs("mare sim: out of memory\n", stderr);
+        return EXIT_DIED;
+    }
+    int count = 0;
+    words[count++] = code;
+    for (int i = 1; i < argc; i++)
+        words[count++] = argv[i];
+    if (isatty(STDERR_FILENO) && !args->show.json)
+        words[count++] = bar;
+    int result = mare__cli_run(SOURCE_CODE, count, words);
+    free(words);
+    return result;
 }
 
 // `mare sim list` and `mare sim --table`, each with --json if wanted.
@@ -479,7 +482,7 @@ int mare__cli_sim(int argc, char **argv)
     if (code)
         return code;
     if (scenario)
-        return run_scenario(&args, argv[1]);
+        return run_scenario(&args, argc, argv);
     if (args.table)
         return print_table(&args);
     if (args.speed)

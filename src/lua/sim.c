@@ -355,6 +355,8 @@ struct run {
     mare_sim_outcome outcome;
     char *text, *faults;
     size_t length;
+    uint32_t faults_before;
+    unsigned shrink_runs;
     int code;
 };
 
@@ -374,11 +376,12 @@ static int run_seen(lua_State *L, struct run *run)
 static void carry_out(lua_State *L, struct run *run, const mare_sim_show *show)
 {
     bool shown = show->draw || show->shiviz || show->trace || show->json;
+    run->faults_before = run->options.faults.count;
     int good = run_seen(L, run);
     if (!good && flag_field(L, SIM_SPEC, "shrink")) {
         char violation[sizeof run->outcome.violation];
         memcpy(violation, run->outcome.violation, sizeof violation);
-        mare_sim_shrink(&run->options, violation, SHRINK_BUDGET);
+        run->shrink_runs = mare_sim_shrink(&run->options, violation, SHRINK_BUDGET);
         run_seen(L, run);
     }
     if (shown || flag_field(L, SIM_SPEC, "text")) {
@@ -391,6 +394,24 @@ static void carry_out(lua_State *L, struct run *run, const mare_sim_show *show)
     run->faults = malloc(length + 1);
     if (run->faults)
         mare_sim_faults_write(&run->options.faults, run->faults, length + 1);
+}
+
+// What repeats the run, as it was drawn or shrunk.
+static void push_options(lua_State *L, const struct run *run)
+{
+    const mare_sim_options *options = &run->options;
+    lua_pushstring(L, run->faults ? run->faults : "");
+    lua_setfield(L, -2, "faults");
+    set_number(L, "n", options->setup.members);
+    set_number(L, "seed", options->seed);
+    set_number(L, "rounds", options->rounds);
+    set_number(L, "loss_ppm", options->network.loss_ppm);
+    set_number(L, "duplicate_ppm", options->network.duplicate_ppm);
+    set_number(L, "abandon_ppm", options->abandon_ppm);
+    set_number(L, "drift_ppm", options->drift_ppm);
+    set_number(L, "faults_before", run->faults_before);
+    set_number(L, "faults_after", options->faults.count);
+    set_number(L, "shrink_runs", run->shrink_runs);
 }
 
 // run(spec) -> outcome
@@ -421,16 +442,16 @@ static int sim_run(lua_State *L)
     }
     show.captions = &sim->captions;
     carry_out(L, &run, &show);
-    mare_sim_options_fini(&run.options);
     if (sim->failed) {
+        mare_sim_options_fini(&run.options);
         free(run.text);
         free(run.faults);
         lua_getfield(L, SIM_KEPT, "error");
         return lua_error(L);
     }
     push_outcome(L, run.options.setup.algorithm, &run.outcome);
-    lua_pushstring(L, run.faults ? run.faults : "");
-    lua_setfield(L, -2, "faults");
+    push_options(L, &run);
+    mare_sim_options_fini(&run.options);
     lua_pushlstring(L, run.text ? run.text : "", run.length);
     lua_setfield(L, -2, "text");
     lua_pushboolean(L, run.code != 2);

@@ -26,6 +26,28 @@ return {
         t.eq({out.kept, out.grants, out.sent, out.by_kind.REQUEST}, {true, 5, 5 * 8, 5 * 4})
         t.ok(#sim.algorithms() >= 2)
     end,
+    a_shrunk_run_can_be_run_again = function()
+        local spec, found, quieter = {algorithm = "ricart", detector = "eager"}, 0, 0
+        for from = 1, 40 do
+            local broken, seed = sim.sweep(spec, 1, from)
+            if broken then
+                found = found + 1
+                t.eq(broken.again.seed, seed)
+                local out = sim.run(broken.again)
+                t.eq({out.violation, out.detail, out.sent, out.time_us},
+                     {broken.violation, broken.detail, broken.sent, broken.time_us})
+                local drawn = sim.run {algorithm = "ricart", n = broken.n, seed = seed, vary = true}
+                quieter = quieter + (drawn.loss_ppm > broken.loss_ppm and 1 or 0)
+            end
+        end
+        t.ok(found > 0 and quieter > 0)
+    end,
+    a_script_asks_for_no_progress_in_sweeps_either = function()
+        local spec = {algorithm = "ricart", params = {repair = 0}, n = 2,
+                      requests = {{0, "enter"}}, route = function() return false end}
+        t.ok(sim.run(spec).kept)
+        t.eq(table.pack(sim.sweep(spec, 3)), {nil, 3, 0, n = 3})
+    end,
     the_same_seed_the_same_text = function()
         local function text(seed)
             return sim.run({algorithm = "central", seed = seed, vary = true, trace = true}).text

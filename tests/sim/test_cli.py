@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import pty
 import re
 import shlex
 import subprocess
@@ -124,6 +125,18 @@ def sim(*args, folder=None):
                           cwd=folder, check=False)
 
 
+def read_all(terminal):
+    """What was written to a terminal that nobody has open any more: its end is an error."""
+    text = b''
+    try:
+        while chunk := os.read(terminal, 65536):
+            text += chunk
+    except OSError:
+        pass
+    os.close(terminal)
+    return text
+
+
 class Sim(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -236,6 +249,19 @@ class Sim(unittest.TestCase):
 
     def test_no_bar_where_there_is_no_terminal(self):
         self.assertEqual(sim('ricart', '--seeds', '50').stderr, '')
+
+    def test_the_bar_fits_in_80_columns(self):
+        mine = self.scenario('algorithm = "ricart"')
+        for name in ('ricart', mine):
+            ours, theirs = pty.openpty()
+            subprocess.run([MARE, 'sim', name, '--seeds', '100'], stdout=subprocess.DEVNULL,
+                           stderr=theirs, timeout=60, check=True)
+            os.close(theirs)
+            text = read_all(ours).decode()
+            lines = re.split(r'[\r\n]+', text)
+            self.assertGreater(len(lines), 50)
+            self.assertLess(max(map(len, lines)), 80)
+            self.assertIn('of 100 seeds', text)
 
     def test_tables_equal_the_formulas(self):
         """The tables, printed, beside the formulas of the sources as they are written here."""
@@ -413,6 +439,69 @@ class Sim(unittest.TestCase):
             done = sim(str(path))
             self.assertEqual(done.returncode, 2, text)
             self.assertIn(word, done.stderr)
+
+    def scenario(self, text):
+        path = self.path / 'mine.lua'
+        path.write_text(f'return {{{text}}}')
+        return str(path)
+
+    def test_a_scenario_does_what_options_say(self):
+        mine = self.scenario('algorithm = "ricart", params = {repair = 0}, settle_us = 0')
+        figures = json.loads(sim(mine, '--n', '5', '--rounds', '2', '--json').stdout)
+        self.assertEqual((figures['n'], figures['grants'], figures['sent']), (5, 10, 10 * 2 * 4))
+        figures = json.loads(sim(mine, '--loss', '100%', '--duplicate', '7', '--param', 'repair=1',
+                                 '--faults', 'crash:1@5+5', '--json').stdout)
+        self.assertEqual((figures['loss_ppm'], figures['duplicate_ppm'], figures['lost']),
+                         (1000000, 7, figures['sent']))
+        self.assertEqual((figures['params']['repair'], figures['faults']), (1, 'crash:1@5+5'))
+        for args, word in ((('--table',), '--table'), (('--speed',), '--speed'),
+                           (('--param', 'x=1'), "'x'"), (('--faults', 'crash:9@1+1'), '0 to'),
+                           (('--seeds', '2', '--faults', 'crash:9@1+1'), '0 to')):
+            for name in (mine, 'two-inside'):
+                done = sim(name, *args, folder=self.path)
+                self.assertEqual((done.returncode, done.stdout), (2, ''), (name, args))
+                self.assertIn(word, done.stderr)
+
+    def test_a_sweep_of_a_scenario_is_like_one_of_an_algorithm(self):
+        mine = self.scenario('algorithm = "ricart", params = {repair = 0}')
+        done = sim(mine, '--seeds', '20', '--loss', '5%', folder=self.path)
+        self.assertEqual((done.returncode, done.stderr), (1, ''))
+        self.assertRegex(done.stdout, r'shrunk from \d+ faults to \d+ in \d+ runs')
+        self.assertEqual(len(list(self.path.glob('mare-sim-mine-*.html'))), 1)
+        again = sim(*shlex.split(re.search(r'replay +mare sim (.*)', done.stdout)[1]),
+                    folder=self.path)
+        self.assertEqual(again.returncode, 1)
+        for line in re.findall(r'^(?:time|messages|VIOLATED) .*', done.stdout, re.M):
+            self.assertIn(line, again.stdout)
+        picture = self.path / 'mine.svg'
+        done = sim(mine, '--seeds', '20', '--loss', '5%', '--json', '--draw', str(picture))
+        self.assertEqual(json.loads(done.stdout)['violation'], 'EM2')
+        self.assertIn('mare sim', done.stderr)
+        xml.etree.ElementTree.parse(picture)
+
+    def test_a_sweep_of_a_scenario_that_keeps_its_promises(self):
+        mine = self.scenario('algorithm = "ricart"')
+        one, two = sim(mine, '--seeds', '9', '--json'), sim('ricart', '--seeds', '9', '--json')
+        one, two = json.loads(one.stdout), json.loads(two.stdout)
+        for name in ('seeds', 'entries', 'messages', 'lost', 'violation'):
+            self.assertEqual(one[name], two[name])
+        self.assertEqual(sim(mine, '--seeds', '9').returncode, 0)
+
+    def test_a_sweep_of_what_is_to_break(self):
+        mine = self.scenario('algorithm = "ricart", params = {repair = 0}, expect = "EM2", '
+                             'network = {loss_ppm = 300000}')
+        done = sim(mine, '--seeds', '3')
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn('EM2 is broken in 3', done.stdout)
+        self.assertEqual(sim(self.scenario('algorithm = "ricart", expect = "EM2"'),
+                             '--seeds', '3').returncode, 1)
+
+    def test_an_error_in_a_scenario_is_2_in_a_sweep_too(self):
+        mine = self.scenario('algorithm = "ricart", route = function() error "no!" end')
+        for args in ((), ('--seeds', '3')):
+            done = sim(mine, *args)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn('no!', done.stderr)
 
     def test_shiviz_reads_its_log(self):
         for name in self.algorithms():
