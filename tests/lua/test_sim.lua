@@ -48,6 +48,46 @@ return {
         t.ok(sim.run(spec).kept)
         t.eq(table.pack(sim.sweep(spec, 3)), {nil, 3, 0, n = 3})
     end,
+    what_makes_no_sense_is_raised = function()
+        local function refuses(words, spec)
+            spec.algorithm, spec.n = "ricart", 3
+            local ok, err = pcall(sim.run, spec)
+            t.ok(not ok and tostring(err):find(words, 1, true), words .. ": " .. tostring(err))
+        end
+        refuses("'fault'", {fault = "crash:1@1+1"})
+        refuses("'delay_us'", {delay_us = 5})
+        refuses("'los_ppm'", {network = {los_ppm = 5}})
+        refuses("`network`", {network = 5})
+        refuses("`params`", {params = "repair"})
+        refuses("`requests`", {requests = 1})
+        refuses("`names`", {names = "a"})
+        refuses("'at'", {requests = {{0, "enter", at = 5}}})
+        refuses("`hold_us`", {requests = {{0, "enter", hold_us = -5}}})
+        refuses("`hold_us`", {requests = {{0, "enter", hold_us = true}}})
+        refuses("0 to 2", {members = {[9] = {repair = 0}}})
+        refuses("0 to 2", {members = {[1] = 5}})
+        refuses("'clock'", {members = {[1] = {clock = "1"}}})
+        refuses("'cluck'", {members = {[1] = {cluck = 1}}})
+        refuses("'repair'", {members = {[1] = {repair = 7}}})
+        refuses("EM9", {expect = "EM9"})
+        refuses("`loss_ppm`", {network = {loss_ppm = 5000000}})
+        refuses("`abandon_ppm`", {abandon_ppm = 1000001})
+        refuses("`drift_ppm`", {drift_ppm = 100001})
+        refuses("`rounds`", {rounds = 1 << 32})
+        for _, answer in ipairs {-5, 1.5, "x", "5", {}} do
+            refuses("`route`", {route = function() return answer end})
+        end
+        refuses("0 to 2", {faults = "crash:3@1+1"})
+        t.ok(sim.run(quick {algorithm = "ricart", route = function() return true end}).kept)
+    end,
+    data_may_have_any_byte = function()
+        local out = sim.run {
+            algorithm = "fifo", n = 2, requests = {{0, "multicast", data = "a\0b"}},
+            see = function(event, seen)
+                if event.what == "deliver" then seen.data = event.data end
+            end}
+        t.eq(out.seen.data, "a\0b")
+    end,
     the_same_seed_the_same_text = function()
         local function text(seed)
             return sim.run({algorithm = "central", seed = seed, vary = true, trace = true}).text
