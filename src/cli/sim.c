@@ -29,7 +29,7 @@ const char mare__cli_sim_help[] =
     "mare sim ALGORITHM [options]     runs an algorithm in virtual time and checks its promises\n"
     "mare sim FIGURE [options]        a figure or worked example of the books, by its name\n"
     "mare sim FILE.lua [options]      a scenario of yours: docs/reference/sim.md\n"
-    "mare sim list                    every algorithm and figure\n"
+    "mare sim list                    every algorithm and figure; --names: their names alone\n"
     "mare sim --table                 what each costs, measured beside its formulas\n"
     "\n"
     "A simulation is a group of processes, a network and its faults, all decided by one seed:\n"
@@ -62,9 +62,10 @@ const char mare__cli_sim_help[] =
     "  --json             figures for programs\n"
     "\n"
     "Try\n"
-    "  mare sim ricart --n 3 --draw ricart.html       three processes, one entry each\n"
-    "  mare sim ricart --seeds 1000                   a thousand runs with faults\n"
-    "  mare sim ricart --seeds 1000 --param repair=0  the same, as in the book\n"
+    "  mare sim ricart --n 3 --draw ricart.html  three processes, one entry each\n"
+    "  mare sim ricart --seeds 1000              a thousand runs with faults\n"
+    "  mare sim ricart --seeds 1000 --param repair=0 --loss 1%\n"
+    "                                            as in the book, and messages get lost: it fails\n"
     "\n"
     "Exit codes: 0 all promises kept, 1 one was broken, 2 wrong usage.\n";
 
@@ -442,15 +443,40 @@ static int run_scenario(const struct arguments *args, int argc, char **argv)
     return result;
 }
 
-// `mare sim list` and `mare sim --table`, each with --json if wanted.
+// `mare sim list` and `mare sim --table`, each with --json if wanted; `mare sim list --names`.
 static int show_all(int argc, char **argv)
 {
+    bool list = strcmp(argv[1], "list") == 0;
+    if (argc == 3 && list && strcmp(argv[2], "--names") == 0)
+        return mare__cli_sim_names();
     bool json = argc == 3 && strcmp(argv[2], "--json") == 0;
     if (argc > 2 && !json)
-        return refuse("nothing but --json goes with that, not", argv[2]);
-    if (strcmp(argv[1], "list") == 0)
+        return refuse(list ? "--json or --names goes with that, not"
+                           : "nothing but --json goes with that, not",
+                      argv[2]);
+    if (list)
         return mare__cli_sim_list(json);
     return mare__cli_sim_tables(json);
+}
+
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
+}
+
+// What is known of the algorithm, if one is named, then the options.
+static int help(const char *name)
+{
+    const mare_coord_algorithm *algorithm = mare_coord_find(name);
+    if (algorithm) {
+        mare__cli_sim_describe(algorithm);
+        putchar('\n');
+    }
+    fputs(mare__cli_sim_help, stdout);
+    return 0;
 }
 
 int mare__cli_sim(int argc, char **argv)
@@ -461,10 +487,12 @@ int mare__cli_sim(int argc, char **argv)
                              .abandon_ppm = -1,
                              .drift_ppm = -1,
                              .rounds = -1};
-    if (argc < 2 || strcmp(argv[1], "--help") == 0) {
-        fputs(mare__cli_sim_help, argc < 2 ? stderr : stdout);
-        return argc < 2 ? EXIT_USAGE : 0;
+    if (argc < 2) {
+        fputs(mare__cli_sim_help, stderr);
+        return EXIT_USAGE;
     }
+    if (asks_for_help(argc, argv))
+        return help(argv[1]);
     if (strcmp(argv[1], "list") == 0 || strcmp(argv[1], "--table") == 0)
         return show_all(argc, argv);
     args.setup.algorithm = mare_coord_find(argv[1]);

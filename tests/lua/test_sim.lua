@@ -88,6 +88,21 @@ return {
             end}
         t.eq(out.seen.data, "a\0b")
     end,
+    numbers_go_back_under_a_wrong_detector = function() -- as docs/reference/coord.md says
+        local function back(seed)
+            return sim.run {
+                algorithm = "token", n = 5, seed = seed, detector = "eager", hold_us = 3000,
+                think_us = 3000, duration_us = 600000, faults = "partition:0.1@100000+300000",
+                see = function(event, seen)
+                    if event.what ~= "granted" then return end
+                    seen.back = seen.back or event.number < (seen.last or 0)
+                    seen.last = event.number
+                end}.seen.back
+        end
+        local found = false
+        for seed = 1, 50 do found = found or back(seed) end
+        t.ok(found)
+    end,
     the_same_seed_the_same_text = function()
         local function text(seed)
             return sim.run({algorithm = "central", seed = seed, vary = true, trace = true}).text

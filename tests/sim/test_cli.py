@@ -58,7 +58,7 @@ FIGURES = (
     ('token-lost', r'p1 +crashed', r'p3 +mark makes a token', r'p3 +granted', 'EM1, EM2.*: kept'),
     ('token-ring', r'p0 +-> p1 .*TOKEN', r'p7 +-> p0 .*TOKEN', r'p2 +granted 1$', r'p5 +granted 2$',
      r'p2 +granted 3$'),
-    ('two-inside', 'VIOLATED  EM1'),
+    ('two-inside', 'VIOLATED  EM1', 'each side counts for itself'),
     ('vectors-concurrent', r'P2 +mark receives 2 \(1,1,0\)', r'P3 +mark sends 3 \(0,0,3\)',
      r'P2 +mark sends 3 \(1,2,0\)'),
     ('views-crash', r'p2 +deliver p0 1 "m"', r'p3 +deliver p0 1 "m"', r'p3 +view 3: p2 p3'),
@@ -162,6 +162,41 @@ class Sim(unittest.TestCase):
         self.assertIn('ricart', self.algorithms())
         self.assertEqual(text.count('promises:'), len(self.algorithms()))
         self.assertEqual(text.count('tolerates:'), len(self.algorithms()))
+
+    def test_the_list_fits_in_100_columns(self):
+        lines = sim('list').stdout.splitlines()
+        self.assertLessEqual(max(map(len, lines)), 100)
+        self.assertIn('false suspicion', ' '.join(lines))
+        listed = json.loads(sim('list', '--json').stdout)
+        for row in listed['algorithms'] + listed['figures']:  # nothing is lost where lines break
+            self.assertIn(row['title'], ' '.join(' '.join(lines).split()))
+        self.assertEqual(sim('list', '--names').stdout.split(),
+                         [row['name'] for row in listed['algorithms'] + listed['figures']])
+
+    def test_help_wherever_it_is_asked_for(self):
+        text = sim('--help').stdout
+        self.assertEqual(sim('-h').stdout, text)
+        self.assertEqual(sim('two-inside', '--help').stdout, text)
+        for args in (('ricart', '--help'), ('ricart', '--n', '3', '-h')):
+            done = sim(*args)
+            self.assertEqual(done.returncode, 0)
+            self.assertIn('repair=1', done.stdout)
+            self.assertTrue(done.stdout.endswith(text))
+
+    def test_what_help_says_fails_does(self):
+        lines = re.findall(r'^  mare sim (.*?)(?:  .*)?$', sim('--help').stdout.split('Try')[1],
+                           re.M)
+        self.assertEqual(len(lines), 3)
+        self.assertEqual([sim(*line.split(), folder=self.path).returncode for line in lines],
+                         [0, 0, 1])
+
+    def test_the_documentation_knows_all_that_can_be_reported(self):
+        rows = (tap.ROOT / 'sim/check.c').read_text(encoding='utf-8').split('mare_sim_promises[]')
+        page = (tap.ROOT / 'docs/reference/sim.md').read_text(encoding='utf-8')
+        section = page.split('## What can be reported')[1].split('\n## ')[0]
+        names = re.findall(r'^    "([A-Z0-9-]+)"', rows[1].split('NULL')[0], re.M)
+        self.assertGreater(len(names), 15)
+        self.assertEqual([name for name in names if f'`{name}`' not in section], [])
 
     def test_wrong_usage_is_2_and_says_why(self):
         for args, word in ((('nobody',), 'nobody'), (('ricart', '--n', '0'), '--n'),
