@@ -334,6 +334,13 @@ class Sim(unittest.TestCase):
         self.assertRegex(text, r'\n    9 +1 … ∞ = +1 … ∞ +0 … 8 = +0 … 8\n$')
         self.assertEqual(sim('--table', '--n', '4').returncode, 2)
 
+    def test_a_round_that_is_measured_is_one_of_all(self):
+        """bench/sim.lua: 2(n − 1) messages for each of n, not for one; an election 2n."""
+        for name, messages in (('ricart', 20 * 2 * 19), ('ring', 2 * 20)):
+            done = subprocess.run([MARE, tap.ROOT / 'bench/sim.lua', 'round', name, '20'],
+                                  capture_output=True, text=True, timeout=60, check=False)
+            self.assertRegex(done.stdout, rf'messages {messages}\n$', done.stderr)
+
     def test_the_plot_is_up_to_date(self):
         """docs/img/messages.svg: as measured now, on the formulas."""
         tool = tap.ROOT / 'tools/plot_formulas.py'
