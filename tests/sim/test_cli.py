@@ -389,6 +389,28 @@ class Sim(unittest.TestCase):
         for word in ('class="m ', 'class="e ', 'class="s inside"', 'data-t="', '</html>'):
             self.assertIn(word, text)
 
+    def test_views_are_drawn(self):
+        path = self.path / 'out.svg'
+        sim('views-crash', '--draw', str(path))
+        self.assertRegex(path.read_text(encoding='utf-8'), r'class="w view"[^>]*>view 3: p2 p3<')
+
+    def test_a_drawing_shows_no_more_than_can_be_read(self):
+        path = self.path / 'out.html'
+        for args in (('--rounds', '5'), ('--param', 'repair=0', '--faults', 'crash:1@90000+0',
+                                         '--rounds', '30')):
+            sim('ricart', '--n', '20', *args, '--draw', str(path))
+            text = path.read_text(encoding='utf-8')
+            shown = int(re.search(r'(\d+) messages are shown', text)[1])
+            self.assertLessEqual(shown, 500)
+            self.assertGreater(shown, 400)
+
+    def test_the_legend_has_every_shape(self):
+        path = self.path / 'out.html'
+        sim('ricart', '--draw', str(path))
+        legend = path.read_text(encoding='utf-8').split('class="scroll"')[0]
+        for shape in ('asks', 'got', 'timer', 'lost', 'way'):
+            self.assertIn(f'class="shape {shape}"', legend)
+
     def test_faults_are_drawn(self):
         path = self.path / 'out.svg'
         sim('central', '--n', '4', '--draw', str(path), '--rounds', '9', '--faults',
