@@ -84,7 +84,8 @@ static void write_shapes(FILE *out)
 {
     static const char *const shapes[][3] = {
         {"asks",
-         "<path style=\"fill:var(--waits);stroke:var(--ink)\" d=\"M9 .5l5.5 5.5l-5.5 5.5l-5.5 -5.5z\"/>",
+         "<path style=\"fill:var(--waits);stroke:var(--ink)\""
+         " d=\"M9 .5l5.5 5.5l-5.5 5.5l-5.5 -5.5z\"/>",
          "a request"},
         {"got", "<circle style=\"fill:var(--ink)\" cx=\"9\" cy=\"6\" r=\"3.6\"/>",
          "a message arrives"},
