@@ -242,7 +242,7 @@ def rows():
         Row("sim", "simulated messages, n = 16", "M/s",
             {"ours": simulated("messages", "ricart", 16)}, {"ours": key("per_second", 1e-6)},
             must=1, score_unit="M/s", more_is_better=True, repetitions=3),
-        Row("simricart", "one entry by ricart, n = 1,000", "s",
+        Row("simricart", "one round of ricart, 1,000 enter", "s",
             {"ours": simulated("round", "ricart", 1000)}, {"ours": key("seconds")},
             must=10, score_unit="s", repetitions=3,
             notes=[note("ours", "messages", "messages of it: {:,.0f}")]),

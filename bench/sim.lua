@@ -2,7 +2,7 @@
 -- The simulator, checkers and all, on one core.
 --
 --   messages ALGORITHM N   per_second: messages delivered in a second of real time
---   round ALGORITHM N      seconds: one entry (or election) in a group of N
+--   round ALGORITHM N      seconds: one entry of each of N, or one election among them
 --
 -- usage: mare sim.lua messages|round ALGORITHM N
 local mare, sim = require "mare", require "mare.sim"
@@ -28,10 +28,11 @@ if what == "messages" then
     local taken, outcome = measure {duration_us = 40000000}
     print(("per_second %.0f"):format(outcome.delivered / taken))
 else
-    local request = algorithm == "ring" and "elect" or "enter"
-    local taken, outcome = measure {params = {repair = 0}, requests = {{0, request}},
+    local requests = {{0, "elect"}}
+    for who = 0, algorithm == "ring" and -1 or n - 1 do requests[who + 1] = {who, "enter"} end
+    local taken, outcome = measure {params = {repair = 0}, requests = requests,
                                     duration_us = 10000000000}
-    assert(outcome.grants + outcome.elections > 0, "nothing came of it")
+    assert(outcome.grants + outcome.elections >= n, "not all came of it")
     print(("seconds %.4f"):format(taken))
     print(("messages %d"):format(outcome.sent))
 end

@@ -18,6 +18,9 @@ static const char *const kind_names[] = {"crash",   "amnesia", "pause", "partiti
                                          "one-way", "leave",   "join",  "burst"};
 _Static_assert(sizeof kind_names / sizeof *kind_names == MARE_SIM_FAULT_KINDS, "a name each");
 
+/* In us, twenty-nine thousand years: two of them can be added, and a digit put behind one. */
+#define MOMENT_MOST (UINT64_MAX / 20)
+
 static int has_side(mare_sim_fault_kind kind)
 {
     return kind == MARE_SIM_PARTITION || kind == MARE_SIM_ONE_WAY;
@@ -175,13 +178,13 @@ size_t mare_sim_faults_write(const mare_sim_fault_list *list, char *out, size_t 
     return length;
 }
 
-/* Reads digits; nonzero when there were none. */
+/* Reads digits; nonzero when there were none, or too many for any moment of a run. */
 static int read_number(const char **at, uint64_t *number)
 {
     const char *begin = *at;
-    for (*number = 0; **at >= '0' && **at <= '9'; ++*at)
+    for (*number = 0; **at >= '0' && **at <= '9' && *number <= MOMENT_MOST; ++*at)
         *number = *number * 10 + (uint64_t)(**at - '0');
-    return *at == begin;
+    return *at == begin || *number > MOMENT_MOST;
 }
 
 static int read_what(const char **at, mare_sim_fault *fault)
@@ -234,5 +237,48 @@ size_t mare_sim_faults_read(mare_sim_fault_list *list, const char *text)
         mare_sim_faults_add(list, &fault);
         at += *at == ',';
     }
+    return 0;
+}
+
+/* What cannot be ----------------------------------------------------------------------------- */
+
+static int refuse(const mare_sim_fault *fault, char *why, size_t room, const char *who,
+                  uint64_t least, uint64_t most)
+{
+    if (least > most)
+        snprintf(why, room, "'%s' at %" PRIu64 " us: there is no %s", kind_names[fault->kind],
+                 fault->at_us, who);
+    else
+        snprintf(why, room, "'%s' at %" PRIu64 " us: %s is %" PRIu64 " to %" PRIu64,
+                 kind_names[fault->kind], fault->at_us, who, least, most);
+    return 1;
+}
+
+static int refuse_one(const mare_sim_fault *fault, uint32_t processes, uint32_t capacity, char *why,
+                      size_t room)
+{
+    if (fault->kind == MARE_SIM_BURST && (fault->process < 1 || fault->process > 100))
+        return refuse(fault, why, room, "the per cent lost", 1, 100);
+    if (fault->kind == MARE_SIM_BURST)
+        return 0;
+    for (uint32_t i = capacity; has_side(fault->kind) && i < 64 * MARE_SIM_SIDE_WORDS; i++)
+        if (on_side(fault, i))
+            return refuse(fault, why, room, "a process", 0, capacity - 1);
+    if (has_side(fault->kind))
+        return 0;
+    if (fault->kind == MARE_SIM_JOIN && (fault->process < processes || fault->process >= capacity))
+        return refuse(fault, why, room, "one who is not a member", processes,
+                      (uint64_t)capacity - 1);
+    if (fault->process >= capacity)
+        return refuse(fault, why, room, "a process", 0, capacity - 1);
+    return 0;
+}
+
+int mare_sim_faults_refuse(const mare_sim_fault_list *list, uint32_t processes, uint32_t capacity,
+                           char *why, size_t room)
+{
+    for (uint32_t i = 0; i < list->count; i++)
+        if (refuse_one(&list->fault[i], processes, capacity, why, room))
+            return 1;
     return 0;
 }

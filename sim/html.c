@@ -79,6 +79,31 @@ static int anybody_leads(const mare_sim_recording *r)
     return 0;
 }
 
+/* Shapes that are the same in all drawings, as svg.c draws them. */
+static void write_shapes(FILE *out)
+{
+    static const char *const shapes[][3] = {
+        {"asks",
+         "<path style=\"fill:var(--waits);stroke:var(--ink)\""
+         " d=\"M9 .5l5.5 5.5l-5.5 5.5l-5.5 -5.5z\"/>",
+         "a request"},
+        {"got", "<circle style=\"fill:var(--ink)\" cx=\"9\" cy=\"6\" r=\"3.6\"/>",
+         "a message arrives"},
+        {"timer",
+         "<circle style=\"fill:var(--paper);stroke:var(--soft)\" cx=\"9\" cy=\"6\" r=\"3\"/>",
+         "a timer, or news"},
+        {"lost",
+         "<path style=\"stroke:var(--k0)\" stroke-dasharray=\"3 3\" d=\"M0 6H10\"/>"
+         "<path style=\"stroke:var(--bad)\" stroke-width=\"2\" d=\"M9 1.5l9 9m0 -9l-9 9\"/>",
+         "lost"},
+        {"way", "<path style=\"stroke:var(--k0)\" stroke-dasharray=\"4 4\" d=\"M0 6H18\"/>",
+         "not taken, or on its way"},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        fprintf(out, "<span><svg class=\"shape %s\" width=\"20\" height=\"12\">%s</svg> %s</span>",
+                shapes[i][0], shapes[i][1], shapes[i][2]);
+}
+
 static void write_legend(const mare_sim_drawing *d)
 {
     const mare_coord_form *forms = d->options->setup.algorithm->forms;
@@ -106,6 +131,7 @@ static void write_legend(const mare_sim_drawing *d)
               out);
     if (anybody_leads(d->layout.recording))
         fputs("<span><i class=\"key\" style=\"background:var(--leads)\"></i>★ leads</span>", out);
+    write_shapes(out);
     fputs("<span style=\"color:var(--soft)\">hover: follow a message · click a dot: all that "
           "happened before it · escape: all again · ctrl-wheel: zoom · drag: move</span></div>\n",
           out);

@@ -21,7 +21,8 @@ static int is_message(const mare_sim_record *record)
     return record->sight == MARE_SIM_SENT;
 }
 
-/* The first or last so many messages, when there are too many to read. */
+/* The first or last so many messages, when there are too many to read: without the moment at which
+ * they became too many, unless there is no other. */
 static void choose_window(mare_sim_layout *layout, const mare_sim_show *show, int from_the_end)
 {
     const mare_sim_recording *r = layout->recording;
@@ -36,9 +37,9 @@ static void choose_window(mare_sim_layout *layout, const mare_sim_show *show, in
         if (seen <= READABLE)
             continue;
         if (from_the_end)
-            layout->from_us = record->time_us;
+            layout->from_us = record->time_us + (record->time_us < r->record[r->count - 1].time_us);
         else
-            layout->to_us = record->time_us;
+            layout->to_us = record->time_us - (record->time_us > r->record[0].time_us);
         return;
     }
 }

@@ -15,8 +15,12 @@
 
 #include "sim/world.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define MEMORY_MOST (UINT64_C(8) << 30) /* for the machines of one run: more is a slip */
 
 /* Bits of told_down. */
 static int was_told(const process *p, uint32_t peer)
@@ -137,16 +141,48 @@ static void tell_all(mare_sim *sim, mare_coord_event_kind kind, uint32_t about)
 
 /* Lives -------------------------------------------------------------------------------------- */
 
+static mare_coord_setup setup_of(const mare_sim_options *options, uint32_t who,
+                                 uint32_t incarnation)
+{
+    mare_coord_setup setup = options->setup;
+    mare_sim_random seeds = mare_sim_stream(options->seed, 1000 + who);
+    setup.self = who;
+    setup.incarnation = incarnation;
+    setup.seed = mare_sim_draw(&seeds) + incarnation;
+    if (options->hooks.adjust)
+        options->hooks.adjust(options->hooks.context, &setup);
+    return setup;
+}
+
+/* Every machine that the run may make must be one, and all together must fit in memory. */
+int mare_sim_options_refuse(const mare_sim_options *options, char *why, size_t room)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < options->setup.capacity; i++) {
+        mare_coord_setup setup = setup_of(options, i, i >= options->setup.members); /* joined */
+        uint32_t effects, message_bytes;
+        size_t size = mare_coord_size(&setup);
+        mare_coord_room(&setup, &effects, &message_bytes);
+        if (size == 0 || effects == 0) {
+            snprintf(why, room, "%s cannot be process %" PRIu32 " of %" PRIu32 ", so set up",
+                     setup.algorithm->name, i, setup.capacity);
+            return 1;
+        }
+        bytes += size;
+        if (bytes > MEMORY_MOST) {
+            snprintf(why, room, "%s with %" PRIu32 " processes takes more than %u GiB",
+                     setup.algorithm->name, setup.capacity, (unsigned)(MEMORY_MOST >> 30));
+            return 1;
+        }
+    }
+    return mare_sim_faults_refuse(&options->faults, options->setup.members, options->setup.capacity,
+                                  why, room);
+}
+
 static void make_machine(mare_sim *sim, uint32_t who)
 {
     process *p = &sim->process[who];
-    mare_coord_setup setup = sim->options->setup;
-    mare_sim_random seeds = mare_sim_stream(sim->options->seed, 1000 + who);
-    setup.self = who;
-    setup.incarnation = p->incarnation;
-    setup.seed = mare_sim_draw(&seeds) + p->incarnation;
-    if (sim->options->hooks.adjust)
-        sim->options->hooks.adjust(sim->options->hooks.context, &setup);
+    mare_coord_setup setup = setup_of(sim->options, who, p->incarnation);
     size_t size = mare_coord_size(&setup);
     if (!p->machine)
         p->machine = mare_sim_realloc(NULL, size);

@@ -106,8 +106,12 @@ typedef struct mare_sim_outcome {
     uint64_t by_kind[256];          /* messages sent, by kind */
 } mare_sim_outcome;
 
+/* Whether options make no sense: a machine that cannot be made, a fault that cannot happen. Returns
+ * 0, or nonzero after writing the reason into `why`. */
+int mare_sim_options_refuse(const mare_sim_options *options, char *why, size_t room);
+
 /* Runs one simulation. `observers` ends with a NULL, or is NULL. Returns nonzero when nothing was
- * violated. */
+ * violated. Options that make no sense are not run, and reported as a violation of "SET-UP". */
 int mare_sim_run(const mare_sim_options *options, mare_sim_observer *const *observers,
                  mare_sim_outcome *outcome);
 

@@ -103,7 +103,8 @@ const char mare__sim_page_script[] =
     "function zoom(to,cx){to=Math.max(.08,Math.min(6,to));cx=cx||box.clientWidth/2;\n"
     " const at=(box.scrollLeft+cx)/z;z=to;svg.setAttribute('width',W*z);\n"
     " svg.setAttribute('height',H*z);box.scrollLeft=at*z-cx;stay()}\n"
-    "function fit(){zoom(Math.min(1.25,(box.clientWidth-2)/W))}\n"
+    "const wide=()=>(box.clientWidth-2)/W,tall=()=>(innerHeight*.76-20)/H;\n"
+    "function fit(){zoom(Math.min(1.25,wide(),tall()))}\n"
     "box.onscroll=stay;box.addEventListener('wheel',e=>{if(!e.ctrlKey&&!e.metaKey)return;\n"
     " e.preventDefault();zoom(z*Math.exp(-e.deltaY/300),e.clientX-box.getBoundingClientRect().left)"
     "},{passive:false});\n"
@@ -148,4 +149,4 @@ const char mare__sim_page_script[] =
     " matchMedia('(prefers-color-scheme:dark)').matches);r.className=dark?'light':'dark'};\n"
     "onkeydown=e=>{if(e.key=='+')zoom(z*1.3);if(e.key=='-')zoom(z/1.3);if(e.key=='0')fit();\n"
     " if(e.key=='Escape'){pinned=false;clear()}};\n"
-    "if(W<box.clientWidth*1.5)fit();";
+    "zoom(Math.max(.4,Math.min(1.25,W<box.clientWidth*1.5?wide():1,tall())));";

@@ -346,6 +346,29 @@ static void name_delivery(const mare_sim_recording *r, const mare_sim_record *re
         snprintf(text, room, "of %s", mare_sim_name(r, record->peer).text);
 }
 
+/* "view 3: p2 p3"; many members are cut short. */
+static void name_view(const mare_sim_recording *r, const mare_sim_record *record, char *text,
+                      size_t room)
+{
+    int length = snprintf(text, room, "view %" PRIu64 ":", record->number);
+    for (uint32_t i = 0; i + 4 <= record->length; i += 4) {
+        uint32_t member;
+        memcpy(&member, r->bytes + record->data + i, sizeof member);
+        if ((size_t)length + 20 > room) {
+            snprintf(text + length, room - (size_t)length, " …");
+            return;
+        }
+        length +=
+            snprintf(text + length, room - (size_t)length, " %s", mare_sim_name(r, member).text);
+    }
+}
+
+/* Above or below the line of its process, so that they keep apart: views, news, marks. */
+static double height_of(mare_coord_effect_kind effect)
+{
+    return effect == MARE_COORD_VIEW ? -24 : effect == MARE_COORD_MARK ? 38 : 27;
+}
+
 static void draw_news(const mare_sim_drawing *d, const mare_sim_record *record)
 {
     const mare_sim_recording *r = d->layout.recording;
@@ -362,6 +385,9 @@ static void draw_news(const mare_sim_drawing *d, const mare_sim_record *record)
         fprintf(d->out, "<rect class=\"deliver\" x=\"%.1f\" y=\"%.1f\" width=\"7\" height=\"7\"/>",
                 x - 3.5, y + 12);
         break;
+    case MARE_COORD_VIEW:
+        name_view(r, record, text, sizeof text);
+        break;
     case MARE_COORD_REVOKED:
     case MARE_COORD_MARK:
         snprintf(text, sizeof text, "%s",
@@ -374,8 +400,7 @@ static void draw_news(const mare_sim_drawing *d, const mare_sim_record *record)
         return;
     }
     fprintf(d->out, "<text class=\"w %s\" x=\"%.1f\" y=\"%.1f\">",
-            mare_coord_effect_name(record->effect), x + 2,
-            y + (record->effect == MARE_COORD_MARK ? 38 : 27));
+            mare_coord_effect_name(record->effect), x + 2, y + height_of(record->effect));
     mare__sim_escape(text, d->out);
     fputs("</text>", d->out);
 }

@@ -128,6 +128,8 @@ void mare_sim_write_replay(const mare_sim_options *options, FILE *out)
             algorithm->name, options->setup.members, options->seed, options->network.loss_ppm,
             options->network.duplicate_ppm, options->abandon_ppm, options->drift_ppm,
             faults ? faults : "");
+    if (options->rounds)
+        fprintf(out, " --rounds %" PRIu32, options->rounds);
     for (int i = 0; i < MARE_COORD_PARAMS && algorithm->params[i].name; i++) {
         if (options->setup.param[i] != algorithm->params[i].initial)
             fprintf(out, " --param %s=%" PRId64, algorithm->params[i].name,

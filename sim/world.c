@@ -396,6 +396,10 @@ int mare_sim_run(const mare_sim_options *options, mare_sim_observer *const *obse
                     .workload_random = mare_sim_stream(options->seed, 2),
                     .life_random = mare_sim_stream(options->seed, 3)};
     memset(outcome, 0, sizeof *outcome);
+    if (mare_sim_options_refuse(options, outcome->detail, sizeof outcome->detail)) {
+        snprintf(outcome->violation, sizeof outcome->violation, "SET-UP");
+        return 0;
+    }
     mare_coord_room(&options->setup, &sim.effects.room, &sim.effects.bytes_room);
     sim.effects.list = mare_sim_realloc(NULL, sim.effects.room * sizeof *sim.effects.list);
     sim.effects.bytes = mare_sim_realloc(NULL, sim.effects.bytes_room);

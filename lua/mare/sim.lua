@@ -14,28 +14,61 @@ local function with(spec, more)
     return copy
 end
 
---- Runs once. Returns the outcome; raises what a function of the specification raised.
-function sim.run(spec)
-    if spec.requests and not spec.settle_us then
-        spec = with(spec, {settle_us = 0})
-    end
-    return core.run(spec)
+-- A script asks for nothing after its last request, unless it says so.
+local function settled(spec)
+    return spec.requests and not spec.settle_us and with(spec, {settle_us = 0}) or spec
 end
 
---- Runs seeds from, …, from + count − 1, each with its own network and faults. Returns nil and the
---- number of runs when all promises were kept, otherwise the outcome of the first that broke one,
---- shrunk, and its seed.
-function sim.sweep(spec, count, from)
-    from = from or 1
+--- Runs once. Returns the outcome; raises what a function of the specification raised.
+function sim.run(spec)
+    return core.run(settled(spec))
+end
+
+-- The specification of one run of a sweep.
+local function drawn(spec, seed)
+    return with(settled(spec), {seed = seed, vary = true, n = spec.n or 2 + seed % 7})
+end
+
+-- What repeats a run that was shrunk.
+local function again(spec, outcome)
+    return with(spec, {
+        faults = outcome.faults, abandon_ppm = outcome.abandon_ppm, drift_ppm = outcome.drift_ppm,
+        network = with(spec.network or {}, {loss_ppm = outcome.loss_ppm,
+                                            duplicate_ppm = outcome.duplicate_ppm})})
+end
+
+-- Shrinks the run of a seed that broke a promise, and shows it as `show` says.
+local function shrink(spec, seed, show)
+    local one = drawn(spec, seed)
+    local outcome = core.run(with(one, with(show, {shrink = true})))
+    outcome.again = again(one, outcome)
+    return outcome
+end
+
+-- Calls each(done, outcome) after every run; returns the seed that broke a promise that was not to
+-- be broken, or nil and how many broke the expected one.
+local function sweep(spec, count, from, each)
+    local met = 0
     for seed = from, from + count - 1 do
-        local more = {seed = seed, vary = true, n = spec.n or 2 + seed % 7}
-        local outcome = core.run(with(spec, more))
-        if not outcome.kept then
-            more.shrink = true
-            return core.run(with(spec, more)), seed
+        local outcome = core.run(drawn(spec, seed))
+        each(seed - from + 1, outcome)
+        if outcome.violation and outcome.violation == spec.expect then
+            met = met + 1
+        elseif outcome.violation then
+            return seed
         end
     end
-    return nil, count
+    return nil, met
+end
+
+--- Runs seeds from, …, from + count − 1, each with its own network and faults. Returns nil, the
+--- number of runs and how many broke the promise that `expect` names, or else the outcome of the
+--- first that broke another, shrunk, and its seed. `outcome.again` is the specification that
+--- repeats it.
+function sim.sweep(spec, count, from)
+    local seed, met = sweep(spec, count, from or 1, function() end)
+    if not seed then return nil, count, met end
+    return shrink(spec, seed, {}), seed
 end
 
 local function load_scenario(name)
@@ -54,46 +87,160 @@ local function fail(message)
     os.exit(2)
 end
 
-local function sweep(spec, count, from)
-    local broken, seed = sim.sweep(spec, count, from)
-    if not broken then
-        print(("%d seeds, no violation"):format(seed))
-        os.exit(0)
-    end
-    local again = core.run(with(spec, {seed = seed, vary = true, n = spec.n or 2 + seed % 7,
-                                       faults = broken.faults, text = true}))
-    io.write(("seed %d: %s is violated: %s\nfaults    %s\n\n"):format(
-        seed, broken.violation, broken.detail, broken.faults), again.text)
-    os.exit(1)
+-- ---- Sweeps from the command line --------------------------------------------------------------
+
+local BAR_WIDTH, LINE_WIDTH = 24, 79 -- as in src/cli/sim.c: a line that wraps cannot be overwritten
+
+local function show_progress(done, all, messages)
+    local filled = done * BAR_WIDTH // all
+    local words = (" %3d %%  %d of %d seeds, %.1f M messages "):format(
+        done * 100 // all, done, all, messages / 1e6)
+    io.stderr:write("\r", ("█"):rep(filled), ("░"):rep(BAR_WIDTH - filled),
+                    words:sub(1, LINE_WIDTH - BAR_WIDTH))
+    io.stderr:flush()
 end
 
---- What `mare sim FILE.lua` and `mare sim FIGURE` do; the command line gives the arguments.
-function sim.main(name, trace, json, draw, shiviz, from, to, seed, seeds)
-    local function set(text) return text ~= "" and text or nil end
-    local ok, spec = pcall(load_scenario, name)
-    if not ok then fail(spec) end
-    if tonumber(seeds) > 0 then sweep(spec, tonumber(seeds), tonumber(seed)) end
-    local more = {trace = set(trace) ~= nil, json = set(json) ~= nil, draw = set(draw),
-                  shiviz = set(shiviz), from_us = tonumber(from), to_us = tonumber(to), text = true,
+-- Adds up what runs did, under the names that `mare sim ALGORITHM --seeds` has for it.
+local function counting(asked)
+    local total = {entries = 0, messages = 0, lost = 0, deliveries = 0, elections = 0}
+    local source = {entries = "grants", messages = "sent"}
+    local step = asked.seeds // 200 + 1
+    return total, function(done, outcome)
+        for name in pairs(total) do
+            total[name] = total[name] + outcome[source[name] or name]
+        end
+        if asked.bar and done % step == 0 then show_progress(done, asked.seeds, total.messages) end
+    end
+end
+
+local function quote(word)
+    return word:find "^[%w%.,:+@%%/=_-]+$" and word or "'" .. word:gsub("'", [['\'']]) .. "'"
+end
+
+-- The command that repeats a run that was shrunk: a sweep of one seed.
+local function replay(name, asked, outcome)
+    local words = {"mare sim", quote(name), "--seeds 1 --seed", outcome.seed, "--n", outcome.n,
+                   "--loss", outcome.loss_ppm, "--duplicate", outcome.duplicate_ppm,
+                   "--abandon", outcome.abandon_ppm, "--drift", outcome.drift_ppm,
+                   "--faults", "'" .. outcome.faults .. "'"}
+    local function add(...) table.move({...}, 1, select("#", ...), #words + 1, words) end
+    if outcome.rounds > 0 then add("--rounds", outcome.rounds) end
+    for _, param in ipairs(asked.param) do add("--param", quote(param)) end
+    return table.concat(words, " ")
+end
+
+local function report_violation(name, spec, asked, seed)
+    local stem = name:match "([^/]+)$":gsub("%.lua$", "")
+    local draw = asked.draw or ("mare-sim-%s-%d.html"):format(stem, seed)
+    local outcome = shrink(spec, seed, {
+        trace = asked.trace, json = asked.json, draw = draw, shiviz = asked.shiviz,
+        from_us = asked.from, to_us = asked.to, text = true, about = spec.text})
+    local line = replay(name, asked, outcome)
+    if asked.json then
+        io.write(outcome.text)
+        io.stderr:write(line, "\n")
+    else
+        io.write(("seed %d: %s is violated: %s\n"):format(seed, outcome.violation, outcome.detail),
+                 ("shrunk from %d faults to %d in %d runs:\n\n"):format(
+                     outcome.faults_before, outcome.faults_after, outcome.shrink_runs),
+                 outcome.text, ("drawn     %s\nreplay    %s\n"):format(draw, line))
+    end
+    return outcome.written and 1 or 2
+end
+
+local function report_sweep(name, spec, asked, total, met)
+    if asked.json then
+        io.write(('{"scenario":"%s","seeds":%d,"entries":%d,"messages":%d,"lost":%d,' ..
+                  '"deliveries":%d,"elections":%d,"expected":%d,"violation":null}\n'):format(
+            name:gsub('[%c"\\]', "?"), asked.seeds, total.entries, total.messages, total.lost,
+            total.deliveries, total.elections, met))
+    else
+        io.write(("%s: %d seeds, %d messages (%d lost), "):format(
+            name, asked.seeds, total.messages, total.lost))
+        print(spec.expect and ("%s is broken in %d, as it is to be; nothing else is"):format(
+            spec.expect, met) or "no violation")
+    end
+    return spec.expect and met == 0 and 1 or 0
+end
+
+local function sweep_scenario(name, spec, asked)
+    local total, each = counting(asked)
+    local seed, met = sweep(spec, asked.seeds, asked.seed or 1, each)
+    if asked.bar then io.stderr:write "\r\27[K" end
+    if seed then return report_violation(name, spec, asked, seed) end
+    return report_sweep(name, spec, asked, total, met)
+end
+
+-- ---- What the command line asks for ------------------------------------------------------------
+
+local flags = {trace = true, json = true, bar = true}
+local texts = {draw = true, shiviz = true, faults = true}
+
+-- "5%" in parts in a million, which is what other numbers are.
+local function amount(text)
+    local percent = text:match "^(.*)%%$"
+    return math.tointeger(percent and tonumber(percent) * 10000 // 1 or tonumber(text))
+end
+
+-- "--n", "5", "--json" …: `mare sim` has seen to it that they make sense.
+local function read_words(words)
+    local asked, i = {param = {}}, 1
+    while i <= #words do
+        local name, value = words[i]:match "^%-%-(.*)$", words[i + 1]
+        if name == "param" then
+            table.insert(asked.param, value)
+        elseif flags[name] then
+            asked[name] = true
+        else
+            asked[name] = texts[name] and value or amount(value)
+        end
+        i = i + (flags[name] and 1 or 2)
+    end
+    return asked
+end
+
+-- The specification with what was given on the command line in the place of its own.
+local function override(spec, asked)
+    local params = {}
+    for _, param in ipairs(asked.param) do
+        local name, value = param:match "^([^=]*)=(-?%d+)$"
+        if not name then error("--param is NAME=VALUE, not '" .. param .. "'", 0) end
+        params[name] = math.tointeger(value)
+    end
+    return with(spec, {
+        n = asked.n, rounds = asked.rounds, faults = asked.faults, drift_ppm = asked.drift,
+        abandon_ppm = asked.abandon, params = with(spec.params or {}, params),
+        network = with(spec.network or {}, {loss_ppm = asked.loss,
+                                            duplicate_ppm = asked.duplicate})})
+end
+
+local function run_scenario(spec, asked)
+    local more = {trace = asked.trace, json = asked.json, draw = asked.draw, seed = asked.seed,
+                  shiviz = asked.shiviz, from_us = asked.from, to_us = asked.to, text = true,
                   about = spec.text}
     more.trace = more.trace or not (more.json or more.draw or more.shiviz)
-    if set(seed) then more.seed = tonumber(seed) end
-    local done, outcome = pcall(sim.run, with(spec, more))
-    if not done then fail(outcome) end
+    local outcome = sim.run(with(spec, more))
     if not more.json and spec.title then
         print(spec.title)
         if spec.text then print(spec.text) end
         print()
     end
     io.write(outcome.text)
-    if spec.report and not more.json then
-        local said, words = pcall(spec.report, outcome)
-        if not said then fail(words) end
-        print("\n" .. words)
-    end
-    if not outcome.written then os.exit(2) end
+    if spec.report and not more.json then print("\n" .. spec.report(outcome)) end
+    if not outcome.written then return 2 end
     -- A figure may show how a promise breaks: then that is what must happen.
-    os.exit(outcome.violation == spec.expect and 0 or 1)
+    return outcome.violation == spec.expect and 0 or 1
+end
+
+--- What `mare sim FILE.lua` and `mare sim FIGURE` do; the command line gives the arguments.
+function sim.main(name, ...)
+    local ok, code = pcall(function(...)
+        local asked = read_words {...}
+        local spec = override(load_scenario(name), asked)
+        return asked.seeds and sweep_scenario(name, spec, asked) or run_scenario(spec, asked)
+    end, ...)
+    if not ok then fail(code) end
+    os.exit(code)
 end
 
 return sim

@@ -5,6 +5,8 @@
 #include <mare.h>
 #include <stdbool.h>
 
+struct mare_coord_algorithm;
+
 #define MARE_VERSION "0.1.0"
 
 // What the program's exit codes mean.
@@ -35,8 +37,10 @@ int mare__cli_finish(struct mare_runtime *runtime);
 int mare__cli_sim(int argc, char **argv);
 extern const char mare__cli_sim_help[];
 
-// Of it: all that there is, all tables of costs, and whether a name is that of a figure.
+// Of it: all that there is, all tables of costs, one algorithm, and whether a name is a figure.
 int mare__cli_sim_list(bool json);
+int mare__cli_sim_names(void); // one a line
+void mare__cli_sim_describe(const struct mare_coord_algorithm *algorithm);
 int mare__cli_sim_tables(bool json);
 bool mare__cli_sim_is_figure(const char *name);
 

@@ -12,7 +12,8 @@
 #include "platform/platform.h"
 #include "sim/report.h"
 
-enum { SHRINK_BUDGET = 2000, CALM_MEMBERS = 4, BAR_WIDTH = 40 };
+enum { SHRINK_BUDGET = 2000, CALM_MEMBERS = 4, BAR_WIDTH = 24 };
+enum { LINE_WIDTH = 79 }; // of a terminal: a line that wraps cannot be overwritten
 
 struct arguments {
     mare_coord_setup setup; // the algorithm and its parameters
@@ -28,7 +29,7 @@ const char mare__cli_sim_help[] =
     "mare sim ALGORITHM [options]     runs an algorithm in virtual time and checks its promises\n"
     "mare sim FIGURE [options]        a figure or worked example of the books, by its name\n"
     "mare sim FILE.lua [options]      a scenario of yours: docs/reference/sim.md\n"
-    "mare sim list                    every algorithm and figure\n"
+    "mare sim list                    every algorithm and figure; --names: their names alone\n"
     "mare sim --table                 what each costs, measured beside its formulas\n"
     "\n"
     "A simulation is a group of processes, a network and its faults, all decided by one seed:\n"
@@ -61,9 +62,10 @@ const char mare__cli_sim_help[] =
     "  --json             figures for programs\n"
     "\n"
     "Try\n"
-    "  mare sim ricart --n 3 --draw ricart.html       three processes, one entry each\n"
-    "  mare sim ricart --seeds 1000                   a thousand runs with faults\n"
-    "  mare sim ricart --seeds 1000 --param repair=0  the same, as in the book\n"
+    "  mare sim ricart --n 3 --draw ricart.html  three processes, one entry each\n"
+    "  mare sim ricart --seeds 1000              a thousand runs with faults\n"
+    "  mare sim ricart --seeds 1000 --param repair=0 --loss 1%\n"
+    "                                            as in the book, and messages get lost: it fails\n"
     "\n"
     "Exit codes: 0 all promises kept, 1 one was broken, 2 wrong usage.\n";
 
@@ -85,8 +87,20 @@ static void override(mare_sim_options *options, const struct arguments *args)
         options->rounds = (uint32_t)args->rounds;
 }
 
+// A group has no more slots than founders, unless faults let others join.
+static void make_room_to_join(mare_sim_options *options)
+{
+    for (uint32_t i = 0; i < options->faults.count; i++) {
+        const mare_sim_fault *fault = &options->faults.fault[i];
+        if (fault->kind == MARE_SIM_JOIN && fault->process >= options->setup.capacity &&
+            fault->process < MARE_COORD_MEMBERS_MAX)
+            options->setup.capacity = fault->process + 1;
+    }
+}
+
 // The options of one run: drawn from the seed, or calm, one request each and no second phase.
-static void prepare(mare_sim_options *options, const struct arguments *args, uint64_t seed,
+// Returns whether they make sense, after saying why they do not.
+static bool prepare(mare_sim_options *options, const struct arguments *args, uint64_t seed,
                     bool calm)
 {
     uint32_t n = calm ? CALM_MEMBERS : 2 + (uint32_t)(seed % 7);
@@ -100,16 +114,25 @@ static void prepare(mare_sim_options *options, const struct arguments *args, uin
         mare_sim_vary(options);
     }
     override(options, args);
+    make_room_to_join(options);
+    char why[200];
+    if (!mare_sim_options_refuse(options, why, sizeof why))
+        return true;
+    fprintf(stderr, "mare sim: %s\n", why);
+    mare_sim_options_fini(options);
+    return false;
 }
 
 static void show_progress(uint64_t done, uint64_t all, uint64_t messages)
 {
-    char bar[3 * BAR_WIDTH + 1] = "";
+    char bar[3 * BAR_WIDTH + 1] = "", words[LINE_WIDTH - BAR_WIDTH + 1];
     uint64_t filled = done * BAR_WIDTH / all;
     for (uint64_t i = 0; i < BAR_WIDTH; i++)
         strcat(bar, i < filled ? "█" : "░");
-    fprintf(stderr, "\r%s %3" PRIu64 " %%  %" PRIu64 " of %" PRIu64 " seeds, %.1f M messages ", bar,
-            done * 100 / all, done, all, (double)messages / 1e6);
+    snprintf(words, sizeof words,
+             " %3" PRIu64 " %%  %" PRIu64 " of %" PRIu64 " seeds, %.1f M messages ",
+             done * 100 / all, done, all, (double)messages / 1e6);
+    fprintf(stderr, "\r%s%s", bar, words);
     if (done == all)
         fputs("\r\033[K", stderr);
     fflush(stderr);
@@ -181,7 +204,8 @@ static int sweep(const struct arguments *args)
     for (uint64_t done = 0; done < args->seeds; done++) {
         mare_sim_options options;
         mare_sim_outcome outcome;
-        prepare(&options, args, args->seed + done, false);
+        if (!prepare(&options, args, args->seed + done, false))
+            return EXIT_USAGE;
         bool good = mare_sim_run(&options, NULL, &outcome);
         add(&total, &outcome);
         if (bar && (done % step == 0 || !good))
@@ -202,7 +226,8 @@ static int print_speed(const struct arguments *args)
 {
     mare_sim_options options;
     mare_sim_outcome outcome;
-    prepare(&options, args, args->seed, true);
+    if (!prepare(&options, args, args->seed, true))
+        return EXIT_USAGE;
     options.rounds = 0;
     options.duration_us = UINT64_C(60000000);
     override(&options, args);
@@ -220,13 +245,23 @@ static int print_speed(const struct arguments *args)
     return 0;
 }
 
+static int print_table(const struct arguments *args)
+{
+    mare_sim_options options;
+    if (!prepare(&options, args, args->seed, true))
+        return EXIT_USAGE;
+    mare_sim_options_fini(&options);
+    return mare_sim_write_table(&args->setup, args->n, args->show.json, stdout) ? EXIT_DIED : 0;
+}
+
 static int run_once(const struct arguments *args)
 {
     mare_sim_options options;
     mare_sim_outcome outcome;
     struct mare_sim_show show = args->show;
     show.trace |= !args->seed_given && !show.json && !show.draw && !show.shiviz;
-    prepare(&options, args, args->seed, !args->seed_given);
+    if (!prepare(&options, args, args->seed, !args->seed_given))
+        return EXIT_USAGE;
     int code = mare_sim_show_run(&options, &show, stdout, &outcome);
     if (code == 1 && !show.json && args->seed_given) {
         fputs("replay    ", stdout);
@@ -385,38 +420,63 @@ static bool is_file(const char *name)
     return length > 4 && strcmp(name + length - 4, ".lua") == 0;
 }
 
-// A scenario runs as a program whose arguments are what it is to show.
-static int run_scenario(const struct arguments *args, char *name)
+// A scenario runs as a program whose arguments are the options, checked, and "--bar" if there is
+// somebody to see it.
+static int run_scenario(const struct arguments *args, int argc, char **argv)
 {
-    static char code[] = "require 'mare.sim'.main(...)";
-    char from[24], to[24], seed[24], seeds[24];
-    snprintf(from, sizeof from, "%" PRIu64, args->show.from_us);
-    snprintf(to, sizeof to, "%" PRIu64, args->show.to_us);
-    snprintf(seed, sizeof seed, "%" PRIu64, args->seed);
-    snprintf(seeds, sizeof seeds, "%" PRIu64, args->seeds);
-    char *argv[] = {code,
-                    name,
-                    args->show.trace ? "trace" : "",
-                    args->show.json ? "json" : "",
-                    args->show.draw ? (char *)args->show.draw : "",
-                    args->show.shiviz ? (char *)args->show.shiviz : "",
-                    from,
-                    to,
-                    args->seed_given ? seed : "",
-                    seeds,
-                    NULL};
-    return mare__cli_run(SOURCE_CODE, sizeof argv / sizeof *argv - 1, argv);
+    static char code[] = "require 'mare.sim'.main(...)", bar[] = "--bar";
+    if (args->table || args->speed)
+        return refuse("a figure or file has no", args->table ? "--table" : "--speed");
+    char **words = calloc((size_t)argc + 2, sizeof *words);
+    if (!words) {
+        fputs("mare sim: out of memory\n", stderr);
+        return EXIT_DIED;
+    }
+    int count = 0;
+    words[count++] = code;
+    for (int i = 1; i < argc; i++)
+        words[count++] = argv[i];
+    if (isatty(STDERR_FILENO) && !args->show.json)
+        words[count++] = bar;
+    int result = mare__cli_run(SOURCE_CODE, count, words);
+    free(words);
+    return result;
 }
 
-// `mare sim list` and `mare sim --table`, each with --json if wanted.
+// `mare sim list` and `mare sim --table`, each with --json if wanted; `mare sim list --names`.
 static int show_all(int argc, char **argv)
 {
+    bool list = strcmp(argv[1], "list") == 0;
+    if (argc == 3 && list && strcmp(argv[2], "--names") == 0)
+        return mare__cli_sim_names();
     bool json = argc == 3 && strcmp(argv[2], "--json") == 0;
     if (argc > 2 && !json)
-        return refuse("nothing but --json goes with that, not", argv[2]);
-    if (strcmp(argv[1], "list") == 0)
+        return refuse(list ? "--json or --names goes with that, not"
+                           : "nothing but --json goes with that, not",
+                      argv[2]);
+    if (list)
         return mare__cli_sim_list(json);
     return mare__cli_sim_tables(json);
+}
+
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
+}
+
+// What is known of the algorithm, if one is named, then the options.
+static int help(const char *name)
+{
+    const mare_coord_algorithm *algorithm = mare_coord_find(name);
+    if (algorithm) {
+        mare__cli_sim_describe(algorithm);
+        putchar('\n');
+    }
+    fputs(mare__cli_sim_help, stdout);
+    return 0;
 }
 
 int mare__cli_sim(int argc, char **argv)
@@ -427,10 +487,12 @@ int mare__cli_sim(int argc, char **argv)
                              .abandon_ppm = -1,
                              .drift_ppm = -1,
                              .rounds = -1};
-    if (argc < 2 || strcmp(argv[1], "--help") == 0) {
-        fputs(mare__cli_sim_help, argc < 2 ? stderr : stdout);
-        return argc < 2 ? EXIT_USAGE : 0;
+    if (argc < 2) {
+        fputs(mare__cli_sim_help, stderr);
+        return EXIT_USAGE;
     }
+    if (asks_for_help(argc, argv))
+        return help(argv[1]);
     if (strcmp(argv[1], "list") == 0 || strcmp(argv[1], "--table") == 0)
         return show_all(argc, argv);
     args.setup.algorithm = mare_coord_find(argv[1]);
@@ -448,9 +510,9 @@ int mare__cli_sim(int argc, char **argv)
     if (code)
         return code;
     if (scenario)
-        return run_scenario(&args, argv[1]);
+        return run_scenario(&args, argc, argv);
     if (args.table)
-        return mare_sim_write_table(&args.setup, args.n, args.show.json, stdout) ? EXIT_DIED : 0;
+        return print_table(&args);
     if (args.speed)
         return print_speed(&args);
     return args.seeds ? sweep(&args) : run_once(&args);

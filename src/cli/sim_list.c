@@ -11,22 +11,76 @@
 
 #define FIGURES "mare.figures."
 
-static void list_algorithm(const mare_coord_algorithm *algorithm)
+enum { LINE_WIDTH = 100, ALGORITHM_INDENT = 13, PARAM_INDENT = 17, FIGURE_INDENT = 25 };
+
+// Letters, not bytes: what continues one in UTF-8 is not counted.
+static int width_of(const char *text, size_t length)
+{
+    int width = 0;
+    for (size_t i = 0; i < length; i++)
+        width += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return width;
+}
+
+// Writes words after what stands on the line already, `column` wide; what does not fit goes on
+// below, indented.
+static void write_words(const char *text, size_t length, int column, int indent)
+{
+    const char *end = text + length, *between = "";
+    while (text < end) {
+        size_t word = strcspn(text, " ");
+        word = word < (size_t)(end - text) ? word : (size_t)(end - text);
+        int width = width_of(text, word);
+        if (column + 1 + width > LINE_WIDTH) {
+            printf("\n%*s", indent, "");
+            column = indent;
+            between = "";
+        }
+        printf("%s%.*s", between, (int)word, text);
+        column += width + (*between != '\0');
+        between = " ";
+        text += word + (text + word < end);
+    }
+    putchar('\n');
+}
+
+static void list_row(const char *name, const char *label, const char *text)
+{
+    int column = printf("%-12s %s", name, label);
+    write_words(text, strlen(text), column, ALGORITHM_INDENT + 2);
+}
+
+static void list_bits(const char *label, void (*write)(unsigned bits, FILE *out), unsigned bits)
+{
+    char text[400] = "";
+    FILE *out = fmemopen(text, sizeof text, "w");
+    if (!out)
+        return;
+    write(bits, out);
+    fclose(out);
+    list_row("", label, text);
+}
+
+static void list_param(const mare_coord_param *param)
+{
+    int column = printf("%-12s   %s=%" PRId64 "  ", "", param->name, param->initial);
+    write_words(param->meaning, strlen(param->meaning), column, PARAM_INDENT);
+}
+
+void mare__cli_sim_describe(const mare_coord_algorithm *algorithm)
 {
     mare_coord_setup setup;
     mare_coord_setup_init(&setup, algorithm, 4);
-    printf("%-12s %s\n", algorithm->name, algorithm->title);
-    printf("%-12s after %s\n", "", algorithm->source);
-    printf("%-12s messages: %s\n", "", algorithm->formula);
+    list_row(algorithm->name, "", algorithm->title);
+    list_row("", "after ", algorithm->source);
+    list_row("", "messages: ", algorithm->formula);
     if (algorithm->delay_formula)
-        printf("%-12s delay: %s\n", "", algorithm->delay_formula);
-    printf("%-12s promises: ", "");
-    mare_sim_write_promises(algorithm->promises(&setup), stdout);
-    printf("\n%-12s tolerates: ", "");
-    mare_sim_write_tolerates(algorithm->tolerates(&setup), stdout);
-    printf("\n%-12s assumes: %s\n", "", algorithm->assumes);
+        list_row("", "delay: ", algorithm->delay_formula);
+    list_bits("promises: ", mare_sim_write_promises, algorithm->promises(&setup));
+    list_bits("tolerates: ", mare_sim_write_tolerates, algorithm->tolerates(&setup));
+    list_row("", "assumes: ", algorithm->assumes);
     for (const mare_coord_param *p = algorithm->params; p->name; p++)
-        printf("%-12s   %s=%" PRId64 "  %s\n", "", p->name, p->initial, p->meaning);
+        list_param(p);
 }
 
 // Each figure's name and title: the first comment of its file, after the licence.
@@ -62,7 +116,8 @@ static void list_figures(void)
     int length;
     const struct mare__embedded *figure = NULL;
     while ((figure = next_figure(figure, &title, &length)))
-        printf("  %-22s %.*s\n", figure->name + strlen(FIGURES), length, title);
+        write_words(title, (size_t)length, printf("  %-22s ", figure->name + strlen(FIGURES)),
+                    FIGURE_INDENT);
 }
 
 // ---- JSON --------------------------------------------------------------------------------------
@@ -146,6 +201,20 @@ static int list_as_json(void)
     return 0;
 }
 
+int mare__cli_sim_names(void)
+{
+    size_t count;
+    const char *title;
+    int length;
+    const mare_coord_algorithm *const *table = mare_coord_table(&count);
+    const struct mare__embedded *figure = NULL;
+    for (size_t i = 0; i < count; i++)
+        puts(table[i]->name);
+    while ((figure = next_figure(figure, &title, &length)))
+        puts(figure->name + strlen(FIGURES));
+    return 0;
+}
+
 int mare__cli_sim_list(bool json)
 {
     size_t count;
@@ -154,7 +223,7 @@ int mare__cli_sim_list(bool json)
         return list_as_json();
     puts("Algorithms: mare sim NAME\n");
     for (size_t i = 0; i < count; i++) {
-        list_algorithm(table[i]);
+        mare__cli_sim_describe(table[i]);
         putchar('\n');
     }
     puts("Figures and worked examples: mare sim NAME [--trace] [--draw FILE.html]\n");

@@ -10,7 +10,7 @@
 
 #include "lua/binding.h"
 
-enum { SHRINK_BUDGET = 2000 };
+enum { SHRINK_BUDGET = 2000, MILLION = 1000000, DRIFT_MOST = 100000 };
 
 // ---- Reading the specification -----------------------------------------------------------------
 
@@ -23,6 +23,25 @@ static uint64_t number_field(lua_State *L, int index, const char *name, uint64_t
         luaL_error(L, "`%s` is a whole number, not negative", name);
     lua_pop(L, 1);
     return type == LUA_TNIL ? otherwise : (uint64_t)value;
+}
+
+// … and not above `most`.
+static uint32_t part_field(lua_State *L, int index, const char *name, uint32_t otherwise,
+                           uint32_t most)
+{
+    uint64_t value = number_field(L, index, name, otherwise);
+    if (value > most)
+        luaL_error(L, "`%s` is at most %I", name, (LUAI_UACINT)most);
+    return (uint32_t)value;
+}
+
+static bool has(lua_State *L, const char *name, int type)
+{
+    int found = lua_getfield(L, SIM_SPEC, name);
+    lua_pop(L, 1);
+    if (found != LUA_TNIL && found != type)
+        luaL_error(L, "`%s` is a %s", name, lua_typename(L, type));
+    return found == type;
 }
 
 static bool flag_field(lua_State *L, int index, const char *name)
@@ -59,30 +78,35 @@ static int choice_field(lua_State *L, int index, const char *name, const char *c
 static void read_network(lua_State *L, mare_sim_network *network)
 {
     static const char *const delays[] = {"fixed", "uniform", "exponential", "spiky", NULL};
-    if (lua_getfield(L, SIM_SPEC, "network") == LUA_TTABLE) {
+    static const char *const fields[] = {"delay", "delay_us", "loss_ppm", "duplicate_ppm",
+                                         "fifo",  "bus",      NULL};
+    if (has(L, "network", LUA_TTABLE)) {
+        lua_getfield(L, SIM_SPEC, "network");
         int at = lua_gettop(L);
+        mare__lua_sim_check_fields(L, at, "`network`", fields);
         network->delay = (mare_sim_delay)choice_field(L, at, "delay", delays, (int)network->delay);
         network->delay_us = number_field(L, at, "delay_us", network->delay_us);
-        network->loss_ppm = (uint32_t)number_field(L, at, "loss_ppm", network->loss_ppm);
+        network->loss_ppm = part_field(L, at, "loss_ppm", network->loss_ppm, MILLION);
         network->duplicate_ppm =
-            (uint32_t)number_field(L, at, "duplicate_ppm", network->duplicate_ppm);
+            part_field(L, at, "duplicate_ppm", network->duplicate_ppm, MILLION);
         network->fifo |= flag_field(L, at, "fifo");
         network->bus |= flag_field(L, at, "bus");
+        lua_pop(L, 1);
     }
-    lua_pop(L, 1);
 }
 
 static void read_params(lua_State *L, mare_coord_setup *setup)
 {
-    if (lua_getfield(L, SIM_SPEC, "params") == LUA_TTABLE) {
+    if (has(L, "params", LUA_TTABLE)) {
+        lua_getfield(L, SIM_SPEC, "params");
         for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
             const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
             if (mare_coord_setup_set(setup, name, luaL_checkinteger(L, -1)) != MARE_COORD_OK)
                 luaL_error(L, "%s has no parameter '%s' with that value", setup->algorithm->name,
                            name);
         }
+        lua_pop(L, 1);
     }
-    lua_pop(L, 1);
 }
 
 static void read_numbers(lua_State *L, mare_sim_options *options)
@@ -91,14 +115,14 @@ static void read_numbers(lua_State *L, mare_sim_options *options)
     options->detector =
         (mare_sim_detector)choice_field(L, SIM_SPEC, "detector", detectors, (int)options->detector);
     options->detect_us = number_field(L, SIM_SPEC, "detect_us", options->detect_us);
-    options->drift_ppm = (uint32_t)number_field(L, SIM_SPEC, "drift_ppm", options->drift_ppm);
+    options->drift_ppm = part_field(L, SIM_SPEC, "drift_ppm", options->drift_ppm, DRIFT_MOST);
     options->duration_us = number_field(L, SIM_SPEC, "duration_us", options->duration_us);
     options->settle_us = number_field(L, SIM_SPEC, "settle_us", options->settle_us);
-    options->entrants = (uint32_t)number_field(L, SIM_SPEC, "entrants", options->entrants);
-    options->rounds = (uint32_t)number_field(L, SIM_SPEC, "rounds", options->rounds);
+    options->entrants = part_field(L, SIM_SPEC, "entrants", options->entrants, UINT32_MAX);
+    options->rounds = part_field(L, SIM_SPEC, "rounds", options->rounds, UINT32_MAX);
     options->think_us = number_field(L, SIM_SPEC, "think_us", options->think_us);
     options->hold_us = number_field(L, SIM_SPEC, "hold_us", options->hold_us);
-    options->abandon_ppm = (uint32_t)number_field(L, SIM_SPEC, "abandon_ppm", options->abandon_ppm);
+    options->abandon_ppm = part_field(L, SIM_SPEC, "abandon_ppm", options->abandon_ppm, MILLION);
 }
 
 static mare_coord_event_kind request_kind(lua_State *L, const char *word)
@@ -114,8 +138,10 @@ static mare_coord_event_kind request_kind(lua_State *L, const char *word)
 // {process, "enter", at_us = 0, hold_us = 1000, give_up_us = 0, data = "…"}; hold_us = false stays.
 static void read_request(lua_State *L, mare_sim_script_row *row, uint32_t capacity)
 {
+    static const char *const fields[] = {"at_us", "hold_us", "give_up_us", "data", NULL};
     int at = lua_gettop(L);
     luaL_checktype(L, at, LUA_TTABLE);
+    mare__lua_sim_check_fields(L, at, "a request", fields);
     lua_geti(L, at, 1);
     lua_geti(L, at, 2);
     lua_Integer process = luaL_checkinteger(L, -2);
@@ -125,18 +151,20 @@ static void read_request(lua_State *L, mare_sim_script_row *row, uint32_t capaci
                                  .kind = request_kind(L, lua_tostring(L, -1)),
                                  .at_us = number_field(L, at, "at_us", 0),
                                  .number = number_field(L, at, "give_up_us", 0)};
-    bool stays = lua_getfield(L, at, "hold_us") == LUA_TBOOLEAN;
-    row->hold_us = stays ? MARE_SIM_STAYS : (uint64_t)luaL_optinteger(L, -1, 1000);
+    bool stays = lua_getfield(L, at, "hold_us") == LUA_TBOOLEAN && !lua_toboolean(L, -1);
+    row->hold_us = stays ? MARE_SIM_STAYS : number_field(L, at, "hold_us", 1000);
     row->data = (const uint8_t *)text_field(L, at, "data");
-    row->length = row->data ? (uint32_t)strlen((const char *)row->data) : 0;
+    lua_getfield(L, at, "data");
+    row->length = (uint32_t)lua_rawlen(L, -1);
     lua_settop(L, at);
 }
 
 // The script stays on the stack.
 static mare_sim_script *read_requests(lua_State *L, uint32_t capacity)
 {
-    if (lua_getfield(L, SIM_SPEC, "requests") != LUA_TTABLE)
+    if (!has(L, "requests", LUA_TTABLE))
         return NULL;
+    lua_getfield(L, SIM_SPEC, "requests");
     int at = lua_gettop(L);
     lua_Integer count = luaL_len(L, at);
     mare_sim_script *script = lua_newuserdatauv(L, sizeof *script, 0);
@@ -199,7 +227,21 @@ struct way {
     bool lost;
 };
 
-// route(message): a delay in us, false to lose it, nothing to leave it to the network.
+// What route() returned: a delay in us, false to lose it, nothing or true to leave it to the
+// network.
+static void read_way(lua_State *L, struct way *way)
+{
+    int whole = lua_type(L, -1) == LUA_TNUMBER;
+    lua_Integer delay_us = whole ? lua_tointegerx(L, -1, &whole) : 0;
+    if (whole && delay_us >= 0)
+        way->delay_us = (uint64_t)delay_us;
+    else if (lua_isboolean(L, -1))
+        way->lost = !lua_toboolean(L, -1);
+    else if (!lua_isnil(L, -1))
+        luaL_error(L, "`route` returns a delay in whole us, false or nothing, not %s",
+                   luaL_tolstring(L, -1, NULL));
+}
+
 static int call_route(lua_State *L)
 {
     struct way *way = lua_touserdata(L, 1);
@@ -218,9 +260,7 @@ static int call_route(lua_State *L)
         lua_setfield(L, -2, fields[i].name);
     }
     lua_call(L, 1, 1);
-    way->lost = lua_isboolean(L, -1) && !lua_toboolean(L, -1);
-    if (lua_isnumber(L, -1))
-        way->delay_us = (uint64_t)lua_tointeger(L, -1);
+    read_way(L, way);
     return 0;
 }
 
@@ -241,15 +281,6 @@ static int route(void *context, uint64_t time_us, uint32_t from, uint32_t to, co
         lua_pop(sim->L, 1);
     *delay_us = way.delay_us;
     return !way.lost;
-}
-
-static bool has(lua_State *L, const char *name, int type)
-{
-    int found = lua_getfield(L, SIM_SPEC, name);
-    lua_pop(L, 1);
-    if (found != LUA_TNIL && found != type)
-        luaL_error(L, "`%s` is a %s", name, lua_typename(L, type));
-    return found == type;
 }
 
 // ---- Running -----------------------------------------------------------------------------------
@@ -295,6 +326,9 @@ static void read_options(struct mare__lua_sim *sim, mare_sim_options *options)
     options->setup.context = sim;
     options->seed = number_field(L, SIM_SPEC, "seed", 1);
     read_params(L, &options->setup);
+    mare__lua_sim_check_spec(L, &options->setup);
+    has(L, "names", LUA_TTABLE);
+    has(L, "notes", LUA_TTABLE);
     mare__lua_sim_captions(sim, options->setup.capacity);
     options->workload_context = read_requests(L, options->setup.capacity);
     if (options->workload_context)
@@ -356,6 +390,8 @@ struct run {
     mare_sim_outcome outcome;
     char *text, *faults;
     size_t length;
+    uint32_t faults_before;
+    unsigned shrink_runs;
     int code;
 };
 
@@ -375,11 +411,12 @@ static int run_seen(lua_State *L, struct run *run)
 static void carry_out(lua_State *L, struct run *run, const mare_sim_show *show)
 {
     bool shown = show->draw || show->shiviz || show->trace || show->json;
+    run->faults_before = run->options.faults.count;
     int good = run_seen(L, run);
     if (!good && flag_field(L, SIM_SPEC, "shrink")) {
         char violation[sizeof run->outcome.violation];
         memcpy(violation, run->outcome.violation, sizeof violation);
-        mare_sim_shrink(&run->options, violation, SHRINK_BUDGET);
+        run->shrink_runs = mare_sim_shrink(&run->options, violation, SHRINK_BUDGET);
         run_seen(L, run);
     }
     if (shown || flag_field(L, SIM_SPEC, "text")) {
@@ -392,6 +429,24 @@ static void carry_out(lua_State *L, struct run *run, const mare_sim_show *show)
     run->faults = malloc(length + 1);
     if (run->faults)
         mare_sim_faults_write(&run->options.faults, run->faults, length + 1);
+}
+
+// What repeats the run, as it was drawn or shrunk.
+static void push_options(lua_State *L, const struct run *run)
+{
+    const mare_sim_options *options = &run->options;
+    lua_pushstring(L, run->faults ? run->faults : "");
+    lua_setfield(L, -2, "faults");
+    set_number(L, "n", options->setup.members);
+    set_number(L, "seed", options->seed);
+    set_number(L, "rounds", options->rounds);
+    set_number(L, "loss_ppm", options->network.loss_ppm);
+    set_number(L, "duplicate_ppm", options->network.duplicate_ppm);
+    set_number(L, "abandon_ppm", options->abandon_ppm);
+    set_number(L, "drift_ppm", options->drift_ppm);
+    set_number(L, "faults_before", run->faults_before);
+    set_number(L, "faults_after", options->faults.count);
+    set_number(L, "shrink_runs", run->shrink_runs);
 }
 
 // run(spec) -> outcome
@@ -415,18 +470,23 @@ static int sim_run(lua_State *L)
                           .to_us = number_field(L, SIM_SPEC, "to_us", 0)};
     has(L, "see", LUA_TFUNCTION);
     read_options(sim, &run.options);
+    char why[200];
+    if (mare_sim_options_refuse(&run.options, why, sizeof why)) {
+        mare_sim_options_fini(&run.options);
+        return luaL_error(L, "%s", why);
+    }
     show.captions = &sim->captions;
     carry_out(L, &run, &show);
-    mare_sim_options_fini(&run.options);
     if (sim->failed) {
+        mare_sim_options_fini(&run.options);
         free(run.text);
         free(run.faults);
         lua_getfield(L, SIM_KEPT, "error");
         return lua_error(L);
     }
     push_outcome(L, run.options.setup.algorithm, &run.outcome);
-    lua_pushstring(L, run.faults ? run.faults : "");
-    lua_setfield(L, -2, "faults");
+    push_options(L, &run);
+    mare_sim_options_fini(&run.options);
     lua_pushlstring(L, run.text ? run.text : "", run.length);
     lua_setfield(L, -2, "text");
     lua_pushboolean(L, run.code != 2);

@@ -43,6 +43,12 @@ bool mare__lua_sim_protect(struct mare__lua_sim *sim, lua_CFunction body, void *
 // the stack.
 void mare__lua_sim_captions(struct mare__lua_sim *sim, uint32_t capacity);
 
+// Raise what the specification has and nobody reads: a field that there is not, a member or a
+// parameter of one that there is not.
+void mare__lua_sim_check_fields(lua_State *L, int table, const char *what,
+                                const char *const *names);
+void mare__lua_sim_check_spec(lua_State *L, const mare_coord_setup *setup);
+
 // An observer that calls the function `see` of the specification with what happens and with a
 // table of the run's own, which ends up in the outcome as `seen`.
 struct mare__lua_sim_witness {

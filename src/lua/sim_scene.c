@@ -8,6 +8,7 @@
 #include "coord/election/place.h"
 #include "coord/mutex/voting.h"
 #include "lua/sim.h"
+#include "sim/check.h"
 
 enum { NAME_MOST = 12 };
 
@@ -72,6 +73,65 @@ static void read_notes(lua_State *L, struct mare__lua_sim *sim)
     }
     sim->captions.note = note;
     sim->captions.notes = (size_t)count;
+}
+
+// ---- What nobody reads -------------------------------------------------------------------------
+
+void mare__lua_sim_check_fields(lua_State *L, int table, const char *what, const char *const *names)
+{
+    for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
+        size_t i = 0;
+        bool place = lua_isinteger(L, -2) && strcmp(what, "a request") == 0;
+        const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
+        while (!place && names[i] && strcmp(names[i], name) != 0)
+            i++;
+        if (!place && !names[i])
+            luaL_error(L, "%s has no field '%s'", what, name);
+    }
+}
+
+// `members` at the top: {[0] = {parameter = value, …}, …}
+static void check_members(lua_State *L, const mare_coord_setup *setup)
+{
+    int members = lua_gettop(L);
+    for (lua_pushnil(L); lua_next(L, members); lua_pop(L, 1)) {
+        mare_coord_setup trial = *setup;
+        int whole;
+        lua_Integer who = lua_tointegerx(L, -2, &whole);
+        if (!whole || who < 0 || who >= setup->capacity || !lua_istable(L, -1))
+            luaL_error(L, "`members` has tables of parameters, by process: 0 to %d",
+                       (int)setup->capacity - 1);
+        for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+            const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
+            lua_Integer value = lua_tointegerx(L, -1, &whole);
+            if (lua_type(L, -1) != LUA_TNUMBER || !whole ||
+                mare_coord_setup_set(&trial, name, value) != MARE_COORD_OK)
+                luaL_error(L, "`members`: %s has no parameter '%s' with that value",
+                           setup->algorithm->name, name);
+        }
+    }
+}
+
+void mare__lua_sim_check_spec(lua_State *L, const mare_coord_setup *setup)
+{
+    static const char *const fields[] = {
+        "about",     "abandon_ppm", "algorithm", "capacity", "detect_us", "detector", "draw",
+        "drift_ppm", "duration_us", "entrants",  "expect",   "faults",    "from_us",  "hold_us",
+        "json",      "linked",      "members",   "n",        "names",     "network",  "notes",
+        "params",    "report",      "requests",  "rounds",   "route",     "see",      "seed",
+        "settle_us", "shiviz",      "shrink",    "text",     "think_us",  "title",    "to_us",
+        "trace",     "vary",        NULL};
+    luaL_checkstack(L, 10, "checks");
+    mare__lua_sim_check_fields(L, SIM_SPEC, "a scenario", fields);
+    if (lua_getfield(L, SIM_SPEC, "members") == LUA_TTABLE)
+        check_members(L, setup);
+    const char *expected = lua_getfield(L, SIM_SPEC, "expect") == LUA_TSTRING //
+                               ? lua_tostring(L, -1)
+                               : NULL;
+    if (!lua_isnil(L, -1) && (!expected || !mare_sim_is_promise(expected)))
+        luaL_error(L, "`expect` is something that can be reported, as EM1, not '%s'",
+                   expected ? expected : luaL_typename(L, -1));
+    lua_pop(L, 2);
 }
 
 void mare__lua_sim_captions(struct mare__lua_sim *sim, uint32_t capacity)

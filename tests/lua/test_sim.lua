@@ -26,6 +26,83 @@ return {
         t.eq({out.kept, out.grants, out.sent, out.by_kind.REQUEST}, {true, 5, 5 * 8, 5 * 4})
         t.ok(#sim.algorithms() >= 2)
     end,
+    a_shrunk_run_can_be_run_again = function()
+        local spec, found, quieter = {algorithm = "ricart", detector = "eager"}, 0, 0
+        for from = 1, 40 do
+            local broken, seed = sim.sweep(spec, 1, from)
+            if broken then
+                found = found + 1
+                t.eq(broken.again.seed, seed)
+                local out = sim.run(broken.again)
+                t.eq({out.violation, out.detail, out.sent, out.time_us},
+                     {broken.violation, broken.detail, broken.sent, broken.time_us})
+                local drawn = sim.run {algorithm = "ricart", n = broken.n, seed = seed, vary = true}
+                quieter = quieter + (drawn.loss_ppm > broken.loss_ppm and 1 or 0)
+            end
+        end
+        t.ok(found > 0 and quieter > 0)
+    end,
+    a_script_asks_for_no_progress_in_sweeps_either = function()
+        local spec = {algorithm = "ricart", params = {repair = 0}, n = 2,
+                      requests = {{0, "enter"}}, route = function() return false end}
+        t.ok(sim.run(spec).kept)
+        t.eq(table.pack(sim.sweep(spec, 3)), {nil, 3, 0, n = 3})
+    end,
+    what_makes_no_sense_is_raised = function()
+        local function refuses(words, spec)
+            spec.algorithm, spec.n = "ricart", 3
+            local ok, err = pcall(sim.run, spec)
+            t.ok(not ok and tostring(err):find(words, 1, true), words .. ": " .. tostring(err))
+        end
+        refuses("'fault'", {fault = "crash:1@1+1"})
+        refuses("'delay_us'", {delay_us = 5})
+        refuses("'los_ppm'", {network = {los_ppm = 5}})
+        refuses("`network`", {network = 5})
+        refuses("`params`", {params = "repair"})
+        refuses("`requests`", {requests = 1})
+        refuses("`names`", {names = "a"})
+        refuses("'at'", {requests = {{0, "enter", at = 5}}})
+        refuses("`hold_us`", {requests = {{0, "enter", hold_us = -5}}})
+        refuses("`hold_us`", {requests = {{0, "enter", hold_us = true}}})
+        refuses("0 to 2", {members = {[9] = {repair = 0}}})
+        refuses("0 to 2", {members = {[1] = 5}})
+        refuses("'clock'", {members = {[1] = {clock = "1"}}})
+        refuses("'cluck'", {members = {[1] = {cluck = 1}}})
+        refuses("'repair'", {members = {[1] = {repair = 7}}})
+        refuses("EM9", {expect = "EM9"})
+        refuses("`loss_ppm`", {network = {loss_ppm = 5000000}})
+        refuses("`abandon_ppm`", {abandon_ppm = 1000001})
+        refuses("`drift_ppm`", {drift_ppm = 100001})
+        refuses("`rounds`", {rounds = 1 << 32})
+        for _, answer in ipairs {-5, 1.5, "x", "5", {}} do
+            refuses("`route`", {route = function() return answer end})
+        end
+        refuses("0 to 2", {faults = "crash:3@1+1"})
+        t.ok(sim.run(quick {algorithm = "ricart", route = function() return true end}).kept)
+    end,
+    data_may_have_any_byte = function()
+        local out = sim.run {
+            algorithm = "fifo", n = 2, requests = {{0, "multicast", data = "a\0b"}},
+            see = function(event, seen)
+                if event.what == "deliver" then seen.data = event.data end
+            end}
+        t.eq(out.seen.data, "a\0b")
+    end,
+    numbers_go_back_under_a_wrong_detector = function() -- as docs/reference/coord.md says
+        local function back(seed)
+            return sim.run {
+                algorithm = "token", n = 5, seed = seed, detector = "eager", hold_us = 3000,
+                think_us = 3000, duration_us = 600000, faults = "partition:0.1@100000+300000",
+                see = function(event, seen)
+                    if event.what ~= "granted" then return end
+                    seen.back = seen.back or event.number < (seen.last or 0)
+                    seen.last = event.number
+                end}.seen.back
+        end
+        local found = false
+        for seed = 1, 50 do found = found or back(seed) end
+        t.ok(found)
+    end,
     the_same_seed_the_same_text = function()
         local function text(seed)
             return sim.run({algorithm = "central", seed = seed, vary = true, trace = true}).text

@@ -5,7 +5,9 @@ import json
 import math
 import os
 import pathlib
+import pty
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -56,7 +58,7 @@ FIGURES = (
     ('token-lost', r'p1 +crashed', r'p3 +mark makes a token', r'p3 +granted', 'EM1, EM2.*: kept'),
     ('token-ring', r'p0 +-> p1 .*TOKEN', r'p7 +-> p0 .*TOKEN', r'p2 +granted 1$', r'p5 +granted 2$',
      r'p2 +granted 3$'),
-    ('two-inside', 'VIOLATED  EM1'),
+    ('two-inside', 'VIOLATED  EM1', 'each side counts for itself'),
     ('vectors-concurrent', r'P2 +mark receives 2 \(1,1,0\)', r'P3 +mark sends 3 \(0,0,3\)',
      r'P2 +mark sends 3 \(1,2,0\)'),
     ('views-crash', r'p2 +deliver p0 1 "m"', r'p3 +deliver p0 1 "m"', r'p3 +view 3: p2 p3'),
@@ -123,6 +125,18 @@ def sim(*args, folder=None):
                           cwd=folder, check=False)
 
 
+def read_all(terminal):
+    """What was written to a terminal that nobody has open any more: its end is an error."""
+    text = b''
+    try:
+        while chunk := os.read(terminal, 65536):
+            text += chunk
+    except OSError:
+        pass
+    os.close(terminal)
+    return text
+
+
 class Sim(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -149,6 +163,41 @@ class Sim(unittest.TestCase):
         self.assertEqual(text.count('promises:'), len(self.algorithms()))
         self.assertEqual(text.count('tolerates:'), len(self.algorithms()))
 
+    def test_the_list_fits_in_100_columns(self):
+        lines = sim('list').stdout.splitlines()
+        self.assertLessEqual(max(map(len, lines)), 100)
+        self.assertIn('false suspicion', ' '.join(lines))
+        listed = json.loads(sim('list', '--json').stdout)
+        for row in listed['algorithms'] + listed['figures']:  # nothing is lost where lines break
+            self.assertIn(row['title'], ' '.join(' '.join(lines).split()))
+        self.assertEqual(sim('list', '--names').stdout.split(),
+                         [row['name'] for row in listed['algorithms'] + listed['figures']])
+
+    def test_help_wherever_it_is_asked_for(self):
+        text = sim('--help').stdout
+        self.assertEqual(sim('-h').stdout, text)
+        self.assertEqual(sim('two-inside', '--help').stdout, text)
+        for args in (('ricart', '--help'), ('ricart', '--n', '3', '-h')):
+            done = sim(*args)
+            self.assertEqual(done.returncode, 0)
+            self.assertIn('repair=1', done.stdout)
+            self.assertTrue(done.stdout.endswith(text))
+
+    def test_what_help_says_fails_does(self):
+        lines = re.findall(r'^  mare sim (.*?)(?:  .*)?$', sim('--help').stdout.split('Try')[1],
+                           re.M)
+        self.assertEqual(len(lines), 3)
+        self.assertEqual([sim(*line.split(), folder=self.path).returncode for line in lines],
+                         [0, 0, 1])
+
+    def test_the_documentation_knows_all_that_can_be_reported(self):
+        rows = (tap.ROOT / 'sim/check.c').read_text(encoding='utf-8').split('mare_sim_promises[]')
+        page = (tap.ROOT / 'docs/reference/sim.md').read_text(encoding='utf-8')
+        section = page.split('## What can be reported')[1].split('\n## ')[0]
+        names = re.findall(r'^    "([A-Z0-9-]+)"', rows[1].split('NULL')[0], re.M)
+        self.assertGreater(len(names), 15)
+        self.assertEqual([name for name in names if f'`{name}`' not in section], [])
+
     def test_wrong_usage_is_2_and_says_why(self):
         for args, word in ((('nobody',), 'nobody'), (('ricart', '--n', '0'), '--n'),
                            (('ricart', '--n', 'x'), '--n'),
@@ -162,6 +211,34 @@ class Sim(unittest.TestCase):
             if args:
                 self.assertIn(word, done.stderr)
             self.assertEqual(done.stdout, '')
+
+    def test_what_cannot_be_run_is_2_and_says_what_could(self):
+        for args, word in ((('views', '--n', '5000'), 'views'),
+                           (('causal', '--n', '20000'), 'causal'),
+                           (('views', '--n', '5000', '--table'), 'views'),
+                           (('views', '--n', '5000', '--speed'), 'views'),
+                           (('views', '--n', '5000', '--seeds', '2'), 'views'),
+                           (('ricart', '--n', '3', '--faults', 'crash:7@1+1'), '0 to 2'),
+                           (('ricart', '--n', '3', '--faults', 'partition:0.9@1+1'), '0 to 2'),
+                           (('ricart', '--n', '3', '--faults', 'burst:500@1+1'), '1 to 100'),
+                           (('ricart', '--n', '3', '--faults', 'burst:0@1+1'), '1 to 100'),
+                           (('ricart', '--n', '3', '--faults', 'join:1@1+1'), 'not a member'),
+                           (('ricart', '--n', '3', '--faults', 'join:65536@1+1'), 'not a member'),
+                           (('ricart', '--faults', 'crash:1@18446744073709551617+1'), '--faults'),
+                           (('ricart', '--faults', 'crash:1@1+18446744073709551615'), '--faults')):
+            done = sim(*args)
+            self.assertEqual(done.returncode, 2, args)
+            self.assertIn(word, done.stderr)
+            self.assertEqual(done.stdout, '')
+        path = self.path / 'mine.lua'
+        path.write_text('return {algorithm = "views", n = 5000}')
+        self.assertEqual(sim(str(path)).returncode, 2)
+
+    def test_somebody_joins_a_calm_run(self):
+        text = sim('ricart', '--n', '3', '--rounds', '9', '--trace', '--faults',
+                   'join:4@2000+0').stdout
+        self.assertRegex(text, r'p4 +joined')
+        self.assertRegex(text, r'p4 +granted')
 
     def test_a_calm_run_of_each_keeps_its_promises(self):
         for name in self.algorithms():
@@ -186,15 +263,40 @@ class Sim(unittest.TestCase):
     def test_a_violation_is_1_and_replays(self):
         done = sim(*FAULTY, '--seeds', '5', folder=self.path)
         self.assertEqual(done.returncode, 1)
-        replay = re.search(r'replay +mare sim (.*)', done.stdout)[1].replace("'", '').split()
+        replay = re.search(r'replay +mare sim (.*)', done.stdout)[1]
         violated = re.search(r'VIOLATED .*', done.stdout)[0]
-        again = sim(*replay)
+        again = sim(*shlex.split(replay))
         self.assertEqual(again.returncode, 1)
         self.assertIn(violated, again.stdout)
         self.assertEqual(len(list(self.path.glob('mare-sim-ricart-*.html'))), 1)
 
+    def test_the_line_that_repeats_a_run_has_its_rounds(self):
+        seeds = ('ricart', '--n', '3', '--param', 'repair=0', '--rounds', '2')
+        done = sim(*seeds, '--seeds', '50', '--loss', '1%', folder=self.path)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        replay = re.search(r'replay +mare sim (.*)', done.stdout)[1]
+        self.assertIn('--rounds 2', replay)
+        time, messages, *_ = re.findall(r'^(?:time|messages) .*', done.stdout, re.M)
+        again = sim(*shlex.split(replay)).stdout
+        self.assertIn(time, again)
+        self.assertIn(messages, again)
+        self.assertIn(re.search(r'VIOLATED .*', done.stdout)[0], again)
+
     def test_no_bar_where_there_is_no_terminal(self):
         self.assertEqual(sim('ricart', '--seeds', '50').stderr, '')
+
+    def test_the_bar_fits_in_80_columns(self):
+        mine = self.scenario('algorithm = "ricart"')
+        for name in ('ricart', mine):
+            ours, theirs = pty.openpty()
+            subprocess.run([MARE, 'sim', name, '--seeds', '100'], stdout=subprocess.DEVNULL,
+                           stderr=theirs, timeout=60, check=True)
+            os.close(theirs)
+            text = read_all(ours).decode()
+            lines = re.split(r'[\r\n]+', text)
+            self.assertGreater(len(lines), 50)
+            self.assertLess(max(map(len, lines)), 80)
+            self.assertIn('of 100 seeds', text)
 
     def test_tables_equal_the_formulas(self):
         """The tables, printed, beside the formulas of the sources as they are written here."""
@@ -231,6 +333,13 @@ class Sim(unittest.TestCase):
         text = sim('token', '--table', '--n', '9').stdout
         self.assertRegex(text, r'\n    9 +1 … ∞ = +1 … ∞ +0 … 8 = +0 … 8\n$')
         self.assertEqual(sim('--table', '--n', '4').returncode, 2)
+
+    def test_a_round_that_is_measured_is_one_of_all(self):
+        """bench/sim.lua: 2(n − 1) messages for each of n, not for one; an election 2n."""
+        for name, messages in (('ricart', 20 * 2 * 19), ('ring', 2 * 20)):
+            done = subprocess.run([MARE, tap.ROOT / 'bench/sim.lua', 'round', name, '20'],
+                                  capture_output=True, text=True, timeout=60, check=False)
+            self.assertRegex(done.stdout, rf'messages {messages}\n$', done.stderr)
 
     def test_the_plot_is_up_to_date(self):
         """docs/img/messages.svg: as measured now, on the formulas."""
@@ -279,6 +388,28 @@ class Sim(unittest.TestCase):
         self.assertNotRegex(text, r'(src|href)=|@import|url\(')
         for word in ('class="m ', 'class="e ', 'class="s inside"', 'data-t="', '</html>'):
             self.assertIn(word, text)
+
+    def test_views_are_drawn(self):
+        path = self.path / 'out.svg'
+        sim('views-crash', '--draw', str(path))
+        self.assertRegex(path.read_text(encoding='utf-8'), r'class="w view"[^>]*>view 3: p2 p3<')
+
+    def test_a_drawing_shows_no_more_than_can_be_read(self):
+        path = self.path / 'out.html'
+        for args in (('--rounds', '5'), ('--param', 'repair=0', '--faults', 'crash:1@90000+0',
+                                         '--rounds', '30')):
+            sim('ricart', '--n', '20', *args, '--draw', str(path))
+            text = path.read_text(encoding='utf-8')
+            shown = int(re.search(r'(\d+) messages are shown', text)[1])
+            self.assertLessEqual(shown, 500)
+            self.assertGreater(shown, 400)
+
+    def test_the_legend_has_every_shape(self):
+        path = self.path / 'out.html'
+        sim('ricart', '--draw', str(path))
+        legend = path.read_text(encoding='utf-8').split('class="scroll"')[0]
+        for shape in ('asks', 'got', 'timer', 'lost', 'way'):
+            self.assertIn(f'class="shape {shape}"', legend)
 
     def test_faults_are_drawn(self):
         path = self.path / 'out.svg'
@@ -372,6 +503,69 @@ class Sim(unittest.TestCase):
             done = sim(str(path))
             self.assertEqual(done.returncode, 2, text)
             self.assertIn(word, done.stderr)
+
+    def scenario(self, text):
+        path = self.path / 'mine.lua'
+        path.write_text(f'return {{{text}}}')
+        return str(path)
+
+    def test_a_scenario_does_what_options_say(self):
+        mine = self.scenario('algorithm = "ricart", params = {repair = 0}, settle_us = 0')
+        figures = json.loads(sim(mine, '--n', '5', '--rounds', '2', '--json').stdout)
+        self.assertEqual((figures['n'], figures['grants'], figures['sent']), (5, 10, 10 * 2 * 4))
+        figures = json.loads(sim(mine, '--loss', '100%', '--duplicate', '7', '--param', 'repair=1',
+                                 '--faults', 'crash:1@5+5', '--json').stdout)
+        self.assertEqual((figures['loss_ppm'], figures['duplicate_ppm'], figures['lost']),
+                         (1000000, 7, figures['sent']))
+        self.assertEqual((figures['params']['repair'], figures['faults']), (1, 'crash:1@5+5'))
+        for args, word in ((('--table',), '--table'), (('--speed',), '--speed'),
+                           (('--param', 'x=1'), "'x'"), (('--faults', 'crash:9@1+1'), '0 to'),
+                           (('--seeds', '2', '--faults', 'crash:9@1+1'), '0 to')):
+            for name in (mine, 'two-inside'):
+                done = sim(name, *args, folder=self.path)
+                self.assertEqual((done.returncode, done.stdout), (2, ''), (name, args))
+                self.assertIn(word, done.stderr)
+
+    def test_a_sweep_of_a_scenario_is_like_one_of_an_algorithm(self):
+        mine = self.scenario('algorithm = "ricart", params = {repair = 0}')
+        done = sim(mine, '--seeds', '20', '--loss', '5%', folder=self.path)
+        self.assertEqual((done.returncode, done.stderr), (1, ''))
+        self.assertRegex(done.stdout, r'shrunk from \d+ faults to \d+ in \d+ runs')
+        self.assertEqual(len(list(self.path.glob('mare-sim-mine-*.html'))), 1)
+        again = sim(*shlex.split(re.search(r'replay +mare sim (.*)', done.stdout)[1]),
+                    folder=self.path)
+        self.assertEqual(again.returncode, 1)
+        for line in re.findall(r'^(?:time|messages|VIOLATED) .*', done.stdout, re.M):
+            self.assertIn(line, again.stdout)
+        picture = self.path / 'mine.svg'
+        done = sim(mine, '--seeds', '20', '--loss', '5%', '--json', '--draw', str(picture))
+        self.assertEqual(json.loads(done.stdout)['violation'], 'EM2')
+        self.assertIn('mare sim', done.stderr)
+        xml.etree.ElementTree.parse(picture)
+
+    def test_a_sweep_of_a_scenario_that_keeps_its_promises(self):
+        mine = self.scenario('algorithm = "ricart"')
+        one, two = sim(mine, '--seeds', '9', '--json'), sim('ricart', '--seeds', '9', '--json')
+        one, two = json.loads(one.stdout), json.loads(two.stdout)
+        for name in ('seeds', 'entries', 'messages', 'lost', 'violation'):
+            self.assertEqual(one[name], two[name])
+        self.assertEqual(sim(mine, '--seeds', '9').returncode, 0)
+
+    def test_a_sweep_of_what_is_to_break(self):
+        mine = self.scenario('algorithm = "ricart", params = {repair = 0}, expect = "EM2", '
+                             'network = {loss_ppm = 300000}')
+        done = sim(mine, '--seeds', '3')
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn('EM2 is broken in 3', done.stdout)
+        self.assertEqual(sim(self.scenario('algorithm = "ricart", expect = "EM2"'),
+                             '--seeds', '3').returncode, 1)
+
+    def test_an_error_in_a_scenario_is_2_in_a_sweep_too(self):
+        mine = self.scenario('algorithm = "ricart", route = function() error "no!" end')
+        for args in ((), ('--seeds', '3')):
+            done = sim(mine, *args)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn('no!', done.stderr)
 
     def test_shiviz_reads_its_log(self):
         for name in self.algorithms():

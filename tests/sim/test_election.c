@@ -144,8 +144,8 @@ static void asymmetric_loss_makes_two_leaders_for_a_while(void **state)
     mare_sim_options_fini(&options);
 }
 
-/* 2 and 5 of eight call at once, 7 being dead: all agree on 6; with the improvement one list is
- * swallowed on its way, and half the messages are saved. */
+/* All eight call at once, and all agree on 7; with the improvement lists are swallowed on their
+ * way, and more than half of the messages are saved. */
 static void two_rounds_or_one(void **state)
 {
     (void)state;

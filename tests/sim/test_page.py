@@ -108,6 +108,14 @@ class Page(unittest.TestCase):
         self.browser.move(1, 1)
         self.assertEqual(self.lit(), {'past': False, 'events': [], 'arrows': 0, 'tip': None})
 
+    def test_it_opens_with_every_process_in_sight(self):
+        for figure in ('bully-eight', 'wireless-ten'):
+            self.draw(figure)
+            for key in ('', '0'):
+                if key:
+                    self.browser.key(key)
+                self.assertTrue(self.browser.run('box.scrollHeight <= box.clientHeight'), figure)
+
     def test_others_fade_while_one_is_followed(self):
         self.draw('ricart', '--n', '3')
         self.browser.move(*self.browser.run(POINT_OF_ARROW % 0))

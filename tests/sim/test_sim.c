@@ -361,6 +361,40 @@ static void a_thousand_members(void **state)
     assert_int_equal(out.sent, 2 * 999);
 }
 
+/* Whether a run of n, with the fault, is refused before anything is made. */
+static int is_refused(const char *algorithm, uint32_t n, const char *faults)
+{
+    mare_sim_options options;
+    mare_sim_outcome out;
+    char why[200];
+    mare_sim_options_init(&options, mare_coord_find(algorithm), n);
+    options.setup.capacity = n + 1;
+    options.rounds = 1;
+    assert_int_equal(mare_sim_faults_read(&options.faults, faults), 0);
+    int refused = mare_sim_options_refuse(&options, why, sizeof why);
+    int good = mare_sim_run(&options, NULL, &out);
+    assert_int_equal(refused, strcmp(out.violation, "SET-UP") == 0);
+    if (refused) {
+        assert_false(good);
+        assert_string_equal(out.detail, why);
+        assert_int_equal(out.steps, 0);
+    }
+    mare_sim_options_fini(&options);
+    return refused;
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    assert_true(is_refused("views", 5000, ""));
+    assert_true(is_refused("causal", 20000, ""));
+    assert_true(is_refused("ricart", 3, "crash:4@1+1"));
+    assert_true(is_refused("ricart", 3, "one-way:4@1+1"));
+    assert_true(is_refused("ricart", 3, "join:2@1+1"));
+    assert_true(is_refused("ricart", 3, "burst:101@1+1"));
+    assert_false(is_refused("ricart", 3, "crash:3@1+1,one-way:0.3@1+1,join:3@1+1,burst:100@1+1"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,6 +412,7 @@ int main(void)
         cmocka_unit_test(who_waits_at_the_end_is_seen),
         cmocka_unit_test(hooks_decide),
         cmocka_unit_test(a_thousand_members),
+        cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

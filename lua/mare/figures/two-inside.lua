@@ -1,10 +1,11 @@
 -- SPDX-License-Identifier: MIT
--- A failure detector that is wrong lets two in: why a grant carries a fencing number
+-- A failure detector that is wrong lets two in: what fencing numbers help, and what not
 return {
     title = "Two inside: a detector takes a partition for a death",
     text = [[
 0 and 1 cannot reach 2 and 3 for a while. A detector that says DOWN of them is wrong, and each
-side goes on without the other: one of each is inside. The fencing numbers still tell them apart.]],
+side goes on without the other: one of each is inside. Here the later one has the larger fencing
+number, and a resource can refuse the other. It need not be so: each side counts for itself.]],
     algorithm = "ricart",
     n = 4,
     network = {delay = "fixed", delay_us = 1000},
