@@ -74,7 +74,8 @@ static void choose_faults(mare_sim_options *options, struct input *in, unsigned 
         if (fault.kind == MARE_SIM_PARTITION || fault.kind == MARE_SIM_ONE_WAY)
             fault.side[0] = next_byte(in) & ((UINT64_C(1) << setup->members) - 1);
         else
-            fault.process = next_byte(in) % (fault.kind == MARE_SIM_BURST ? 101 : setup->capacity);
+            fault.process = fault.kind == MARE_SIM_BURST ? 1u + next_byte(in) % 100u
+                                                         : next_byte(in) % setup->capacity;
         mare_sim_faults_add_fair(&options->faults, &fault, tolerated, setup->members,
                                  setup->capacity, spared);
     }

@@ -42,11 +42,15 @@ return {
         end
         t.ok(found > 0 and quieter > 0)
     end,
-    a_script_asks_for_no_progress_in_sweeps_either = function()
+    -- Nothing arrives, so the one who asked waits when nothing is due any more.
+    a_script_is_judged_alike_alone_and_in_sweeps = function()
         local spec = {algorithm = "ricart", params = {repair = 0}, n = 2,
                       requests = {{0, "enter"}}, route = function() return false end}
-        t.ok(sim.run(spec).kept)
-        t.eq(table.pack(sim.sweep(spec, 3)), {nil, 3, 0, n = 3})
+        local out, swept = sim.run(spec), sim.sweep(spec, 3)
+        t.eq({out.kept, out.violation, out.time_us}, {false, "EM2", swept.time_us})
+        t.eq(swept.violation, "EM2")
+        spec.expect = "EM2"
+        t.eq(table.pack(sim.sweep(spec, 3)), {nil, 3, 3, n = 3})
     end,
     what_makes_no_sense_is_raised = function()
         local function refuses(words, spec)
