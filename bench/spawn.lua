@@ -39,8 +39,10 @@ local function batches(n)
   end
 end
 
+local warming = processes // 640 * 64
+
 local function measure(work)
-  work(processes // 640 * 64)
+  work(warming)
   local start = mare.now()
   work(processes)
   return (mare.now() - start) * 1e9 / processes
@@ -50,7 +52,7 @@ end
 local recycled = mare.stats().recycled
 local ok, ns = mare.spawn(measure, single):join()
 assert(ok, ns)
-recycled = (mare.stats().recycled - recycled) / processes
+recycled = (mare.stats().recycled - recycled) / (processes + warming)
 print(("ns %.3f"):format(ns))
 print(("batch_ns %.3f"):format(measure(batches)))
 print(("recycled %.3f"):format(recycled))
