@@ -273,8 +273,10 @@ void mare__give_way(lua_State *L)
         luaL_error(L, "interrupted!");
     if (L != process->current || process->unyieldable || process->winding_up ||
         !lua_isyieldable(L)) {
+        if (process->winding_up && process->worker->age < MARE__WIND_UP_TICKS)
+            return; // armed in a C function before that began: a handler has its time
         if (mare__killed(process)) {
-            process->worker->age = 0; // if it is winding up, the next handler has its own time
+            process->worker->age = 0; // if it is winding up, so has the next handler
             luaL_error(L, "killed");  // out of here, to where it can be ended
         }
         return; // left to finish; the next tick tries again

@@ -253,6 +253,24 @@ return {
         end), {})
     end,
 
+    while_it_packs_a_message_it_will_wait_with = function()
+        -- The tick that noticed the kill came inside a C function that ends in a wait: it must not
+        -- cut off the handlers, which run next.
+        local big = {}
+        for i = 1, 5e5 do big[i] = i end
+        for _ = 1, 3 do
+            local log = mare.channel(1)
+            local p = mare.spawn(function(log, big)
+                local c <close> = setmetatable({}, {__close = function() log:send "closed" end})
+                log:send "here"
+                mare.channel():send(big)
+            end, log, big)
+            t.eq(log:receive(t.patience), "here")
+            p:kill()
+            t.eq(log:receive(t.patience), "closed")
+        end
+    end,
+
     before_it_ran = function()
         -- With one worker, which is here, it cannot have begun, unless this slice ends just now.
         t.with_workers(1, function()
