@@ -125,7 +125,7 @@ int mare__cli_finish(mare_runtime *runtime)
     mare_process *main = runtime->main;
     mare_err err = mare__runtime_await(runtime, true, MARE_FOREVER);
     if (err == MARE_DEADLOCK &&
-        mare__wait_end(&main->wait, MARE_DEADLOCK)) // an error where it waits
+        mare__wait_end(&main->sleep.wait, MARE_DEADLOCK)) // an error where it waits
         err = mare__runtime_await(runtime, true, MARE_FOREVER);
     int code = atomic_load(&runtime->exit_code);
     if (err == MARE_DEADLOCK && mare_process_alive(main)) {
@@ -182,7 +182,7 @@ static int prepare(lua_State *L)
         lua_pushstring(L, i == 0 && program->source != SOURCE_FILE ? "-" : program->argv[i]);
         lua_rawseti(L, -2, i);
     }
-    if (mare__marshal(L, 1, 2, &program->process->wait.message, "program") != MARE_OK)
+    if (mare__marshal(L, 1, 2, &program->process->sleep.wait.message, "program") != MARE_OK)
         return lua_error(L);
     return 0;
 }

@@ -16,11 +16,11 @@ static int send_done(lua_State *L, int status, lua_KContext context)
     (void)status, (void)context;
     mare_process *process = mare__self(L);
     mare__block_clean(process);
-    mare_err err = process->wait.result;
-    if (process->leaving)
+    mare_err err = process->sleep.wait.result;
+    if (process->sleep.leaving)
         mare__handles_left(L, 0, !err);
     if (err) {
-        mare__message_clear(&process->wait.message);
+        mare__message_clear(&process->sleep.wait.message);
         return mare__lua_fail(L, err);
     }
     count_message(process, true);
@@ -32,15 +32,15 @@ static int send_done(lua_State *L, int status, lua_KContext context)
 static int send(lua_State *L, mare_channel *channel, int first, bool wait, uint64_t deadline)
 {
     mare_process *process = mare__self(L);
-    mare_message *message = &process->wait.message;
+    mare_message *message = &process->sleep.wait.message;
     mare__message_clear(message);
-    process->leaving = NULL; // of a message that was refused
+    process->sleep.leaving = NULL; // of a message that was refused
     if (mare__marshal_quickly(L, first, lua_gettop(L) - first + 1, message, "arg") != MARE_OK)
         return mare__lua_refuse(L);
     mare_err err =
         mare__can(channel, MARE__CAN_SEND) ? mare__chan_send(channel, message, NULL) : MARE_FULL;
     if (err == MARE_OK) {
-        if (process->leaving)
+        if (process->sleep.leaving)
             mare__handles_left(L, 0, true);
         count_message(process, true);
         lua_pushboolean(L, 1);
@@ -76,7 +76,7 @@ static int channel_trysend(lua_State *L)
 static int push_received(lua_State *L, mare_process *process)
 {
     count_message(process, false);
-    return mare__unmarshal_quickly(L, &process->wait.message);
+    return mare__unmarshal_quickly(L, &process->sleep.wait.message);
 }
 
 static int receive_done(lua_State *L, int status, lua_KContext context)
@@ -84,17 +84,17 @@ static int receive_done(lua_State *L, int status, lua_KContext context)
     (void)status, (void)context;
     mare_process *process = mare__self(L);
     mare__block_clean(process);
-    return process->wait.result ? mare__lua_fail(L, process->wait.result)
+    return process->sleep.wait.result ? mare__lua_fail(L, process->sleep.wait.result)
                                 : push_received(L, process);
 }
 
 static int receive(lua_State *L, mare_channel *channel, bool wait, uint64_t deadline)
 {
     mare_process *process = mare__self(L);
-    mare__message_clear(&process->wait.message);
+    mare__message_clear(&process->sleep.wait.message);
     mare_err err = MARE_EMPTY;
     if (mare__can(channel, MARE__CAN_RECEIVE))
-        err = mare__chan_receive(channel, &process->wait.message, NULL);
+        err = mare__chan_receive(channel, &process->sleep.wait.message, NULL);
     if (err == MARE_OK)
         return push_received(L, process);
     if (err == MARE_EMPTY && wait) {
@@ -119,18 +119,18 @@ static int channel_tryreceive(lua_State *L)
 static int messages_done(lua_State *L, int status, lua_KContext context)
 {
     mare_process *process = mare__self(L);
-    if (process->wait.result == MARE_OK)
+    if (process->sleep.wait.result == MARE_OK)
         return receive_done(L, status, context);
     mare__block_clean(process);
-    return process->wait.result == MARE_CLOSED ? 0 : mare__lua_fail(L, process->wait.result);
+    return process->sleep.wait.result == MARE_CLOSED ? 0 : mare__lua_fail(L, process->sleep.wait.result);
 }
 
 static int messages_next(lua_State *L)
 {
     mare_channel *channel = mare__lua_channel(L, 1);
     mare_process *process = mare__self(L);
-    mare__message_clear(&process->wait.message);
-    mare_err err = mare__chan_receive(channel, &process->wait.message, NULL);
+    mare__message_clear(&process->sleep.wait.message);
+    mare_err err = mare__chan_receive(channel, &process->sleep.wait.message, NULL);
     if (err == MARE_OK)
         return push_received(L, process);
     if (err != MARE_EMPTY)

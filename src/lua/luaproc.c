@@ -39,13 +39,13 @@ static int newproc(lua_State *L)
             return lua_error(L);
         lua_replace(L, 1);
     }
-    self->leaving = NULL; // of a message that was refused
+    self->sleep.leaving = NULL; // of a message that was refused
     mare_process *process = mare__process_new(self->runtime);
     if (!process)
         return refuse(L, "%s", mare_strerror(MARE_NOMEM));
     mare__handle_push_new(L, process);
     const char *refused = "?";
-    if (mare__marshal_body(L, 1, 1, &process->wait.message, &refused) != MARE_OK)
+    if (mare__marshal_body(L, 1, 1, &process->sleep.wait.message, &refused) != MARE_OK)
         return refuse(L, "failed to copy upvalue of unsupported type '%s'", refused);
     process->luaproc = true;
     mare__process_launch(process);
@@ -70,10 +70,10 @@ static int send_done(lua_State *L, int status, lua_KContext context)
     (void)status, (void)context;
     mare_process *self = mare__self(L);
     mare__block_clean(self);
-    mare__handles_left(L, 0, !self->wait.result);
-    if (self->wait.result) {
-        mare__message_clear(&self->wait.message);
-        return outcome(L, self->wait.result, "receiver");
+    mare__handles_left(L, 0, !self->sleep.wait.result);
+    if (self->sleep.wait.result) {
+        mare__message_clear(&self->sleep.wait.message);
+        return outcome(L, self->sleep.wait.result, "receiver");
     }
     lua_pushboolean(L, 1);
     return 1;
@@ -85,17 +85,17 @@ static int send(lua_State *L)
     const char *name = mare__lua_name(L, 1);
     mare_process *self = mare__self(L);
     int count = lua_gettop(L) - 1;
-    mare__message_clear(&self->wait.message);
-    self->leaving = NULL; // of a message that was refused
+    mare__message_clear(&self->sleep.wait.message);
+    self->sleep.leaving = NULL; // of a message that was refused
     mare_channel *channel = channel_named(L, name);
     if (!channel)
         return 2;
     const char *type = "?";
     struct mare__marshalling how = {.what = "value", .refused = &type};
-    if (mare__marshal_as(L, 2, count, &self->wait.message, &how) != MARE_OK)
+    if (mare__marshal_as(L, 2, count, &self->sleep.wait.message, &how) != MARE_OK)
         return refuse(L, "failed to send value of unsupported type '%s'", type);
     mare__block_check(L, self);
-    mare_err err = mare__chan_send(channel, &self->wait.message, NULL);
+    mare_err err = mare__chan_send(channel, &self->sleep.wait.message, NULL);
     if (err != MARE_FULL)
         mare__handles_left(L, 0, !err);
     if (err == MARE_FULL)
@@ -110,7 +110,7 @@ static int send(lua_State *L)
 
 static int push_received(lua_State *L, mare_process *self)
 {
-    return mare__unmarshal_own(L, &self->wait.message);
+    return mare__unmarshal_own(L, &self->sleep.wait.message);
 }
 
 static int receive_done(lua_State *L, int status, lua_KContext context)
@@ -118,7 +118,7 @@ static int receive_done(lua_State *L, int status, lua_KContext context)
     (void)status, (void)context;
     mare_process *self = mare__self(L);
     mare__block_clean(self);
-    return self->wait.result ? outcome(L, self->wait.result, "sender") : push_received(L, self);
+    return self->sleep.wait.result ? outcome(L, self->sleep.wait.result, "sender") : push_received(L, self);
 }
 
 // luaproc.receive(name [, async])
@@ -127,13 +127,13 @@ static int receive(lua_State *L)
     const char *name = mare__lua_name(L, 1);
     bool async = lua_toboolean(L, 2);
     mare_process *self = mare__self(L);
-    mare__message_clear(&self->wait.message);
+    mare__message_clear(&self->sleep.wait.message);
     mare_channel *channel = channel_named(L, name);
     if (!channel)
         return 2;
     if (!async)
         mare__block_check(L, self);
-    mare_err err = mare__chan_receive(channel, &self->wait.message, NULL);
+    mare_err err = mare__chan_receive(channel, &self->sleep.wait.message, NULL);
     if (err == MARE_OK)
         return push_received(L, self);
     if (err == MARE_EMPTY && async)

@@ -69,7 +69,7 @@ static int sleep_done(lua_State *L, int status, lua_KContext context)
     (void)status, (void)context;
     mare_process *self = mare__self(L);
     mare__block_clean(self);
-    return self->wait.result == MARE_TIMEOUT ? 0 : mare__lua_fail(L, self->wait.result);
+    return self->sleep.wait.result == MARE_TIMEOUT ? 0 : mare__lua_fail(L, self->sleep.wait.result);
 }
 
 static int mare_sleep(lua_State *L)
@@ -140,8 +140,8 @@ static int wait_done(lua_State *L, int status, lua_KContext context)
     (void)status;
     mare_process *self = mare__self(L);
     mare__block_clean(self);
-    if (self->wait.result != MARE_CLOSED)
-        return mare__lua_fail(L, self->wait.result);
+    if (self->sleep.wait.result != MARE_CLOSED)
+        return mare__lua_fail(L, self->sleep.wait.result);
     return wait_for_others(L, (uint64_t)context);
 }
 
@@ -155,7 +155,7 @@ static int wait_for_others(lua_State *L, uint64_t deadline)
         mare__handle_push(L, process); // keeps it, and with it the channel
         mare_err err = mare__process_watch(process, false, &ended);
         if (err == MARE_OK) {
-            mare__message_clear(&self->wait.message);
+            mare__message_clear(&self->sleep.wait.message);
             return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ended, deadline, wait_done,
                                (lua_KContext)deadline);
         }

@@ -112,15 +112,15 @@ int mare__lua_spawn(lua_State *L)
         return luaL_typeerror(L, body, "function or string");
     if (atomic_load_explicit(&runtime->stopping, memory_order_relaxed))
         return mare__lua_fail(L, MARE_STOPPED);
-    self->leaving = NULL; // of a message that was refused
+    self->sleep.leaving = NULL; // of a message that was refused
     mare_process *process = mare__process_new(runtime);
     if (!process)
         return mare__lua_fail(L, MARE_NOMEM);
     int top = lua_gettop(L);
     mare__handle_push_new(L, process); // so that an error cannot lose it
-    if (mare__marshal_body(L, body, top - body + 1, &process->wait.message, NULL) != MARE_OK)
+    if (mare__marshal_body(L, body, top - body + 1, &process->sleep.wait.message, NULL) != MARE_OK)
         return mare__lua_refuse(L);
-    process->memory = options.memory;
+    process->sleep.memory = options.memory;
     process->luaproc = self->luaproc;
     mare_err err = prepare(L, process, &options);
     if (err == MARE_EXISTS) {
@@ -130,7 +130,7 @@ int mare__lua_spawn(lua_State *L)
     if (err)
         return mare__lua_fail(L, err);
     mare__process_launch(process);
-    if (self->leaving)
+    if (self->sleep.leaving)
         mare__handles_left(L, 0, true);
     if (!options.monitor)
         return 1;
@@ -146,11 +146,11 @@ int mare__lua_push_end(lua_State *L, mare_process *process)
     switch (process->how) {
     case MARE_OK:
         lua_pushboolean(L, 1);
-        return 1 + mare__unmarshal(L, &process->wait.message);
+        return 1 + mare__unmarshal(L, &process->sleep.wait.message);
     case MARE_DIED:
         lua_pushnil(L);
         top = lua_gettop(L);
-        mare__unmarshal(L, &process->wait.message);
+        mare__unmarshal(L, &process->sleep.wait.message);
         lua_settop(L, top + 2); // the error and the traceback; what is printed comes after them
         lua_pushstring(L, mare__err_word(MARE_DIED));
         lua_insert(L, -2);
@@ -161,7 +161,7 @@ int mare__lua_push_end(lua_State *L, mare_process *process)
         lua_pushstring(L, process->kill_reason);
         return mare__lua_fail_with(L, MARE_KILLED);
     default:
-        mare__unmarshal(L, &process->wait.message);
+        mare__unmarshal(L, &process->sleep.wait.message);
         return mare__lua_fail_with(L, process->how);
     }
 }
@@ -171,10 +171,10 @@ static int join_done(lua_State *L, int status, lua_KContext context)
     (void)status, (void)context;
     mare_process *self = mare__self(L);
     mare__block_clean(self);
-    if (self->wait.result == MARE_CLOSED)
+    if (self->sleep.wait.result == MARE_CLOSED)
         return mare__lua_push_end(L, mare__lua_process(L, 1));
     mare__process_unwatch(mare__lua_process(L, 1));
-    return mare__lua_fail(L, self->wait.result);
+    return mare__lua_fail(L, self->sleep.wait.result);
 }
 
 static int process_join(lua_State *L)
@@ -187,7 +187,7 @@ static int process_join(lua_State *L)
     mare_channel *ended;
     mare_err err = mare__process_watch(process, true, &ended);
     if (err == MARE_OK) {
-        mare__message_clear(&self->wait.message);
+        mare__message_clear(&self->sleep.wait.message);
         return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ended, deadline, join_done, 0);
     }
     return err == MARE_CLOSED ? mare__lua_push_end(L, process) : mare__lua_fail(L, err);

@@ -10,7 +10,7 @@
 // number; else 0.
 static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number)
 {
-    struct mare__case *c = &self->cases[self->case_count];
+    struct mare__case *c = &self->sleep.cases[self->sleep.case_count];
     memset(c, 0, sizeof *c);
     mare__list_init(&c->node.link);
     struct mare__ref_link *ref = mare__handle_test(L, -1);
@@ -38,7 +38,7 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
         luaL_checkstack(L, (int)count, "too many values");
         for (lua_Integer i = 2; i <= count; i++)
             lua_rawgeti(L, table, i);
-        self->leaving_case = self->case_count;
+        self->sleep.leaving_case = self->sleep.case_count;
         if (mare__marshal(L, table + 2, (int)count - 1, &c->message, "value") != MARE_OK)
             luaL_error(L, "bad argument #1 to 'select' (case %I: %s)", number, lua_tostring(L, -1));
         c->channel = mare_chan_ref((mare_channel *)ref->object);
@@ -49,7 +49,7 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
             L, "bad argument #1 to 'select' (case %I: expected a channel, a process or a table)",
             number);
     }
-    self->case_count++;
+    self->sleep.case_count++;
     lua_pop(L, 1);
     return 0;
 }
@@ -69,8 +69,8 @@ static void unwatch(lua_State *L, uint32_t cases, uint32_t fired)
 // Returns the number of the case and what its operation returned.
 static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_err err)
 {
-    bool sent = self->cases[fired].send;
-    unwatch(L, self->case_count, fired);
+    bool sent = self->sleep.cases[fired].send;
+    unwatch(L, self->sleep.case_count, fired);
     mare__block_drop_cases(self);
     mare__handles_left(L, fired, sent && !err);
     lua_rawgeti(L, 1, (lua_Integer)fired + 1);
@@ -85,7 +85,7 @@ static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_e
         lua_pushboolean(L, 1);
         return 2;
     }
-    return 1 + mare__unmarshal_own(L, &self->wait.message);
+    return 1 + mare__unmarshal_own(L, &self->sleep.wait.message);
 }
 
 static int select_done(lua_State *L, int status, lua_KContext context)
@@ -93,13 +93,13 @@ static int select_done(lua_State *L, int status, lua_KContext context)
     (void)status, (void)context;
     mare_process *self = mare__self(L);
     mare__block_clean(self);
-    uint32_t fired = self->wait.fired;
+    uint32_t fired = self->sleep.wait.fired;
     if (fired != MARE__FIRED_NONE)
-        return push_outcome(L, self, fired, self->wait.result);
-    unwatch(L, self->case_count, MARE__FIRED_NONE);
+        return push_outcome(L, self, fired, self->sleep.wait.result);
+    unwatch(L, self->sleep.case_count, MARE__FIRED_NONE);
     mare__block_drop_cases(self);
     mare__handles_left(L, 0, false);
-    return mare__lua_fail(L, self->wait.result);
+    return mare__lua_fail(L, self->sleep.wait.result);
 }
 
 int mare__lua_select(lua_State *L)
@@ -114,18 +114,18 @@ int mare__lua_select(lua_State *L)
     if (deadline != 0)
         mare__block_check(L, self);
     mare__block_drop_cases(self);
-    mare__message_clear(&self->wait.message);
-    self->leaving = NULL; // of a message that was refused
+    mare__message_clear(&self->sleep.wait.message);
+    self->sleep.leaving = NULL; // of a message that was refused
     // One block: the cases, then scratch for as many pointers.
-    self->cases = mare__alloc((size_t)(count + 1) * (sizeof *self->cases + sizeof(mare_channel *)));
-    if (!self->cases)
+    self->sleep.cases = mare__alloc((size_t)(count + 1) * (sizeof *self->sleep.cases + sizeof(mare_channel *)));
+    if (!self->sleep.cases)
         return mare__lua_fail(L, MARE_NOMEM);
     for (lua_Integer i = 1; i <= count; i++) {
         lua_rawgeti(L, 1, i);
         if (add_case(L, self, i) != 0) { // a process that has ended: nothing to wait for
             lua_rawgeti(L, 1, i);
             mare_process *process = mare__lua_process(L, -1);
-            unwatch(L, self->case_count, MARE__FIRED_NONE);
+            unwatch(L, self->sleep.case_count, MARE__FIRED_NONE);
             mare__block_drop_cases(self);
             mare__handles_left(L, 0, false);
             lua_pushinteger(L, i);
@@ -134,17 +134,17 @@ int mare__lua_select(lua_State *L)
     }
     if (count == 0 && deadline != 0)
         return mare__block(L, self, MARE__WAITS_FOR_TIME, NULL, deadline, select_done, 0);
-    self->turn = count ? (self->turn + 1) % (uint32_t)count : 0; // so that no case has precedence
+    self->sleep.turn = count ? (self->sleep.turn + 1) % (uint32_t)count : 0; // so that no case has precedence
     if (deadline != 0)
         return mare__block(L, self, MARE__WAITS_IN_SELECT, NULL, deadline, select_done, 0);
     uint32_t fired = 0;
     mare_err err = MARE_EMPTY;
     if (count > 0)
-        err = mare__chan_select(self->cases, (uint32_t)count, self->turn, NULL, &self->wait.message,
-                                &fired, (mare_channel **)(self->cases + count));
+        err = mare__chan_select(self->sleep.cases, (uint32_t)count, self->sleep.turn, NULL, &self->sleep.wait.message,
+                                &fired, (mare_channel **)(self->sleep.cases + count));
     if (err != MARE_EMPTY)
         return push_outcome(L, self, fired, err);
-    unwatch(L, self->case_count, MARE__FIRED_NONE);
+    unwatch(L, self->sleep.case_count, MARE__FIRED_NONE);
     mare__block_drop_cases(self);
     mare__handles_left(L, 0, false);
     return mare__lua_fail(L, MARE_TIMEOUT);

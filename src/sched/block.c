@@ -20,18 +20,18 @@ void mare__block_check(lua_State *L, mare_process *process)
 // Does what the routine waits for, or stands in line for it. MARE_EMPTY, MARE_FULL: it waits.
 static mare_err attempt(mare_process *process, uint32_t *fired)
 {
-    struct mare__wait *wait = &process->wait;
-    switch (process->waits) {
+    struct mare__wait *wait = &process->sleep.wait;
+    switch (process->sleep.waits) {
     case MARE__WAITS_TO_SEND:
-        return mare__chan_send(process->waits_for, &wait->message, &process->node);
+        return mare__chan_send(process->sleep.waits_for, &wait->message, &process->sleep.node);
     case MARE__WAITS_TO_RECEIVE:
-        return mare__chan_receive(process->waits_for, &wait->message, &process->node);
+        return mare__chan_receive(process->sleep.waits_for, &wait->message, &process->sleep.node);
     case MARE__WAITS_IN_SELECT:
-        return mare__chan_select(process->cases, process->case_count, process->turn, wait,
+        return mare__chan_select(process->sleep.cases, process->sleep.case_count, process->sleep.turn, wait,
                                  &wait->message, fired,
-                                 (mare_channel **)(process->cases + process->case_count));
+                                 (mare_channel **)(process->sleep.cases + process->sleep.case_count));
     default: // for time only. Published under a lock that the owner needs: the timers', or its own
-        if (process->timed)
+        if (process->sleep.timed)
             return mare__wait_publish(wait) ? MARE_EMPTY : wait->result;
         mare__lock_acquire(&process->lock);
         mare_err err = mare__wait_publish(wait) ? MARE_EMPTY : wait->result;
@@ -43,9 +43,9 @@ static mare_err attempt(mare_process *process, uint32_t *fired)
 bool mare__block_commit(mare_process *process)
 {
     mare_runtime *runtime = process->runtime;
-    struct mare__wait *wait = &process->wait;
-    uint64_t deadline = process->deadline;
-    bool timed = process->timed; // once the wait is published the process may be gone
+    struct mare__wait *wait = &process->sleep.wait;
+    uint64_t deadline = process->sleep.deadline;
+    bool timed = process->sleep.timed; // once the wait is published the process may be gone
     mare__wait_begin(wait);
     // The owner, when it wakes, stops its timer before all else, and needs this lock for it. So the
     // timer can be started after the wait was published, and cannot end it before.
@@ -63,37 +63,37 @@ bool mare__block_commit(mare_process *process)
         return true;
     wait->fired = fired;
     wait->result = err;
-    process->timed = false;
-    process->waits = MARE__WAITS_NOT;
+    process->sleep.timed = false;
+    process->sleep.waits = MARE__WAITS_NOT;
     return false;
 }
 
 void mare__block_clean(mare_process *process)
 {
-    struct mare__wait *wait = &process->wait;
-    if (process->timed)
+    struct mare__wait *wait = &process->sleep.wait;
+    if (process->sleep.timed)
         mare__timer_stop(process->runtime, wait);
-    process->timed = false;
-    if (process->waits == MARE__WAITS_IN_SELECT) {
-        for (uint32_t i = 0; i < process->case_count; i++)
+    process->sleep.timed = false;
+    if (process->sleep.waits == MARE__WAITS_IN_SELECT) {
+        for (uint32_t i = 0; i < process->sleep.case_count; i++)
             if (i != wait->fired)
-                mare__chan_forget(process->cases[i].channel, &process->cases[i].node);
-    } else if (process->waits != MARE__WAITS_NOT && process->waits_for &&
+                mare__chan_forget(process->sleep.cases[i].channel, &process->sleep.cases[i].node);
+    } else if (process->sleep.waits != MARE__WAITS_NOT && process->sleep.waits_for &&
                wait->fired == MARE__FIRED_NONE) {
-        mare__chan_forget(process->waits_for, &process->node);
+        mare__chan_forget(process->sleep.waits_for, &process->sleep.node);
     }
-    process->waits = MARE__WAITS_NOT;
+    process->sleep.waits = MARE__WAITS_NOT;
 }
 
 void mare__block_drop_cases(mare_process *process)
 {
-    for (uint32_t i = 0; i < process->case_count; i++) {
-        mare__message_clear(&process->cases[i].message);
-        mare_chan_unref(process->cases[i].channel);
+    for (uint32_t i = 0; i < process->sleep.case_count; i++) {
+        mare__message_clear(&process->sleep.cases[i].message);
+        mare_chan_unref(process->sleep.cases[i].channel);
     }
-    mare__free(process->cases);
-    process->cases = NULL;
-    process->case_count = 0;
+    mare__free(process->sleep.cases);
+    process->sleep.cases = NULL;
+    process->sleep.case_count = 0;
 }
 
 // A host's thread sleeps until its wait has ended.
@@ -102,23 +102,23 @@ static void host_sleep(mare_process *process)
     if (!mare__block_commit(process))
         return;
     atomic_fetch_add(&process->runtime->waiters, 1);
-    while (!mare__park(process->host, process->deadline))
-        mare__wait_end(&process->wait, MARE_TIMEOUT); // if too late, the wake is on its way
+    while (!mare__park(process->host, process->sleep.deadline))
+        mare__wait_end(&process->sleep.wait, MARE_TIMEOUT); // if too late, the wake is on its way
     atomic_fetch_sub(&process->runtime->waiters, 1);
 }
 
 int mare__block(lua_State *L, mare_process *process, enum mare__waits waits, mare_channel *channel,
                 uint64_t deadline, lua_KFunction then, lua_KContext context)
 {
-    process->waits = (uint8_t)waits;
-    process->waits_for = channel;
+    process->sleep.waits = (uint8_t)waits;
+    process->sleep.waits_for = channel;
     if (process->host) {
-        process->deadline = deadline;
+        process->sleep.deadline = deadline;
         host_sleep(process);
         return then(L, LUA_OK, context);
     }
-    process->timed = deadline != MARE_FOREVER;
-    process->deadline = deadline;
+    process->sleep.timed = deadline != MARE_FOREVER;
+    process->sleep.deadline = deadline;
     process->yield = MARE__YIELD_WAIT;
     return lua_yieldk(L, 0, context, then);
 }

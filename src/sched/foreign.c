@@ -166,11 +166,11 @@ mare_err mare_process_join_until(mare_process *process, uint64_t deadline, mare_
             mare__process_unwatch(process);
         return err;
     }
-    if (result && !mare__message_empty(&process->wait.message)) {
+    if (result && !mare__message_empty(&process->sleep.wait.message)) {
         err = mare_message_create(result);
         if (err)
             return err;
-        if (!mare__message_copy(*result, &process->wait.message)) {
+        if (!mare__message_copy(*result, &process->sleep.wait.message)) {
             mare_message_destroy(*result);
             *result = NULL;
             return MARE_NOMEM;
@@ -186,7 +186,7 @@ mare_process *mare__host_open(mare_runtime *runtime, struct mare__parker *parker
     mare_process *host = mare__process_new(runtime);
     if (host) {
         host->host = parker;
-        host->wait.wake = mare__host_wake;
+        host->sleep.wait.wake = mare__host_wake;
         atomic_init(&host->status, MARE__RUNNING);
     }
     return host;
@@ -194,7 +194,7 @@ mare_process *mare__host_open(mare_runtime *runtime, struct mare__parker *parker
 
 void mare__host_wake(struct mare__wait *wait)
 {
-    mare__unpark(MARE__ENTRY(wait, mare_process, wait)->host);
+    mare__unpark(MARE__ENTRY(wait, mare_process, sleep.wait)->host);
 }
 
 struct request {
@@ -214,7 +214,7 @@ static int compile(lua_State *L)
         return lua_error(L);
     // Through Lua values, so that arguments from outside are checked and tables get their numbers.
     int count = request->arguments ? mare__unmarshal(L, request->arguments) : 0;
-    request->err = mare__marshal(L, 1, 1 + count, &request->process->wait.message, "value");
+    request->err = mare__marshal(L, 1, 1 + count, &request->process->sleep.wait.message, "value");
     return request->err ? lua_error(L) : 0;
 }
 

@@ -326,18 +326,18 @@ void mare__handle_push_owned(lua_State *L, void *object)
 void mare__handle_leaves(lua_State *L, struct mare__ref_link *ref)
 {
     mare_process *process = mare__self(L);
-    for (struct mare__ref_link *other = process->leaving; other; other = other->next_leaving)
+    for (struct mare__ref_link *other = process->sleep.leaving; other; other = other->next_leaving)
         if (other == ref)
             return; // twice in one message
-    ref->next_leaving = process->leaving;
-    ref->leaving_case = process->leaving_case;
-    process->leaving = ref;
+    ref->next_leaving = process->sleep.leaving;
+    ref->leaving_case = process->sleep.leaving_case;
+    process->sleep.leaving = ref;
 }
 
 void mare__handles_left(lua_State *L, uint32_t which, bool sent)
 {
     mare_process *process = mare__self(L);
-    for (struct mare__ref_link *ref = process->leaving; ref; ref = ref->next_leaving) {
+    for (struct mare__ref_link *ref = process->sleep.leaving; ref; ref = ref->next_leaving) {
         if (!sent || ref->leaving_case != which || !ref->object)
             continue;
         if (!ref->index) { // another object may get its address
@@ -348,8 +348,8 @@ void mare__handles_left(lua_State *L, uint32_t which, bool sent)
         }
         let_go(process, ref);
     }
-    process->leaving = NULL;
-    process->leaving_case = 0;
+    process->sleep.leaving = NULL;
+    process->sleep.leaving_case = 0;
 }
 
 struct mare__ref_link *mare__handle_test(lua_State *L, int index)

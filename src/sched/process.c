@@ -43,8 +43,8 @@ static void destroy(struct mare__object *object)
         mare__list_remove(&process->in_all);
         mare__lock_release(&process->runtime->process_lock);
     }
-    mare__message_forget(&process->wait.message, object);
-    mare__message_clear(&process->wait.message);
+    mare__message_forget(&process->sleep.wait.message, object);
+    mare__message_clear(&process->sleep.wait.message);
     if (process->ended)
         mare_chan_unref(process->ended);
     mare__working_pop(process, NULL);
@@ -59,7 +59,7 @@ static void destroy(struct mare__object *object)
 
 static void wake(struct mare__wait *wait)
 {
-    mare__ready(MARE__ENTRY(wait, mare_process, wait));
+    mare__ready(MARE__ENTRY(wait, mare_process, sleep.wait));
 }
 
 mare_process *mare__process_new(mare_runtime *runtime)
@@ -71,9 +71,9 @@ mare_process *mare__process_new(mare_runtime *runtime)
     process->object.weight = sizeof *process + sizeof *process->ended;
     process->runtime = runtime;
     process->id = atomic_fetch_add(&runtime->next_id, 1) + 1;
-    process->wait.wake = wake;
-    process->node.wait = &process->wait;
-    mare__list_init(&process->node.link);
+    process->sleep.wait.wake = wake;
+    process->sleep.node.wait = &process->sleep.wait;
+    mare__list_init(&process->sleep.node.link);
     mare__list_init(&process->handles);
     mare__list_init(&process->links);
     mare__list_init(&process->monitors);
@@ -166,13 +166,13 @@ static int push_start(mare_process *process, struct mare__code *code, mare_messa
 
 bool mare__process_start(mare_process *process, int *arguments)
 {
-    struct mare__code *code = code_in(&process->wait.message);
+    struct mare__code *code = code_in(&process->sleep.wait.message);
     if (!mare__state_open(process, code)) {
         mare__process_finish(process, LUA_ERRMEM, 0);
         return false;
     }
     mare_message start; // aside: what is unpacked may use channels
-    mare__message_move(&start, &process->wait.message);
+    mare__message_move(&start, &process->sleep.wait.message);
     int status = push_start(process, code, &start);
     mare__message_clear(&start);
     if (status != LUA_OK) {
@@ -195,11 +195,11 @@ static int keep_results(lua_State *L)
 {
     mare_process *process = mare__self(L);
     int count = lua_gettop(L);
-    if (mare__marshal(L, 1, count, &process->wait.message, "result") != MARE_OK) {
+    if (mare__marshal(L, 1, count, &process->sleep.wait.message, "result") != MARE_OK) {
         process->how = MARE_BADMSG;
-        add_string(&process->wait.message, lua_tostring(L, -1));
+        add_string(&process->sleep.wait.message, lua_tostring(L, -1));
     }
-    process->leaving = NULL; // buffers among them go with the state
+    process->sleep.leaving = NULL; // buffers among them go with the state
     return 0;
 }
 
@@ -208,7 +208,7 @@ static int keep_results(lua_State *L)
 static int keep_error(lua_State *L)
 {
     mare_process *process = mare__self(L);
-    mare_message *message = &process->wait.message;
+    mare_message *message = &process->sleep.wait.message;
     const char *traceback = lua_touserdata(L, 2);
     if (mare__marshal(L, 1, 1, message, "error") != MARE_OK) {
         luaL_tolstring(L, 1, NULL);
@@ -235,8 +235,8 @@ static void keep(lua_State *L, lua_CFunction keeper, int arguments)
     int status = lua_pcall(L, arguments, 0, 0);
     if (status != LUA_OK) {
         bool text = status != LUA_ERRMEM && lua_type(L, -1) == LUA_TSTRING; // a __tostring failed
-        mare__message_clear(&process->wait.message);
-        add_string(&process->wait.message, text ? lua_tostring(L, -1) : "not enough memory");
+        mare__message_clear(&process->sleep.wait.message);
+        add_string(&process->sleep.wait.message, text ? lua_tostring(L, -1) : "not enough memory");
         if (process->how == MARE_OK)
             process->how = status == LUA_ERRMEM ? MARE_NOMEM : MARE_BADMSG;
         lua_pop(L, 1);
@@ -274,7 +274,7 @@ static void settle(mare_process *process, int status, int results)
         if (results > 0)
             keep(L, keep_results, results);
         if (mare__killed(process)) { // while a __travel ran
-            mare__message_clear(&process->wait.message);
+            mare__message_clear(&process->sleep.wait.message);
             process->how = MARE_KILLED;
         }
         return;
@@ -282,10 +282,10 @@ static void settle(mare_process *process, int status, int results)
     bool at_start =
         !killed && lua_status(L) == LUA_OK; // nothing has run: the error is on the stack
     char *traceback = killed || at_start ? NULL : take_traceback(L);
-    process->leaving = NULL;
+    process->sleep.leaving = NULL;
     if (!at_start)
         mare__state_unwind(process);
-    mare__message_clear(&process->wait.message);
+    mare__message_clear(&process->sleep.wait.message);
     if (mare__killed(process)) { // meanwhile, perhaps: a handler may have been cut off
         process->how = MARE_KILLED;
     } else {
@@ -311,7 +311,7 @@ static void tell(mare_process *process, mare_channel *channel)
     if (process->how == MARE_KILLED && process->kill_reason)
         add_string(&message, process->kill_reason);
     else if (process->how != MARE_OK && process->how != MARE_KILLED) {
-        mare__message_join(&message, &process->wait.message);
+        mare__message_join(&message, &process->sleep.wait.message);
     }
     mare__chan_post(channel, &message);
 }
@@ -319,7 +319,7 @@ static void tell(mare_process *process, mare_channel *channel)
 static void print_error(mare_process *process)
 {
     mare_value error, traceback;
-    const mare_message *message = &process->wait.message;
+    const mare_message *message = &process->sleep.wait.message;
     bool text = mare_message_get(message, message->count > 2 ? 2 : 0, &error) == MARE_OK &&
                 error.type == MARE_STRING;
     bool trace =
@@ -340,7 +340,7 @@ static void print_error(mare_process *process)
 // The report's wait has ended: by time, and so nobody cares; or by somebody who does.
 static void report(struct mare__wait *wait)
 {
-    mare_process *process = MARE__ENTRY(wait, mare_process, wait);
+    mare_process *process = MARE__ENTRY(wait, mare_process, sleep.wait);
     mare__timer_stop(process->runtime, wait); // it may have been ended by a kill that came too late
     if (wait->result != MARE_OK)
         print_error(process);
@@ -356,8 +356,8 @@ void mare__process_observed(mare_process *process)
     bool reporting = process->finished && process->reporting && !was;
     mare__lock_release(&process->lock);
     if (reporting) {
-        mare__timer_stop(runtime, &process->wait);
-        mare__wait_end(&process->wait, MARE_OK);
+        mare__timer_stop(runtime, &process->sleep.wait);
+        mare__wait_end(&process->sleep.wait, MARE_OK);
     }
 }
 
@@ -379,7 +379,7 @@ static void tell_linked(mare_process *process, struct mare__list *links)
     if (mare__list_empty(links))
         return;
     if (process->how == MARE_DIED)
-        mare_message_get(&process->wait.message, process->wait.message.count > 2 ? 2 : 0, &error);
+        mare_message_get(&process->sleep.wait.message, process->sleep.wait.message.count > 2 ? 2 : 0, &error);
     bool text = error.type == MARE_STRING;
     snprintf(reason, sizeof reason, "linked process %llu %s%s%.*s", (unsigned long long)process->id,
              process->how == MARE_KILLED ? "was killed" : how_word(process->how), text ? ": " : "",
@@ -414,10 +414,10 @@ static void announce(mare_process *process)
 {
     mare_runtime *runtime = process->runtime;
     struct mare__list links, monitors;
-    mare__message_disown(&process->wait.message, &process->object); // it may have returned itself
+    mare__message_disown(&process->sleep.wait.message, &process->object); // it may have returned itself
     if (process->name)
         mare__names_remove(runtime->names, process->name, &process->object);
-    process->keeps = process->wait.message.handles != 0;
+    process->keeps = process->sleep.wait.message.handles != 0;
     mare__lock_acquire(&runtime->process_lock);
     mare__list_remove(&process->in_all);
     if (process->keeps)
@@ -437,11 +437,11 @@ static void announce(mare_process *process)
         print_error(process);
     if (process->reporting) {
         mare__ref(&process->object);
-        process->wait.wake = report;
-        mare__wait_begin(&process->wait);
+        process->sleep.wait.wake = report;
+        mare__wait_begin(&process->sleep.wait);
         mare__lock_acquire(&runtime->timer_lock); // report() needs it before all else
-        atomic_store(&process->wait.word, MARE__WAIT_WAITING);
-        mare__timer_start(runtime, &process->wait, mare__now(runtime) + MARE__REPORT_NS);
+        atomic_store(&process->sleep.wait.word, MARE__WAIT_WAITING);
+        mare__timer_start(runtime, &process->sleep.wait, mare__now(runtime) + MARE__REPORT_NS);
         mare__lock_release(&runtime->timer_lock);
     }
     process->finished = true;
@@ -461,20 +461,20 @@ void mare__process_finish(mare_process *process, int status, int results)
 {
     mare__block_clean(process);
     mare__block_drop_cases(process);
-    mare__message_clear(&process->wait.message);
+    mare__message_clear(&process->sleep.wait.message);
     if (process->state) {
         mare__wind_up(process, true);
         settle(process, status, results);
         mare_message result; // aside: finalizers may use channels
-        mare__message_move(&result, &process->wait.message);
+        mare__message_move(&result, &process->sleep.wait.message);
         mare__state_close(process);
-        mare__message_clear(&process->wait.message);
-        mare__message_move(&process->wait.message, &result);
+        mare__message_clear(&process->sleep.wait.message);
+        mare__message_move(&process->sleep.wait.message, &result);
     } else if (mare__killed(process)) {
         process->how = MARE_KILLED;
     } else {
         process->how = MARE_DIED;
-        add_string(&process->wait.message, "not enough memory");
+        add_string(&process->sleep.wait.message, "not enough memory");
     }
     announce(process);
 }
@@ -527,7 +527,7 @@ bool mare__process_kill(mare_process *process, const char *reason)
     bool host = process->host != NULL; // a host cannot be killed
     mare__lock_release(&process->lock);
     if (alive && !host)
-        mare__wait_cancel(&process->wait);
+        mare__wait_cancel(&process->sleep.wait);
     return alive && !host;
 }
 
@@ -541,7 +541,7 @@ void mare__process_unwatch(mare_process *process)
 
 void mare__process_interrupt(mare_process *process)
 {
-    mare__wait_interrupt(&process->wait); // if it does not wait, its next tick sees the note
+    mare__wait_interrupt(&process->sleep.wait); // if it does not wait, its next tick sees the note
 }
 
 bool mare_process_kill(mare_process *process)
@@ -658,7 +658,7 @@ const char *mare__process_status(const mare_process *process)
 {
     static const char *const words[] = {"idle", "ready", "running", "blocked", "finished"};
     unsigned status = atomic_load(&process->status);
-    if (status == MARE__BLOCKED && atomic_load(&process->wait.word) != MARE__WAIT_WAITING)
+    if (status == MARE__BLOCKED && atomic_load(&process->sleep.wait.word) != MARE__WAIT_WAITING)
         status = MARE__RUNNING;
     return words[status];
 }
@@ -670,8 +670,8 @@ void mare__process_release_kept(mare_runtime *runtime)
         mare_process *process = MARE__ENTRY(link, mare_process, in_all);
         mare__list_remove(link);
         mare_process_ref(process);
-        mare__message_forget(&process->wait.message, &process->object);
-        mare__message_clear(&process->wait.message);
+        mare__message_forget(&process->sleep.wait.message, &process->object);
+        mare__message_clear(&process->sleep.wait.message);
         mare_process_unref(process);
     }
 }

@@ -48,6 +48,26 @@ struct mare__monitor {
     mare_channel *channel; // a reference
 };
 
+// How a routine sleeps: what it waits for is one channel, or the cases of a select, or only time.
+// The message of a process's only routine serves a whole life: before the first run it has the
+// function and its arguments, then what is sent or received, in the end the results or the error.
+struct mare__sleep {
+    uint8_t waits; // enum mare__waits
+    bool timed;    // it waits until `deadline`
+    uint32_t leaving_case;
+    mare_channel *waits_for;
+    struct mare__ref_link *leaving; // buffers in the message to be sent: they change hands if it is
+    struct mare__node node;
+    struct mare__wait wait;
+    union {
+        uint64_t deadline;
+        uint64_t memory; // before the first run: the state's limit, 0 for none
+    };
+    struct mare__case *cases; // of a select: allocated, followed by room for as many pointers
+    uint32_t case_count;
+    uint32_t turn; // where the next select begins to look
+};
+
 struct mare_process {
     // What a switch touches comes first and lies together: a program of many processes is as fast
     // as these few lines of the cache.
@@ -62,26 +82,10 @@ struct mare_process {
     atomic_ulong slices;         // read by those who list it
     atomic_uchar status;         // enum mare__status; for those who ask
     uint8_t yield;               // enum mare__yield
-    uint8_t waits;               // enum mare__waits
-    bool timed;                  // it waits until `deadline`
     uint32_t unyieldable;        // coroutines resumed from where a yield is impossible
 
-    // What it waits for: one channel, or the cases of a select. The wait's message serves a whole
-    // life: before the first run it has the function and its arguments, then what is sent or
-    // received, in the end the results or the error.
-    mare_channel *waits_for;
-    struct mare__ref_link *leaving; // buffers in the message to be sent: they change hands if it is
     struct mare__parker *host; // not NULL: no process of ours but a thread of a host, asleep here
-    struct mare__node node;
-    struct mare__wait wait;
-    union {
-        uint64_t deadline;
-        uint64_t memory; // before the first run: the state's limit, 0 for none
-    };
-    struct mare__case *cases; // of a select: allocated, followed by room for as many pointers
-    uint32_t case_count;
-    uint32_t turn; // where the next select begins to look
-    uint32_t leaving_case;
+    struct mare__sleep sleep;  // of the routine that runs, or of the only one
 
     uint64_t id;
     _Atomic(struct mare__arena *) arena; // read by others, under the lock
@@ -265,7 +269,7 @@ static inline uint64_t mare__now(const mare_runtime *runtime)
 static inline bool mare__killed(const mare_process *process)
 {
     // Relaxed: see mare__wait_publish.
-    return atomic_load_explicit(&process->wait.note, memory_order_relaxed) == MARE_KILLED;
+    return atomic_load_explicit(&process->sleep.wait.note, memory_order_relaxed) == MARE_KILLED;
 }
 
 // The worker that the calling thread is, or NULL.
@@ -513,9 +517,9 @@ static inline bool mare__block_possible(lua_State *L, const mare_process *proces
 // Raises an error if it cannot.
 void mare__block_check(lua_State *L, mare_process *process);
 
-// Puts the calling routine to sleep until it has sent or received what is in process->wait, its
+// Puts the calling routine to sleep until it has sent or received what is in process->sleep.wait, its
 // select has fired, or the deadline has passed. Then `then` runs, which first calls
-// mare__block_clean and finds the outcome in process->wait. To be used as `return
+// mare__block_clean and finds the outcome in process->sleep.wait. To be used as `return
 // mare__block(...)`.
 int mare__block(lua_State *L, mare_process *process, enum mare__waits waits, mare_channel *channel,
                 uint64_t deadline, lua_KFunction then, lua_KContext context);

@@ -435,7 +435,7 @@ int mare__exit(lua_State *L)
         exit(code);
     atomic_compare_exchange_strong(&runtime->exit_code, &nobody, code & 0xff);
     mare__runtime_changed(runtime);
-    atomic_store(&process->wait.note, MARE_KILLED); // it runs, so it waits for nothing now
+    atomic_store(&process->sleep.wait.note, MARE_KILLED); // it runs, so it waits for nothing now
     if (!mare__block_possible(L, process))
         return luaL_error(L, "the program is exiting");
     process->yield = MARE__YIELD_TURN;
