@@ -125,7 +125,7 @@ int mare__cli_finish(mare_runtime *runtime)
     mare_process *main = runtime->main;
     mare_err err = mare__runtime_await(runtime, true, MARE_FOREVER);
     if (err == MARE_DEADLOCK &&
-        mare__wait_end(&main->sleep.wait, MARE_DEADLOCK)) // an error where it waits
+        mare__wait_end(mare__main_wait(main), MARE_DEADLOCK)) // an error where it waits
         err = mare__runtime_await(runtime, true, MARE_FOREVER);
     int code = atomic_load(&runtime->exit_code);
     if (err == MARE_DEADLOCK && mare_process_alive(main)) {

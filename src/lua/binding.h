@@ -51,6 +51,7 @@ int mare__lua_channel_new(lua_State *L);
 int mare__lua_select(lua_State *L);
 int mare__lua_buffer_new(lua_State *L);
 int mare__lua_wait(lua_State *L);
+int mare__lua_go(lua_State *L);
 
 // Opens a module in the state of a host, such as the stock interpreter; the first one starts the
 // runtime.

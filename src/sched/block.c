@@ -18,20 +18,19 @@ void mare__block_check(lua_State *L, mare_process *process)
 }
 
 // Does what the routine waits for, or stands in line for it. MARE_EMPTY, MARE_FULL: it waits.
-static mare_err attempt(mare_process *process, uint32_t *fired)
+static mare_err attempt(mare_process *process, struct mare__sleep *sleep, uint32_t *fired)
 {
-    struct mare__wait *wait = &process->sleep.wait;
-    switch (process->sleep.waits) {
+    struct mare__wait *wait = &sleep->wait;
+    switch (sleep->waits) {
     case MARE__WAITS_TO_SEND:
-        return mare__chan_send(process->sleep.waits_for, &wait->message, &process->sleep.node);
+        return mare__chan_send(sleep->waits_for, &wait->message, &sleep->node);
     case MARE__WAITS_TO_RECEIVE:
-        return mare__chan_receive(process->sleep.waits_for, &wait->message, &process->sleep.node);
+        return mare__chan_receive(sleep->waits_for, &wait->message, &sleep->node);
     case MARE__WAITS_IN_SELECT:
-        return mare__chan_select(process->sleep.cases, process->sleep.case_count, process->sleep.turn, wait,
-                                 &wait->message, fired,
-                                 (mare_channel **)(process->sleep.cases + process->sleep.case_count));
+        return mare__chan_select(sleep->cases, sleep->case_count, sleep->turn, wait, &wait->message,
+                                 fired, (mare_channel **)(sleep->cases + sleep->case_count));
     default: // for time only. Published under a lock that the owner needs: the timers', or its own
-        if (process->sleep.timed)
+        if (sleep->timed)
             return mare__wait_publish(wait) ? MARE_EMPTY : wait->result;
         mare__lock_acquire(&process->lock);
         mare_err err = mare__wait_publish(wait) ? MARE_EMPTY : wait->result;
@@ -40,19 +39,19 @@ static mare_err attempt(mare_process *process, uint32_t *fired)
     }
 }
 
-bool mare__block_commit(mare_process *process)
+bool mare__sleep_commit(mare_process *process, struct mare__sleep *sleep)
 {
     mare_runtime *runtime = process->runtime;
-    struct mare__wait *wait = &process->sleep.wait;
-    uint64_t deadline = process->sleep.deadline;
-    bool timed = process->sleep.timed; // once the wait is published the process may be gone
+    struct mare__wait *wait = &sleep->wait;
+    uint64_t deadline = sleep->deadline;
+    bool timed = sleep->timed; // once the wait is published the process may be gone
     mare__wait_begin(wait);
     // The owner, when it wakes, stops its timer before all else, and needs this lock for it. So the
     // timer can be started after the wait was published, and cannot end it before.
     if (timed)
         mare__lock_acquire(&runtime->timer_lock);
     uint32_t fired = 0;
-    mare_err err = attempt(process, &fired);
+    mare_err err = attempt(process, sleep, &fired);
     bool waits = err == MARE_EMPTY || err == MARE_FULL;
     if (timed) {
         if (waits)
@@ -63,43 +62,43 @@ bool mare__block_commit(mare_process *process)
         return true;
     wait->fired = fired;
     wait->result = err;
-    process->sleep.timed = false;
-    process->sleep.waits = MARE__WAITS_NOT;
+    sleep->timed = false;
+    sleep->waits = MARE__WAITS_NOT;
     return false;
 }
 
-void mare__block_clean(mare_process *process)
+void mare__sleep_clean(mare_process *process, struct mare__sleep *sleep)
 {
-    struct mare__wait *wait = &process->sleep.wait;
-    if (process->sleep.timed)
+    struct mare__wait *wait = &sleep->wait;
+    if (sleep->timed)
         mare__timer_stop(process->runtime, wait);
-    process->sleep.timed = false;
-    if (process->sleep.waits == MARE__WAITS_IN_SELECT) {
-        for (uint32_t i = 0; i < process->sleep.case_count; i++)
+    sleep->timed = false;
+    if (sleep->waits == MARE__WAITS_IN_SELECT) {
+        for (uint32_t i = 0; i < sleep->case_count; i++)
             if (i != wait->fired)
-                mare__chan_forget(process->sleep.cases[i].channel, &process->sleep.cases[i].node);
-    } else if (process->sleep.waits != MARE__WAITS_NOT && process->sleep.waits_for &&
+                mare__chan_forget(sleep->cases[i].channel, &sleep->cases[i].node);
+    } else if (sleep->waits != MARE__WAITS_NOT && sleep->waits_for &&
                wait->fired == MARE__FIRED_NONE) {
-        mare__chan_forget(process->sleep.waits_for, &process->sleep.node);
+        mare__chan_forget(sleep->waits_for, &sleep->node);
     }
-    process->sleep.waits = MARE__WAITS_NOT;
+    sleep->waits = MARE__WAITS_NOT;
 }
 
-void mare__block_drop_cases(mare_process *process)
+void mare__sleep_drop_cases(struct mare__sleep *sleep)
 {
-    for (uint32_t i = 0; i < process->sleep.case_count; i++) {
-        mare__message_clear(&process->sleep.cases[i].message);
-        mare_chan_unref(process->sleep.cases[i].channel);
+    for (uint32_t i = 0; i < sleep->case_count; i++) {
+        mare__message_clear(&sleep->cases[i].message);
+        mare_chan_unref(sleep->cases[i].channel);
     }
-    mare__free(process->sleep.cases);
-    process->sleep.cases = NULL;
-    process->sleep.case_count = 0;
+    mare__free(sleep->cases);
+    sleep->cases = NULL;
+    sleep->case_count = 0;
 }
 
 // A host's thread sleeps until its wait has ended.
 static void host_sleep(mare_process *process)
 {
-    if (!mare__block_commit(process))
+    if (!mare__sleep_commit(process, &process->sleep))
         return;
     atomic_fetch_add(&process->runtime->waiters, 1);
     while (!mare__park(process->host, process->sleep.deadline))

@@ -82,9 +82,10 @@ static int go_on(lua_State *L, lua_State *co, int arguments, lua_KFunction again
 // Begins to resume `co` with the arguments on top of L.
 static int begin(lua_State *L, lua_State *co, int arguments, lua_KFunction again, finisher finish)
 {
-    const char *refusal = !lua_checkstack(co, arguments) ? "too many arguments to resume"
-                          : !enter(L, mare__self(L), co) ? "not enough memory"
-                                                         : NULL;
+    const char *refusal = mare__routine_holds(L, co)       ? "cannot resume non-suspended coroutine"
+                          : !lua_checkstack(co, arguments) ? "too many arguments to resume"
+                          : !enter(L, mare__self(L), co)   ? "not enough memory"
+                                                           : NULL;
     if (refusal) {
         lua_pushstring(L, refusal);
         return finish(L, co, -1);
@@ -164,7 +165,7 @@ static int co_close(lua_State *L)
     luaL_argexpected(L, co, 1, "coroutine");
     if (co == L)
         return luaL_error(L, "cannot close a running coroutine");
-    if (lua_status(co) == LUA_OK && lua_getstack(co, 0, &frame))
+    if (mare__routine_holds(L, co) || (lua_status(co) == LUA_OK && lua_getstack(co, 0, &frame)))
         return luaL_error(L, "cannot close a normal coroutine");
     bool well = mare__thread_close(mare__self(L), co) == LUA_OK;
     lua_pushboolean(L, well);

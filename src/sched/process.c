@@ -54,6 +54,7 @@ static void destroy(struct mare__object *object)
     mare__free(process->kill_reason);
     mare__free(process->name);
     mare__free(process->numbers.free);
+    mare__free(atomic_load(&process->pool));
     mare__spare_give(MARE__SPARE_PROCESS, process);
 }
 
@@ -249,8 +250,7 @@ static int push_traceback(lua_State *L)
     return 1;
 }
 
-// A copy of the traceback outside Lua, for the stack that it tells of will be gone.
-static char *take_traceback(lua_State *L)
+char *mare__traceback(lua_State *L)
 {
     char *copy = NULL;
     if (!lua_checkstack(L, 4))
@@ -281,7 +281,7 @@ static void settle(mare_process *process, int status, int results)
     }
     bool at_start =
         !killed && lua_status(L) == LUA_OK; // nothing has run: the error is on the stack
-    char *traceback = killed || at_start ? NULL : take_traceback(L);
+    char *traceback = killed || at_start ? NULL : mare__traceback(L);
     process->sleep.leaving = NULL;
     if (!at_start)
         mare__state_unwind(process);
@@ -379,7 +379,8 @@ static void tell_linked(mare_process *process, struct mare__list *links)
     if (mare__list_empty(links))
         return;
     if (process->how == MARE_DIED)
-        mare_message_get(&process->sleep.wait.message, process->sleep.wait.message.count > 2 ? 2 : 0, &error);
+        mare_message_get(&process->sleep.wait.message,
+                         process->sleep.wait.message.count > 2 ? 2 : 0, &error);
     bool text = error.type == MARE_STRING;
     snprintf(reason, sizeof reason, "linked process %llu %s%s%.*s", (unsigned long long)process->id,
              process->how == MARE_KILLED ? "was killed" : how_word(process->how), text ? ": " : "",
@@ -414,7 +415,8 @@ static void announce(mare_process *process)
 {
     mare_runtime *runtime = process->runtime;
     struct mare__list links, monitors;
-    mare__message_disown(&process->sleep.wait.message, &process->object); // it may have returned itself
+    mare__message_disown(&process->sleep.wait.message,
+                         &process->object); // it may have returned itself
     if (process->name)
         mare__names_remove(runtime->names, process->name, &process->object);
     process->keeps = process->sleep.wait.message.handles != 0;
@@ -459,6 +461,7 @@ static void announce(mare_process *process)
 
 void mare__process_finish(mare_process *process, int status, int results)
 {
+    mare__pool_calm(process);
     mare__block_clean(process);
     mare__block_drop_cases(process);
     mare__message_clear(&process->sleep.wait.message);
@@ -526,8 +529,10 @@ bool mare__process_kill(mare_process *process, const char *reason)
     }
     bool host = process->host != NULL; // a host cannot be killed
     mare__lock_release(&process->lock);
-    if (alive && !host)
+    if (alive && !host) {
         mare__wait_cancel(&process->sleep.wait);
+        mare__pool_wake(process);
+    }
     return alive && !host;
 }
 
@@ -541,7 +546,9 @@ void mare__process_unwatch(mare_process *process)
 
 void mare__process_interrupt(mare_process *process)
 {
-    mare__wait_interrupt(&process->sleep.wait); // if it does not wait, its next tick sees the note
+    // If it does not wait, its next tick sees the note.
+    if (!mare__wait_end(mare__main_wait(process), MARE_CANCELLED))
+        mare__wait_interrupt(&process->sleep.wait);
 }
 
 bool mare_process_kill(mare_process *process)

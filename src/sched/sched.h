@@ -77,6 +77,7 @@ struct mare_process {
 
     // From here to the lock: touched only by the thread that runs it.
     lua_State *state; // its main thread is the first routine. NULL before the start, after the end
+    lua_State *routine;          // the routine that runs, or ran last
     lua_State *volatile current; // the coroutine that runs now; the tick looks at it
     struct mare__worker *worker; // the one it runs on, while it runs
     atomic_ulong slices;         // read by those who list it
@@ -104,14 +105,15 @@ struct mare_process {
         lua_State *co, *before; // who runs, and who ran before it
     } * nest;                   // coroutines resumed inside each other
     uint32_t nested, nest_room;
-    bool needs_close;          // something in the state has a finalizer
-    bool has_c_modules;        // so the state cannot be recycled
-    bool warnings_on, warning; // what warn("@on") set; a warning's first piece was printed
-    bool loaded;               // the state came with its function on the stack
-    bool is_main;              // has everything from the start, as the stock interpreter
-    bool luaproc;              // the global `luaproc` exists in it
-    volatile bool winding_up;  // it has ended: handlers of <close> run
-    lua_Hook hook;             // the debug library's, which ours calls
+    bool needs_close;                  // something in the state has a finalizer
+    bool has_c_modules;                // so the state cannot be recycled
+    bool warnings_on, warning;         // what warn("@on") set; a warning's first piece was printed
+    bool loaded;                       // the state came with its function on the stack
+    bool is_main;                      // has everything from the start, as the stock interpreter
+    bool luaproc;                      // the global `luaproc` exists in it
+    volatile bool winding_up;          // it has ended: handlers of <close> run
+    _Atomic(struct mare__pool *) pool; // its routines, if it has ever had more than one
+    lua_Hook hook;                     // the debug library's, which ours calls
     lua_State *volatile armed; // where a count event was asked for on top of the program's hook
     const void *last_body;     // what it spawned last: see code.c
 
@@ -352,6 +354,10 @@ void mare__process_unlink(mare_process *a, mare_process *b);
 // Sends `p, how, error, traceback` to the channel when it ends. False when there is no memory.
 bool mare__process_monitor(mare_process *process, mare_channel *channel);
 
+// A copy of the traceback (to free) outside Lua, for the stack that it tells of will be gone; or
+// NULL.
+char *mare__traceback(lua_State *L);
+
 // Forgets what the results of ended processes refer to; at the runtime's end.
 void mare__process_release_kept(mare_runtime *runtime);
 
@@ -397,6 +403,9 @@ void mare__wind_up(mare_process *process, bool begins);
 
 // Closes pending <close> variables of every coroutine on the way to where the process stands.
 void mare__state_unwind(mare_process *process);
+
+// The same for one routine, the one that runs.
+void mare__routine_close(mare_process *process, lua_State *routine);
 
 // Frees the states kept for reuse beyond `limit`.
 void mare__state_trim(mare_runtime *runtime, unsigned limit);
@@ -466,7 +475,8 @@ enum {
     MARE__REGISTRY_CODE = 0x6d617265,
     MARE__REGISTRY_HOOKS,
     MARE__REGISTRY_HOST,
-    MARE__REGISTRY_HANDLES
+    MARE__REGISTRY_HANDLES,
+    MARE__REGISTRY_ROUTINES
 };
 
 // ---- handle.c -----------------------------------------------------------------------------------
@@ -517,8 +527,8 @@ static inline bool mare__block_possible(lua_State *L, const mare_process *proces
 // Raises an error if it cannot.
 void mare__block_check(lua_State *L, mare_process *process);
 
-// Puts the calling routine to sleep until it has sent or received what is in process->sleep.wait, its
-// select has fired, or the deadline has passed. Then `then` runs, which first calls
+// Puts the calling routine to sleep until it has sent or received what is in process->sleep.wait,
+// its select has fired, or the deadline has passed. Then `then` runs, which first calls
 // mare__block_clean and finds the outcome in process->sleep.wait. To be used as `return
 // mare__block(...)`.
 int mare__block(lua_State *L, mare_process *process, enum mare__waits waits, mare_channel *channel,
@@ -526,13 +536,97 @@ int mare__block(lua_State *L, mare_process *process, enum mare__waits waits, mar
 
 // The state is at rest: begins the wait. True: it waits, and must not be touched any more, for
 // another thread may have it already. False: it need not wait.
-bool mare__block_commit(mare_process *process);
+bool mare__sleep_commit(mare_process *process, struct mare__sleep *sleep);
 
 // Leaves every line and stops the timer.
-void mare__block_clean(mare_process *process);
+void mare__sleep_clean(mare_process *process, struct mare__sleep *sleep);
 
 // Frees the cases of a select, with what they hold.
-void mare__block_drop_cases(mare_process *process);
+void mare__sleep_drop_cases(struct mare__sleep *sleep);
+
+// The same for the routine that runs.
+static inline void mare__block_clean(mare_process *process)
+{
+    mare__sleep_clean(process, &process->sleep);
+}
+
+static inline void mare__block_drop_cases(mare_process *process)
+{
+    mare__sleep_drop_cases(&process->sleep);
+}
+
+// ---- routine.c ----------------------------------------------------------------------------------
+// One of several routines of a process. It is a userdata of the state, kept in the registry as long
+// as it lives. While it runs, what it has here is in the process.
+struct mare__routine {
+    mare_process *process;
+    struct mare__list in_all;
+    struct mare__routine *next; // in the line of the ready
+    uint64_t id;
+    lua_State *thread, *current;
+    struct mare__nested *nest;
+    uint32_t nested, nest_room, unyieldable;
+    uint8_t stage;       // enum mare__stage
+    bool queued;         // under the pool's lock: it stands in the line
+    bool cancelled;      // its wait was ended by another routine
+    bool noted;          // somebody knows how it ended
+    int values;          // on the thread's stack: arguments before the first run, then results
+    mare_channel *ended; // closed when it ends, or NULL; its userdata is the routine's user value
+    struct mare__sleep sleep;
+};
+
+enum mare__stage { MARE__ROUTINE_LIVES, MARE__ROUTINE_DONE, MARE__ROUTINE_FAILED };
+
+// The routines of a process, once it has more than one.
+struct mare__pool {
+    mare__lock lock; // guards the line of the ready, and `parked`
+    struct mare__routine *head, *tail;
+    atomic_uint ready;
+    bool parked; // none is ready, and the process stands in no queue: who wakes one wakes it
+
+    // Touched only by the thread that runs the process.
+    struct mare__list all;
+    struct mare__routine *running;
+    uint64_t last_id;
+    unsigned alive;
+    unsigned failed;  // those whose error nobody knows yet
+    unsigned nesters; // those at rest inside coroutines of the program
+    struct mare__routine main;
+};
+
+// Makes the userdata on top of the stack (zeros) a new routine that runs what is on the thread's
+// stack: a function and its arguments. Raises an error when there is no memory.
+void mare__routine_start(lua_State *L, struct mare__routine *routine, lua_State *thread);
+
+// Ends what a routine of this process waits for, or will wait for next, with MARE_CANCELLED.
+void mare__routine_cancel(struct mare__routine *routine);
+
+// Whether the running routine's wait was ended by mare__routine_cancel; forgets it.
+bool mare__routine_was_cancelled(mare_process *process);
+
+// Somebody knows how it ended.
+void mare__routine_note(struct mare__routine *routine);
+
+// Whether a coroutine is a routine, or one that a routine at rest is in: nobody may resume it.
+bool mare__routine_holds(lua_State *L, lua_State *co);
+
+// Which routine shall run next, with how many arguments: it is the one that runs. False: none, the
+// process is at rest and must not be touched any more. True also if the process was killed.
+bool mare__pool_next(mare_process *process, int *arguments);
+
+// The running routine gave up the worker with this status of lua_resume, and that many results.
+// False: the process shall end, with *status and *results.
+bool mare__pool_back(mare_process *process, int *status, int *results);
+
+// The process shall look around: it is to be killed.
+void mare__pool_wake(mare_process *process);
+
+// The main routine's wait, which others may end.
+struct mare__wait *mare__main_wait(mare_process *process);
+
+// The process ends: no routine waits any more; and they are closed, but for the main one.
+void mare__pool_calm(mare_process *process);
+void mare__pool_unwind(mare_process *process);
 
 // ---- marshal.c, unmarshal.c ---------------------------------------------------------------------
 // Appends `count` values from stack index `first` on to a message. On failure pushes an error

@@ -139,11 +139,12 @@ bool mare__state_open(mare_process *process, const struct mare__code *code)
     if (runtime->gc_stress)
         lua_gc(L, LUA_GCINC, 1, 1000, 0);
     // Always: a state that served another may remember its limit.
-    mare__arena_limit(arena, process->sleep.memory ? mare__arena_used(arena) + process->sleep.memory : 0);
+    mare__arena_limit(arena,
+                      process->sleep.memory ? mare__arena_used(arena) + process->sleep.memory : 0);
     lua_pushglobaltable(L);
     process->globals = lua_topointer(L, -1);
     lua_pop(L, 1);
-    process->state = process->current = L;
+    process->state = process->routine = process->current = L;
     // Release: who lists the processes looks at the arena.
     atomic_store_explicit(&process->arena, arena, memory_order_release);
     return true;
@@ -159,12 +160,18 @@ void mare__wind_up(mare_process *process, bool begins)
         worker->running = process;
 }
 
-void mare__state_unwind(mare_process *process)
+void mare__routine_close(mare_process *process, lua_State *routine)
 {
     while (process->nested > 0)
         mare__thread_close(process, process->nest[--process->nested].co);
     process->unyieldable = 0;
-    mare__thread_close(process, process->state);
+    mare__thread_close(process, routine);
+}
+
+void mare__state_unwind(mare_process *process)
+{
+    mare__pool_unwind(process);
+    mare__routine_close(process, process->state);
 }
 
 // Puts a state away for reuse. False when it cannot be or there are enough.

@@ -324,7 +324,9 @@ static void on_tick(void *argument)
     }
     if (!process)
         return;
-    bool over = wanted && worker->age >= MARE__SLICE_TICKS;
+    struct mare__pool *pool = atomic_load_explicit(&process->pool, memory_order_relaxed);
+    bool over =
+        (wanted || (pool && length_of(&pool->ready) > 0)) && worker->age >= MARE__SLICE_TICKS;
     if (process->winding_up) // a killed one has time for that, but not for ever
         over = mare__killed(process) && worker->age >= MARE__WIND_UP_TICKS;
     else if (atomic_load(&process->sleep.wait.note)) // killed, or interrupted
@@ -335,16 +337,22 @@ static void on_tick(void *argument)
 
 // ---- Running ------------------------------------------------------------------------------------
 
+// So many routines of a process may run after each other, none of them for long, before another
+// process that waits has its turn.
+enum { TURNS_OF_ROUTINES = 16 };
+
 // Gives the process the worker until it waits, its turn is over or it ends.
 static void run(struct mare__worker *worker, mare_process *process)
 {
-    int arguments = 0, results = 0;
+    int arguments = 0, results = 0, turns = 0;
     process->worker = worker;
     mare__count(&process->slices);
     mare__count(&worker->counters.switches);
     atomic_store_explicit(&process->status, MARE__RUNNING,
                           memory_order_relaxed); // for those who ask
     for (;;) {
+        if (process->pool && !mare__pool_next(process, &arguments))
+            return;
         if (mare__killed(process)) {
             mare__process_finish(process, LUA_YIELD, 0);
             return;
@@ -355,22 +363,34 @@ static void run(struct mare__worker *worker, mare_process *process)
         atomic_store_explicit(&process->status, MARE__RUNNING, memory_order_relaxed); // as above
         worker->age = 0;
         worker->running = process;
-        int status = lua_resume(process->state, NULL, arguments, &results);
+        int status = lua_resume(process->routine, NULL, arguments, &results);
         worker->running = NULL;
+        arguments = 0;
+        if (process->pool) {
+            if (!mare__pool_back(process, &status, &results)) {
+                mare__process_finish(process, status, results);
+                return;
+            }
+            bool whole = process->yield == MARE__YIELD_TURN || ++turns == TURNS_OF_ROUTINES;
+            if (whole && others_wait(worker)) {
+                mare__ready(process);
+                return;
+            }
+            continue;
+        }
         if (status != LUA_YIELD) {
             mare__process_finish(process, status, results);
             return;
         }
         if (results > 0)
             lua_pop(process->state, results);
-        arguments = 0;
         if (process->yield != MARE__YIELD_WAIT) {
             mare__ready(process);
             return;
         }
         atomic_store_explicit(&process->status, MARE__BLOCKED,
                               memory_order_relaxed); // for those who ask
-        if (mare__block_commit(process))
+        if (mare__sleep_commit(process, &process->sleep))
             return;
         if (others_wait(worker)) { // it need not wait, but had its turn: a loop of selects is one
             mare__ready(process);

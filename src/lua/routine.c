@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+// Routines in Lua: mare.go starts one in the same process, beside the one that calls.
+#include <string.h>
+
+#include "lua/binding.h"
+
+static const char metatable[] = "mare.routine";
+
+// User values of a routine's userdata.
+enum { THREAD = 1, ENDED };
+
+static struct mare__routine *check_routine(lua_State *L, int index)
+{
+    return luaL_checkudata(L, index, metatable);
+}
+
+// What join returns for one that has ended; it can be asked for again.
+static int push_end(lua_State *L, struct mare__routine *routine)
+{
+    lua_State *thread = routine->thread;
+    int count = routine->values, first = lua_gettop(thread) - count + 1;
+    bool failed = routine->stage == MARE__ROUTINE_FAILED;
+    mare__routine_note(routine);
+    luaL_checkstack(L, count + 2, "too many results");
+    if (!lua_checkstack(thread, count))
+        return luaL_error(L, "not enough memory");
+    if (failed)
+        lua_pushnil(L);
+    else
+        lua_pushboolean(L, 1);
+    for (int i = 0; i < count; i++)
+        lua_pushvalue(thread, first + i);
+    lua_xmove(thread, L, count);
+    if (!failed)
+        return count + 1;
+    lua_pushstring(L, mare__err_word(MARE_DIED)); // nil, error, "died", traceback
+    if (count > 1)
+        lua_insert(L, -2);
+    return count + 2;
+}
+
+static int join_done(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    mare_process *self = mare__self(L);
+    mare__block_clean(self);
+    if (self->sleep.wait.result == MARE_CLOSED)
+        return push_end(L, check_routine(L, 1));
+    return mare__lua_fail(L, self->sleep.wait.result);
+}
+
+// r:join([timeout])
+static int routine_join(lua_State *L)
+{
+    struct mare__routine *routine = check_routine(L, 1);
+    mare_process *self = mare__self(L);
+    uint64_t deadline = mare__lua_deadline(L, 2);
+    if (routine->stage != MARE__ROUTINE_LIVES)
+        return push_end(L, routine);
+    if (routine->thread == self->routine)
+        return luaL_error(L, "a routine cannot join itself");
+    mare__block_check(L, self);
+    if (!routine->ended) {
+        mare_channel *ended;
+        mare_err err = mare__chan_create(self->runtime, 0, NULL, &ended);
+        if (err)
+            return mare__lua_fail(L, err);
+        mare__handle_push_new(L, ended);
+        lua_setiuservalue(L, 1, ENDED);
+        routine->ended = ended;
+    }
+    mare__message_clear(&self->sleep.wait.message);
+    return mare__block(L, self, MARE__WAITS_TO_RECEIVE, routine->ended, deadline, join_done, 0);
+}
+
+// r:cancel()
+static int routine_cancel(lua_State *L)
+{
+    struct mare__routine *routine = check_routine(L, 1);
+    lua_pushboolean(L, routine->stage == MARE__ROUTINE_LIVES);
+    mare__routine_cancel(routine);
+    return 1;
+}
+
+// r:status()
+static int routine_status(lua_State *L)
+{
+    static const char *const words[] = {"alive", "done", "died"};
+    lua_pushstring(L, words[check_routine(L, 1)->stage]);
+    return 1;
+}
+
+static int routine_id(lua_State *L)
+{
+    lua_pushinteger(L, (lua_Integer)check_routine(L, 1)->id);
+    return 1;
+}
+
+static int routine_tostring(lua_State *L)
+{
+    lua_pushfstring(L, "routine %I", (lua_Integer)check_routine(L, 1)->id);
+    return 1;
+}
+
+static const luaL_Reg methods[] = {{"join", routine_join},
+                                   {"cancel", routine_cancel},
+                                   {"status", routine_status},
+                                   {"id", routine_id},
+                                   {NULL, NULL}};
+
+static void push_metatable(lua_State *L)
+{
+    if (!luaL_newmetatable(L, metatable))
+        return;
+    luaL_newlib(L, methods);
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, routine_tostring);
+    lua_setfield(L, -2, "__tostring");
+    lua_pushliteral(L, "routine");
+    lua_setfield(L, -2, "__metatable");
+}
+
+// mare.go(f, ...)
+int mare__lua_go(lua_State *L)
+{
+    int count = lua_gettop(L);
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    if (mare__self(L)->host)
+        return luaL_error(L, "routines need a process of mare: run the program by 'mare', or call "
+                             "go in a process that it spawns");
+    struct mare__routine *routine = lua_newuserdatauv(L, sizeof *routine, 2);
+    memset(routine, 0, sizeof *routine);
+    lua_State *thread = lua_newthread(L);
+    luaL_checkstack(L, count, "too many arguments");
+    if (!lua_checkstack(thread, count))
+        return luaL_error(L, "too many arguments");
+    lua_setiuservalue(L, -2, THREAD);
+    for (int i = 1; i <= count; i++)
+        lua_pushvalue(L, i);
+    lua_xmove(L, thread, count);
+    push_metatable(L);
+    lua_setmetatable(L, -2);
+    mare__routine_start(L, routine, thread);
+    return 1;
+}

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: MIT
+// The routine pool: the routines of a process that has more than one, which of them are ready, and
+// which comes next.
+//
+// A process begins with one routine, its main script, and needs no pool: its wait wakes the process
+// itself. With the second routine comes the pool. From then on a routine that gives up the worker
+// takes what it waits with along (process->sleep and the coroutines it is in) and puts it back when
+// it goes on, so that whatever waits, waits in the same way. Who ends the wait of a routine puts it
+// into the line of the ready, and wakes the process if it was at rest.
+//
+//     running -> waiting -> ready -> running        process: runs while one is ready, else parked
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "sched/sched.h"
+
+static struct mare__pool *pool_of(const mare_process *process)
+{
+    return atomic_load_explicit(&process->pool, memory_order_relaxed); // set by this very thread
+}
+
+// ---- The line of the ready ----------------------------------------------------------------------
+
+// True: the process was at rest, and is the caller's to make ready.
+static bool enqueue(struct mare__pool *pool, struct mare__routine *routine)
+{
+    mare__lock_acquire(&pool->lock);
+    routine->next = NULL;
+    routine->queued = true;
+    if (pool->head)
+        pool->tail->next = routine;
+    else
+        pool->head = routine;
+    pool->tail = routine;
+    // Relaxed: for the tick, which only wants to know whether there are some.
+    atomic_fetch_add_explicit(&pool->ready, 1, memory_order_relaxed);
+    bool parked = pool->parked;
+    pool->parked = false;
+    mare__lock_release(&pool->lock);
+    return parked;
+}
+
+static void wake(struct mare__wait *wait)
+{
+    struct mare__routine *routine = MARE__ENTRY(wait, struct mare__routine, sleep.wait);
+    mare_process *process = routine->process;
+    if (enqueue(atomic_load_explicit(&process->pool, memory_order_relaxed), routine))
+        mare__ready(process);
+}
+
+// The first in line; or NULL, and the process is parked, unless it was killed.
+static struct mare__routine *dequeue(mare_process *process, struct mare__pool *pool, bool *killed)
+{
+    mare__lock_acquire(&pool->lock);
+    struct mare__routine *routine = pool->head;
+    *killed = mare__killed(process); // whoever kills it notes that first, then looks at `parked`
+    if (routine && !*killed) {
+        pool->head = routine->next;
+        routine->queued = false;
+        atomic_fetch_sub_explicit(&pool->ready, 1, memory_order_relaxed);
+    } else {
+        routine = NULL;
+        pool->parked = !*killed;
+    }
+    mare__lock_release(&pool->lock);
+    return routine;
+}
+
+void mare__pool_wake(mare_process *process)
+{
+    struct mare__pool *pool = atomic_load(&process->pool);
+    if (!pool)
+        return;
+    mare__lock_acquire(&pool->lock);
+    bool parked = pool->parked;
+    pool->parked = false;
+    mare__lock_release(&pool->lock);
+    if (parked)
+        mare__ready(process);
+}
+
+// ---- Changing places ----------------------------------------------------------------------------
+
+// Whoever waits takes along what it waits with.
+static void move_out(mare_process *process, struct mare__routine *routine)
+{
+    struct mare__sleep *to = &routine->sleep, *from = &process->sleep;
+    to->waits = from->waits;
+    to->timed = from->timed;
+    to->leaving_case = from->leaving_case;
+    to->waits_for = from->waits_for;
+    to->leaving = from->leaving;
+    to->deadline = from->deadline;
+    to->cases = from->cases;
+    to->case_count = from->case_count;
+    to->turn = from->turn;
+    mare__message_move(&to->wait.message, &from->wait.message);
+    from->waits = MARE__WAITS_NOT;
+    from->timed = false;
+    from->leaving = NULL;
+    from->cases = NULL;
+    from->case_count = 0;
+    routine->current = process->current;
+    routine->nest = process->nest;
+    routine->nested = process->nested;
+    routine->nest_room = process->nest_room;
+    routine->unyieldable = process->unyieldable;
+    process->nest = NULL;
+    process->nested = process->nest_room = process->unyieldable = 0;
+    pool_of(process)->nesters += routine->nested > 0;
+}
+
+static void move_in(mare_process *process, struct mare__routine *routine)
+{
+    struct mare__sleep *to = &process->sleep, *from = &routine->sleep;
+    pool_of(process)->nesters -= routine->nested > 0;
+    mare__sleep_clean(process, from);
+    to->waits = MARE__WAITS_NOT;
+    to->timed = false;
+    to->leaving_case = from->leaving_case;
+    to->waits_for = from->waits_for;
+    to->leaving = from->leaving;
+    to->deadline = from->deadline;
+    to->cases = from->cases;
+    to->case_count = from->case_count;
+    to->turn = from->turn;
+    to->wait.fired = from->wait.fired;
+    to->wait.result = from->wait.result;
+    mare__message_clear(&to->wait.message);
+    mare__message_move(&to->wait.message, &from->wait.message);
+    from->cases = NULL;
+    from->case_count = 0;
+    mare__free(process->nest);
+    process->nest = routine->nest;
+    process->nested = routine->nested;
+    process->nest_room = routine->nest_room;
+    process->unyieldable = routine->unyieldable;
+    routine->nest = NULL;
+    routine->nested = routine->nest_room = 0;
+    process->routine = routine->thread;
+    process->current = routine->current;
+}
+
+static void report_failed(mare_process *process, struct mare__pool *pool);
+
+bool mare__pool_next(mare_process *process, int *arguments)
+{
+    struct mare__pool *pool = pool_of(process);
+    bool killed;
+    if (pool->failed > 0 && atomic_load_explicit(&pool->ready, memory_order_relaxed) == 0)
+        report_failed(process, pool);
+    atomic_store_explicit(&process->status, MARE__BLOCKED, memory_order_relaxed); // if it will be
+    struct mare__routine *routine = dequeue(process, pool, &killed);
+    if (killed) // which the worker sees
+        return true;
+    if (!routine)
+        return false;
+    pool->running = routine;
+    move_in(process, routine);
+    *arguments = routine->values;
+    routine->values = 0;
+    return true;
+}
+
+// ---- The beginning and the end of one -----------------------------------------------------------
+
+static void init(mare_process *process, struct mare__pool *pool, struct mare__routine *routine,
+                 lua_State *thread)
+{
+    routine->process = process;
+    routine->id = ++pool->last_id;
+    routine->thread = routine->current = thread;
+    routine->sleep.wait.wake = wake;
+    routine->sleep.node.wait = &routine->sleep.wait;
+    mare__list_init(&routine->sleep.node.link);
+    mare__list_append(&pool->all, &routine->in_all);
+    pool->alive++;
+}
+
+static struct mare__pool *pool_new(mare_process *process)
+{
+    struct mare__pool *pool = mare__alloc_zero(sizeof *pool);
+    if (!pool)
+        return NULL;
+    mare__list_init(&pool->all);
+    init(process, pool, &pool->main, process->state);
+    pool->running = &pool->main;
+    // Who kills it notes that, then looks for the pool; the pool is there, then the note is looked
+    // at (see dequeue and mare__process_kill).
+    atomic_store(&process->pool, pool);
+    return pool;
+}
+
+// The table of the registry that keeps routines, and tells which threads are such.
+static void push_table(lua_State *L)
+{
+    if (lua_rawgeti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_ROUTINES) == LUA_TTABLE)
+        return;
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_ROUTINES);
+    lua_pushboolean(L, 1);
+    lua_rawsetp(L, -2, mare__self(L)->state);
+}
+
+void mare__routine_start(lua_State *L, struct mare__routine *routine, lua_State *thread)
+{
+    mare_process *process = mare__self(L);
+    struct mare__pool *pool = pool_of(process);
+    if (!pool)
+        pool = pool_new(process);
+    if (!pool)
+        luaL_error(L, "not enough memory");
+    push_table(L);
+    lua_pushvalue(L, -2);
+    lua_rawsetp(L, -2, thread);
+    lua_pop(L, 1);
+    routine->values = lua_gettop(thread) - 1;
+    init(process, pool, routine, thread);
+    enqueue(pool, routine); // the process runs, so it is not parked
+}
+
+// Nothing of it is needed any more but what the program still refers to.
+static void forget(struct mare__routine *routine)
+{
+    lua_State *L = routine->thread;
+    if (!lua_checkstack(L, 2))
+        return; // then it goes with the process
+    lua_rawgeti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_ROUTINES);
+    lua_pushnil(L);
+    lua_rawsetp(L, -2, L);
+    lua_pop(L, 1);
+}
+
+void mare__routine_note(struct mare__routine *routine)
+{
+    if (routine->noted || routine->stage != MARE__ROUTINE_FAILED)
+        return;
+    struct mare__pool *pool = pool_of(routine->process);
+    routine->noted = true;
+    mare__list_remove(&routine->in_all);
+    pool->failed--;
+    forget(routine);
+}
+
+static int push_text(lua_State *L)
+{
+    lua_pushstring(L, lua_touserdata(L, 1));
+    return 1;
+}
+
+// Closes its variables, which may change the error, and leaves that and the traceback on its stack.
+static void close_failed(mare_process *process, struct mare__routine *routine)
+{
+    lua_State *L = routine->thread;
+    struct mare__worker *worker = process->worker;
+    char *traceback = mare__traceback(L);
+    worker->running = process; // a handler that does not end can be killed
+    mare__thread_close(process, L);
+    worker->running = NULL;
+    routine->values = 1;
+    lua_pushcfunction(L, push_text);
+    lua_pushlightuserdata(L, traceback ? traceback : "");
+    if (lua_pcall(L, 1, 1, 0) == LUA_OK)
+        routine->values = 2;
+    else
+        lua_pop(L, 1);
+    free(traceback);
+}
+
+static void end(mare_process *process, struct mare__pool *pool, int status, int results)
+{
+    struct mare__routine *routine = pool->running;
+    pool->running = NULL;
+    mare__block_drop_cases(process);
+    mare__message_clear(&process->sleep.wait.message);
+    mare__list_remove(&routine->in_all);
+    pool->alive--;
+    routine->values = results;
+    routine->stage = status == LUA_OK ? MARE__ROUTINE_DONE : MARE__ROUTINE_FAILED;
+    if (status != LUA_OK)
+        close_failed(process, routine);
+    if (routine->ended) {
+        routine->noted = true;
+        mare_chan_close(routine->ended);
+    }
+    if (routine == &pool->main)
+        return;
+    if (status != LUA_OK && !routine->noted) {
+        mare__list_append(&pool->all, &routine->in_all);
+        pool->failed++;
+    } else {
+        forget(routine);
+    }
+}
+
+// Their errors, nobody having asked.
+static void report_failed(mare_process *process, struct mare__pool *pool)
+{
+    struct mare__list *at = pool->all.next;
+    while (at != &pool->all && pool->failed > 0) {
+        struct mare__routine *routine = MARE__ENTRY(at, struct mare__routine, in_all);
+        at = at->next;
+        if (routine->stage != MARE__ROUTINE_FAILED)
+            continue;
+        lua_State *L = routine->thread;
+        int error = lua_gettop(L) - routine->values + 1;
+        const char *text = lua_type(L, error) == LUA_TSTRING ? lua_tostring(L, error) : NULL;
+        const char *traceback = routine->values > 1 ? lua_tostring(L, error + 1) : "";
+        flockfile(stderr);
+        fprintf(stderr, "mare: routine %llu of process %llu: ", (unsigned long long)routine->id,
+                (unsigned long long)process->id);
+        if (text)
+            fprintf(stderr, "%s\n%s\n", text, traceback);
+        else
+            fprintf(stderr, "(error object is a %s value)\n", luaL_typename(L, error));
+        funlockfile(stderr);
+        mare__routine_note(routine);
+    }
+}
+
+bool mare__pool_back(mare_process *process, int *status, int *results)
+{
+    struct mare__pool *pool = pool_of(process);
+    struct mare__routine *routine = pool->running;
+    bool is_main = routine == &pool->main;
+    if (*status == LUA_YIELD) {
+        if (*results > 0)
+            lua_pop(routine->thread, *results);
+        pool->running = NULL;
+        move_out(process, routine);
+        if (process->yield != MARE__YIELD_WAIT || !mare__sleep_commit(process, &routine->sleep))
+            enqueue(pool, routine);
+        return true;
+    }
+    if (is_main && *status != LUA_OK)
+        return false;
+    end(process, pool, *status, *results);
+    if (pool->alive > 0)
+        return true;
+    process->routine = process->current = process->state;
+    *status = LUA_OK;
+    *results = pool->main.values;
+    return false;
+}
+
+// ---- The end of all -----------------------------------------------------------------------------
+
+// Sees to it that nobody ends its wait any more.
+static void calm(struct mare__pool *pool, struct mare__routine *routine)
+{
+    for (bool queued = false; !queued && !mare__wait_claim(&routine->sleep.wait);) {
+        mare__lock_acquire(&pool->lock);
+        queued = routine->queued;
+        mare__lock_release(&pool->lock);
+        if (!queued)
+            mare__pause(); // somebody has claimed the wait, and is about to enqueue it
+    }
+}
+
+void mare__pool_calm(mare_process *process)
+{
+    struct mare__pool *pool = pool_of(process);
+    if (!pool)
+        return;
+    report_failed(process, pool);
+    for (struct mare__list *at = pool->all.next; at != &pool->all; at = at->next) {
+        struct mare__routine *routine = MARE__ENTRY(at, struct mare__routine, in_all);
+        if (routine == pool->running)
+            continue;
+        calm(pool, routine);
+        mare__sleep_clean(process, &routine->sleep);
+        mare__sleep_drop_cases(&routine->sleep);
+        mare__message_clear(&routine->sleep.wait.message);
+    }
+    pool->head = pool->tail = NULL;
+}
+
+void mare__pool_unwind(mare_process *process)
+{
+    struct mare__pool *pool = pool_of(process);
+    if (!pool)
+        return;
+    struct mare__list *at;
+    if (pool->running)
+        move_out(process, pool->running);
+    pool->running = NULL;
+    while ((at = pool->all.prev) != &pool->all) {
+        struct mare__routine *routine = MARE__ENTRY(at, struct mare__routine, in_all);
+        mare__list_remove(at);
+        move_in(process, routine);
+        if (routine == &pool->main)
+            return; // who is closed last, by the caller
+        mare__routine_close(process, routine->thread);
+    }
+    process->routine = process->current = process->state;
+}
+
+// ---- What others can do with one ----------------------------------------------------------------
+
+void mare__routine_cancel(struct mare__routine *routine)
+{
+    if (routine->stage != MARE__ROUTINE_LIVES)
+        return;
+    routine->cancelled = true;
+    mare__wait_interrupt(&routine->sleep.wait);
+}
+
+bool mare__routine_was_cancelled(mare_process *process)
+{
+    struct mare__pool *pool = pool_of(process);
+    bool was = pool && pool->running && pool->running->cancelled;
+    if (was)
+        pool->running->cancelled = false;
+    return was;
+}
+
+bool mare__routine_holds(lua_State *L, lua_State *co)
+{
+    mare_process *process = mare__self(L);
+    struct mare__pool *pool = pool_of(process);
+    if (!pool)
+        return false;
+    luaL_checkstack(L, 2, NULL);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_ROUTINES);
+    bool is = lua_rawgetp(L, -1, co) != LUA_TNIL;
+    lua_pop(L, 2);
+    struct mare__list *at = pool->nesters > 0 ? pool->all.next : &pool->all;
+    for (; at != &pool->all && !is; at = at->next) {
+        struct mare__routine *routine = MARE__ENTRY(at, struct mare__routine, in_all);
+        for (uint32_t i = 0; i < routine->nested; i++)
+            is = is || routine->nest[i].co == co;
+    }
+    return is;
+}
+
+struct mare__wait *mare__main_wait(mare_process *process)
+{
+    struct mare__pool *pool = atomic_load(&process->pool);
+    return pool ? &pool->main.sleep.wait : &process->sleep.wait;
+}
