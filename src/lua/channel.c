@@ -85,7 +85,7 @@ static int receive_done(lua_State *L, int status, lua_KContext context)
     mare_process *process = mare__self(L);
     mare__block_clean(process);
     return process->sleep.wait.result ? mare__lua_fail(L, process->sleep.wait.result)
-                                : push_received(L, process);
+                                      : push_received(L, process);
 }
 
 static int receive(lua_State *L, mare_channel *channel, bool wait, uint64_t deadline)
@@ -122,7 +122,9 @@ static int messages_done(lua_State *L, int status, lua_KContext context)
     if (process->sleep.wait.result == MARE_OK)
         return receive_done(L, status, context);
     mare__block_clean(process);
-    return process->sleep.wait.result == MARE_CLOSED ? 0 : mare__lua_fail(L, process->sleep.wait.result);
+    return process->sleep.wait.result == MARE_CLOSED
+               ? 0
+               : mare__lua_fail(L, process->sleep.wait.result);
 }
 
 static int messages_next(lua_State *L)

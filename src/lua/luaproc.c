@@ -118,7 +118,8 @@ static int receive_done(lua_State *L, int status, lua_KContext context)
     (void)status, (void)context;
     mare_process *self = mare__self(L);
     mare__block_clean(self);
-    return self->sleep.wait.result ? outcome(L, self->sleep.wait.result, "sender") : push_received(L, self);
+    return self->sleep.wait.result ? outcome(L, self->sleep.wait.result, "sender")
+                                   : push_received(L, self);
 }
 
 // luaproc.receive(name [, async])

@@ -117,7 +117,8 @@ int mare__lua_select(lua_State *L)
     mare__message_clear(&self->sleep.wait.message);
     self->sleep.leaving = NULL; // of a message that was refused
     // One block: the cases, then scratch for as many pointers.
-    self->sleep.cases = mare__alloc((size_t)(count + 1) * (sizeof *self->sleep.cases + sizeof(mare_channel *)));
+    self->sleep.cases =
+        mare__alloc((size_t)(count + 1) * (sizeof *self->sleep.cases + sizeof(mare_channel *)));
     if (!self->sleep.cases)
         return mare__lua_fail(L, MARE_NOMEM);
     for (lua_Integer i = 1; i <= count; i++) {
@@ -134,14 +135,16 @@ int mare__lua_select(lua_State *L)
     }
     if (count == 0 && deadline != 0)
         return mare__block(L, self, MARE__WAITS_FOR_TIME, NULL, deadline, select_done, 0);
-    self->sleep.turn = count ? (self->sleep.turn + 1) % (uint32_t)count : 0; // so that no case has precedence
+    self->sleep.turn =
+        count ? (self->sleep.turn + 1) % (uint32_t)count : 0; // so that no case has precedence
     if (deadline != 0)
         return mare__block(L, self, MARE__WAITS_IN_SELECT, NULL, deadline, select_done, 0);
     uint32_t fired = 0;
     mare_err err = MARE_EMPTY;
     if (count > 0)
-        err = mare__chan_select(self->sleep.cases, (uint32_t)count, self->sleep.turn, NULL, &self->sleep.wait.message,
-                                &fired, (mare_channel **)(self->sleep.cases + count));
+        err = mare__chan_select(self->sleep.cases, (uint32_t)count, self->sleep.turn, NULL,
+                                &self->sleep.wait.message, &fired,
+                                (mare_channel **)(self->sleep.cases + count));
     if (err != MARE_EMPTY)
         return push_outcome(L, self, fired, err);
     unwatch(L, self->sleep.case_count, MARE__FIRED_NONE);
