@@ -48,7 +48,8 @@ extern "C" {
     X(MARE_DEADLOCK, "deadlock", "every process waits, and nothing can wake any")                  \
     X(MARE_STOPPED, "stopped", "the runtime is stopping, or does not exist in this process")       \
     X(MARE_SYNTAX, "syntax", "the code does not compile")                                          \
-    X(MARE_INVALID, "invalid", "an argument is out of range")
+    X(MARE_INVALID, "invalid", "an argument is out of range")                                      \
+    X(MARE_IO, "io", "the operating system refused the operation")
 
 /* What an operation returns: 0 is success. */
 typedef enum mare_err {

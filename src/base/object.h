@@ -7,7 +7,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum mare__kind { MARE__KIND_CHANNEL = 1, MARE__KIND_PROCESS, MARE__KIND_BUFFER, MARE__KIND_CODE };
+enum mare__kind {
+    MARE__KIND_CHANNEL = 1,
+    MARE__KIND_PROCESS,
+    MARE__KIND_BUFFER,
+    MARE__KIND_STREAM,
+    MARE__KIND_LISTENER,
+    MARE__KIND_REQUEST, // to the loop; nothing that a program sees
+    MARE__KIND_CODE
+};
+
+// Whether what is of that kind has one owner at a time: sent in a message, it changes hands.
+static inline bool mare__kind_is_owned(uint8_t kind)
+{
+    return kind >= MARE__KIND_BUFFER && kind <= MARE__KIND_LISTENER;
+}
 
 struct mare__object {
     atomic_uint references;

@@ -37,6 +37,7 @@ int mare__lua_open_luaproc(lua_State *L);
 int mare__lua_open_sim(lua_State *L);
 int mare__lua_open_place(lua_State *L);
 int mare__lua_open_time(lua_State *L);
+int mare__lua_open_net(lua_State *L);
 
 // Returns what join returns for a process that has finished.
 int mare__lua_push_end(lua_State *L, mare_process *process);
@@ -44,6 +45,7 @@ int mare__lua_push_end(lua_State *L, mare_process *process);
 extern const luaL_Reg mare__channel_methods[], mare__channel_metamethods[];
 extern const luaL_Reg mare__process_methods[], mare__process_metamethods[];
 extern const luaL_Reg mare__buffer_methods[], mare__buffer_metamethods[];
+extern const luaL_Reg mare__stream_methods[], mare__listener_methods[], mare__stream_metamethods[];
 
 // Functions of the module `mare` that live in other files.
 int mare__lua_spawn(lua_State *L);

@@ -325,6 +325,8 @@ static lua_CFunction module_of(const char *name)
         return mare__lua_open_place;
     if (strcmp(name, "mare.time") == 0)
         return mare__lua_open_time;
+    if (strcmp(name, "mare._net") == 0)
+        return mare__lua_open_net;
     for (size_t i = 0; i < mare__embedded_count; i++)
         if (strcmp(mare__embedded[i].name, name) == 0)
             return open_embedded;
@@ -337,6 +339,9 @@ static const struct mare__class classes[] = {
     [MARE__KIND_CHANNEL] = {"channel", mare__channel_methods, mare__channel_metamethods},
     [MARE__KIND_PROCESS] = {"process", mare__process_methods, mare__process_metamethods},
     [MARE__KIND_BUFFER] = {"buffer", mare__buffer_methods, mare__buffer_metamethods},
+    [MARE__KIND_STREAM] = {"stream", mare__stream_methods, mare__stream_metamethods},
+    [MARE__KIND_LISTENER] = {"listener", mare__listener_methods, mare__stream_metamethods},
+    [MARE__KIND_REQUEST] = {"request", nothing, nothing},
     [MARE__KIND_CODE] = {"code", nothing, nothing},
 };
 
@@ -356,6 +361,7 @@ mare_err mare_start(const mare_options *options, mare_runtime **out)
 // Only hosts call these: states of ours have the modules without them.
 MARE_API int luaopen_mare(lua_State *L);
 MARE_API int luaopen_luaproc(lua_State *L);
+MARE_API int luaopen_mare__net(lua_State *L);
 MARE_API int luaopen_mare__sim(lua_State *L);
 MARE_API int luaopen_mare_place(lua_State *L);
 MARE_API int luaopen_mare_time(lua_State *L);
@@ -368,6 +374,11 @@ int luaopen_mare(lua_State *L)
 int luaopen_luaproc(lua_State *L)
 {
     return mare__lua_host_open(L, mare__lua_open_luaproc);
+}
+
+int luaopen_mare__net(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_net);
 }
 
 int luaopen_mare__sim(lua_State *L)

@@ -15,7 +15,7 @@
 
 #define NS_PER_S 1000000000u
 
-enum { EMPTY, ASLEEP, TOKEN };
+enum { EMPTY, ASLEEP, ELSEWHERE, TOKEN };
 
 static uint64_t live_now_ns(void *context)
 {
@@ -109,11 +109,27 @@ bool mare__park(struct mare__parker *parker, uint64_t deadline)
 
 void mare__unpark(struct mare__parker *parker)
 {
-    if (atomic_exchange(&parker->word, TOKEN) == ASLEEP) {
-        int saved = errno; // a signal handler must leave it alone
+    unsigned was = atomic_exchange(&parker->word, TOKEN);
+    int saved = errno; // a signal handler must leave it alone
+    if (was == ASLEEP)
         syscall(SYS_futex, &parker->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-        errno = saved;
-    }
+    else if (was == ELSEWHERE)
+        parker->bell(parker->bell_argument);
+    errno = saved;
+}
+
+bool mare__park_elsewhere(struct mare__parker *parker)
+{
+    unsigned seen = EMPTY;
+    if (atomic_compare_exchange_strong(&parker->word, &seen, ELSEWHERE))
+        return true;
+    atomic_store(&parker->word, EMPTY);
+    return false;
+}
+
+void mare__park_return(struct mare__parker *parker)
+{
+    atomic_store(&parker->word, EMPTY);
 }
 
 _Thread_local void *mare__thread_data;

@@ -62,6 +62,8 @@ static inline void mare__barrier_here(void)
 // one thread sleeps.
 struct mare__parker {
     atomic_uint word;
+    void (*bell)(void *argument); // wakes its thread where it sleeps, if not here
+    void *bell_argument;
 };
 
 // Sleeps until woken or until the deadline on the live clock. Returns whether it was woken.
@@ -69,6 +71,11 @@ bool mare__park(struct mare__parker *parker, uint64_t deadline);
 
 // May be called from a signal handler.
 void mare__unpark(struct mare__parker *parker);
+
+// The thread goes to sleep elsewhere, where the bell (set by it before) wakes it, instead of in
+// mare__park. False: it was woken already, and stays. And its return; both by the thread itself.
+bool mare__park_elsewhere(struct mare__parker *parker);
+void mare__park_return(struct mare__parker *parker);
 
 // ---- Threads ------------------------------------------------------------------------------------
 // Starts a thread with a name that debuggers show. Returns 0, or an errno value.

@@ -312,7 +312,7 @@ static bool begin_userdata(struct writer *w)
             return fail(w, MARE_BADMSG, "a buffer that was sent before");
         if (!mare__message_append_handle(w->message, ref->object))
             return out_of_room(w);
-        if (ref->object->kind == MARE__KIND_BUFFER) {
+        if (mare__kind_is_owned(ref->object->kind)) {
             atomic_store(&ref->object->taken, false);
             mare__handle_leaves(L, ref);
         }

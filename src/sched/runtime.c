@@ -12,6 +12,10 @@ static void runtime_free(mare_runtime *runtime)
         mare__harvest_destroy(runtime->harvest);
     if (runtime->names)
         mare__names_destroy(runtime->names);
+    for (struct mare__watcher *watcher; (watcher = runtime->watchers) != NULL;) {
+        runtime->watchers = watcher->next;
+        watcher->destroy(watcher);
+    }
     pthread_cond_destroy(&runtime->end_signal);
     pthread_mutex_destroy(&runtime->end_mutex);
     mare__free(runtime);

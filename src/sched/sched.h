@@ -155,6 +155,21 @@ struct mare__ref_link {
 enum mare__spares { MARE__SPARE_PROCESS, MARE__SPARE_CHANNEL, MARE__SPARES };
 
 // ---- Workers ------------------------------------------------------------------------------------
+// What a worker waits in when there is something to watch, instead of only sleeping; supplied by
+// the layer above (src/loop).
+struct mare__watcher {
+    mare_runtime *runtime;
+    struct mare__parker *parker; // of the thread that waits in it
+    struct mare__parker idle;    // in its place when there is no such thread any more
+    atomic_uint busy;            // things that it watches
+    atomic_bool called;          // somebody wants something of it
+    void (*wait)(struct mare__watcher *watcher, uint64_t deadline); // 0: only looks
+    void (*ring)(void *argument);                                   // ends a wait; any thread
+    void *ring_argument;
+    void (*destroy)(struct mare__watcher *watcher);
+    struct mare__watcher *next; // of all in the runtime
+};
+
 struct mare__worker {
     mare_runtime *runtime;
     unsigned index;
@@ -186,6 +201,9 @@ struct mare__worker {
     struct mare__list idle; // in the runtime's list, under idle_lock
     bool is_idle;
 
+    struct mare__watcher *_Atomic watcher; // or NULL
+    unsigned runs;                         // since it last looked there
+
     struct mare__counters {
         atomic_ulong switches, preemptions, steals, sent, received, recycled, spawned;
     } counters;
@@ -212,8 +230,9 @@ struct mare_runtime {
 
     mare__lock worker_lock; // one change of the number of workers at a time
     struct mare__worker *_Atomic workers[MARE__WORKERS_MAX];
-    atomic_uint worker_count; // wanted; those with a higher index are leaving
-    atomic_uint worker_alive; // threads that have not left yet
+    atomic_uint worker_count;       // wanted; those with a higher index are leaving
+    atomic_uint worker_alive;       // threads that have not left yet
+    struct mare__watcher *watchers; // all there were, under worker_lock; the end frees them
 
     mare__lock inbox_lock; // ready processes that come from no worker
     mare_process *inbox_head, *inbox_tail;
@@ -302,7 +321,11 @@ mare_err mare__workers_set(mare_runtime *runtime, unsigned count);
 // Ends them all and waits for that.
 void mare__workers_stop(mare_runtime *runtime);
 
-// Whether every worker sleeps, no timer is pending and nothing is ready.
+// Gives a worker something to wait in, if it has nothing yet; returns what it has. Any thread.
+struct mare__watcher *mare__worker_watch(struct mare__worker *worker,
+                                         struct mare__watcher *watcher);
+
+// Whether every worker sleeps, no timer is pending, nothing is watched and nothing is ready.
 bool mare__workers_stuck(mare_runtime *runtime);
 
 // In a count hook: yields, if that is possible here.

@@ -161,7 +161,7 @@ static void push_handle(struct reader *r, struct mare__object *object)
         return;
     }
     mare__ref(object);
-    if (object->kind == MARE__KIND_BUFFER)
+    if (mare__kind_is_owned(object->kind))
         mare__handle_push_owned(L, object);
     else
         mare__handle_push(L, object);

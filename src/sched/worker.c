@@ -307,6 +307,14 @@ static void wake_one_from_handler(mare_runtime *runtime)
         mare__unpark(&idle->parker); // it finds itself still listed, and takes itself off
 }
 
+// What this worker watches beside the queues, or NULL when there is nothing now.
+static struct mare__watcher *watched(const struct mare__worker *worker)
+{
+    struct mare__watcher *watcher = atomic_load_explicit(&worker->watcher, memory_order_acquire);
+    return watcher && (length_of(&watcher->busy) > 0 || atomic_load(&watcher->called)) ? watcher
+                                                                                       : NULL;
+}
+
 // In a signal handler, on the worker's own thread.
 static void on_tick(void *argument)
 {
@@ -372,7 +380,7 @@ static void run(struct mare__worker *worker, mare_process *process)
                 return;
             }
             bool whole = process->yield == MARE__YIELD_TURN || ++turns == TURNS_OF_ROUTINES;
-            if (whole && others_wait(worker)) {
+            if (whole && (others_wait(worker) || watched(worker))) {
                 mare__ready(process);
                 return;
             }
@@ -434,6 +442,60 @@ static void leave_idle(struct mare__worker *worker)
     mare__lock_release(&runtime->idle_lock);
 }
 
+// ---- Watching -----------------------------------------------------------------------------------
+
+// A busy worker looks at what it watches every so many runs, and with every tick.
+enum { RUNS_BETWEEN_LOOKS = 32 };
+
+static void look(struct mare__worker *worker)
+{
+    struct mare__watcher *watcher = watched(worker);
+    worker->runs = 0;
+    if (watcher)
+        watcher->wait(watcher, 0);
+}
+
+static bool anything_watched(mare_runtime *runtime)
+{
+    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
+        if (watched(runtime->workers[i]))
+            return true;
+    return false;
+}
+
+struct mare__watcher *mare__worker_watch(struct mare__worker *worker, struct mare__watcher *watcher)
+{
+    mare_runtime *runtime = worker->runtime;
+    mare__lock_acquire(&runtime->worker_lock);
+    struct mare__watcher *has = atomic_load(&worker->watcher);
+    if (!has) {
+        has = watcher;
+        watcher->parker = &worker->parker;
+        worker->parker.bell = watcher->ring;
+        worker->parker.bell_argument = watcher->ring_argument;
+        watcher->next = runtime->watchers;
+        runtime->watchers = watcher;
+        atomic_store_explicit(&worker->watcher, watcher, memory_order_release);
+    }
+    mare__lock_release(&runtime->worker_lock);
+    return has;
+}
+
+// A worker that was dismissed but watches something stays for that, unless the runtime stops.
+static void only_watch(struct mare__worker *worker)
+{
+    struct mare__watcher *watcher;
+    mare__thread_data = NULL; // what it makes ready goes to the inbox
+    mare__tick_stop(&worker->tick);
+    while (atomic_load(&worker->quit) && !atomic_load(&worker->runtime->stopping) &&
+           (watcher = watched(worker)) != NULL)
+        watcher->wait(watcher, MARE_FOREVER);
+    mare__tick_start(&worker->tick, MARE__TICK_NS);
+    mare__thread_data = worker;
+}
+
+// ---- Idleness -----------------------------------------------------------------------------------
+
 // Sleeps until there may be something to do.
 static void go_idle(struct mare__worker *worker)
 {
@@ -448,9 +510,14 @@ static void go_idle(struct mare__worker *worker)
         memory_order_seq_cst); // announced, then looks: pairs with the fence in mare__ready
     if (!work_anywhere(runtime) && !atomic_load(&worker->quit)) {
         if (idle >= atomic_load(&runtime->worker_alive) && atomic_load(&runtime->waiters) > 0 &&
-            atomic_load(&runtime->timer_count) == 0)
+            atomic_load(&runtime->timer_count) == 0 && !anything_watched(runtime))
             mare__runtime_changed(runtime);
-        mare__park(&worker->parker, atomic_load(&runtime->next_deadline));
+        struct mare__watcher *watcher = watched(worker);
+        uint64_t deadline = atomic_load(&runtime->next_deadline);
+        if (watcher)
+            watcher->wait(watcher, deadline ? deadline : 1);
+        else
+            mare__park(&worker->parker, deadline);
     }
     leave_idle(worker);
     mare__tick_start(&worker->tick, MARE__TICK_NS);
@@ -461,7 +528,8 @@ bool mare__workers_stuck(mare_runtime *runtime)
     // Under the lock that a worker needs before it looks at timers or queues again.
     mare__lock_acquire(&runtime->idle_lock);
     bool stuck = atomic_load(&runtime->idle_count) >= atomic_load(&runtime->worker_alive) &&
-                 !work_anywhere(runtime) && atomic_load(&runtime->timer_count) == 0;
+                 !work_anywhere(runtime) && atomic_load(&runtime->timer_count) == 0 &&
+                 !anything_watched(runtime);
     mare__lock_release(&runtime->idle_lock);
     return stuck;
 }
@@ -498,8 +566,15 @@ static void work(struct mare__worker *worker)
         if (worker->ticked || !worker->tick.made) {
             worker->ticked = 0;
             mare__timer_expire(worker->runtime, mare__now(worker->runtime));
+            look(worker);
+        } else if (++worker->runs >= RUNS_BETWEEN_LOOKS) {
+            look(worker);
         }
         mare_process *process = find(worker);
+        if (!process && worker->watcher) {
+            look(worker);
+            process = find(worker);
+        }
         if (!process)
             process = find_or_steal(worker);
         if (process)
@@ -516,9 +591,10 @@ static void *worker_main(void *argument)
     if (mare__tick_init(&worker->tick, on_tick, worker) != 0)
         fputs("mare: no timer for a worker: processes on it are not preempted\n", stderr);
     mare__tick_start(&worker->tick, MARE__TICK_NS);
-    do
+    do {
         work(worker);
-    while (!retire(worker));
+        only_watch(worker);
+    } while (!retire(worker));
     mare__tick_fini(&worker->tick);
     mare__thread_data = NULL; // so that what it leaves goes to the inbox
     mare_process *left;
@@ -548,8 +624,10 @@ static mare_err worker_start(mare_runtime *runtime, unsigned index)
     bool alive = worker->alive; // then it stays after all
     worker->alive = true;
     mare__lock_release(&worker->lock);
-    if (alive)
+    if (alive) {
+        mare__unpark(&worker->parker); // it may only be watching by now
         return MARE_OK;
+    }
     if (worker->started)
         pthread_join(worker->thread, NULL);
     char name[16];
@@ -592,6 +670,8 @@ void mare__workers_stop(mare_runtime *runtime)
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
         if (runtime->workers[i]->started)
             pthread_join(runtime->workers[i]->thread, NULL);
+    for (struct mare__watcher *watcher = runtime->watchers; watcher; watcher = watcher->next)
+        watcher->parker = &watcher->idle;
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
         free_spares(runtime->workers[i]); // only now: they look at each other
         mare__free(runtime->workers[i]);

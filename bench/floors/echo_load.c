@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+// The load of the echo rows: connections that each send a message, wait for it to come back, and
+// send the next. Usage: echo_load PORT CONNECTIONS BYTES SECONDS. Prints messages a second as JSON.
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 5)
+        return 2;
+    int connections = atoi(argv[2]), size = atoi(argv[3]), on = 1;
+    double seconds = atof(argv[4]), start = 0, end = 0;
+    char message[65536], back[65536];
+    int *got = calloc(65536, sizeof *got);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1]))};
+    inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+    memset(message, 'x', sizeof message);
+    int poll = epoll_create1(0);
+    for (int i = 0; i < connections; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
+            return 1;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+        epoll_ctl(poll, EPOLL_CTL_ADD, fd, &event);
+        if (write(fd, message, (size_t)size) != size)
+            return 1;
+    }
+    unsigned long count = 0, before = 0;
+    double began = now();
+    while (now() - began < seconds + 0.5) { // the first half second warms up
+        struct epoll_event events[256];
+        int ready = epoll_wait(poll, events, 256, 1000);
+        if (start == 0 && now() - began >= 0.5) {
+            start = now();
+            before = count;
+        }
+        for (int i = 0; i < ready; i++) {
+            int fd = events[i].data.fd;
+            ssize_t n = read(fd, back, sizeof back);
+            if (n <= 0)
+                return 1;
+            got[fd] += (int)n;
+            if (got[fd] < size)
+                continue;
+            got[fd] = 0;
+            count++;
+            if (write(fd, message, (size_t)size) != size)
+                return 1;
+        }
+    }
+    end = now();
+    printf("{\"per_second\": %.0f}\n", (double)(count - before) / (end - start));
+    free(got);
+    return 0;
+}

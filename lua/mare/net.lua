@@ -1,0 +1,69 @@
+-- SPDX-License-Identifier: MIT
+-- Streams over TCP and Unix-domain sockets, by name or by number. What waits, waits in C
+-- (src/lua/net.c); here is what one may want to do otherwise: which address is tried, and how a
+-- server goes on when it cannot accept.
+local mare, raw = require "mare", require "mare._net"
+
+local net = {resolve = raw.resolve}
+
+local function is_path(host) return host:find "^[/.]" ~= nil end
+
+local function check(name, value, index, expected)
+    if type(value) ~= expected then
+        error(("bad argument #%d to '%s' (%s expected, got %s)"):format(index, name, expected,
+            value == nil and "no value" or type(value)), 3)
+    end
+end
+
+--- A stream to a host and port, or to the path of a Unix-domain socket (`connect(path, nil,
+--- timeout)`). Every address of a name is tried in turn.
+function net.connect(host, port, timeout)
+    check("connect", host, 1, "string")
+    if is_path(host) then return raw.connect(host, nil, timeout) end
+    check("connect", port, 2, "number")
+    local deadline = timeout and mare.deadline(timeout)
+    local addresses, message, code = raw.resolve(host, deadline)
+    if not addresses then return nil, message, code end
+    local stream
+    for _, address in ipairs(addresses) do
+        stream, message, code = raw.connect(address, port, deadline)
+        if stream or code == "timeout" or code == "cancelled" then break end
+    end
+    return stream, message, code
+end
+
+--- A listener on a host and port (0: any that is free), or on the path of a Unix-domain socket.
+--- Options: `backlog`, and `shared`: other listeners, of other processes, may have the same port,
+--- and connections are spread over them.
+function net.listen(host, port, options)
+    check("listen", host, 1, "string")
+    options = options or {}
+    check("listen", options, 3, "table")
+    if is_path(host) then return raw.listen(host, nil, options.backlog) end
+    check("listen", port, 2, "number")
+    local addresses, message, code = raw.resolve(host)
+    if not addresses then return nil, message, code end
+    return raw.listen(addresses[1], port, options.backlog, options.shared)
+end
+
+--- Accepts for as long as the listener is open, and runs `handler(stream, ...)` for each connection
+--- in a routine of its own, which closes it in the end. When there are no descriptors left it waits
+--- a little for some to be closed.
+function net.serve(listener, handler, ...)
+    local function handle(stream, ...)
+        local _ <close> = stream
+        return handler(stream, ...)
+    end
+    while true do
+        local stream, message, code = listener:accept()
+        if stream then
+            mare.go(handle, stream, ...)
+        elseif code == "closed" or code == "cancelled" then
+            return nil, message, code
+        else
+            mare.sleep(0.05)
+        end
+    end
+end
+
+return net

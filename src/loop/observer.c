@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+// Observers over the loop of the platform. A loop may be touched by one thread only, so what others
+// want of it is put into its line of commands.
+#include "loop/observer.h"
+
+#include "base/alloc.h"
+#include "platform/socket.h"
+
+struct mare__observer {
+    struct mare__watcher watcher; // what the worker knows of it
+    struct mare__loop loop;
+    mare__lock lock; // guards the commands
+    struct mare__list sources, requests;
+};
+
+static _Thread_local struct mare__observer *here; // the one that belongs to this thread
+
+// ---- Sources, on the observer's own thread ------------------------------------------------------
+
+// Tells the channel; false: it has been told already, and nobody has taken note.
+static bool tell(mare_channel *channel)
+{
+    mare_message message;
+    mare__message_init(&message);
+    return mare__chan_send(channel, &message, NULL) == MARE_OK;
+}
+
+static void on_ready(struct mare__poll *poll, unsigned ways)
+{
+    struct mare__source *source = MARE__ENTRY(poll, struct mare__source, poll);
+    unsigned wanted = atomic_load(&source->wanted), dropped = 0;
+    for (int way = 0; way < MARE__WAYS; way++) {
+        unsigned bit = 1u << way;
+        // To be writable is the usual state: told once, for whoever asked.
+        if ((wanted & ways & bit) && (!tell(source->ready[way]) || way == MARE__TO_WRITE))
+            dropped |= bit;
+    }
+    if (dropped)
+        mare__poll_want(poll, atomic_fetch_and(&source->wanted, ~dropped) & ~dropped);
+}
+
+static void on_closed(struct mare__poll *poll)
+{
+    struct mare__source *source = MARE__ENTRY(poll, struct mare__source, poll);
+    atomic_fetch_sub(&source->observer->watcher.busy, 1);
+    source->closed(source);
+}
+
+// What is wanted of the source now: to be watched, or to end.
+static void obey(struct mare__observer *observer, struct mare__source *source, bool doomed)
+{
+    if (!doomed && !source->opened && mare__poll_open(&observer->loop, &source->poll, source->fd)) {
+        source->opened = true;
+        atomic_fetch_add(&observer->watcher.busy, 1);
+    }
+    if (!doomed) {
+        unsigned wanted = atomic_load(&source->wanted);
+        if (source->opened)
+            mare__poll_want(&source->poll, wanted);
+        else // a descriptor that cannot be watched is always ready
+            for (int way = 0; way < MARE__WAYS; way++)
+                if (wanted & 1u << way)
+                    tell(source->ready[way]);
+        return;
+    }
+    if (source->opened)
+        mare__poll_close(&source->poll);
+    mare__socket_close(source->fd);
+    if (!source->opened)
+        source->closed(source);
+}
+
+static void obey_all(struct mare__observer *observer)
+{
+    atomic_store(&observer->watcher.called, false);
+    for (;;) {
+        mare__lock_acquire(&observer->lock);
+        struct mare__list *source = mare__list_first(&observer->sources);
+        struct mare__list *request = mare__list_first(&observer->requests);
+        bool doomed = source && MARE__ENTRY(source, struct mare__source, command)->doomed;
+        if (source)
+            mare__list_remove(source);
+        else if (request)
+            mare__list_remove(request);
+        mare__lock_release(&observer->lock);
+        if (source) {
+            obey(observer, MARE__ENTRY(source, struct mare__source, command), doomed);
+        } else if (request) {
+            struct mare__request *r = MARE__ENTRY(request, struct mare__request, command);
+            atomic_fetch_add(&observer->watcher.busy, 1);
+            r->start(r, &observer->loop);
+        } else {
+            return;
+        }
+    }
+}
+
+// ---- Waiting for events -------------------------------------------------------------------------
+
+static void ring(void *argument)
+{
+    mare__loop_ring(&((struct mare__observer *)argument)->loop);
+}
+
+// Waits until something happens, the worker is wanted elsewhere or the time has come; what is ready
+// is told. A deadline of 0: only looks.
+static void wait_for_events(struct mare__watcher *watcher, uint64_t deadline)
+{
+    struct mare__observer *observer = MARE__ENTRY(watcher, struct mare__observer, watcher);
+    here = observer;
+    if (atomic_load(&watcher->called))
+        obey_all(observer);
+    if (deadline == 0) {
+        mare__loop_look(&observer->loop);
+        return;
+    }
+    if (!mare__park_elsewhere(watcher->parker))
+        return;
+    uint64_t now = deadline == MARE_FOREVER ? 0 : mare__now(watcher->runtime);
+    mare__loop_wait(&observer->loop, deadline == MARE_FOREVER ? UINT64_MAX
+                                     : deadline > now         ? deadline - now
+                                                              : 0);
+    mare__park_return(watcher->parker);
+    if (atomic_load(&watcher->called))
+        obey_all(observer);
+}
+
+// ---- From birth to end --------------------------------------------------------------------------
+
+static void destroy(struct mare__watcher *watcher)
+{
+    struct mare__observer *observer = MARE__ENTRY(watcher, struct mare__observer, watcher);
+    obey_all(observer);
+    mare__loop_fini(&observer->loop);
+    if (here == observer)
+        here = NULL;
+    mare__free(observer);
+}
+
+static struct mare__observer *create(mare_runtime *runtime)
+{
+    struct mare__observer *observer = mare__alloc_zero(sizeof *observer);
+    if (!observer || !mare__loop_init(&observer->loop)) {
+        mare__free(observer);
+        return NULL;
+    }
+    mare__list_init(&observer->sources);
+    mare__list_init(&observer->requests);
+    observer->watcher = (struct mare__watcher){
+        .runtime = runtime, .wait = wait_for_events, .ring = ring, .destroy = destroy};
+    observer->watcher.ring_argument = observer;
+    return observer;
+}
+
+// The observer of this worker; for threads that are none, the first worker's.
+static struct mare__observer *nearest(mare_runtime *runtime)
+{
+    struct mare__worker *worker = mare__this_worker();
+    if (!worker || worker->runtime != runtime)
+        worker = runtime->workers[0];
+    struct mare__watcher *watcher = atomic_load(&worker->watcher);
+    if (watcher)
+        return MARE__ENTRY(watcher, struct mare__observer, watcher);
+    struct mare__observer *observer = create(runtime);
+    if (!observer)
+        return NULL;
+    watcher = mare__worker_watch(worker, &observer->watcher);
+    if (watcher != &observer->watcher) // somebody else was quicker
+        destroy(&observer->watcher);
+    else if (worker == mare__this_worker())
+        here = observer;
+    return MARE__ENTRY(watcher, struct mare__observer, watcher);
+}
+
+// Another thread's observer shall look at its commands.
+static void call(struct mare__observer *observer)
+{
+    atomic_store(&observer->watcher.called, true);
+    mare__unpark(observer->watcher.parker);
+}
+
+// ---- What others want of sources ----------------------------------------------------------------
+
+void mare__source_init(struct mare__source *source, int fd,
+                       void (*closed)(struct mare__source *source))
+{
+    source->poll.ready = on_ready;
+    source->poll.closed = on_closed;
+    source->fd = fd;
+    source->closed = closed;
+    mare__list_init(&source->command);
+}
+
+// Once it is doomed, nobody but the observer may touch it.
+static void command(struct mare__source *source, bool doomed)
+{
+    struct mare__observer *observer = source->observer;
+    bool mine = observer == here;
+    mare__lock_acquire(&observer->lock);
+    source->doomed = doomed;
+    mare__list_remove(&source->command); // of an earlier command
+    if (!mine)
+        mare__list_append(&observer->sources, &source->command);
+    mare__lock_release(&observer->lock);
+    if (mine)
+        obey(observer, source, doomed);
+    else
+        call(observer);
+}
+
+mare_channel *mare__source_watch(mare_runtime *runtime, struct mare__source *source, int way)
+{
+    if (!source->ready[way])
+        source->ready[way] = mare__chan_new(runtime, 1);
+    if (!source->observer)
+        source->observer = nearest(runtime);
+    if (!source->ready[way] || !source->observer)
+        return NULL;
+    unsigned bit = 1u << way;
+    if (!(atomic_fetch_or(&source->wanted, bit) & bit))
+        command(source, false);
+    return source->ready[way];
+}
+
+void mare__source_close(struct mare__source *source)
+{
+    if (atomic_exchange(&source->ends, true))
+        return;
+    for (int way = 0; way < MARE__WAYS; way++)
+        if (source->ready[way])
+            mare_chan_close(source->ready[way]);
+    if (source->observer) {
+        command(source, true);
+        return;
+    }
+    mare__socket_close(source->fd);
+    source->closed(source);
+}
+
+bool mare__request_start(mare_runtime *runtime, struct mare__request *request)
+{
+    struct mare__observer *observer = nearest(runtime);
+    request->observer = observer;
+    if (!observer)
+        return false;
+    if (observer == here) {
+        atomic_fetch_add(&observer->watcher.busy, 1);
+        request->start(request, &observer->loop);
+        return true;
+    }
+    mare__lock_acquire(&observer->lock);
+    mare__list_append(&observer->requests, &request->command);
+    mare__lock_release(&observer->lock);
+    call(observer);
+    return true;
+}
+
+void mare__request_done(struct mare__request *request)
+{
+    atomic_fetch_sub(&request->observer->watcher.busy, 1);
+}

@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: MIT
+// Streams and listeners in Lua: straight-line reads and writes that try first, and wait only when
+// the system says "not now". lua/mare/net.lua makes the module `mare.net` of this.
+#include <errno.h>
+#include <string.h>
+
+#include "loop/stream.h"
+#include "lua/binding.h"
+
+// ---- Failures -----------------------------------------------------------------------------------
+
+static mare_err code_of(int err)
+{
+    switch (err) {
+    case ECONNREFUSED:
+        return MARE_REFUSED;
+    case EPIPE:
+    case ECONNRESET:
+    case ECONNABORTED:
+    case ENOTCONN:
+        return MARE_CLOSED;
+    case ETIMEDOUT:
+        return MARE_TIMEOUT;
+    case EADDRINUSE:
+        return MARE_EXISTS;
+    case EACCES:
+    case EPERM:
+        return MARE_DENIED;
+    case ENOMEM:
+        return MARE_NOMEM;
+    default:
+        return MARE_IO;
+    }
+}
+
+static int fail_system(lua_State *L, int err)
+{
+    lua_pushstring(L, strerror(err));
+    return mare__lua_fail_with(L, code_of(err));
+}
+
+static int fail_wait(lua_State *L, mare_err err)
+{
+    if (err != MARE_CLOSED)
+        return mare__lua_fail(L, err);
+    lua_pushliteral(L, "the stream is closed");
+    return mare__lua_fail_with(L, err);
+}
+
+// ---- Arguments ----------------------------------------------------------------------------------
+
+static struct mare__stream *check(lua_State *L, int index, enum mare__kind kind)
+{
+    struct mare__ref_link *ref = mare__handle_of(L, index, kind);
+    const char *what = kind == MARE__KIND_STREAM ? "stream" : "listener";
+    if (!ref)
+        luaL_typeerror(L, index, what);
+    if (!ref->object)
+        luaL_error(L, "the %s was sent to another process", what);
+    return (struct mare__stream *)ref->object;
+}
+
+static struct mare__stream *check_either(lua_State *L, int index)
+{
+    bool listens = mare__handle_of(L, index, MARE__KIND_LISTENER) != NULL;
+    return check(L, index, listens ? MARE__KIND_LISTENER : MARE__KIND_STREAM);
+}
+
+static bool is_closed(const struct mare__stream *stream)
+{
+    return atomic_load_explicit(&stream->source.ends, memory_order_relaxed);
+}
+
+static void check_address(lua_State *L, int host, struct mare__address *address)
+{
+    const char *text = mare__lua_name(L, host);
+    if (*text == '/' || *text == '.') {
+        luaL_argcheck(L, mare__address_unix(address, text), host, "the path is too long");
+        return;
+    }
+    lua_Integer port = luaL_checkinteger(L, host + 1);
+    luaL_argcheck(L, port >= 0 && port <= 65535, host + 1, "a port is between 0 and 65535");
+    luaL_argcheck(L, mare__address_numeric(address, text, (uint16_t)port), host,
+                  "not a numeric address");
+}
+
+// ---- Waiting ------------------------------------------------------------------------------------
+
+// When a call on the stream must be over: an optional timeout, or the stream's own.
+static uint64_t deadline_of(lua_State *L, const struct mare__stream *stream, int index)
+{
+    if (!lua_isnoneornil(L, index))
+        return mare__lua_deadline(L, index);
+    if (stream->timeout == MARE_FOREVER)
+        return MARE_FOREVER;
+    uint64_t now = mare__now(stream->runtime);
+    return stream->timeout > MARE_FOREVER - 1 - now ? MARE_FOREVER : now + stream->timeout;
+}
+
+// Waits until the stream is ready, then goes on with `then`. The deadline is the integer at
+// `index`.
+static int wait_ready(lua_State *L, struct mare__stream *stream, int way, int index,
+                      lua_KFunction then, lua_KContext context)
+{
+    mare_process *self = mare__self(L);
+    mare__block_check(L, self);
+    mare_channel *ready = mare__source_watch(self->runtime, &stream->source, way);
+    if (!ready)
+        return mare__lua_fail(L, MARE_NOMEM);
+    mare__message_clear(&self->sleep.wait.message);
+    return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ready, (uint64_t)lua_tointeger(L, index),
+                       then, context);
+}
+
+// After the wait: what became of it.
+static mare_err outcome(lua_State *L)
+{
+    mare_process *self = mare__self(L);
+    mare__block_clean(self);
+    return self->sleep.wait.result;
+}
+
+// ---- Reading ------------------------------------------------------------------------------------
+
+enum { STREAM = 1, WHAT, TIMEOUT, DEADLINE };
+
+// What a read asks for: 's'ome bytes, a 'n'umber of them, a 'l'ine, an 'L'ine with its end, 'a'll.
+static char kind_of_read(lua_State *L, size_t *number)
+{
+    *number = 0;
+    if (lua_isnoneornil(L, WHAT))
+        return 's';
+    if (lua_isinteger(L, WHAT)) {
+        luaL_argcheck(L, lua_tointeger(L, WHAT) > 0, WHAT, "a number of bytes is positive");
+        *number = (size_t)lua_tointeger(L, WHAT);
+        return 'n';
+    }
+    const char *what = lua_type(L, WHAT) == LUA_TSTRING ? lua_tostring(L, WHAT) : "";
+    if (strcmp(what, "l") != 0 && strcmp(what, "L") != 0 && strcmp(what, "a") != 0)
+        luaL_argerror(L, WHAT, "expected a number of bytes, \"l\", \"L\" or \"a\"");
+    return *what;
+}
+
+// Pushes what was asked for, if the buffer has it.
+static bool take(lua_State *L, struct mare__stream *stream, char kind, size_t number)
+{
+    size_t have = mare__stream_buffered(stream), size = 0, used;
+    const char *bytes = stream->bytes + stream->first;
+    if (have == 0)
+        return false;
+    if (kind == 's' || ((kind == 'a' || kind == 'n') && stream->at_end)) {
+        size = kind == 'n' && number < have ? number : have;
+        used = size;
+    } else if (kind == 'n' && have >= number) {
+        size = used = number;
+    } else if (kind == 'l' || kind == 'L') {
+        const char *end = memchr(bytes, '\n', have);
+        if (!end && !stream->at_end)
+            return false;
+        used = end ? (size_t)(end - bytes) + 1 : have;
+        size = used - (kind == 'l' && end ? 1 : 0);
+        if (kind == 'l' && size > 0 && end && bytes[size - 1] == '\r')
+            size--;
+    } else {
+        return false;
+    }
+    lua_pushlstring(L, bytes, size);
+    mare__stream_used(stream, used);
+    return true;
+}
+
+static int read_more(lua_State *L, int status, lua_KContext context);
+
+static int read_now(lua_State *L, struct mare__stream *stream, bool again)
+{
+    size_t number;
+    char kind = kind_of_read(L, &number), bytes[MARE__STREAM_ROOM];
+    while (!take(L, stream, kind, number)) {
+        if (stream->at_end) {
+            if (kind == 'a') {
+                lua_pushliteral(L, "");
+                return 1;
+            }
+            lua_pushliteral(L, "the peer sends no more");
+            return mare__lua_fail_with(L, MARE_CLOSED);
+        }
+        if ((kind == 'l' || kind == 'L') && mare__stream_buffered(stream) > stream->line_max) {
+            lua_pushfstring(L, "the line is longer than %I bytes", (lua_Integer)stream->line_max);
+            return mare__lua_fail_with(L, MARE_TOOBIG);
+        }
+        bool buffered = mare__stream_buffered(stream) > 0;
+        ssize_t got = stream->drained && !again ? -EAGAIN : mare__stream_read(stream, bytes);
+        again = true;
+        if (got == -EAGAIN) {
+            lua_settop(L, DEADLINE);
+            if (lua_isnil(L, DEADLINE)) {
+                lua_pushinteger(L, (lua_Integer)deadline_of(L, stream, TIMEOUT));
+                lua_replace(L, DEADLINE);
+            }
+            return wait_ready(L, stream, MARE__TO_READ, DEADLINE, read_more, 0);
+        }
+        if (got < 0)
+            return fail_system(L, (int)-got);
+        stream->drained = got > 0 && got < MARE__STREAM_ROOM;
+        if (got > 0 && !buffered && (kind == 's' || (kind == 'n' && number == (size_t)got))) {
+            lua_pushlstring(L, bytes, (size_t)got);
+            return 1;
+        }
+        if (got > 0 && !buffered && !mare__stream_keep(stream, bytes, (size_t)got))
+            return mare__lua_fail(L, MARE_NOMEM);
+    }
+    return 1;
+}
+
+static int read_more(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    mare_err err = outcome(L);
+    struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
+    return err || is_closed(stream) ? fail_wait(L, err ? err : MARE_CLOSED)
+                                    : read_now(L, stream, true);
+}
+
+// s:read([what [, timeout]])
+static int stream_read(lua_State *L)
+{
+    struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
+    if (is_closed(stream))
+        return fail_wait(L, MARE_CLOSED);
+    lua_settop(L, TIMEOUT);
+    return read_now(L, stream, false);
+}
+
+// ---- Writing ------------------------------------------------------------------------------------
+
+enum { PIECES_MAX = 64 };
+
+static int write_more(lua_State *L, int status, lua_KContext context);
+
+// Writes the arguments from 3 on, of which `sent` bytes have gone; the deadline is at 2.
+static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
+{
+    for (;;) {
+        struct iovec pieces[PIECES_MAX];
+        int count = 0, top = lua_gettop(L);
+        size_t before = 0;
+        for (int i = 3; i <= top && count < PIECES_MAX; i++) {
+            size_t size;
+            const char *bytes = lua_tolstring(L, i, &size);
+            size_t skip = sent > before ? sent - before : 0;
+            before += size;
+            if (skip < size)
+                pieces[count++] = (struct iovec){(char *)bytes + skip, size - skip};
+        }
+        if (count == 0) {
+            lua_pushboolean(L, 1);
+            return 1;
+        }
+        ssize_t wrote = mare__socket_write(stream->source.fd, pieces, count);
+        if (wrote == -EAGAIN)
+            return wait_ready(L, stream, MARE__TO_WRITE, 2, write_more, (lua_KContext)sent);
+        if (wrote < 0)
+            return fail_system(L, (int)-wrote);
+        sent += (size_t)wrote;
+    }
+}
+
+static int write_more(lua_State *L, int status, lua_KContext context)
+{
+    (void)status;
+    mare_err err = outcome(L);
+    struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
+    return err || is_closed(stream) ? fail_wait(L, err ? err : MARE_CLOSED)
+                                    : write_rest(L, stream, (size_t)context);
+}
+
+static int write_all(lua_State *L, struct mare__stream *stream)
+{
+    for (int i = lua_gettop(L); i >= 3; i--)
+        luaL_checklstring(L, i, NULL);
+    return is_closed(stream) ? fail_wait(L, MARE_CLOSED) : write_rest(L, stream, 0);
+}
+
+// s:write(...)
+static int stream_write(lua_State *L)
+{
+    struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
+    lua_pushinteger(L, (lua_Integer)deadline_of(L, stream, lua_gettop(L) + 1));
+    lua_insert(L, 2);
+    return write_all(L, stream);
+}
+
+// s:writewithin(timeout, ...)
+static int stream_writewithin(lua_State *L)
+{
+    struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
+    if (lua_isnone(L, 2))
+        return luaL_typeerror(L, 2, "number of seconds or deadline");
+    lua_pushinteger(L, (lua_Integer)mare__lua_deadline(L, 2));
+    lua_replace(L, 2);
+    return write_all(L, stream);
+}
+
+// ---- Beginning and end --------------------------------------------------------------------------
+
+static int push_stream(lua_State *L, int fd, enum mare__kind kind)
+{
+    struct mare__stream *stream = mare__stream_new(mare__self(L)->runtime, fd, kind);
+    if (!stream)
+        return mare__lua_fail(L, MARE_NOMEM);
+    mare__handle_push_new(L, stream);
+    return 1;
+}
+
+static int accept_more(lua_State *L, int status, lua_KContext context);
+
+// l:accept([timeout]); the deadline is at 3.
+static int accept_now(lua_State *L, struct mare__stream *listener)
+{
+    struct mare__address peer;
+    int fd;
+    do
+        fd = mare__socket_accept(listener->source.fd, &peer);
+    while (fd == -ECONNABORTED || fd == -EINTR); // that one has gone: the next
+    if (fd == -EAGAIN)
+        return wait_ready(L, listener, MARE__TO_READ, 3, accept_more, 0);
+    return fd < 0 ? fail_system(L, -fd) : push_stream(L, fd, MARE__KIND_STREAM);
+}
+
+static int accept_more(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    mare_err err = outcome(L);
+    struct mare__stream *listener = check(L, 1, MARE__KIND_LISTENER);
+    return err || is_closed(listener) ? fail_wait(L, err ? err : MARE_CLOSED)
+                                      : accept_now(L, listener);
+}
+
+static int listener_accept(lua_State *L)
+{
+    struct mare__stream *listener = check(L, 1, MARE__KIND_LISTENER);
+    if (is_closed(listener))
+        return fail_wait(L, MARE_CLOSED);
+    lua_settop(L, 2);
+    lua_pushinteger(L, (lua_Integer)deadline_of(L, listener, 2));
+    return accept_now(L, listener);
+}
+
+// listen(host, port[, backlog [, share]])
+static int net_listen(lua_State *L)
+{
+    struct mare__address address;
+    check_address(L, 1, &address);
+    lua_Integer backlog = luaL_optinteger(L, 3, 1024);
+    luaL_argcheck(L, backlog > 0 && backlog <= 65535, 3, "a backlog is between 1 and 65535");
+    int fd = mare__socket_listen(&address, (int)backlog, lua_toboolean(L, 4));
+    return fd < 0 ? fail_system(L, -fd) : push_stream(L, fd, MARE__KIND_LISTENER);
+}
+
+static int connect_done(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    mare_err err = outcome(L);
+    struct mare__stream *stream = check(L, 4, MARE__KIND_STREAM);
+    int failed = err ? 0 : -mare__socket_outcome(stream->source.fd);
+    if (!err && !failed) {
+        lua_settop(L, 4);
+        return 1;
+    }
+    mare__source_close(&stream->source);
+    return err ? fail_wait(L, err) : fail_system(L, failed);
+}
+
+// connect(host, port[, timeout])
+static int net_connect(lua_State *L)
+{
+    struct mare__address address;
+    int fd;
+    lua_settop(L, 3);
+    check_address(L, 1, &address);
+    uint64_t deadline = mare__lua_deadline(L, 3);
+    mare__block_check(L, mare__self(L));
+    int err = mare__socket_connect(&address, &fd);
+    if (err < 0)
+        return fail_system(L, -err);
+    if (push_stream(L, fd, MARE__KIND_STREAM) != 1)
+        return 3;
+    lua_pushinteger(L, (lua_Integer)deadline);
+    return wait_ready(L, check(L, 4, MARE__KIND_STREAM), MARE__TO_WRITE, 5, connect_done, 0);
+}
+
+// s:close(), l:close()
+static int stream_close(lua_State *L)
+{
+    struct mare__stream *stream = check_either(L, 1);
+    lua_pushboolean(L, !is_closed(stream));
+    mare__source_close(&stream->source);
+    return 1;
+}
+
+// A variable that goes out of scope may hold one that was sent away.
+static int stream_leave(lua_State *L)
+{
+    struct mare__ref_link *ref = lua_touserdata(L, 1);
+    return ref && ref->object ? stream_close(L) : 0;
+}
+
+// s:shutdown()
+static int stream_shutdown(lua_State *L)
+{
+    struct mare__stream *stream = check(L, 1, MARE__KIND_STREAM);
+    if (is_closed(stream))
+        return fail_wait(L, MARE_CLOSED);
+    int err = mare__socket_shutdown(stream->source.fd);
+    if (err)
+        return fail_system(L, -err);
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+// s:timeout([seconds]): the default of calls that are given none; nil for none.
+static int stream_timeout(lua_State *L)
+{
+    struct mare__stream *stream = check_either(L, 1);
+    stream->timeout = MARE_FOREVER;
+    if (!lua_isnoneornil(L, 2)) {
+        lua_Number seconds = luaL_checknumber(L, 2);
+        luaL_argcheck(L, seconds >= 0, 2, "a timeout cannot be negative");
+        if (seconds < 1e9)
+            stream->timeout = (uint64_t)(seconds * 1e9);
+    }
+    lua_settop(L, 1);
+    return 1;
+}
+
+// s:limit(bytes): of a line.
+static int stream_limit(lua_State *L)
+{
+    struct mare__stream *stream = check(L, 1, MARE__KIND_STREAM);
+    lua_Integer bytes = luaL_checkinteger(L, 2);
+    luaL_argcheck(L, bytes > 0, 2, "a limit is positive");
+    stream->line_max = (uint64_t)bytes;
+    lua_settop(L, 1);
+    return 1;
+}
+
+static int push_address(lua_State *L, struct mare__stream *stream, bool peer)
+{
+    struct mare__address address;
+    char host[MARE__HOST_MAX];
+    if (is_closed(stream))
+        return fail_wait(L, MARE_CLOSED);
+    int err = mare__socket_address(stream->source.fd, peer, &address);
+    if (err)
+        return fail_system(L, -err);
+    int port = mare__address_text(&address, host);
+    lua_pushstring(L, host);
+    if (port < 0)
+        return 1;
+    lua_pushinteger(L, port);
+    return 2;
+}
+
+static int stream_address(lua_State *L)
+{
+    return push_address(L, check_either(L, 1), false);
+}
+
+static int stream_peer(lua_State *L)
+{
+    return push_address(L, check(L, 1, MARE__KIND_STREAM), true);
+}
+
+static int stream_tostring(lua_State *L)
+{
+    bool listens = mare__handle_of(L, 1, MARE__KIND_LISTENER) != NULL;
+    const struct mare__ref_link *ref = lua_touserdata(L, 1);
+    const struct mare__stream *stream = (const struct mare__stream *)ref->object;
+    const char *what = listens ? "listener" : "stream";
+    if (!stream || is_closed(stream))
+        lua_pushfstring(L, "%s (%s)", what, stream ? "closed" : "sent");
+    else
+        lua_pushfstring(L, "%s %d", what, stream->source.fd);
+    return 1;
+}
+
+// ---- Names --------------------------------------------------------------------------------------
+
+static int resolve_done(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    mare_err err = outcome(L);
+    struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
+    const struct mare__resolving *lookup = &((struct mare__lookup *)ref->object)->resolving;
+    if (err)
+        return mare__lua_fail(L, err);
+    if (lookup->status) {
+        lua_pushfstring(L, "cannot resolve '%s': %s", lua_tostring(L, 1),
+                        mare__resolve_error(lookup->status));
+        return mare__lua_fail_with(L, MARE_NONAME);
+    }
+    lua_createtable(L, lookup->count, 0);
+    for (int i = 0; i < lookup->count; i++) {
+        char host[MARE__HOST_MAX];
+        mare__address_text(&lookup->addresses[i], host);
+        lua_pushstring(L, host);
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+// resolve(host[, timeout]): a list of numeric addresses.
+static int net_resolve(lua_State *L)
+{
+    mare_process *self = mare__self(L);
+    struct mare__address numeric;
+    const char *host = mare__lua_name(L, 1);
+    uint64_t deadline = mare__lua_deadline(L, 2);
+    if (mare__address_numeric(&numeric, host, 0)) {
+        lua_createtable(L, 1, 0);
+        lua_pushvalue(L, 1);
+        lua_rawseti(L, -2, 1);
+        return 1;
+    }
+    mare__block_check(L, self);
+    struct mare__lookup *lookup = mare__lookup_start(self->runtime, host);
+    if (!lookup)
+        return mare__lua_fail(L, MARE_NOMEM);
+    mare__handle_push_new(L, lookup);
+    mare__message_clear(&self->sleep.wait.message);
+    return mare__block(L, self, MARE__WAITS_TO_RECEIVE, lookup->done, deadline, resolve_done, 0);
+}
+
+// ---- The module ---------------------------------------------------------------------------------
+
+const luaL_Reg mare__stream_methods[] = {{"read", stream_read},
+                                         {"write", stream_write},
+                                         {"writewithin", stream_writewithin},
+                                         {"shutdown", stream_shutdown},
+                                         {"close", stream_close},
+                                         {"timeout", stream_timeout},
+                                         {"limit", stream_limit},
+                                         {"address", stream_address},
+                                         {"peer", stream_peer},
+                                         {NULL, NULL}};
+
+const luaL_Reg mare__listener_methods[] = {{"accept", listener_accept},
+                                           {"close", stream_close},
+                                           {"timeout", stream_timeout},
+                                           {"address", stream_address},
+                                           {NULL, NULL}};
+
+const luaL_Reg mare__stream_metamethods[] = {
+    {"__tostring", stream_tostring}, {"__close", stream_leave}, {NULL, NULL}};
+
+int mare__lua_open_net(lua_State *L)
+{
+    static const luaL_Reg functions[] = {
+        {"listen", net_listen}, {"connect", net_connect}, {"resolve", net_resolve}, {NULL, NULL}};
+    mare__lazy_table(L, functions, true);
+    return 1;
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+// The event loop, by libuv.
+#include "platform/loop.h"
+
+#include <netdb.h>
+#include <string.h>
+
+static void on_bell(uv_async_t *bell)
+{
+    (void)bell; // it has done its work: the wait is over
+}
+
+static void on_alarm(uv_timer_t *alarm)
+{
+    (void)alarm;
+}
+
+bool mare__loop_init(struct mare__loop *loop)
+{
+    if (uv_loop_init(&loop->uv) != 0)
+        return false;
+    if (uv_async_init(&loop->uv, &loop->bell, on_bell) != 0) {
+        uv_loop_close(&loop->uv);
+        return false;
+    }
+    uv_timer_init(&loop->uv, &loop->alarm);
+    return true;
+}
+
+void mare__loop_fini(struct mare__loop *loop)
+{
+    uv_close((uv_handle_t *)&loop->bell, NULL);
+    uv_close((uv_handle_t *)&loop->alarm, NULL);
+    uv_run(&loop->uv, UV_RUN_DEFAULT);
+    uv_loop_close(&loop->uv);
+}
+
+void mare__loop_look(struct mare__loop *loop)
+{
+    uv_run(&loop->uv, UV_RUN_NOWAIT);
+}
+
+void mare__loop_wait(struct mare__loop *loop, uint64_t ns)
+{
+    if (ns != UINT64_MAX) {
+        uv_update_time(&loop->uv);
+        uv_timer_start(&loop->alarm, on_alarm, ns / 1000000 + (ns % 1000000 > 0), 0);
+    }
+    uv_run(&loop->uv, UV_RUN_ONCE);
+    uv_timer_stop(&loop->alarm);
+}
+
+void mare__loop_ring(struct mare__loop *loop)
+{
+    uv_async_send(&loop->bell);
+}
+
+// ---- Descriptors --------------------------------------------------------------------------------
+
+static void on_poll(uv_poll_t *uv, int status, int events)
+{
+    struct mare__poll *poll = uv->data;
+    bool all = status < 0;
+    poll->ready(poll, (all || events & UV_READABLE ? MARE__READABLE : 0) |
+                          (all || events & UV_WRITABLE ? MARE__WRITABLE : 0));
+}
+
+static void on_poll_closed(uv_handle_t *uv)
+{
+    struct mare__poll *poll = uv->data;
+    poll->closed(poll);
+}
+
+bool mare__poll_open(struct mare__loop *loop, struct mare__poll *poll, int fd)
+{
+    bool opened = uv_poll_init(&loop->uv, &poll->uv, fd) == 0;
+    poll->uv.data = poll;
+    return opened;
+}
+
+void mare__poll_want(struct mare__poll *poll, unsigned ways)
+{
+    int events =
+        (ways & MARE__READABLE ? UV_READABLE : 0) | (ways & MARE__WRITABLE ? UV_WRITABLE : 0);
+    if (events)
+        uv_poll_start(&poll->uv, events, on_poll);
+    else
+        uv_poll_stop(&poll->uv);
+}
+
+void mare__poll_close(struct mare__poll *poll)
+{
+    uv_close((uv_handle_t *)&poll->uv, on_poll_closed);
+}
+
+// ---- Names --------------------------------------------------------------------------------------
+
+static void on_resolved(uv_getaddrinfo_t *uv, int status, struct addrinfo *list)
+{
+    struct mare__resolving *resolving = uv->data;
+    resolving->status = status;
+    for (struct addrinfo *at = list; at && resolving->count < MARE__ADDRESSES_MAX;
+         at = at->ai_next) {
+        struct mare__address *address = &resolving->addresses[resolving->count++];
+        memcpy(&address->storage, at->ai_addr, at->ai_addrlen);
+        address->length = at->ai_addrlen;
+    }
+    uv_freeaddrinfo(list);
+    resolving->done(resolving);
+}
+
+void mare__resolve(struct mare__loop *loop, struct mare__resolving *resolving, const char *host)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+    resolving->uv.data = resolving;
+    int err = uv_getaddrinfo(&loop->uv, &resolving->uv, on_resolved, host, NULL, &hints);
+    if (err)
+        on_resolved(&resolving->uv, err, NULL);
+}
+
+const char *mare__resolve_error(int status)
+{
+    return uv_strerror(status);
+}

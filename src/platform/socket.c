@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+// Sockets by the system's own calls.
+#include "platform/socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+bool mare__address_numeric(struct mare__address *address, const char *host, uint16_t port)
+{
+    struct sockaddr_in *four = (struct sockaddr_in *)&address->storage;
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)&address->storage;
+    memset(address, 0, sizeof *address);
+    if (inet_pton(AF_INET, host, &four->sin_addr) == 1) {
+        four->sin_family = AF_INET;
+        four->sin_port = htons(port);
+        address->length = sizeof *four;
+    } else if (inet_pton(AF_INET6, host, &six->sin6_addr) == 1) {
+        six->sin6_family = AF_INET6;
+        six->sin6_port = htons(port);
+        address->length = sizeof *six;
+    }
+    return address->length > 0;
+}
+
+bool mare__address_unix(struct mare__address *address, const char *path)
+{
+    struct sockaddr_un *local = (struct sockaddr_un *)&address->storage;
+    memset(address, 0, sizeof *address);
+    if (strlen(path) >= sizeof local->sun_path)
+        return false;
+    local->sun_family = AF_UNIX;
+    strcpy(local->sun_path, path);
+    address->length = sizeof *local;
+    return true;
+}
+
+int mare__address_text(const struct mare__address *address, char host[MARE__HOST_MAX])
+{
+    const struct sockaddr_in *four = (const struct sockaddr_in *)&address->storage;
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&address->storage;
+    const struct sockaddr_un *local = (const struct sockaddr_un *)&address->storage;
+    host[0] = '\0';
+    switch (address->storage.ss_family) {
+    case AF_INET:
+        inet_ntop(AF_INET, &four->sin_addr, host, MARE__HOST_MAX);
+        return ntohs(four->sin_port);
+    case AF_INET6:
+        inet_ntop(AF_INET6, &six->sin6_addr, host, MARE__HOST_MAX);
+        return ntohs(six->sin6_port);
+    case AF_UNIX:
+        if (address->length > offsetof(struct sockaddr_un, sun_path))
+            snprintf(host, MARE__HOST_MAX, "%.*s", (int)sizeof local->sun_path, local->sun_path);
+        return -1;
+    default:
+        return -1;
+    }
+}
+
+static int open_stream(const struct mare__address *address)
+{
+    int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    return fd < 0 ? -errno : fd;
+}
+
+// A message waits for no other: whoever writes little writes it now.
+static void send_at_once(int fd, int family)
+{
+    int on = 1;
+    if (family != AF_UNIX)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+int mare__socket_listen(const struct mare__address *address, int backlog, bool share_port)
+{
+    int on = 1, fd = open_stream(address);
+    if (fd < 0)
+        return fd;
+    bool local = address->storage.ss_family == AF_UNIX;
+    if ((!local && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0) ||
+        (share_port && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0) ||
+        bind(fd, (const struct sockaddr *)&address->storage, address->length) != 0 ||
+        listen(fd, backlog) != 0) {
+        int err = errno;
+        close(fd);
+        return -err;
+    }
+    return fd;
+}
+
+int mare__socket_connect(const struct mare__address *address, int *out)
+{
+    int fd = open_stream(address);
+    if (fd < 0)
+        return fd;
+    send_at_once(fd, address->storage.ss_family);
+    if (connect(fd, (const struct sockaddr *)&address->storage, address->length) != 0 &&
+        errno != EINPROGRESS) {
+        int err = errno;
+        close(fd);
+        return -err;
+    }
+    *out = fd;
+    return 0;
+}
+
+int mare__socket_outcome(int fd)
+{
+    int err = 0;
+    socklen_t size = sizeof err;
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &size) == 0 ? -err : -errno;
+}
+
+int mare__socket_accept(int fd, struct mare__address *peer)
+{
+    peer->length = sizeof peer->storage;
+    int got =
+        accept4(fd, (struct sockaddr *)&peer->storage, &peer->length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (got < 0)
+        return -errno;
+    send_at_once(got, peer->storage.ss_family);
+    return got;
+}
+
+ssize_t mare__socket_read(int fd, void *bytes, size_t size)
+{
+    ssize_t got;
+    do
+        got = recv(fd, bytes, size, 0);
+    while (got < 0 && errno == EINTR);
+    return got < 0 ? -errno : got;
+}
+
+ssize_t mare__socket_write(int fd, struct iovec *pieces, int count)
+{
+    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = (size_t)count};
+    ssize_t sent;
+    do
+        sent = count == 1 ? send(fd, pieces->iov_base, pieces->iov_len, MSG_NOSIGNAL)
+                          : sendmsg(fd, &message, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent < 0 ? -errno : sent;
+}
+
+int mare__socket_shutdown(int fd)
+{
+    return shutdown(fd, SHUT_WR) == 0 ? 0 : -errno;
+}
+
+void mare__socket_close(int fd)
+{
+    close(fd);
+}
+
+int mare__socket_address(int fd, bool peer, struct mare__address *address)
+{
+    address->length = sizeof address->storage;
+    struct sockaddr *out = (struct sockaddr *)&address->storage;
+    int r = peer ? getpeername(fd, out, &address->length) : getsockname(fd, out, &address->length);
+    return r == 0 ? 0 : -errno;
+}

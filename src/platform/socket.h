@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// Sockets that never block: what the loop and the bindings need of the system. Functions return 0
+// or a count or a descriptor; failures are errno values, negated. -EAGAIN: not now.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+struct mare__address {
+    struct sockaddr_storage storage;
+    socklen_t length;
+};
+
+// The address of a numeric host ("127.0.0.1", "::1") and a port. False: it is not numeric.
+bool mare__address_numeric(struct mare__address *address, const char *host, uint16_t port);
+
+// The address of a Unix-domain socket. False: the path is too long.
+bool mare__address_unix(struct mare__address *address, const char *path);
+
+enum { MARE__HOST_MAX = 128 };
+
+// The host or path as text, and the port (-1: it has none).
+int mare__address_text(const struct mare__address *address, char host[MARE__HOST_MAX]);
+
+// A new descriptor that listens, or is being connected (-EINPROGRESS is no failure: `*fd` is set).
+int mare__socket_listen(const struct mare__address *address, int backlog, bool share_port);
+int mare__socket_connect(const struct mare__address *address, int *fd);
+
+// What became of a connection, once the descriptor is writable.
+int mare__socket_outcome(int fd);
+
+int mare__socket_accept(int fd, struct mare__address *peer);
+ssize_t mare__socket_read(int fd, void *bytes, size_t size); // 0: the peer sends no more
+ssize_t mare__socket_write(int fd, struct iovec *pieces, int count);
+int mare__socket_shutdown(int fd); // of our direction
+void mare__socket_close(int fd);
+
+// This side's address, or the peer's.
+int mare__socket_address(int fd, bool peer, struct mare__address *address);
