@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- An echo server: prints its port, and serves until it is ended. Argument: on how many workers, each
--- with a process that accepts.
+-- An echo server: prints its port, and serves until it is ended. Argument: on how many workers,
+-- each with a process that accepts.
 local mare, net = require "mare", require "mare.net"
 
 local workers = tonumber(arg[1] or 1)

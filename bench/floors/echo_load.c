@@ -26,7 +26,8 @@ int main(int argc, char **argv)
     double seconds = atof(argv[4]), start = 0, end = 0;
     char message[65536], back[65536];
     int *got = calloc(65536, sizeof *got);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1]))};
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)atoi(argv[1]))};
     inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
     memset(message, 'x', sizeof message);
     int poll = epoll_create1(0);

@@ -46,6 +46,11 @@ extern const luaL_Reg mare__channel_methods[], mare__channel_metamethods[];
 extern const luaL_Reg mare__process_methods[], mare__process_metamethods[];
 extern const luaL_Reg mare__buffer_methods[], mare__buffer_metamethods[];
 extern const luaL_Reg mare__stream_methods[], mare__listener_methods[], mare__stream_metamethods[];
+extern const luaL_Reg mare__timer_methods[], mare__timer_metamethods[];
+
+// What a select receives from: see struct mare__class.
+mare_err mare__stream_watch(struct mare__object *object, mare_channel **channel);
+mare_err mare__timer_watch(struct mare__object *object, mare_channel **channel);
 
 // Functions of the module `mare` that live in other files.
 int mare__lua_spawn(lua_State *L);
@@ -54,6 +59,7 @@ int mare__lua_select(lua_State *L);
 int mare__lua_buffer_new(lua_State *L);
 int mare__lua_wait(lua_State *L);
 int mare__lua_go(lua_State *L);
+int mare__lua_timer(lua_State *L);
 
 // Opens a module in the state of a host, such as the stock interpreter; the first one starts the
 // runtime.

@@ -287,6 +287,7 @@ static const luaL_Reg functions[] = {{"spawn", mare__lua_spawn},
                                      {"yield", mare_yield},
                                      {"wait", mare__lua_wait},
                                      {"go", mare__lua_go},
+                                     {"timer", mare__lua_timer},
                                      {"exit", mare_exit},
                                      {"buffer", mare__lua_buffer_new},
                                      {"workers", mare_workers},
@@ -336,13 +337,16 @@ static lua_CFunction module_of(const char *name)
 static const luaL_Reg nothing[] = {{NULL, NULL}};
 
 static const struct mare__class classes[] = {
-    [MARE__KIND_CHANNEL] = {"channel", mare__channel_methods, mare__channel_metamethods},
-    [MARE__KIND_PROCESS] = {"process", mare__process_methods, mare__process_metamethods},
-    [MARE__KIND_BUFFER] = {"buffer", mare__buffer_methods, mare__buffer_metamethods},
-    [MARE__KIND_STREAM] = {"stream", mare__stream_methods, mare__stream_metamethods},
-    [MARE__KIND_LISTENER] = {"listener", mare__listener_methods, mare__stream_metamethods},
-    [MARE__KIND_REQUEST] = {"request", nothing, nothing},
-    [MARE__KIND_CODE] = {"code", nothing, nothing},
+    [MARE__KIND_CHANNEL] = {"channel", mare__channel_methods, mare__channel_metamethods, NULL},
+    [MARE__KIND_PROCESS] = {"process", mare__process_methods, mare__process_metamethods, NULL},
+    [MARE__KIND_BUFFER] = {"buffer", mare__buffer_methods, mare__buffer_metamethods, NULL},
+    [MARE__KIND_STREAM] = {"stream", mare__stream_methods, mare__stream_metamethods,
+                           mare__stream_watch},
+    [MARE__KIND_LISTENER] = {"listener", mare__listener_methods, mare__stream_metamethods,
+                             mare__stream_watch},
+    [MARE__KIND_TIMER] = {"timer", mare__timer_methods, mare__timer_metamethods, mare__timer_watch},
+    [MARE__KIND_REQUEST] = {"request", nothing, nothing, NULL},
+    [MARE__KIND_CODE] = {"code", nothing, nothing, NULL},
 };
 
 int mare__lua_open(lua_State *L)

@@ -531,6 +531,18 @@ static int net_resolve(lua_State *L)
     return mare__block(L, self, MARE__WAITS_TO_RECEIVE, lookup->done, deadline, resolve_done, 0);
 }
 
+// ---- In a select --------------------------------------------------------------------------------
+
+mare_err mare__stream_watch(struct mare__object *object, mare_channel **channel)
+{
+    struct mare__stream *stream = (struct mare__stream *)object;
+    if (is_closed(stream) || stream->at_end || mare__stream_buffered(stream) > 0)
+        return MARE_CLOSED;
+    stream->drained = false; // who is told that it can be read reads
+    *channel = mare__source_watch(stream->runtime, &stream->source, MARE__TO_READ);
+    return *channel ? MARE_OK : MARE_NOMEM;
+}
+
 // ---- The module ---------------------------------------------------------------------------------
 
 const luaL_Reg mare__stream_methods[] = {{"read", stream_read},

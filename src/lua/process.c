@@ -10,7 +10,7 @@
 struct options {
     const char *name;
     size_t memory;
-    bool link;
+    bool link, thread;
     mare_channel *monitor;
 };
 
@@ -28,6 +28,9 @@ static void read_option(lua_State *L, const char *key, struct options *options)
     } else if (strcmp(key, "link") == 0) {
         luaL_argcheck(L, lua_isboolean(L, -1), 1, "option 'link' must be a boolean");
         options->link = lua_toboolean(L, -1);
+    } else if (strcmp(key, "thread") == 0) {
+        luaL_argcheck(L, lua_isboolean(L, -1), 1, "option 'thread' must be a boolean");
+        options->thread = lua_toboolean(L, -1);
     } else if (strcmp(key, "monitor") == 0) {
         struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_CHANNEL);
         luaL_argcheck(L, ref || lua_isboolean(L, -1), 1,
@@ -91,6 +94,8 @@ static mare_err prepare(lua_State *L, mare_process *process, const struct option
     if (options->monitor && !mare__process_monitor(process, options->monitor))
         err = MARE_NOMEM;
     if (!err && options->link && !mare__process_link(mare__self(L), process))
+        err = MARE_NOMEM;
+    if (!err && options->thread && !mare__worker_own(process))
         err = MARE_NOMEM;
     if (err && options->name)
         mare__names_remove(names, options->name, &process->object);

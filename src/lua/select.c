@@ -6,8 +6,29 @@
 #include "base/alloc.h"
 #include "lua/binding.h"
 
-// Describes the case on top of the stack and pops it. For a process that has ended, returns its
-// number; else 0.
+// What is behind a reference of another kind, if that can be waited for; else NULL.
+static const struct mare__class *class_of(const mare_process *self,
+                                          const struct mare__ref_link *ref)
+{
+    const struct mare__class *class = ref ? &self->runtime->classes[ref->object->kind] : NULL;
+    return class && class->watch ? class : NULL;
+}
+
+// The channel of the case was found, with this outcome. False: there is nothing to wait for, and
+// the case is popped.
+static bool add_watched(lua_State *L, struct mare__case *c, mare_err err)
+{
+    if (err == MARE_NOMEM)
+        luaL_error(L, "%s", mare_strerror(err));
+    if (err == MARE_OK)
+        mare_chan_ref(c->channel);
+    else
+        lua_pop(L, 1);
+    return err == MARE_OK;
+}
+
+// Describes the case on top of the stack and pops it. For one that need not be waited for (a
+// process that has ended), returns its number; else 0.
 static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number)
 {
     struct mare__case *c = &self->sleep.cases[self->sleep.case_count];
@@ -16,17 +37,16 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
     struct mare__ref_link *ref = mare__handle_test(L, -1);
     if (ref && !ref->object)
         luaL_error(L, "bad argument #1 to 'select' (case %I: the reference was finalized)", number);
+    const struct mare__class *class = class_of(self, ref);
     if ((ref = mare__handle_of(L, -1, MARE__KIND_CHANNEL)) != NULL) {
         c->channel = mare_chan_ref((mare_channel *)ref->object);
     } else if ((ref = mare__handle_of(L, -1, MARE__KIND_PROCESS)) != NULL) {
-        mare_err err = mare__process_watch((mare_process *)ref->object, true, &c->channel);
-        if (err == MARE_NOMEM)
-            luaL_error(L, "%s", mare_strerror(err));
-        if (err == MARE_CLOSED) {
-            lua_pop(L, 1);
+        if (!add_watched(L, c, mare__process_watch((mare_process *)ref->object, true, &c->channel)))
             return number;
-        }
-        mare_chan_ref(c->channel);
+    } else if (class) {
+        ref = mare__handle_test(L, -1);
+        if (!add_watched(L, c, class->watch(ref->object, &c->channel)))
+            return number;
     } else if (lua_istable(L, -1)) {
         int table = lua_gettop(L);
         lua_rawgeti(L, table, 1);
@@ -46,7 +66,9 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
         lua_settop(L, table);
     } else {
         luaL_error(
-            L, "bad argument #1 to 'select' (case %I: expected a channel, a process or a table)",
+            L,
+            "bad argument #1 to 'select' (case %I: expected a channel, a process, a timer, a "
+            "stream, a listener or a table)",
             number);
     }
     self->sleep.case_count++;
@@ -75,13 +97,14 @@ static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_e
     mare__handles_left(L, fired, sent && !err);
     lua_rawgeti(L, 1, (lua_Integer)fired + 1);
     struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_PROCESS);
+    bool told = class_of(self, mare__handle_test(L, -1)) != NULL;
     lua_pop(L, 1); // the table of cases keeps it
     lua_pushinteger(L, (lua_Integer)fired + 1);
     if (ref)
         return 1 + mare__lua_push_end(L, (mare_process *)ref->object);
     if (err)
         return 1 + mare__lua_fail(L, err);
-    if (sent) {
+    if (sent || told) {
         lua_pushboolean(L, 1);
         return 2;
     }
@@ -123,14 +146,17 @@ int mare__lua_select(lua_State *L)
         return mare__lua_fail(L, MARE_NOMEM);
     for (lua_Integer i = 1; i <= count; i++) {
         lua_rawgeti(L, 1, i);
-        if (add_case(L, self, i) != 0) { // a process that has ended: nothing to wait for
+        if (add_case(L, self, i) != 0) { // nothing to wait for
             lua_rawgeti(L, 1, i);
-            mare_process *process = mare__lua_process(L, -1);
+            struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_PROCESS);
             unwatch(L, self->sleep.case_count, MARE__FIRED_NONE);
             mare__block_drop_cases(self);
             mare__handles_left(L, 0, false);
             lua_pushinteger(L, i);
-            return 1 + mare__lua_push_end(L, process);
+            if (ref)
+                return 1 + mare__lua_push_end(L, (mare_process *)ref->object);
+            lua_pushboolean(L, 1);
+            return 2;
         }
     }
     if (count == 0 && deadline != 0)

@@ -462,6 +462,8 @@ static void announce(mare_process *process)
 void mare__process_finish(mare_process *process, int status, int results)
 {
     mare__pool_calm(process);
+    if (process->own)
+        atomic_store(&process->own->quit, true); // with this run
     mare__block_clean(process);
     mare__block_drop_cases(process);
     mare__message_clear(&process->sleep.wait.message);

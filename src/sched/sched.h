@@ -80,6 +80,7 @@ struct mare_process {
     lua_State *routine;          // the routine that runs, or ran last
     lua_State *volatile current; // the coroutine that runs now; the tick looks at it
     struct mare__worker *worker; // the one it runs on, while it runs
+    struct mare__worker *own;    // one that runs nothing else, or NULL
     atomic_ulong slices;         // read by those who list it
     atomic_uchar status;         // enum mare__status; for those who ask
     uint8_t yield;               // enum mare__yield
@@ -216,6 +217,9 @@ enum { MARE__WORKERS_MAX = 1024 };
 struct mare__class {
     const char *name;
     const luaL_Reg *methods, *metamethods;
+    // What a select that has one among its cases receives from (kept alive by the object), or
+    // MARE_CLOSED: it need not wait; MARE_NOMEM. NULL: it cannot be a case.
+    mare_err (*watch)(struct mare__object *object, mare_channel **channel);
 };
 
 struct mare__harvest; // what the standard libraries are made of: see lazy.c
@@ -232,6 +236,8 @@ struct mare_runtime {
     struct mare__worker *_Atomic workers[MARE__WORKERS_MAX];
     atomic_uint worker_count;       // wanted; those with a higher index are leaving
     atomic_uint worker_alive;       // threads that have not left yet
+    atomic_uint own_threads;        // of processes with a worker of their own
+    atomic_uint own_busy;           // those that do not sleep
     struct mare__watcher *watchers; // all there were, under worker_lock; the end frees them
 
     mare__lock inbox_lock; // ready processes that come from no worker
@@ -315,11 +321,18 @@ void mare__spare_give(enum mare__spares kind, void *block);
 // Makes a process ready; it will run. Any thread.
 void mare__ready(mare_process *process);
 
+// A timer was started, perhaps by a thread that will not look at it: a worker does.
+void mare__workers_look(mare_runtime *runtime);
+
 // Starts or ends workers until there are `count`.
 mare_err mare__workers_set(mare_runtime *runtime, unsigned count);
 
 // Ends them all and waits for that.
 void mare__workers_stop(mare_runtime *runtime);
+
+// Gives a new process a worker of its own, which runs it and nothing else, so that it may block in
+// C functions for as long as it likes. False: no memory, or no thread.
+bool mare__worker_own(mare_process *process);
 
 // Gives a worker something to wait in, if it has nothing yet; returns what it has. Any thread.
 struct mare__watcher *mare__worker_watch(struct mare__worker *worker,
@@ -342,6 +355,16 @@ void mare__timer_stop(mare_runtime *runtime, struct mare__wait *wait);
 
 // Ends the waits whose time has come. `now` of MARE_FOREVER ends them all, with MARE_STOPPED.
 void mare__timer_expire(mare_runtime *runtime, uint64_t now);
+
+// ---- alarm.c ------------------------------------------------------------------------------------
+// A timer that sends an empty message to its channel at a time, and then, if the period is not 0,
+// after every period; a message that was not taken yet stands for those that follow. NULL: no
+// memory.
+struct mare__object *mare__alarm_new(mare_runtime *runtime, uint64_t at, uint64_t period);
+mare_channel *mare__alarm_channel(struct mare__object *object);
+
+// It will not come any more. False: it was over already.
+bool mare__alarm_cancel(struct mare__object *object);
 
 // ---- process.c ----------------------------------------------------------------------------------
 // A new process with one reference for the caller, not yet ready; NULL when there is no memory.

@@ -68,6 +68,13 @@ static void wake_one(mare_runtime *runtime)
         mare__unpark(&worker->parker);
 }
 
+void mare__workers_look(mare_runtime *runtime)
+{
+    struct mare__worker *worker = mare__this_worker();
+    if (!worker || worker->runtime != runtime)
+        wake_one(runtime);
+}
+
 static void queue_push(struct mare__worker *worker, mare_process *process)
 {
     mare__lock_acquire(&worker->lock);
@@ -84,11 +91,22 @@ static void inbox_push(mare_runtime *runtime, mare_process *process)
     mare__lock_release(&runtime->inbox_lock);
 }
 
+static void own_ready(struct mare__worker *own, mare_process *process)
+{
+    atomic_fetch_add(&own->runtime->own_busy, 1); // so that nobody takes it for a deadlock
+    queue_push(own, process);
+    mare__unpark(&own->parker);
+}
+
 void mare__ready(mare_process *process)
 {
     mare_runtime *runtime = process->runtime;
     struct mare__worker *worker = mare__this_worker();
     atomic_store_explicit(&process->status, MARE__READY, memory_order_relaxed); // for those who ask
+    if (__builtin_expect(process->own != NULL, 0)) {
+        own_ready(process->own, process);
+        return;
+    }
     if (worker && worker->runtime == runtime) {
         // Relaxed: only this thread fills its slot; emptying it is an exchange.
         if (length_of(&worker->length) == 0 && worker->tick.made &&
@@ -510,7 +528,8 @@ static void go_idle(struct mare__worker *worker)
         memory_order_seq_cst); // announced, then looks: pairs with the fence in mare__ready
     if (!work_anywhere(runtime) && !atomic_load(&worker->quit)) {
         if (idle >= atomic_load(&runtime->worker_alive) && atomic_load(&runtime->waiters) > 0 &&
-            atomic_load(&runtime->timer_count) == 0 && !anything_watched(runtime))
+            atomic_load(&runtime->timer_count) == 0 && !anything_watched(runtime) &&
+            atomic_load(&runtime->own_busy) == 0)
             mare__runtime_changed(runtime);
         struct mare__watcher *watcher = watched(worker);
         uint64_t deadline = atomic_load(&runtime->next_deadline);
@@ -529,7 +548,7 @@ bool mare__workers_stuck(mare_runtime *runtime)
     mare__lock_acquire(&runtime->idle_lock);
     bool stuck = atomic_load(&runtime->idle_count) >= atomic_load(&runtime->worker_alive) &&
                  !work_anywhere(runtime) && atomic_load(&runtime->timer_count) == 0 &&
-                 !anything_watched(runtime);
+                 !anything_watched(runtime) && atomic_load(&runtime->own_busy) == 0;
     mare__lock_release(&runtime->idle_lock);
     return stuck;
 }
@@ -605,6 +624,62 @@ static void *worker_main(void *argument)
     return NULL;
 }
 
+// ---- A worker for one process -------------------------------------------------------------------
+
+// It counts for no other thread as a worker: what it makes ready goes to the inbox.
+static void *own_main(void *argument)
+{
+    struct mare__worker *own = argument;
+    mare_runtime *runtime = own->runtime;
+    if (mare__tick_init(&own->tick, on_tick, own) != 0)
+        fputs("mare: no timer for a process's own thread: it is not preempted\n", stderr);
+    while (!atomic_load(&own->quit)) {
+        mare_process *process = queue_pop(own);
+        if (!process) {
+            mare__park(&own->parker, MARE_FOREVER);
+            continue;
+        }
+        mare__tick_start(&own->tick, MARE__TICK_NS);
+        run(own, process);
+        mare__tick_stop(&own->tick);
+        atomic_fetch_sub(&runtime->own_busy, 1);
+        wake_one(runtime); // it may have started a timer, which workers look after
+        if (atomic_load(&runtime->waiters) > 0)
+            mare__runtime_changed(runtime); // perhaps nothing can move now
+    }
+    mare__tick_fini(&own->tick);
+    free_spares(own);
+    mare__free(own);
+    pthread_mutex_lock(&runtime->end_mutex);
+    atomic_fetch_sub(&runtime->own_threads, 1);
+    pthread_cond_broadcast(&runtime->end_signal);
+    pthread_mutex_unlock(&runtime->end_mutex);
+    return NULL;
+}
+
+bool mare__worker_own(mare_process *process)
+{
+    struct mare__worker *own = mare__alloc_zero(sizeof *own);
+    mare_runtime *runtime = process->runtime;
+    char name[16];
+    if (!own)
+        return false;
+    own->runtime = runtime;
+    own->index = MARE__WORKERS_MAX; // it is none of them
+    mare__list_init(&own->idle);
+    process->own = own;
+    snprintf(name, sizeof name, "mare-p%lu", (unsigned long)process->id % 100000000);
+    atomic_fetch_add(&runtime->own_threads, 1);
+    if (mare__thread_start(&own->thread, name, own_main, own) == 0) {
+        pthread_detach(own->thread);
+        return true;
+    }
+    atomic_fetch_sub(&runtime->own_threads, 1);
+    process->own = NULL;
+    mare__free(own);
+    return false;
+}
+
 // ---- Their number -------------------------------------------------------------------------------
 
 static mare_err worker_start(mare_runtime *runtime, unsigned index)
@@ -665,6 +740,10 @@ mare_err mare__workers_set(mare_runtime *runtime, unsigned count)
 
 void mare__workers_stop(mare_runtime *runtime)
 {
+    pthread_mutex_lock(&runtime->end_mutex);
+    while (atomic_load(&runtime->own_threads) > 0)
+        pthread_cond_wait(&runtime->end_signal, &runtime->end_mutex);
+    pthread_mutex_unlock(&runtime->end_mutex);
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
         worker_dismiss(runtime->workers[i]);
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)

@@ -192,6 +192,48 @@ return {
         second:receive(t.patience)
     end,
 
+    -- A thread of its own.
+
+    a_process_that_blocks_in_c_holds_back_nobody_if_it_has_a_thread = function()
+        local fifo, here = os.tmpname(), mare.channel(1)
+        os.remove(fifo)
+        assert(os.execute("mkfifo " .. fifo))
+        local before = mare.workers()
+        mare.workers(1)
+        local p = mare.spawn({thread = true}, function()
+            here:send(true)
+            return io.open(fifo):read "a" -- blocks until somebody writes
+        end)
+        here:receive(t.patience)
+        local other = mare.spawn(function() return "served" end)
+        t.eq({other:join(t.patience)}, {true, "served"})
+        mare.workers(before)
+        local out = io.open(fifo, "w")
+        out:write "done"
+        out:close()
+        t.eq({p:join(t.patience)}, {true, "done"})
+        os.remove(fifo)
+    end,
+
+    one_with_a_thread_waits_sleeps_and_is_killed_as_others = function()
+        local c = mare.channel()
+        local p = mare.spawn({thread = true}, function() mare.sleep(0.01) return c:receive() end)
+        t.eq(c:sendwithin(t.patience, 7), true)
+        t.eq({p:join(t.patience)}, {true, 7})
+        local q = mare.spawn({thread = true}, function() return c:receive() end)
+        t.reaches(function() return q:status() == "blocked" end)
+        q:kill()
+        t.fails("killed", q:join(t.patience))
+    end,
+
+    many_with_threads_come_and_go = function()
+        local c = mare.channel()
+        for i = 1, 40 do mare.spawn({thread = true}, function() c:send(i) end) end
+        local sum = 0
+        for _ = 1, 40 do sum = sum + c:receive(t.patience) end
+        t.eq(sum, 820)
+    end,
+
     options_that_say_no_mean_nothing = function()
         t.eq(select("#", mare.spawn({link = false, monitor = false}, function() end)), 1)
     end,

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+// Timers in Lua: something to wait for beside other things.
+#include <math.h>
+
+#include "lua/binding.h"
+
+static struct mare__object *check(lua_State *L, int index)
+{
+    struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_TIMER);
+    if (!ref || !ref->object)
+        mare__lua_no_reference(L, index, ref, "timer");
+    return ref->object;
+}
+
+// mare.timer(seconds [, period])
+int mare__lua_timer(lua_State *L)
+{
+    mare_runtime *runtime = mare__self(L)->runtime;
+    lua_Number first = luaL_checknumber(L, 1), period = luaL_optnumber(L, 2, 0);
+    luaL_argcheck(L, first >= 0 && first < 1e9, 1, "a time is not negative, and not for ever");
+    luaL_argcheck(L, lua_isnoneornil(L, 2) || (period >= 0.001 && period < 1e9), 2,
+                  "a period is a millisecond at least");
+    struct mare__object *timer = mare__alarm_new(
+        runtime, mare__now(runtime) + (uint64_t)(first * 1e9), (uint64_t)(period * 1e9));
+    if (!timer)
+        return mare__lua_fail(L, MARE_NOMEM);
+    mare__handle_push_new(L, timer);
+    return 1;
+}
+
+static int wait_done(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    mare_process *self = mare__self(L);
+    mare__block_clean(self);
+    if (self->sleep.wait.result)
+        return mare__lua_fail(L, self->sleep.wait.result);
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+// t:wait([timeout])
+static int timer_wait(lua_State *L)
+{
+    mare_process *self = mare__self(L);
+    mare_channel *channel = mare__alarm_channel(check(L, 1));
+    uint64_t deadline = mare__lua_deadline(L, 2);
+    mare__block_check(L, self);
+    mare__message_clear(&self->sleep.wait.message);
+    return mare__block(L, self, MARE__WAITS_TO_RECEIVE, channel, deadline, wait_done, 0);
+}
+
+// t:cancel()
+static int timer_cancel(lua_State *L)
+{
+    struct mare__object *timer = check(L, 1);
+    lua_pushboolean(L, mare__alarm_cancel(timer));
+    mare_chan_close(mare__alarm_channel(timer)); // whoever waits learns of it
+    return 1;
+}
+
+const luaL_Reg mare__timer_methods[] = {
+    {"wait", timer_wait}, {"cancel", timer_cancel}, {NULL, NULL}};
+const luaL_Reg mare__timer_metamethods[] = {{"__close", timer_cancel}, {NULL, NULL}};
+
+mare_err mare__timer_watch(struct mare__object *object, mare_channel **channel)
+{
+    *channel = mare__alarm_channel(object);
+    return MARE_OK;
+}
