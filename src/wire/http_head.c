@@ -456,3 +456,9 @@ bool mare__http_understand(struct mare__http_reader *reader)
     choose_connection(reader);
     return true;
 }
+
+const char *mare__http_phrase(int status)
+{
+    const char *phrase = http_status_str((enum http_status)status);
+    return phrase[0] == '<' ? "" : phrase; // "<unknown>"
+}

@@ -25,6 +25,19 @@ static void values_lose_the_white_space_around_them(void **state)
                    "END\nCLOSED\n");
 }
 
+static void a_host_may_be_many_things(void **state)
+{
+    (void)state;
+    static const char *const hosts[] = {"", "a", "a:", "a:65535", "[::1]", "[v1.a]:1", "a-b.c_d~!"};
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        char bytes[100], expected[100];
+        snprintf(bytes, sizeof bytes, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", hosts[i]);
+        snprintf(expected, sizeof expected,
+                 "HEAD GET / HTTP/1.1 keep-alive body=none\n  Host: %s\nEND\nCLOSED\n", hosts[i]);
+        check_requests(bytes, expected);
+    }
+}
+
 static void a_body_of_a_known_length(void **state)
 {
     (void)state;
@@ -43,12 +56,12 @@ static void a_body_of_a_known_length(void **state)
 static void a_body_in_chunks(void **state)
 {
     (void)state;
-    check_requests(
-        "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n"
-        "0009\r\nchunks 9 \r\n5\r\nhello\r\n1;name=\"v;w\"\r\n \r\n00A \t;x\r\nworld\r\n\r\nx\r\n000\r\n\r\n",
-        "HEAD POST /x HTTP/1.1 keep-alive body=chunked\n"
-        "  Host: a\n  Transfer-Encoding: Chunked\n"
-        "BODY chunks 9 hello world\r\n\r\nx\nEND\nCLOSED\n");
+    check_requests("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n"
+                   "0009\r\nchunks 9 \r\n5\r\nhello\r\n"
+                   "1;name=\"v;w\"\r\n \r\n00A \t;x\r\nworld\r\n\r\nx\r\n000\r\n\r\n",
+                   "HEAD POST /x HTTP/1.1 keep-alive body=chunked\n"
+                   "  Host: a\n  Transfer-Encoding: Chunked\n"
+                   "BODY chunks 9 hello world\r\n\r\nx\nEND\nCLOSED\n");
 }
 
 static void trailers_are_read_and_forgotten(void **state)
@@ -107,6 +120,9 @@ static void connections_are_kept_or_closed(void **state)
         {"HTTP/1.1", "Connection: foo\r\nConnection: close\r\n", false},
         {"HTTP/1.1", "Connection: closed\r\n", true},
         {"HTTP/1.1", "Connection: close-not\r\n", true},
+        {"HTTP/1.1", "Connection: cloze\r\n", true},
+        {"HTTP/1.1", "Connection: CLOSE\r\n", false},
+        {"HTTP/1.1", "X-Zzzzzzzz: close\r\n", true},
         {"HTTP/1.1", "Proxy-Connection: close\r\n", true}, // no field of HTTP
         {"HTTP/1.7", "", true},                            // RFC 9110 section 2.5: as HTTP/1.1
         {"HTTP/1.0", "", false},
@@ -484,8 +500,8 @@ static void every_allocation_may_fail(void **state)
 
 UNIT_TESTS(cmocka_unit_test(a_request_without_a_body),
            cmocka_unit_test(values_lose_the_white_space_around_them),
-           cmocka_unit_test(a_body_of_a_known_length), cmocka_unit_test(a_body_in_chunks),
-           cmocka_unit_test(trailers_are_read_and_forgotten),
+           cmocka_unit_test(a_host_may_be_many_things), cmocka_unit_test(a_body_of_a_known_length),
+           cmocka_unit_test(a_body_in_chunks), cmocka_unit_test(trailers_are_read_and_forgotten),
            cmocka_unit_test(requests_in_a_row_come_one_by_one),
            cmocka_unit_test(what_comes_after_an_event_stays_with_the_caller),
            cmocka_unit_test(connections_are_kept_or_closed),

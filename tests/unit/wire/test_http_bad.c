@@ -80,6 +80,7 @@ static const struct malformed {
     {BYTES("GET http://a:b/ HTTP/1.1\r\nHost: a\r\n\r\n"), 400},
     {BYTES("CONNECT / HTTP/1.1\r\nHost: a\r\n\r\n"), 400},
     {BYTES("CONNECT a HTTP/1.1\r\nHost: a\r\n\r\n"), 400},
+    {BYTES("CONNECT a1: HTTP/1.1\r\nHost: a\r\n\r\n"), 400},
     {BYTES("CONNECT :80 HTTP/1.1\r\nHost: a\r\n\r\n"), 400},
     // Versions (RFC 9110 section 15.6.6: 505).
     {BYTES("GET / HTTP/2.0\r\nHost: a\r\n\r\n"), 505},
@@ -108,6 +109,11 @@ static const struct malformed {
     {BYTES(LINE "Host: [::1\r\n\r\n"), 400},
     {BYTES(LINE "Host: [::1]x\r\n\r\n"), 400},
     {BYTES(LINE "Host: []\r\n\r\n"), 400},
+    {BYTES(LINE "Host: [@]\r\n\r\n"), 400},
+    {BYTES(LINE "Host: [a/b]\r\n\r\n"), 400},
+    {BYTES(LINE "Host: @a\r\n\r\n"), 400},
+    {BYTES(LINE "Host: /\r\n\r\n"), 400},
+    {BYTES(LINE "Hose: a\r\n\r\n"), 400},
     // The length of the body (RFC 9112 section 6.3).
     {BYTES(HOST "Content-Length: \r\n\r\n"), 400},
     {BYTES(HOST "Content-Length:\r\n\r\n"), 400},
@@ -133,6 +139,8 @@ static const struct malformed {
     {BYTES(HOST "Transfer-Encoding: chunked, chunked\r\n\r\n"), 400},
     {BYTES(HOST "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n"), 400},
     {BYTES(HOST "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n"), 400},
+    {BYTES(HOST "Transfer-Encoding: , chunked\r\n\r\n"), 400}, // stricter than RFC 9110
+    {BYTES(HOST "Transfer-Encoding: chunker\r\n\r\n"), 400},
     {BYTES(HOST "Transfer-Encoding: xchunked\r\n\r\n"), 400},
     {BYTES(HOST "Transfer-Encoding: chunkedx\r\n\r\n"), 400},
     {BYTES(HOST "Transfer-Encoding: \"chunked\"\r\n\r\n"), 400},

@@ -76,6 +76,34 @@ static void responses_say_how_they_end(void **state)
     }
 }
 
+static void the_smallest_and_the_largest(void **state)
+{
+    (void)state;
+    struct mare__bytes out = {0};
+    struct mare__http_request request = {.method = SPAN("A"), .target = SPAN("/")};
+    struct mare__http_response response = {
+        .status = 999, .reason = SPAN("x"), .minor = 1, .keep_alive = true};
+    assert_int_equal(mare__http_put_request(&out, &request), 0);
+    assert_int_equal(mare__http_put_response(&out, &response), 0);
+    check_out(&out, "A / HTTP/1.1\r\nHost: \r\nConnection: close\r\n\r\n"
+                    "HTTP/1.1 999 x\r\nContent-Length: 0\r\n\r\n");
+}
+
+// Names of RFC 9110 section 15 that nobody has changed since.
+static void statuses_have_their_usual_words(void **state)
+{
+    (void)state;
+    assert_string_equal(mare__http_phrase(200), "OK");
+    assert_string_equal(mare__http_phrase(400), "Bad Request");
+    assert_string_equal(mare__http_phrase(414), "URI Too Long");
+    assert_string_equal(mare__http_phrase(431), "Request Header Fields Too Large");
+    assert_string_equal(mare__http_phrase(503), "Service Unavailable");
+    assert_string_equal(mare__http_phrase(505), "HTTP Version Not Supported");
+    assert_string_equal(mare__http_phrase(99), "");
+    assert_string_equal(mare__http_phrase(799), "");
+    assert_string_equal(mare__http_phrase(-1), "");
+}
+
 static void a_response_that_switches(void **state)
 {
     (void)state;
@@ -326,6 +354,8 @@ static void every_allocation_may_fail(void **state)
 }
 
 UNIT_TESTS(cmocka_unit_test(a_response_with_a_length), cmocka_unit_test(responses_say_how_they_end),
+           cmocka_unit_test(the_smallest_and_the_largest),
+           cmocka_unit_test(statuses_have_their_usual_words),
            cmocka_unit_test(a_response_that_switches), cmocka_unit_test(a_request),
            cmocka_unit_test(a_field_cannot_break_out), cmocka_unit_test(nothing_else_can_break_out),
            cmocka_unit_test(what_the_writer_makes_itself_is_refused),
