@@ -35,6 +35,13 @@ bool mare__stream_keep(struct mare__stream *stream, const char *bytes, size_t si
 // The first `size` bytes of the buffer were used.
 void mare__stream_used(struct mare__stream *stream, size_t size);
 
+// Whether somebody has closed it on this side.
+static inline bool mare__stream_closed(const struct mare__stream *stream)
+{
+    // Relaxed: its owner asks, who alone closes it while it lives.
+    return atomic_load_explicit(&stream->source.ends, memory_order_relaxed);
+}
+
 static inline size_t mare__stream_buffered(const struct mare__stream *stream)
 {
     return stream->end - stream->first;

@@ -328,6 +328,8 @@ static lua_CFunction module_of(const char *name)
         return mare__lua_open_time;
     if (strcmp(name, "mare._net") == 0)
         return mare__lua_open_net;
+    if (strcmp(name, "mare._http") == 0)
+        return mare__lua_open_http;
     for (size_t i = 0; i < mare__embedded_count; i++)
         if (strcmp(mare__embedded[i].name, name) == 0)
             return open_embedded;
@@ -365,6 +367,7 @@ mare_err mare_start(const mare_options *options, mare_runtime **out)
 // Only hosts call these: states of ours have the modules without them.
 MARE_API int luaopen_mare(lua_State *L);
 MARE_API int luaopen_luaproc(lua_State *L);
+MARE_API int luaopen_mare__http(lua_State *L);
 MARE_API int luaopen_mare__net(lua_State *L);
 MARE_API int luaopen_mare__sim(lua_State *L);
 MARE_API int luaopen_mare_place(lua_State *L);
@@ -378,6 +381,11 @@ int luaopen_mare(lua_State *L)
 int luaopen_luaproc(lua_State *L)
 {
     return mare__lua_host_open(L, mare__lua_open_luaproc);
+}
+
+int luaopen_mare__http(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_http);
 }
 
 int luaopen_mare__net(lua_State *L)

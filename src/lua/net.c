@@ -4,8 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "loop/stream.h"
-#include "lua/binding.h"
+#include "lua/net.h"
 
 // ---- Failures -----------------------------------------------------------------------------------
 
@@ -33,13 +32,13 @@ static mare_err code_of(int err)
     }
 }
 
-static int fail_system(lua_State *L, int err)
+int mare__lua_fail_system(lua_State *L, int err)
 {
     lua_pushstring(L, strerror(err));
     return mare__lua_fail_with(L, code_of(err));
 }
 
-static int fail_wait(lua_State *L, mare_err err)
+int mare__lua_fail_stream(lua_State *L, mare_err err)
 {
     if (err != MARE_CLOSED)
         return mare__lua_fail(L, err);
@@ -60,15 +59,15 @@ static struct mare__stream *check(lua_State *L, int index, enum mare__kind kind)
     return (struct mare__stream *)ref->object;
 }
 
+struct mare__stream *mare__lua_stream(lua_State *L, int index)
+{
+    return check(L, index, MARE__KIND_STREAM);
+}
+
 static struct mare__stream *check_either(lua_State *L, int index)
 {
     bool listens = mare__handle_of(L, index, MARE__KIND_LISTENER) != NULL;
     return check(L, index, listens ? MARE__KIND_LISTENER : MARE__KIND_STREAM);
-}
-
-static bool is_closed(const struct mare__stream *stream)
-{
-    return atomic_load_explicit(&stream->source.ends, memory_order_relaxed);
 }
 
 static void check_address(lua_State *L, int host, struct mare__address *address)
@@ -97,10 +96,8 @@ static uint64_t deadline_of(lua_State *L, const struct mare__stream *stream, int
     return stream->timeout > MARE_FOREVER - 1 - now ? MARE_FOREVER : now + stream->timeout;
 }
 
-// Waits until the stream is ready, then goes on with `then`. The deadline is the integer at
-// `index`.
-static int wait_ready(lua_State *L, struct mare__stream *stream, int way, int index,
-                      lua_KFunction then, lua_KContext context)
+int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, uint64_t deadline,
+                          lua_KFunction then, lua_KContext context)
 {
     mare_process *self = mare__self(L);
     mare__block_check(L, self);
@@ -108,12 +105,10 @@ static int wait_ready(lua_State *L, struct mare__stream *stream, int way, int in
     if (!ready)
         return mare__lua_fail(L, MARE_NOMEM);
     mare__message_clear(&self->sleep.wait.message);
-    return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ready, (uint64_t)lua_tointeger(L, index),
-                       then, context);
+    return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ready, deadline, then, context);
 }
 
-// After the wait: what became of it.
-static mare_err outcome(lua_State *L)
+mare_err mare__lua_outcome(lua_State *L)
 {
     mare_process *self = mare__self(L);
     mare__block_clean(self);
@@ -197,10 +192,11 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
                 lua_pushinteger(L, (lua_Integer)deadline_of(L, stream, TIMEOUT));
                 lua_replace(L, DEADLINE);
             }
-            return wait_ready(L, stream, MARE__TO_READ, DEADLINE, read_more, 0);
+            return mare__lua_wait_stream(L, stream, MARE__TO_READ,
+                                         (uint64_t)lua_tointeger(L, DEADLINE), read_more, 0);
         }
         if (got < 0)
-            return fail_system(L, (int)-got);
+            return mare__lua_fail_system(L, (int)-got);
         stream->drained = got > 0 && got < MARE__STREAM_ROOM;
         if (got > 0 && !buffered && (kind == 's' || (kind == 'n' && number == (size_t)got))) {
             lua_pushlstring(L, bytes, (size_t)got);
@@ -215,18 +211,18 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
 static int read_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_err err = outcome(L);
+    mare_err err = mare__lua_outcome(L);
     struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
-    return err || is_closed(stream) ? fail_wait(L, err ? err : MARE_CLOSED)
-                                    : read_now(L, stream, true);
+    return err || mare__stream_closed(stream) ? mare__lua_fail_stream(L, err ? err : MARE_CLOSED)
+                                              : read_now(L, stream, true);
 }
 
 // s:read([what [, timeout]])
 static int stream_read(lua_State *L)
 {
     struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
-    if (is_closed(stream))
-        return fail_wait(L, MARE_CLOSED);
+    if (mare__stream_closed(stream))
+        return mare__lua_fail_stream(L, MARE_CLOSED);
     lua_settop(L, TIMEOUT);
     return read_now(L, stream, false);
 }
@@ -258,9 +254,10 @@ static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
         }
         ssize_t wrote = mare__socket_write(stream->source.fd, pieces, count);
         if (wrote == -EAGAIN)
-            return wait_ready(L, stream, MARE__TO_WRITE, 2, write_more, (lua_KContext)sent);
+            return mare__lua_wait_stream(L, stream, MARE__TO_WRITE, (uint64_t)lua_tointeger(L, 2),
+                                         write_more, (lua_KContext)sent);
         if (wrote < 0)
-            return fail_system(L, (int)-wrote);
+            return mare__lua_fail_system(L, (int)-wrote);
         sent += (size_t)wrote;
     }
 }
@@ -268,17 +265,18 @@ static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
 static int write_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status;
-    mare_err err = outcome(L);
+    mare_err err = mare__lua_outcome(L);
     struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
-    return err || is_closed(stream) ? fail_wait(L, err ? err : MARE_CLOSED)
-                                    : write_rest(L, stream, (size_t)context);
+    return err || mare__stream_closed(stream) ? mare__lua_fail_stream(L, err ? err : MARE_CLOSED)
+                                              : write_rest(L, stream, (size_t)context);
 }
 
 static int write_all(lua_State *L, struct mare__stream *stream)
 {
     for (int i = lua_gettop(L); i >= 3; i--)
         luaL_checklstring(L, i, NULL);
-    return is_closed(stream) ? fail_wait(L, MARE_CLOSED) : write_rest(L, stream, 0);
+    return mare__stream_closed(stream) ? mare__lua_fail_stream(L, MARE_CLOSED)
+                                       : write_rest(L, stream, 0);
 }
 
 // s:write(...)
@@ -323,24 +321,25 @@ static int accept_now(lua_State *L, struct mare__stream *listener)
         fd = mare__socket_accept(listener->source.fd, &peer);
     while (fd == -ECONNABORTED || fd == -EINTR); // that one has gone: the next
     if (fd == -EAGAIN)
-        return wait_ready(L, listener, MARE__TO_READ, 3, accept_more, 0);
-    return fd < 0 ? fail_system(L, -fd) : push_stream(L, fd, MARE__KIND_STREAM);
+        return mare__lua_wait_stream(L, listener, MARE__TO_READ, (uint64_t)lua_tointeger(L, 3),
+                                     accept_more, 0);
+    return fd < 0 ? mare__lua_fail_system(L, -fd) : push_stream(L, fd, MARE__KIND_STREAM);
 }
 
 static int accept_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_err err = outcome(L);
+    mare_err err = mare__lua_outcome(L);
     struct mare__stream *listener = check(L, 1, MARE__KIND_LISTENER);
-    return err || is_closed(listener) ? fail_wait(L, err ? err : MARE_CLOSED)
-                                      : accept_now(L, listener);
+    return err || mare__stream_closed(listener) ? mare__lua_fail_stream(L, err ? err : MARE_CLOSED)
+                                                : accept_now(L, listener);
 }
 
 static int listener_accept(lua_State *L)
 {
     struct mare__stream *listener = check(L, 1, MARE__KIND_LISTENER);
-    if (is_closed(listener))
-        return fail_wait(L, MARE_CLOSED);
+    if (mare__stream_closed(listener))
+        return mare__lua_fail_stream(L, MARE_CLOSED);
     lua_settop(L, 2);
     lua_pushinteger(L, (lua_Integer)deadline_of(L, listener, 2));
     return accept_now(L, listener);
@@ -354,13 +353,13 @@ static int net_listen(lua_State *L)
     lua_Integer backlog = luaL_optinteger(L, 3, 1024);
     luaL_argcheck(L, backlog > 0 && backlog <= 65535, 3, "a backlog is between 1 and 65535");
     int fd = mare__socket_listen(&address, (int)backlog, lua_toboolean(L, 4));
-    return fd < 0 ? fail_system(L, -fd) : push_stream(L, fd, MARE__KIND_LISTENER);
+    return fd < 0 ? mare__lua_fail_system(L, -fd) : push_stream(L, fd, MARE__KIND_LISTENER);
 }
 
 static int connect_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_err err = outcome(L);
+    mare_err err = mare__lua_outcome(L);
     struct mare__stream *stream = check(L, 4, MARE__KIND_STREAM);
     int failed = err ? 0 : -mare__socket_outcome(stream->source.fd);
     if (!err && !failed) {
@@ -368,7 +367,7 @@ static int connect_done(lua_State *L, int status, lua_KContext context)
         return 1;
     }
     mare__source_close(&stream->source);
-    return err ? fail_wait(L, err) : fail_system(L, failed);
+    return err ? mare__lua_fail_stream(L, err) : mare__lua_fail_system(L, failed);
 }
 
 // connect(host, port[, timeout])
@@ -382,18 +381,19 @@ static int net_connect(lua_State *L)
     mare__block_check(L, mare__self(L));
     int err = mare__socket_connect(&address, &fd);
     if (err < 0)
-        return fail_system(L, -err);
+        return mare__lua_fail_system(L, -err);
     if (push_stream(L, fd, MARE__KIND_STREAM) != 1)
         return 3;
     lua_pushinteger(L, (lua_Integer)deadline);
-    return wait_ready(L, check(L, 4, MARE__KIND_STREAM), MARE__TO_WRITE, 5, connect_done, 0);
+    return mare__lua_wait_stream(L, check(L, 4, MARE__KIND_STREAM), MARE__TO_WRITE,
+                                 (uint64_t)lua_tointeger(L, 5), connect_done, 0);
 }
 
 // s:close(), l:close()
 static int stream_close(lua_State *L)
 {
     struct mare__stream *stream = check_either(L, 1);
-    lua_pushboolean(L, !is_closed(stream));
+    lua_pushboolean(L, !mare__stream_closed(stream));
     mare__source_close(&stream->source);
     return 1;
 }
@@ -409,11 +409,11 @@ static int stream_leave(lua_State *L)
 static int stream_shutdown(lua_State *L)
 {
     struct mare__stream *stream = check(L, 1, MARE__KIND_STREAM);
-    if (is_closed(stream))
-        return fail_wait(L, MARE_CLOSED);
+    if (mare__stream_closed(stream))
+        return mare__lua_fail_stream(L, MARE_CLOSED);
     int err = mare__socket_shutdown(stream->source.fd);
     if (err)
-        return fail_system(L, -err);
+        return mare__lua_fail_system(L, -err);
     lua_pushboolean(L, 1);
     return 1;
 }
@@ -448,11 +448,11 @@ static int push_address(lua_State *L, struct mare__stream *stream, bool peer)
 {
     struct mare__address address;
     char host[MARE__HOST_MAX];
-    if (is_closed(stream))
-        return fail_wait(L, MARE_CLOSED);
+    if (mare__stream_closed(stream))
+        return mare__lua_fail_stream(L, MARE_CLOSED);
     int err = mare__socket_address(stream->source.fd, peer, &address);
     if (err)
-        return fail_system(L, -err);
+        return mare__lua_fail_system(L, -err);
     int port = mare__address_text(&address, host);
     lua_pushstring(L, host);
     if (port < 0)
@@ -477,7 +477,7 @@ static int stream_tostring(lua_State *L)
     const struct mare__ref_link *ref = lua_touserdata(L, 1);
     const struct mare__stream *stream = (const struct mare__stream *)ref->object;
     const char *what = listens ? "listener" : "stream";
-    if (!stream || is_closed(stream))
+    if (!stream || mare__stream_closed(stream))
         lua_pushfstring(L, "%s (%s)", what, stream ? "closed" : "sent");
     else
         lua_pushfstring(L, "%s %d", what, stream->source.fd);
@@ -489,7 +489,7 @@ static int stream_tostring(lua_State *L)
 static int resolve_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_err err = outcome(L);
+    mare_err err = mare__lua_outcome(L);
     struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
     const struct mare__resolving *lookup = &((struct mare__lookup *)ref->object)->resolving;
     if (err)
@@ -536,7 +536,7 @@ static int net_resolve(lua_State *L)
 mare_err mare__stream_watch(struct mare__object *object, mare_channel **channel)
 {
     struct mare__stream *stream = (struct mare__stream *)object;
-    if (is_closed(stream) || stream->at_end || mare__stream_buffered(stream) > 0)
+    if (mare__stream_closed(stream) || stream->at_end || mare__stream_buffered(stream) > 0)
         return MARE_CLOSED;
     stream->drained = false; // who is told that it can be read reads
     *channel = mare__source_watch(stream->runtime, &stream->source, MARE__TO_READ);

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// What the bindings of protocols share with that of streams.
+#pragma once
+
+#include "loop/stream.h"
+#include "lua/binding.h"
+
+// The stream at a stack index, or an error that names the argument.
+struct mare__stream *mare__lua_stream(lua_State *L, int index);
+
+// Waits until the stream is ready, then goes on with `then`, which begins with mare__lua_outcome.
+// To be used as `return mare__lua_wait_stream(...)`.
+int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, uint64_t deadline,
+                          lua_KFunction then, lua_KContext context);
+mare_err mare__lua_outcome(lua_State *L);
+
+// Push `nil, message, code` for an errno value; for what a wait for a stream ended with.
+int mare__lua_fail_system(lua_State *L, int err);
+int mare__lua_fail_stream(lua_State *L, mare_err err);
