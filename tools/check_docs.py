@@ -7,7 +7,8 @@
 - Every public function and type in include/**/*.h has a comment right above it.
 - Every function that src/lua/*.c registers, `{"name", function}` in a luaL_Reg table, is in
   docs/reference.
-  A name that starts with an underscore is a metamethod or private.
+  A name that starts with an underscore is a metamethod or private; so is all of a table whose own
+  name starts with `private`, for our Lua modules alone.
 - Every command that `MARE help` lists is in docs/reference/cli.md. A command is a line of two
   spaces, the name, two or more spaces and a description.
 
@@ -61,7 +62,7 @@ def check_lua(root):
     for path in sorted((root / 'src/lua').glob('*.c')):
         inside = False  # a table of functions
         for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1):
-            inside = inside or re.search(r'\bluaL_Reg\b.*=', line) is not None
+            inside = inside or re.search(r'\bluaL_Reg (?!private).*=', line) is not None
             for match in REGISTERED.finditer(line) if inside else ():
                 name = match[1]
                 # Written as a call on something: mare.spawn(, p:join(, luaproc.send( ...

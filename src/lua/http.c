@@ -283,11 +283,11 @@ static uint64_t get_limit(lua_State *L, const char *name, uint64_t most, uint64_
 static int new_reader(lua_State *L)
 {
     static const char *const kinds[] = {"requests", "responses", NULL};
-    static const luaL_Reg methods[] = {{"head", reader_head},
-                                       {"body", reader_body},
-                                       {"limit", reader_limit},
-                                       {"expect", reader_expect},
-                                       {NULL, NULL}};
+    static const luaL_Reg private_methods[] = {{"head", reader_head},
+                                               {"body", reader_body},
+                                               {"limit", reader_limit},
+                                               {"expect", reader_expect},
+                                               {NULL, NULL}};
     int kind = luaL_checkoption(L, 1, NULL, kinds);
     lua_settop(L, 2);
     struct mare__http_reader *reader = lua_newuserdatauv(L, sizeof *reader, 0);
@@ -299,7 +299,7 @@ static int new_reader(lua_State *L)
     limits->fields = (uint32_t)get_limit(L, "fields", UINT16_MAX, limits->fields);
     limits->body = get_limit(L, "body", INT64_MAX, limits->body);
     if (luaL_newmetatable(L, metatable)) {
-        luaL_newlib(L, methods);
+        luaL_newlib(L, private_methods);
         lua_setfield(L, -2, "__index");
         lua_pushcfunction(L, reader_gc);
         lua_setfield(L, -2, "__gc");
@@ -422,11 +422,11 @@ static int phrase(lua_State *L)
 
 int mare__lua_open_http(lua_State *L)
 {
-    static const luaL_Reg functions[] = {{"reader", new_reader},
-                                         {"response", put_response},
-                                         {"request", put_request},
-                                         {"phrase", phrase},
-                                         {NULL, NULL}};
-    mare__lazy_table(L, functions, true);
+    static const luaL_Reg private_functions[] = {{"reader", new_reader},
+                                                 {"response", put_response},
+                                                 {"request", put_request},
+                                                 {"phrase", phrase},
+                                                 {NULL, NULL}};
+    mare__lazy_table(L, private_functions, true);
     return 1;
 }
