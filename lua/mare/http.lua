@@ -55,10 +55,21 @@ local function date_now()
     return date
 end
 
+-- Closing with bytes unread would reset the connection, and the client might lose the answer: what
+-- it still sends is thrown away for a little while.
+local function linger(stream)
+    local deadline = mare.deadline(1)
+    stream:shutdown()
+    for _ = 1, 64 do
+        if not stream:read(nil, deadline) then return end
+    end
+end
+
 local function refuse(stream, status, reason)
     local text = ("%d %s: %s\n"):format(status, raw.phrase(status), reason)
     stream:write(raw.response(status, {["content-type"] = "text/plain"}, #text, 1, false,
         date_now()), text)
+    linger(stream)
 end
 
 -- What a handler returned, as status, headers and body.
@@ -115,8 +126,7 @@ end
 local function skip_body(request)
     if request.expects and not request.continued then return false end
     for _ = 1, 64 do
-        local part, message = request:read()
-        if not part then return message == nil end
+        if not request:read() then return not request.failed end
     end
     return false
 end
@@ -128,7 +138,9 @@ local function give_body(reader, stream, request, options)
             request.continued = true
             stream:write "HTTP/1.1 100 Continue\r\n\r\n"
         end
-        return read()
+        local part, message, code = read()
+        request.failed = request.failed or message
+        return part, message, code
     end
 end
 
@@ -140,9 +152,8 @@ function http.handle(stream, handler, options)
     local hurry = options.message_time or http.message_time
     stream:timeout(options.write_time or http.write_time)
     while true do
-        local request, message, code, status = reader:head(stream, idle, hurry)
+        local request, message, _, status = reader:head(stream, idle, hurry)
         if not request then
-            if code == "timeout" and message and reader.begun then status = 408 end
             if status then refuse(stream, status, message) end
             return
         end
@@ -155,8 +166,11 @@ function http.handle(stream, handler, options)
             io.stderr:write("mare: http: ", response, "\n")
             response = {status = 500, body = "500 Internal Server Error\n"}
         end
-        local keep = request.keep_alive and ok and (not request.has_body or skip_body(request))
-        if not respond(stream, request, response, keep) or not keep then return end
+        local read = not request.has_body or skip_body(request)
+        local keep = request.keep_alive and ok and read
+        if not respond(stream, request, response, keep) then return end
+        if not read then linger(stream) end
+        if not keep then return end
     end
 end
 

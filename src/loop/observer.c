@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Observers over the loop of the platform. A loop may be touched by one thread only, so what others
-// want of it is put into its line of commands.
+// Observers over the loop of the platform. One thread at a time may touch a loop: whoever has the
+// turn. While the worker waits in it that is the worker, and what others want of it is put into its
+// line of commands.
 #include "loop/observer.h"
 
 #include "base/alloc.h"
@@ -9,11 +10,10 @@
 struct mare__observer {
     struct mare__watcher watcher; // what the worker knows of it
     struct mare__loop loop;
+    mare__lock turn; // to touch the loop; held during a wait, so others only try
     mare__lock lock; // guards the commands
     struct mare__list sources, requests;
 };
-
-static _Thread_local struct mare__observer *here; // the one that belongs to this thread
 
 // ---- Sources, on the observer's own thread ------------------------------------------------------
 
@@ -107,22 +107,34 @@ static void ring(void *argument)
 static void wait_for_events(struct mare__watcher *watcher, uint64_t deadline)
 {
     struct mare__observer *observer = MARE__ENTRY(watcher, struct mare__observer, watcher);
-    here = observer;
+    mare__lock_acquire(&observer->turn);
+    atomic_store(&watcher->unattended, false);
     if (atomic_load(&watcher->called))
         obey_all(observer);
     if (deadline == 0) {
         mare__loop_look(&observer->loop);
-        return;
+    } else if (mare__park_elsewhere(watcher->parker)) {
+        uint64_t now = deadline == MARE_FOREVER ? 0 : mare__now(watcher->runtime);
+        mare__loop_wait(&observer->loop, deadline == MARE_FOREVER ? UINT64_MAX
+                                         : deadline > now         ? deadline - now
+                                                                  : 0);
+        mare__park_return(watcher->parker);
+        if (atomic_load(&watcher->called))
+            obey_all(observer);
     }
-    if (!mare__park_elsewhere(watcher->parker))
+    mare__lock_release(&observer->turn);
+}
+
+// The worker is away, in a C function.
+static void attend(struct mare__watcher *watcher)
+{
+    struct mare__observer *observer = MARE__ENTRY(watcher, struct mare__observer, watcher);
+    if (!mare__lock_try(&observer->turn))
         return;
-    uint64_t now = deadline == MARE_FOREVER ? 0 : mare__now(watcher->runtime);
-    mare__loop_wait(&observer->loop, deadline == MARE_FOREVER ? UINT64_MAX
-                                     : deadline > now         ? deadline - now
-                                                              : 0);
-    mare__park_return(watcher->parker);
     if (atomic_load(&watcher->called))
         obey_all(observer);
+    mare__loop_look(&observer->loop);
+    mare__lock_release(&observer->turn);
 }
 
 // ---- From birth to end --------------------------------------------------------------------------
@@ -132,8 +144,6 @@ static void destroy(struct mare__watcher *watcher)
     struct mare__observer *observer = MARE__ENTRY(watcher, struct mare__observer, watcher);
     obey_all(observer);
     mare__loop_fini(&observer->loop);
-    if (here == observer)
-        here = NULL;
     mare__free(observer);
 }
 
@@ -146,8 +156,11 @@ static struct mare__observer *create(mare_runtime *runtime)
     }
     mare__list_init(&observer->sources);
     mare__list_init(&observer->requests);
-    observer->watcher = (struct mare__watcher){
-        .runtime = runtime, .wait = wait_for_events, .ring = ring, .destroy = destroy};
+    observer->watcher = (struct mare__watcher){.runtime = runtime,
+                                               .wait = wait_for_events,
+                                               .attend = attend,
+                                               .ring = ring,
+                                               .destroy = destroy};
     observer->watcher.ring_argument = observer;
     return observer;
 }
@@ -167,15 +180,21 @@ static struct mare__observer *nearest(mare_runtime *runtime)
     watcher = mare__worker_watch(worker, &observer->watcher);
     if (watcher != &observer->watcher) // somebody else was quicker
         destroy(&observer->watcher);
-    else if (worker == mare__this_worker())
-        here = observer;
     return MARE__ENTRY(watcher, struct mare__observer, watcher);
 }
 
-// Another thread's observer shall look at its commands.
+// Whether this thread has the turn now: else it must leave a command.
+static bool take_turn(struct mare__observer *observer)
+{
+    return mare__lock_try(&observer->turn);
+}
+
+// The observer's worker shall look: at a command, or because something new is watched.
 static void call(struct mare__observer *observer)
 {
-    atomic_store(&observer->watcher.called, true);
+    struct mare__worker *worker = mare__this_worker();
+    if (worker && observer->watcher.parker == &worker->parker)
+        return; // it is this one, and will look
     mare__unpark(observer->watcher.parker);
 }
 
@@ -195,17 +214,20 @@ void mare__source_init(struct mare__source *source, int fd,
 static void command(struct mare__source *source, bool doomed)
 {
     struct mare__observer *observer = source->observer;
-    bool mine = observer == here;
+    bool mine = take_turn(observer);
     mare__lock_acquire(&observer->lock);
     source->doomed = doomed;
     mare__list_remove(&source->command); // of an earlier command
-    if (!mine)
+    if (!mine) {
         mare__list_append(&observer->sources, &source->command);
+        atomic_store(&observer->watcher.called, true);
+    }
     mare__lock_release(&observer->lock);
-    if (mine)
+    if (mine) {
         obey(observer, source, doomed);
-    else
-        call(observer);
+        mare__lock_release(&observer->turn);
+    }
+    call(observer);
 }
 
 mare_channel *mare__source_watch(mare_runtime *runtime, struct mare__source *source, int way)
@@ -243,14 +265,16 @@ bool mare__request_start(mare_runtime *runtime, struct mare__request *request)
     request->observer = observer;
     if (!observer)
         return false;
-    if (observer == here) {
+    if (take_turn(observer)) {
         atomic_fetch_add(&observer->watcher.busy, 1);
         request->start(request, &observer->loop);
-        return true;
+        mare__lock_release(&observer->turn);
+    } else {
+        mare__lock_acquire(&observer->lock);
+        mare__list_append(&observer->requests, &request->command);
+        atomic_store(&observer->watcher.called, true);
+        mare__lock_release(&observer->lock);
     }
-    mare__lock_acquire(&observer->lock);
-    mare__list_append(&observer->requests, &request->command);
-    mare__lock_release(&observer->lock);
     call(observer);
     return true;
 }

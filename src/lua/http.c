@@ -214,6 +214,12 @@ static int read_more(lua_State *L, int status, lua_KContext context)
     (void)status;
     mare_err err = mare__lua_outcome(L);
     struct mare__stream *stream = mare__lua_stream(L, STREAM);
+    bool begun = lua_toboolean(L, DEADLINE + 1);
+    if (err == MARE_TIMEOUT && begun && !context) { // it trickles
+        mare__lua_fail(L, err);
+        lua_pushinteger(L, 408);
+        return 4;
+    }
     if (err || mare__stream_closed(stream))
         return mare__lua_fail_stream(L, err ? err : MARE_CLOSED);
     return read_message(L, stream, context, true);
@@ -270,13 +276,14 @@ static int reader_gc(lua_State *L)
 
 static uint64_t get_limit(lua_State *L, const char *name, uint64_t most, uint64_t usual)
 {
-    if (!lua_istable(L, 2) || lua_getfield(L, 2, name) == LUA_TNIL)
+    if (lua_isnil(L, 2))
         return usual;
+    bool given = lua_getfield(L, 2, name) != LUA_TNIL;
     lua_Integer value = lua_tointeger(L, -1);
-    if (!lua_isinteger(L, -1) || value < 0 || (uint64_t)value > most)
+    if (given && (!lua_isinteger(L, -1) || value < 0 || (uint64_t)value > most))
         luaL_error(L, "limit '%s' must be an integer between 0 and %I", name, (lua_Integer)most);
     lua_pop(L, 1);
-    return (uint64_t)value;
+    return given ? (uint64_t)value : usual;
 }
 
 // reader("requests" | "responses" [, limits])
@@ -290,6 +297,8 @@ static int new_reader(lua_State *L)
                                                {NULL, NULL}};
     int kind = luaL_checkoption(L, 1, NULL, kinds);
     lua_settop(L, 2);
+    if (!lua_isnil(L, 2))
+        luaL_checktype(L, 2, LUA_TTABLE);
     struct mare__http_reader *reader = lua_newuserdatauv(L, sizeof *reader, 0);
     mare__http_reader_init(reader, kind == 0 ? MARE__HTTP_REQUESTS : MARE__HTTP_RESPONSES);
     struct mare__http_limits *limits = &reader->limits;

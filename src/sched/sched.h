@@ -164,8 +164,10 @@ struct mare__watcher {
     struct mare__parker idle;    // in its place when there is no such thread any more
     atomic_uint busy;            // things that it watches
     atomic_bool called;          // somebody wants something of it
+    atomic_bool unattended;      // its worker has been away for long, in a C function
     void (*wait)(struct mare__watcher *watcher, uint64_t deadline); // 0: only looks
-    void (*ring)(void *argument);                                   // ends a wait; any thread
+    void (*attend)(struct mare__watcher *watcher); // looks in its place, if it is still away
+    void (*ring)(void *argument);                  // ends a wait; any thread
     void *ring_argument;
     void (*destroy)(struct mare__watcher *watcher);
     struct mare__watcher *next; // of all in the runtime
@@ -234,8 +236,14 @@ struct mare_runtime {
 
     mare__lock worker_lock; // one change of the number of workers at a time
     struct mare__worker *_Atomic workers[MARE__WORKERS_MAX];
-    atomic_uint worker_count;       // wanted; those with a higher index are leaving
-    atomic_uint worker_alive;       // threads that have not left yet
+    atomic_uint worker_count; // wanted; those with a higher index are leaving
+    atomic_uint worker_alive; // threads that have not left yet
+    // Looks after the watchers of workers that are stuck in C functions; from the first watcher on.
+    struct {
+        pthread_t thread;
+        struct mare__parker parker;
+        atomic_bool started, quit;
+    } attendant;
     atomic_uint own_threads;        // of processes with a worker of their own
     atomic_uint own_busy;           // those that do not sleep
     struct mare__watcher *watchers; // all there were, under worker_lock; the end frees them

@@ -351,8 +351,13 @@ static void on_tick(void *argument)
     if (!process)
         return;
     struct mare__pool *pool = atomic_load_explicit(&process->pool, memory_order_relaxed);
-    bool over =
-        (wanted || (pool && length_of(&pool->ready) > 0)) && worker->age >= MARE__SLICE_TICKS;
+    struct mare__watcher *watcher = watched(worker);
+    if (watcher &&
+        worker->age > 2 * MARE__SLICE_TICKS && // it did not give way when it was asked to
+        atomic_load(&runtime->attendant.started) && !atomic_exchange(&watcher->unattended, true))
+        mare__unpark(&runtime->attendant.parker);
+    bool over = (wanted || watcher || (pool && length_of(&pool->ready) > 0)) &&
+                worker->age >= MARE__SLICE_TICKS;
     if (process->winding_up) // a killed one has time for that, but not for ever
         over = mare__killed(process) && worker->age >= MARE__WIND_UP_TICKS;
     else if (atomic_load(&process->sleep.wait.note)) // killed, or interrupted
@@ -397,7 +402,7 @@ static void run(struct mare__worker *worker, mare_process *process)
                 mare__process_finish(process, status, results);
                 return;
             }
-            bool whole = process->yield == MARE__YIELD_TURN || ++turns == TURNS_OF_ROUTINES;
+            bool whole = process->yield == MARE__YIELD_TURN || ++turns % TURNS_OF_ROUTINES == 0;
             if (whole && (others_wait(worker) || watched(worker))) {
                 mare__ready(process);
                 return;
@@ -481,6 +486,44 @@ static bool anything_watched(mare_runtime *runtime)
     return false;
 }
 
+enum { ATTENDANCE_NS = 1000000 }; // between two looks in the place of those who are away
+
+static void *attend(void *argument)
+{
+    mare_runtime *runtime = argument;
+    bool away = false;
+    while (!atomic_load(&runtime->attendant.quit)) {
+        mare__park(&runtime->attendant.parker,
+                   away ? mare__now(runtime) + ATTENDANCE_NS : MARE_FOREVER);
+        mare__lock_acquire(&runtime->worker_lock);
+        struct mare__watcher *watcher = runtime->watchers; // the list only grows, at its head
+        mare__lock_release(&runtime->worker_lock);
+        away = false;
+        for (; watcher; watcher = watcher->next)
+            if (atomic_load(&watcher->unattended)) {
+                watcher->attend(watcher);
+                away = true;
+            }
+    }
+    return NULL;
+}
+
+static void attendant_start(mare_runtime *runtime)
+{
+    if (!atomic_exchange(&runtime->attendant.started, true) &&
+        mare__thread_start(&runtime->attendant.thread, "mare-watch", attend, runtime) != 0)
+        atomic_store(&runtime->attendant.started, false);
+}
+
+static void attendant_stop(mare_runtime *runtime)
+{
+    if (!atomic_load(&runtime->attendant.started))
+        return;
+    atomic_store(&runtime->attendant.quit, true);
+    mare__unpark(&runtime->attendant.parker);
+    pthread_join(runtime->attendant.thread, NULL);
+}
+
 struct mare__watcher *mare__worker_watch(struct mare__worker *worker, struct mare__watcher *watcher)
 {
     mare_runtime *runtime = worker->runtime;
@@ -496,6 +539,7 @@ struct mare__watcher *mare__worker_watch(struct mare__worker *worker, struct mar
         atomic_store_explicit(&worker->watcher, watcher, memory_order_release);
     }
     mare__lock_release(&runtime->worker_lock);
+    attendant_start(runtime);
     return has;
 }
 
@@ -749,6 +793,7 @@ void mare__workers_stop(mare_runtime *runtime)
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
         if (runtime->workers[i]->started)
             pthread_join(runtime->workers[i]->thread, NULL);
+    attendant_stop(runtime);
     for (struct mare__watcher *watcher = runtime->watchers; watcher; watcher = watcher->next)
         watcher->parker = &watcher->idle;
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {

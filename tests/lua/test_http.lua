@@ -1,0 +1,287 @@
+-- SPDX-License-Identifier: MIT
+-- The HTTP server and client: against each other, against bytes written by hand, against curl.
+local mare, t, shell = require "mare", require "t", require "shell"
+local net, http = require "mare.net", require "mare.http"
+local patience = t.patience
+
+-- A server in a process of its own, so that this one may block; its port and base URL, ended with
+-- the variable's scope.
+local function server(handler, options)
+    local ready = mare.channel(1)
+    local process = mare.spawn(function(f, o)
+        local listener = assert(net.listen("127.0.0.1", 0))
+        local _, port = listener:address()
+        ready:send(port)
+        http.serve(listener, f, o)
+    end, handler, options)
+    local port = ready:receive(patience)
+    return setmetatable({port = port, base = "http://127.0.0.1:" .. port, process = process},
+        {__close = function() process:kill() end})
+end
+
+local function connect(s)
+    return assert(net.connect("127.0.0.1", s.port, patience)):timeout(patience)
+end
+
+-- Sends the bytes on a new connection, and returns all that comes back until it is closed.
+local function answer(s, ...)
+    local stream <close> = connect(s)
+    stream:write(...)
+    stream:shutdown()
+    return stream:read "a"
+end
+
+local function status_of(text) return tonumber((text or ""):match "^HTTP/1%.1 (%d%d%d) ") end
+
+local function body_of(text) return text:match "\r\n\r\n(.*)$" end
+
+local function echo(request)
+    return {headers = {["x-method"] = request.method, ["x-query"] = request.query},
+        body = request:text()}
+end
+
+return {
+    -- What is served.
+
+    a_string_is_a_page = function()
+        local s <close> = server(function() return "hello" end)
+        local got = answer(s, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        t.eq(status_of(got), 200)
+        t.eq(body_of(got), "hello")
+        t.ok(got:find "\r\n[Cc]ontent%-[Ll]ength: 5\r\n", got)
+        t.ok(got:find "\r\n[Dd]ate: %a%a%a, %d%d %a%a%a %d%d%d%d %d%d:%d%d:%d%d GMT\r\n", got)
+    end,
+
+    nothing_is_no_content = function()
+        local s <close> = server(function() end)
+        local got = answer(s, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        t.eq({status_of(got), body_of(got)}, {204, ""})
+    end,
+
+    a_head_has_the_length_and_no_body = function()
+        local s <close> = server(function() return "hello" end)
+        local got = answer(s, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
+        t.eq({status_of(got), body_of(got)}, {200, ""})
+        t.ok(got:find "[Cc]ontent%-[Ll]ength: 5", got)
+    end,
+
+    requests_in_one_write_are_answered_in_order = function()
+        local s <close> = server(function(r) return r.path end)
+        local got = answer(s, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
+            .. "GET /3 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        local bodies = {}
+        for path in got:gmatch "\r\n\r\n(/%d)" do bodies[#bodies + 1] = path end
+        t.eq(bodies, {"/1", "/2", "/3"})
+    end,
+
+    a_connection_is_kept = function()
+        local s <close> = server(function(r) return r.path end)
+        local stream <close> = connect(s)
+        for i = 1, 3 do
+            stream:write("GET /", i, " HTTP/1.1\r\nHost: a\r\n\r\n")
+            repeat local line = stream:read "l" until line == ""
+            t.eq(stream:read(2), "/" .. i)
+        end
+    end,
+
+    an_old_client_is_closed_on = function()
+        local s <close> = server(function() return "x" end)
+        local stream <close> = connect(s)
+        stream:write "GET / HTTP/1.0\r\n\r\n"
+        t.ok(stream:read "a":find "x$") -- comes to its end, though this side has not closed
+    end,
+
+    a_function_is_sent_in_chunks = function()
+        local s <close> = server(function()
+            local n = 0
+            return {body = function()
+                n = n + 1
+                mare.sleep(0.001)
+                if n <= 3 then return ("%d,"):format(n) end
+            end}
+        end)
+        local got = answer(s, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        t.eq(body_of(got), "2\r\n1,\r\n2\r\n2,\r\n2\r\n3,\r\n0\r\n\r\n")
+        got = answer(s, "GET / HTTP/1.0\r\n\r\n") -- which knows no chunks
+        t.eq(body_of(got), "1,2,3,")
+    end,
+
+    a_body_in_chunks_is_read = function()
+        local s <close> = server(echo)
+        local got = answer(s, "PUT /x?a=b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
+            .. "Connection: close\r\n\r\n3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n")
+        t.eq(body_of(got), "abcdefg")
+        t.ok(got:find "x%-method: PUT\r\n" and got:find "x%-query: a=b\r\n", got)
+    end,
+
+    a_body_that_nobody_reads_is_skipped = function()
+        local s <close> = server(function(r) return r.path end)
+        local got = answer(s, "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+            "GET /2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        t.ok(got:find "/1HTTP/1.1 200" and got:find "/2$", got)
+    end,
+
+    one_who_expects_a_word_gets_it = function()
+        local s <close> = server(echo)
+        local stream <close> = connect(s)
+        stream:write("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n",
+            "Connection: close\r\n\r\n")
+        t.eq(stream:read "l", "HTTP/1.1 100 Continue")
+        t.eq(stream:read "l", "")
+        stream:write "ok"
+        t.ok(stream:read "a":find "\r\n\r\nok$")
+    end,
+
+    headers_have_names_in_lower_case_and_are_joined = function()
+        local s <close> = server(function(r)
+            return r.headers["x-a"] .. "|" .. tostring(r.headers["X-A"]) .. "|" .. r.host
+        end)
+        local got = answer(s, "GET / HTTP/1.1\r\nHost: there\r\nX-A: 1\r\nx-a: 2\r\n",
+            "Connection: close\r\n\r\n")
+        t.eq(body_of(got), "1, 2|nil|there")
+    end,
+
+    several_headers_of_a_name_are_sent = function()
+        local s <close> = server(function()
+            return {headers = {["set-cookie"] = {"a=1", "b=2"}}, body = ""}
+        end)
+        local got = answer(s, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        t.ok(got:find "set%-cookie: a=1\r\n" and got:find "set%-cookie: b=2\r\n", got)
+    end,
+
+    -- What goes wrong.
+
+    a_handler_that_fails_is_a_500_and_the_server_goes_on = function()
+        local got = shell.lua [[
+            local mare, net, http = require "mare", require "mare.net", require "mare.http"
+            local listener = assert(net.listen("127.0.0.1", 0))
+            local _, port = listener:address()
+            mare.go(http.serve, listener, function(r)
+                if r.path == "/bad" then error "on purpose" end
+                return "fine"
+            end)
+            local base = "http://127.0.0.1:" .. port
+            print((http.get(base .. "/bad")))
+            print(select(2, http.get(base .. "/good")) == "fine")
+            listener:close()
+        ]]
+        t.eq({got.out, got.code}, {"500\ntrue\n", 0})
+        t.ok(got.err:find "on purpose", got.err)
+    end,
+
+    a_header_that_would_break_out_is_an_error = function()
+        local s <close> = server(function(r)
+            return {headers = {["x-a"] = "1\r\nx-b: 2"}, body = r.path}
+        end)
+        local got = answer(s, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        t.ok(not (got or ""):find "x%-b", got)
+    end,
+
+    bad_requests_are_refused_and_the_others_served = function()
+        local s <close> = server(function() return "fine" end, {limits = {body = 100}})
+        local long = ("a"):rep(9000)
+        for request, status in pairs {
+            ["nonsense\r\n\r\n"] = 400,
+            ["GET / HTTP/1.1\r\n\r\n"] = 400, -- no Host: RFC 9112 section 3.2
+            ["GET / HTTP/2.0\r\nHost: a\r\n\r\n"] = 505,
+            ["GET /" .. long .. " HTTP/1.1\r\nHost: a\r\n\r\n"] = 414,
+            ["GET / HTTP/1.1\r\nHost: a\r\nX: " .. long .. "\r\n\r\n"] = 431,
+            ["GET / HTTP/1.1\r\nHost: a\r\n" .. ("X: y\r\n"):rep(200) .. "\r\n"] = 431,
+            ["POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"
+                .. "ab"] = 400,
+            ["POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"
+                .. "0\r\n\r\n"] = 400,
+            ["POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: magic, chunked\r\n\r\n"] = 501,
+            ["GET / HTTP/1.1\r\nHost : a\r\n\r\n"] = 400,
+        } do
+            t.eq(status_of(answer(s, request)), status, request:sub(1, 60))
+            t.eq(body_of(answer(s, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")), "fine")
+        end
+    end,
+
+    a_body_beyond_the_limit_is_told_to_the_handler = function()
+        local s <close> = server(function(r)
+            local text, _, code = r:text()
+            return {status = text and 200 or 413, body = tostring(code)}
+        end, {limits = {body = 10}})
+        local got = answer(s, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "ff\r\n" .. ("x"):rep(255) .. "\r\n0\r\n\r\n")
+        t.eq({status_of(got), body_of(got)}, {413, "toobig"})
+    end,
+
+    a_client_that_trickles_is_dropped = function()
+        local s <close> = server(function() return "fine" end, {message_time = 0.1})
+        local stream <close> = connect(s)
+        stream:write "GET / HT"
+        local got = stream:read "a"
+        t.eq(status_of(got), 408)
+    end,
+
+    a_silent_connection_is_closed = function()
+        local s <close> = server(function() return "fine" end, {idle_time = 0.05})
+        local stream <close> = connect(s)
+        t.eq(stream:read "a", "")
+    end,
+
+    one_who_leaves_in_the_middle_is_forgotten = function()
+        local s <close> = server(function(r) return r:text() or "cut short" end)
+        for _, part in ipairs {"GE", "GET / HTTP/1.1\r\nHo",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc"} do
+            connect(s):write(part)
+        end
+        collectgarbage() -- closes them
+        t.eq(status_of(answer(s, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")), 200)
+    end,
+
+    -- The client.
+
+    the_client_reads_all_kinds_of_bodies = function()
+        local s <close> = server(function(r)
+            if r.path == "/chunks" then
+                local n = 0
+                return {body = function() n = n + 1 if n < 4 then return ("x"):rep(n) end end}
+            end
+            return {status = 201, headers = {["x-a"] = "b"}, body = r:text()}
+        end)
+        t.eq(select(2, http.get(s.base .. "/chunks", patience)), "xxxxxx")
+        local r = assert(http.request {url = s.base .. "/", body = ("y"):rep(50000),
+            timeout = patience})
+        t.eq({r.status, r.reason, r.headers["x-a"], #r:text()}, {201, "Created", "b", 50000})
+        local parts = {"one ", "two"}
+        r = assert(http.request {url = s.base .. "/", timeout = patience,
+            body = function() return table.remove(parts, 1) end})
+        t.eq(r:text(), "one two")
+    end,
+
+    the_client_says_what_went_wrong = function()
+        t.fails("refused", http.get("http://127.0.0.1:1/", patience))
+        t.fails("noname", http.get("http://no.such.name.invalid/", patience))
+        t.raises("URL expected", http.get, "ftp://a/")
+        local listener = assert(net.listen("127.0.0.1", 0))
+        local _, port = listener:address()
+        local url = "http://127.0.0.1:" .. port .. "/"
+        t.fails("timeout", http.get(url, 0.05))
+        local liar = mare.spawn(function(l)
+            while true do
+                local c <close> = l:accept()
+                c:read "l"
+                c:write "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"
+            end
+        end, listener)
+        local status, message, code = http.get(url, patience)
+        t.eq({status, code}, {nil, "badmsg"}, message)
+        liar:kill()
+    end,
+
+    -- curl.
+
+    curl_is_content = function()
+        local s <close> = server(echo)
+        local got = shell.run("curl -sS --max-time 20 -d hello " .. s.base .. "/ "
+            .. s.base .. "/two?q=1")
+        t.eq({got.out, got.err, got.code}, {"hellohello", "", 0})
+        got = shell.run("head -c 300000 /dev/zero | curl -sS --max-time 20 -H 'Transfer-Encoding: "
+            .. "chunked' -T - " .. s.base .. "/big | wc -c")
+        t.eq({got.out, got.err}, {"300000\n", ""})
+    end,
+}
