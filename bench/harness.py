@@ -7,6 +7,7 @@ Absent, which is an answer and not a failure: a peer may simply not be installed
 import os
 import platform
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -61,6 +62,17 @@ def run(command, env=None, timeout=600):
     if not figures:
         raise Failed(f"{name}: printed no figure")
     return figures
+
+
+def settle(port, seconds=5):
+    """Waits until somebody listens on the port."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.01)
+    raise Failed(f"nobody listens on port {port}")
 
 
 class Tools:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Optional
 
 import clock
+import events
 import harness
 import place
 
@@ -250,4 +251,4 @@ def rows():
             {"ours": simulated("round", "ring", 10000)}, {"ours": key("seconds")},
             must=10, score_unit="s", repetitions=3,
             notes=[note("ours", "messages", "messages of it: {:,.0f}")]),
-    ] + clock.rows(Row, key, note) + place.rows(Row, key)
+    ] + events.rows(Row, key, note) + clock.rows(Row, key, note) + place.rows(Row, key)

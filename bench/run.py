@@ -14,8 +14,8 @@ import sys
 import harness
 from rows import rows
 
-COLUMNS = ("floor", "erlang", "go", "ours")
-HEADINGS = {"floor": "floor", "erlang": "Erlang", "go": "Go", "ours": "ours"}
+HEADINGS = {"floor": "floor", "erlang": "Erlang", "go": "Go", "nginx": "nginx", "node": "Node",
+            "one": "one worker", "ours": "ours"}
 
 
 def measure(row, tools, repetitions, scale, say):
@@ -91,10 +91,10 @@ def spread(summary):
     return f"{number(summary['min'])}–{number(summary['max'])}"
 
 
-def cells(result):
+def cells(result, columns):
     """Two lines of text for a row: the medians, and below them least and greatest."""
     top, below = [result["title"]], [""]
-    for column in COLUMNS:
+    for column in columns:
         summary = result["columns"].get(column)
         if summary:
             top.append(f"{number(summary['median'])} {result['unit']}")
@@ -127,8 +127,10 @@ class Paint:
 
 def print_table(results, stream):
     paint = Paint(stream)
-    heading = ["what"] + [HEADINGS[c] for c in COLUMNS] + ["ratio", "must", "aim", "met"]
-    lines = [cells(result) for result in results]
+    columns = [c for c in HEADINGS if any(
+        c in result[part] for result in results for part in ("columns", "missing", "failed"))]
+    heading = ["what"] + [HEADINGS[c] for c in columns] + ["ratio", "must", "aim", "met"]
+    lines = [cells(result, columns) for result in results]
     everything = [heading] + [line for pair in lines for line in pair]
     width = [max(len(line[i]) for line in everything) for i in range(len(heading))]
 

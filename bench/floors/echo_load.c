@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The load of the echo rows: connections that each send a message, wait for it to come back, and
-// send the next. Usage: echo_load PORT CONNECTIONS BYTES SECONDS. Prints messages a second as JSON.
+// send the next. Usage: echo_load PORT CONNECTIONS BYTES SECONDS. With no seconds the connections
+// are only made, and kept until standard input ends.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -38,8 +39,15 @@ int main(int argc, char **argv)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
         epoll_ctl(poll, EPOLL_CTL_ADD, fd, &event);
-        if (write(fd, message, (size_t)size) != size)
+        if (seconds > 0 && write(fd, message, (size_t)size) != size)
             return 1;
+    }
+    if (seconds == 0) {
+        printf("connections %d\n", connections);
+        fflush(stdout);
+        while (getchar() != EOF)
+            ;
+        return 0;
     }
     unsigned long count = 0, before = 0;
     double began = now();
@@ -65,7 +73,7 @@ int main(int argc, char **argv)
         }
     }
     end = now();
-    printf("{\"per_second\": %.0f}\n", (double)(count - before) / (end - start));
+    printf("per_second %.0f\n", (double)(count - before) / (end - start));
     free(got);
     return 0;
 }
