@@ -21,7 +21,7 @@ enum mare__kind {
 // Whether what is of that kind has one owner at a time: sent in a message, it changes hands.
 static inline bool mare__kind_is_owned(uint8_t kind)
 {
-    return kind >= MARE__KIND_BUFFER && kind <= MARE__KIND_LISTENER;
+    return kind >= MARE__KIND_BUFFER && kind <= MARE__KIND_TIMER;
 }
 
 struct mare__object {

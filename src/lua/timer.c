@@ -46,6 +46,8 @@ static int timer_wait(lua_State *L)
     mare_channel *channel = mare__alarm_channel(check(L, 1));
     uint64_t deadline = mare__lua_deadline(L, 2);
     mare__block_check(L, self);
+    if (!channel)
+        return mare__lua_fail(L, MARE_NOMEM);
     mare__message_clear(&self->sleep.wait.message);
     return mare__block(L, self, MARE__WAITS_TO_RECEIVE, channel, deadline, wait_done, 0);
 }
@@ -54,8 +56,7 @@ static int timer_wait(lua_State *L)
 static int timer_cancel(lua_State *L)
 {
     struct mare__object *timer = check(L, 1);
-    lua_pushboolean(L, mare__alarm_cancel(timer));
-    mare_chan_close(mare__alarm_channel(timer)); // whoever waits learns of it
+    lua_pushboolean(L, mare__alarm_cancel(timer)); // whoever waits learns of it
     return 1;
 }
 
@@ -66,5 +67,5 @@ const luaL_Reg mare__timer_metamethods[] = {{"__close", timer_cancel}, {NULL, NU
 mare_err mare__timer_watch(struct mare__object *object, mare_channel **channel)
 {
     *channel = mare__alarm_channel(object);
-    return MARE_OK;
+    return *channel ? MARE_OK : MARE_NOMEM;
 }

@@ -8,7 +8,8 @@ struct mare__alarm {
     struct mare__object object;
     atomic_uint holders; // the object, and the heap while it stands there or is being told
     mare_runtime *runtime;
-    mare_channel *channel;
+    mare_channel *channel;  // made when somebody wants to wait; under the timers' lock
+    bool due;               // its time came before that; under the same
     struct mare__wait wait; // nobody waits with it: its end is the event
     uint64_t at, period;    // period 0: once
     atomic_bool cancelled;
@@ -18,8 +19,16 @@ static void release(struct mare__alarm *alarm)
 {
     if (atomic_fetch_sub(&alarm->holders, 1) > 1)
         return;
-    mare_chan_unref(alarm->channel);
+    if (alarm->channel)
+        mare_chan_unref(alarm->channel);
     mare__free(alarm);
+}
+
+static void tell(mare_channel *channel)
+{
+    mare_message message;
+    mare__message_init(&message);
+    mare__chan_send(channel, &message, NULL);
 }
 
 static void start(struct mare__alarm *alarm)
@@ -36,11 +45,13 @@ static void start(struct mare__alarm *alarm)
 static void on_time(struct mare__wait *wait)
 {
     struct mare__alarm *alarm = MARE__ENTRY(wait, struct mare__alarm, wait);
-    mare_message message;
-    mare__message_init(&message);
     bool goes_on = alarm->period && wait->result == MARE_TIMEOUT && !atomic_load(&alarm->cancelled);
-    if (!atomic_load(&alarm->cancelled))
-        mare__chan_send(alarm->channel, &message, NULL);
+    mare__lock_acquire(&alarm->runtime->timer_lock);
+    mare_channel *channel = alarm->channel;
+    alarm->due = !channel;
+    mare__lock_release(&alarm->runtime->timer_lock);
+    if (channel && !atomic_load(&alarm->cancelled))
+        tell(channel);
     if (!goes_on) {
         release(alarm);
         return;
@@ -60,12 +71,16 @@ bool mare__alarm_cancel(struct mare__object *object)
     atomic_store(&alarm->cancelled, true);
     mare__lock_acquire(&alarm->runtime->timer_lock);
     bool mine = mare__wait_claim(&alarm->wait);
+    mare_channel *channel = alarm->channel;
     mare__lock_release(&alarm->runtime->timer_lock);
-    if (!mine) // it has come, or is coming on another thread, which sees that it was cancelled
-        return false;
-    mare__timer_stop(alarm->runtime, &alarm->wait);
-    release(alarm);
-    return true;
+    if (channel)
+        mare_chan_close(channel);
+    if (mine) { // else it has come, or is coming on another thread, which sees that it was
+                // cancelled
+        mare__timer_stop(alarm->runtime, &alarm->wait);
+        release(alarm);
+    }
+    return mine;
 }
 
 static void destroy(struct mare__object *object)
@@ -77,16 +92,12 @@ static void destroy(struct mare__object *object)
 struct mare__object *mare__alarm_new(mare_runtime *runtime, uint64_t at, uint64_t period)
 {
     struct mare__alarm *alarm = mare__alloc_zero(sizeof *alarm);
-    mare_channel *channel = alarm ? mare__chan_new(runtime, 1) : NULL;
-    if (!channel) {
-        mare__free(alarm);
+    if (!alarm)
         return NULL;
-    }
     mare__object_init(&alarm->object, MARE__KIND_TIMER, destroy);
-    alarm->object.weight = sizeof *alarm + sizeof *channel;
+    alarm->object.weight = sizeof *alarm;
     atomic_init(&alarm->holders, 2);
     alarm->runtime = runtime;
-    alarm->channel = channel;
     alarm->wait.wake = on_time;
     alarm->at = at;
     alarm->period = period;
@@ -97,5 +108,19 @@ struct mare__object *mare__alarm_new(mare_runtime *runtime, uint64_t at, uint64_
 
 mare_channel *mare__alarm_channel(struct mare__object *object)
 {
-    return ((struct mare__alarm *)object)->channel;
+    struct mare__alarm *alarm = (struct mare__alarm *)object;
+    if (alarm->channel) // only its owner makes one
+        return alarm->channel;
+    mare_channel *channel = mare__chan_new(alarm->runtime, 1);
+    if (!channel)
+        return NULL;
+    mare__lock_acquire(&alarm->runtime->timer_lock);
+    alarm->channel = channel;
+    bool due = alarm->due;
+    mare__lock_release(&alarm->runtime->timer_lock);
+    if (atomic_load(&alarm->cancelled))
+        mare_chan_close(channel);
+    else if (due)
+        tell(channel);
+    return channel;
 }

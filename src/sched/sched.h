@@ -369,6 +369,8 @@ void mare__timer_expire(mare_runtime *runtime, uint64_t now);
 // after every period; a message that was not taken yet stands for those that follow. NULL: no
 // memory.
 struct mare__object *mare__alarm_new(mare_runtime *runtime, uint64_t at, uint64_t period);
+
+// The channel, made on first use; NULL: no memory. By its owner.
 mare_channel *mare__alarm_channel(struct mare__object *object);
 
 // It will not come any more. False: it was over already.
