@@ -100,26 +100,33 @@ local function write_all(stream, next_part)
     return true
 end
 
-local function respond(stream, request, response, keep)
-    local status, headers, body = parts_of(response)
-    if status == 204 or status == 304 then body = nil end
-    if type(body) == "function" then
-        local chunked = request.minor > 0
-        local ok, message, code = stream:write(raw.response(status, headers, chunked, request.minor,
-            keep and chunked, date_now()))
-        if not ok or request.method == "HEAD" then return ok, message, code end
-        if chunked then return write_chunks(stream, body) end
-        return write_all(stream, body)
-    end
-    if body ~= nil and type(body) ~= "string" then body = tostring(body) end
-    local head = raw.response(status, headers, body and #body, request.minor, keep, date_now())
-    if not body or request.method == "HEAD" then return stream:write(head) end
-    return stream:write(head, body)
-end
-
 local function on_error(err)
     return debug.traceback(type(err) == "string" and err or
         ("(error object is a %s value)"):format(type(err)), 2)
+end
+
+local function report(text) io.stderr:write("mare: http: ", text, "\n") end
+
+local failure = {status = 500, body = "500 Internal Server Error\n"}
+
+local function respond(stream, request, response, keep)
+    local status, headers, body = parts_of(response)
+    if status == 204 or status == 304 then body = nil end
+    local parts, chunked = type(body) == "function", request.minor > 0
+    if body ~= nil and not parts and type(body) ~= "string" then body = tostring(body) end
+    local length = parts and chunked
+    if not parts then length = body and #body end
+    local good, head = xpcall(raw.response, on_error, status, headers, length, request.minor,
+        keep and (chunked or not parts), date_now())
+    if not good then
+        report(head)
+        return respond(stream, request, failure, false)
+    end
+    if not body or request.method == "HEAD" then return stream:write(head) end
+    if not parts then return stream:write(head, body) end
+    local ok, message, code = stream:write(head)
+    if not ok then return nil, message, code end
+    return (chunked and write_chunks or write_all)(stream, body)
 end
 
 -- What is left of a request's body, so that the next request is found; false: close instead.
@@ -163,8 +170,8 @@ function http.handle(stream, handler, options)
         local ok, response = xpcall(handler, on_error, request)
         if request.taken then return end -- the handler speaks another protocol now
         if not ok then
-            io.stderr:write("mare: http: ", response, "\n")
-            response = {status = 500, body = "500 Internal Server Error\n"}
+            report(response)
+            response = failure
         end
         local read = not request.has_body or skip_body(request)
         local keep = request.keep_alive and ok and read

@@ -173,7 +173,8 @@ static int read_message(lua_State *L, struct mare__stream *stream, bool body, bo
     struct mare__http_reader *reader = check(L);
     char bytes[MARE__STREAM_ROOM];
     size_t used, have = mare__stream_buffered(stream);
-    int results = interpret(L, reader, body, stream->bytes + stream->first, have, &used);
+    const char *before = have > 0 ? stream->bytes + stream->first : bytes;
+    int results = interpret(L, reader, body, before, have, &used);
     if (have > 0)
         mare__stream_used(stream, used);
     while (results == 0) {

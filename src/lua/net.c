@@ -140,9 +140,9 @@ static char kind_of_read(lua_State *L, size_t *number)
 static bool take(lua_State *L, struct mare__stream *stream, char kind, size_t number)
 {
     size_t have = mare__stream_buffered(stream), size = 0, used;
-    const char *bytes = stream->bytes + stream->first;
     if (have == 0)
         return false;
+    const char *bytes = stream->bytes + stream->first;
     if (kind == 's' || ((kind == 'a' || kind == 'n') && stream->at_end)) {
         size = kind == 'n' && number < have ? number : have;
         used = size;
