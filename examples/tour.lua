@@ -149,6 +149,26 @@ come. First on one worker, then on one per core.]], function()
         :format(alone, cores, together, alone / together))
 end)
 
+step("A web server", [[
+Routines share a process, and whatever waits holds back only its own. Here
+a server and its visitors: ten at once, each served after a nap.]], function()
+    local net, http = require "mare.net", require "mare.http"
+    local listener = assert(net.listen("127.0.0.1", 0))
+    mare.go(http.serve, listener, function(request)
+        mare.sleep(0.2)
+        return "the tide at " .. request.path:sub(2) .. " is high"
+    end)
+
+    local _, port = listener:address()
+    local start, visits = mare.now(), {}
+    for hour = 1, 10 do
+        visits[hour] = mare.go(http.get, ("http://127.0.0.1:%d/%d"):format(port, hour))
+    end
+    for hour = 1, 10 do print(select(2, visits[hour]:join())) end
+    print(("ten naps of 0.2 s in %.1f s"):format(mare.now() - start))
+    listener:close()
+end)
+
 -- The resident memory of this program, in bytes.
 local function resident()
     local status <close> = io.open("/proc/self/status")

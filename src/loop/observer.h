@@ -3,7 +3,7 @@
 // sources of events, waits for changes with a bounded time and hands them on.
 //
 // Each worker that needs one has an observer of its own, in which it waits instead of sleeping, and
-// into which it looks while it is busy (docs/decisions/020 has the measurement). A source belongs
+// into which it looks while it is busy (docs/decisions/012 has the measurement). A source belongs
 // to the observer of the thread that watched it first. What happens to a source becomes a message
 // in one of its channels, so that whoever waits for it waits as for any message, in a select too.
 #pragma once
