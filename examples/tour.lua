@@ -164,7 +164,10 @@ a server and its visitors: ten at once, each served after a nap.]], function()
     for hour = 1, 10 do
         visits[hour] = mare.go(http.get, ("http://127.0.0.1:%d/%d"):format(port, hour))
     end
-    for hour = 1, 10 do print(select(2, visits[hour]:join())) end
+    for hour = 1, 10 do
+        local _, status, text = visits[hour]:join()
+        print(status, text)
+    end
     print(("ten naps of 0.2 s in %.1f s"):format(mare.now() - start))
     listener:close()
 end)
