@@ -10,7 +10,7 @@ local function killed_when(status, body, ...)
     t.eq(log:receive(t.patience), "here")
     t.reaches(function() return p:status() == status end)
     t.eq(p:kill "on purpose", true)
-    -- A handler that does not end is cut off after a second's ticks, which a busy machine stretches.
+    -- A handler that does not end is cut off after as many ticks as a second has: longer when busy.
     t.eq({p:join(2 * t.patience)}, {nil, "on purpose", "killed"})
     t.eq(p:alive(), false)
     local said = {}
