@@ -3,8 +3,8 @@
 -- thread and answers each with its number and whether it is only the beginning of something.
 --
 -- An interrupt is an error at any place, be it between two evaluations. None of them ends this
--- process: the answer 0 then stands for one that may have been lost. What the code uses is local,
--- for the person at the terminal may change any global.
+-- process, once it has said 0 for the first time: later the answer 0 stands for one that may have
+-- been lost. What the code uses is local, for the person at the terminal may change any global.
 local mare = require "mare"
 local load, pcall, xpcall, select, type, tostring = load, pcall, xpcall, select, type, tostring
 local getmetatable, find, gsub, traceback = getmetatable, string.find, string.gsub, debug.traceback
@@ -78,23 +78,22 @@ local function serve(input, output)
     end
 end
 
--- Returns true when there is no more input.
-local function serve_until_interrupted(input, output)
-    local ok = pcall(serve, input, output)
-    if not ok then
+-- Until there is no more input. At the start, and after an interrupt, by which an answer may have
+-- been lost, it says 0. There is room for one answer: if one was not taken yet, 0 takes its place.
+local function serve_between_interrupts(input, output)
+    local over
+    repeat
+        output:tryreceive()
         output:trysend(0)
-    end
-    return ok
+        over = pcall(serve, input, output)
+    until over
 end
 
 return function(input, output)
     local _ <close> = input -- whatever ends this process, the terminal's thread is not left waiting
     local _ <close> = output
     _G.mare = mare
-    -- One pcall in another: after one interrupt has come between two calls of serve, the next does
-    -- not come before serve runs again.
-    local ok, over
-    repeat
-        ok, over = pcall(serve_until_interrupted, input, output)
-    until ok and over
+    -- One pcall in another: an interrupt that comes between two calls of serve leads to this loop,
+    -- and the next does not come before serve runs again.
+    repeat until pcall(serve_between_interrupts, input, output)
 end

@@ -385,6 +385,18 @@ static mare_process *start(struct repl *repl)
     return process;
 }
 
+// Until the process is where an interrupt does not end it, if it does not end before.
+static void await_start(struct repl *repl)
+{
+    mare_message *ready;
+    mare_err err;
+    do
+        err = mare_chan_receive_until(repl->output, &ready, mare_deadline_ms(repl->runtime, 100));
+    while (err == MARE_TIMEOUT && mare_process_alive(repl->process));
+    if (err == MARE_OK)
+        mare_message_destroy(ready);
+}
+
 // Until the terminal has no more to say, or the process has ended, or somebody asked to exit.
 static void await_end(mare_runtime *runtime)
 {
@@ -432,6 +444,7 @@ int mare__cli_repl(void)
         "Maré " MARE_VERSION
         ", Lua 5.4. End with Ctrl-D. `mare` is loaded; docs/reference/lua.md tells what it has.\n";
     write_all(screen.file, greeting, sizeof greeting - 1);
+    await_start(&repl);
     mare__cli_interrupts_go_to(repl.process);
     if (mare__thread_start(&thread, "mare-terminal", converse, &repl) != 0)
         return EXIT_DIED;

@@ -94,10 +94,11 @@ class Terminal:
         self.code = None
         self.pid, self.file = pty.fork()
         if self.pid == 0:
+            # Here, for the program asks for it as soon as it has begun.
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('4H', 24, COLUMNS, 0, 0))
             if stdout:
                 os.dup2(os.open(stdout, os.O_WRONLY | os.O_CREAT, 0o600), 1)
             os.execve(program, [program, *args], {**os.environ, 'TERM': 'vt100', **(env or {})})
-        fcntl.ioctl(self.file, termios.TIOCSWINSZ, struct.pack('4H', 24, COLUMNS, 0, 0))
 
     def __enter__(self):
         return self

@@ -36,6 +36,7 @@ NTPDIG = shutil.which('ntpdig', path=PATH)
 SECRET = '00112233445566778899aabbccddeeff'
 EPOCH = 2208988800  # 1970 in seconds since 1900
 PATIENCE = 20 * SLOW
+BRIEFLY = 0.3 * SLOW  # for an answer that will not come, or that is asked for again
 
 
 def clock(*args):
@@ -43,8 +44,9 @@ def clock(*args):
                           timeout=60 * SLOW, check=False)
 
 
-def query(*servers, options=()):
-    done = clock('query', *servers, '--json', '--timeout', str(0.3 * SLOW), *options)
+def query(*servers, options=(), timeout=PATIENCE):
+    """What the servers said. Without an answer each question takes the timeout."""
+    done = clock('query', *servers, '--json', '--timeout', str(timeout), *options)
     return done.returncode, json.loads(done.stdout)
 
 
@@ -177,7 +179,7 @@ class Chrony(Case):
         port = free_port()
         self.start(f'port {port}', 'bindaddress 127.0.0.1', 'allow 127.0.0.1', 'local stratum 1')
         name, deadline = f'127.0.0.1:{port}', time.monotonic() + PATIENCE
-        while query(name, options=('--samples', '1'))[0] != 0:
+        while query(name, options=('--samples', '1'), timeout=BRIEFLY)[0] != 0:
             self.assertLess(time.monotonic(), deadline, 'chronyd does not answer')
         return name
 
@@ -191,10 +193,11 @@ class Chrony(Case):
         code, said = query(name)
         self.assertEqual(code, 0)
         self.assertEqual(said['stratum'], 1)
-        # The same clock at both ends: the offset is all error, and within the bound.
+        # The same clock at both ends: the offset is all error, and within the bound; and that is
+        # the way the packets took, and a little.
         self.assertLessEqual(abs(said['offset_ns']), said['error_ns'])
-        self.assertLess(said['error_ns'], 50_000_000 * SLOW)
         server = said['servers'][0]
+        self.assertLess(server['error_ns'], server['round_trip_ns'] + 50_000_000)
         self.assertEqual(server['packets'], {'taken': 8})
         self.assertEqual(server['round_trip_ns'], 2 * server['delay_ns'])
         self.assertEqual(said['tai_ns'] - said['utc_ns'], 37_000_000_000)
@@ -207,7 +210,8 @@ class Chrony(Case):
             self.assertLessEqual(abs(said['offset_ns']), said['error_ns'])
         other = self.path / 'other'
         other.write_text(f'7 AES128 HEX:{SECRET[::-1]}\n')
-        code, said = query(name, options=('--keys', str(other), '--key', '7', '--samples', '2'))
+        code, said = query(name, options=('--keys', str(other), '--key', '7', '--samples', '2'),
+                           timeout=BRIEFLY)
         self.assertEqual(code, 1)
         self.assertNotIn('taken', said['servers'][0]['packets'])
 
@@ -216,7 +220,7 @@ class Chrony(Case):
             done = self.once(f'server 127.0.0.1 port {served.port} iburst')
         self.assertEqual(done.returncode, 0, done.stderr)
         wrong = float(re.search(r'wrong by (-?[\d.]+) seconds', done.stderr)[1])
-        self.assertLess(abs(wrong), 0.05 * SLOW)
+        self.assertLess(abs(wrong), 0.5 * SLOW)  # far more than a packet waits for a processor
 
     def test_chronyd_asks_our_server_with_a_key(self):
         with Served('--keys', str(self.keys), '--authenticated') as served:
@@ -251,7 +255,7 @@ class Chrony(Case):
             code, said = 1, {}
             while code:
                 self.assertLess(time.monotonic(), deadline, said)
-                code, said = query(third.name, options=('--samples', '2'))
+                code, said = query(third.name, options=('--samples', '2'), timeout=BRIEFLY)
             self.assertEqual(said['stratum'], 3)
             self.assertLessEqual(abs(said['offset_ns']), said['error_ns'])
             self.assertEqual(said['servers'][0]['reference'], '127.0.0.1')
@@ -278,15 +282,15 @@ class Following(Case):
                 deadline, stratum = time.monotonic() + PATIENCE, None
                 while stratum != wanted:
                     self.assertLess(time.monotonic(), deadline, stratum)
-                    stratum = query(served.name, options=('--samples', '1'))[1].get('stratum')
+                    stratum = query(served.name, options=('--samples', '1'),
+                                    timeout=BRIEFLY)[1].get('stratum')
                 silent.set()
-
 
     def wait_for_stratum(self, name, wanted):
         deadline, stratum = time.monotonic() + PATIENCE, None
         while stratum != wanted:
             self.assertLess(time.monotonic(), deadline, stratum)
-            stratum = query(name, options=('--samples', '1'))[1].get('stratum')
+            stratum = query(name, options=('--samples', '1'), timeout=BRIEFLY)[1].get('stratum')
 
     def test_a_server_whose_stratum_rises_is_still_followed(self):
         stratum = [1]
@@ -307,13 +311,14 @@ class Following(Case):
 
     def test_who_asks_for_patience_gets_it(self):
         impatient, other = self.fake(stratum=0, leap=3, reference=b'RATE'), self.fake()
+        start = time.monotonic()
         with Served('--follow', impatient.name, '--follow', other.name, '--interval', '0.02'):
-            deadline = time.monotonic() + PATIENCE
             while other.asked < 20:
-                self.assertLess(time.monotonic(), deadline)
+                self.assertLess(time.monotonic(), start + PATIENCE)
                 time.sleep(0.01)  # nothing tells us of the questions
             # It wants two seconds, which a loaded machine may have let pass a few times.
-            self.assertLess(impatient.asked, 5)
+            asked = impatient.asked
+            self.assertLessEqual(asked, 1 + (time.monotonic() - start) / 2)
 
 
 class Ntpdig(Case):
@@ -329,14 +334,15 @@ class Ntpdig(Case):
                                   timeout=60, check=False)
         said = json.loads(done.stdout)
         self.assertEqual(said['stratum'], 4)
-        self.assertLess(abs(said['offset']), 0.05 * SLOW)
+        self.assertLess(abs(said['offset']), 0.5 * SLOW)
 
 
 class Strangers(Case):
     """Answers that must not be believed."""
 
-    def verdicts(self, fake, *options):
-        code, said = query(fake.name, options=('--samples', '3', *options))
+    def verdicts(self, fake, *options, samples=3, timeout=PATIENCE):
+        code, said = query(fake.name, options=('--samples', str(samples), *options),
+                           timeout=timeout)
         return code, said['servers'][0]
 
     def test_a_good_one_is_believed(self):
@@ -360,9 +366,12 @@ class Strangers(Case):
 
     def test_a_wrong_origin_is_dropped(self):
         fake = self.fake(origin=b'\1\2\3\4\5\6\7\1')
-        self.assertEqual(self.verdicts(fake), (1, {
-            'server': fake.name, 'why': 'bogus', 'packets': {'bogus': fake.asked}}))
+        code, server = self.verdicts(fake, timeout=BRIEFLY)  # as if there had been no answer
+        bogus = server['packets'].get('bogus')
+        self.assertEqual((code, server), (1, {
+            'server': fake.name, 'why': 'bogus', 'packets': {'bogus': bogus}}))
         self.assertGreater(fake.asked, 1)
+        self.assertLessEqual(bogus, fake.asked)  # less if the last came too late
 
     def test_forgeries_before_the_answer_do_no_harm(self):
         fake = self.fake_by(lambda question, now: [
@@ -404,8 +413,10 @@ class Strangers(Case):
 
     def test_a_mac_is_demanded(self):
         fake = self.fake()
-        code, server = self.verdicts(fake, '--keys', str(self.keys), '--key', '7')
-        self.assertEqual((code, list(server['packets'])), (1, ['forged']))
+        # One question: the answer to an earlier one, come late, would be something else.
+        code, server = self.verdicts(fake, '--keys', str(self.keys), '--key', '7', samples=1,
+                                     timeout=1 * SLOW)
+        self.assertEqual((code, server['packets']), (1, {'forged': 1}))
 
     def test_the_other_era(self):
         # 2036 and after: the stamps begin again at 0. The client's own clock tells the era.
@@ -419,28 +430,41 @@ class Strangers(Case):
 class Broadcasts(Case):
     """Reference broadcasts by multicast on the loopback interface."""
 
+    def start(self, *args):
+        process = subprocess.Popen([MARE, 'clock', *args], text=True, stdout=subprocess.PIPE)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.terminate)
+        return process
+
+    def hear(self, group, name, *options):
+        process = self.start('hear', group, '--name', name, '--json', *options)
+        self.assertEqual(json.loads(process.stdout.readline()), {'hearing': group})
+        return process
+
+    def rows(self, receiver, pairs):
+        """What it says, until it has told of that many pairs."""
+        rows = []
+        watchdog = threading.Timer(PATIENCE, receiver.kill)
+        watchdog.start()
+        while not rows or rows[-1]['pairs'] < pairs:
+            line = receiver.stdout.readline()
+            self.assertTrue(line, f'it ended, or waited in vain, after {rows[-3:]}')
+            rows.append(json.loads(line))
+        watchdog.cancel()
+        return rows
+
     def test_receivers_find_each_other(self):
         group = f'239.255.77.{1 + os.getpid() % 250}:{free_port()}'
-
-        def hear(name, *options):
-            process = subprocess.Popen(
-                [MARE, 'clock', 'hear', group, '--name', name, '--count', '8', '--json',
-                 '--jitter', str(100_000 * SLOW), *options], text=True, stdout=subprocess.PIPE)
-            self.assertEqual(json.loads(process.stdout.readline()), {'hearing': group})
-            return process
-
-        one, two = hear('one'), hear('two', '--ahead', '-2.5')
-        beacon = subprocess.Popen([MARE, 'clock', 'beacon', group, '--interval', '0.02'])
-        try:
-            first = one.communicate(timeout=PATIENCE)[0].splitlines()
-            second = two.communicate(timeout=PATIENCE)[0].splitlines()
-        finally:
-            for process in (beacon, one, two):
-                process.terminate()
-                process.wait()
+        jitter = ('--jitter', str(100_000 * SLOW))
+        # The first does not leave by itself: the second may not have heard enough of it by then.
+        one = self.hear(group, 'one', *jitter)
+        two = self.hear(group, 'two', '--ahead', '-2.5', '--count', '8', *jitter)
+        self.start('beacon', group, '--interval', '0.02')
+        first, second = self.rows(one, 8), self.rows(two, 8)
+        self.assertEqual((two.wait(PATIENCE), two.stdout.read()), (0, ''))
         # The oscillator is the same, so the truth is what was pretended.
-        for lines, peer, truth in ((first, 'two', 2.5e9), (second, 'one', -2.5e9)):
-            rows = [json.loads(line) for line in lines]
+        for rows, peer, truth in ((first, 'two', 2.5e9), (second, 'one', -2.5e9)):
             self.assertEqual([row['pairs'] for row in rows], list(range(1, 9)))
             for row in rows:
                 self.assertEqual(row['peer'], peer)
@@ -451,25 +475,14 @@ class Broadcasts(Case):
             # The kernel notes when a packet came: the two differ by far less than they might.
             self.assertLess(abs(rows[-1]['mean_ns'] - truth), 20_000_000 * SLOW)
 
-
     def test_two_beacons_on_one_group(self):
         group = f'239.255.79.{1 + os.getpid() % 250}:{free_port()}'
-        receivers = [subprocess.Popen([MARE, 'clock', 'hear', group, '--name', name, '--count', '8',
-                                       '--json'], text=True, stdout=subprocess.PIPE)
-                     for name in ('one', 'two')]
+        receivers = [self.hear(group, name) for name in ('one', 'two')]
+        for _ in range(2):
+            self.start('beacon', group, '--interval', '0.02')
         for one in receivers:
-            one.stdout.readline()
-        beacons = [subprocess.Popen([MARE, 'clock', 'beacon', group, '--interval', '0.02'])
-                   for _ in range(2)]
-        try:
-            for one in receivers:
-                rows = [json.loads(line) for line in one.communicate(timeout=PATIENCE)[0].split()]
-                # One of the two is enough: pairs are not forgotten whenever the other speaks.
-                self.assertGreater(rows[-1]['pairs'], 3)
-        finally:
-            for process in (*beacons, *receivers):
-                process.terminate()
-                process.wait()
+            # One of the two is enough: pairs are not forgotten whenever the other speaks.
+            self.rows(one, 8)
 
 
 class Words(Case):
@@ -594,7 +607,7 @@ class Words(Case):
 
     def test_nobody_answers(self):
         name = f'127.0.0.1:{free_port()}'
-        code, said = query(name, options=('--samples', '1'))
+        code, said = query(name, options=('--samples', '1'), timeout=BRIEFLY)
         self.assertEqual((code, said), (1, {'agreed': False, 'servers': [
             {'server': name, 'why': 'no answer', 'packets': {}}]}))
         done = clock('watch', name, '--count', '1', '--timeout', '0.05')

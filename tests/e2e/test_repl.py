@@ -364,19 +364,30 @@ class Ends(Repl):
                 self.assertEqual(terminal.end(), code)
                 self.assertEqual(self.history()[-1], call)
 
+    def exit_later(self, terminal, code):
+        """Another process, which exits with the code when the file is there that is returned."""
+        terminal.enter('go = os.getenv "HOME" .. "/go"')
+        terminal.enter('function exit(go, code) while not io.open(go) do mare.sleep(0.01) end '
+                       'os.exit(code) end')
+        terminal.enter(f'p = mare.spawn(exit, go, {code})')
+        return self.home / 'go'
+
     def test_another_process_exits_while_a_line_is_typed(self):
         terminal = self.open()
-        terminal.enter('p = mare.spawn(function() mare.sleep(0.1) os.exit(5) end)')
+        go = self.exit_later(terminal, 5)
         terminal.type('half a li')
         terminal.until_line('> half a li')
+        go.touch()
         self.assertEqual(terminal.end(), 5)
         self.assertTrue(terminal.is_cooked())
 
     @unittest.skipIf(no_preemption, 'no preemption of tight loops in this build')
     def test_another_process_exits_during_an_endless_loop(self):
         terminal = self.open()
-        terminal.enter('p = mare.spawn(function() mare.sleep(0.1) os.exit(6) end)')
-        terminal.type('while true do end\r')
+        go = self.exit_later(terminal, 6)
+        terminal.type('print "begun" while true do end\r')
+        terminal.until(lambda: 'begun' in terminal.screen.rows)
+        go.touch()
         self.assertEqual(terminal.end(), 6)
 
     def test_signals_that_end_it(self):

@@ -135,6 +135,22 @@ function t.with_workers(n, f)
     return table.unpack(results, 2, results.n)
 end
 
+--- Calls f until it has returned something and nobody lost a turn in the middle meanwhile. When
+--- that happens depends on when the system lets this program run; the order of turns is Maré's own
+--- only in between. Returns what f returned.
+function t.undisturbed(f)
+    local mare = require "mare"
+    local deadline = mare.deadline(t.patience)
+    repeat
+        local before = mare.stats().preemptions
+        local result = f()
+        if result ~= nil and mare.stats().preemptions == before then
+            return result
+        end
+    until deadline:left() == 0
+    fail(nil, "never undisturbed", 2)
+end
+
 --- Ends the case here, neither passed nor failed.
 function t.skip(reason)
     error({skip = reason or "no reason given"}, 0)

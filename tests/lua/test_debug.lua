@@ -16,7 +16,7 @@ local function under_pressure(f, ...)
         local rival = mare.spawn(function() while true do end end)
         local before = mare.stats().preemptions
         local p = mare.spawn(f, table.unpack(arguments, 1, arguments.n))
-        local results = table.pack(p:join(t.patience))
+        local results = table.pack(p:join(2 * t.patience))
         rival:kill()
         rival:join(t.patience)
         if not results[1] then error(tostring(results[2]), 0) end
@@ -26,7 +26,7 @@ local function under_pressure(f, ...)
 end
 
 -- Long enough for several slices.
-local SPIN = "local function spin() local n = 0 for i = 1, 20000000 do n = n + i end return n end\n"
+local SPIN = "local function spin() local n = 0 for i = 1, 5000000 do n = n + i end return n end\n"
 
 return {
     traceback_of_the_caller_and_of_a_coroutine = function()

@@ -284,6 +284,23 @@ return {
         t.eq(got.out, "ready\nclosed\n")
     end,
 
+    a_signal_and_a_machine_that_stands_still = function()
+        -- The second that the program has for its end is not over because nobody could run in it.
+        local got = signalled([[
+            local c <close> = setmetatable({}, {__close = function()
+                print "ready"
+                for _ = 1, 3 do
+                    local start = mare.now()
+                    while mare.now() - start < 0.01 do end
+                end
+                print "closed"
+            end})
+            print "ready"
+            mare.channel():receive(3600)
+        ]], "TERM", "STOP $pid; sleep 1.5; kill -CONT")
+        t.eq({got.out, got.code}, {"ready\nready\nclosed\n", 143})
+    end,
+
     a_signal_at_any_time_of_the_end = {function()
         -- It is sent when main is about to end, or while the others are killed, or when the runtime
         -- stops, or too late.

@@ -160,9 +160,7 @@ return {
 
     -- With one worker the order is Maré's alone: each has its turn.
     busy_senders_take_turns = function()
-        local before = mare.workers()
-        mare.workers(1)
-        local hits <const> = select(2, t.ok(mare.spawn(function()
+        local hits = t.with_workers(1, function()
             local cases, hits, senders = {}, {0, 0, 0, 0}, {}
             for i = 1, 4 do
                 local ch = mare.channel()
@@ -174,10 +172,9 @@ return {
                 hits[i] = hits[i] + 1
             end
             for i = 1, 4 do cases[i]:close() end
-            for i = 1, 4 do senders[i]:join() end
+            for i = 1, 4 do t.ok(senders[i]:join(t.patience)) end
             return hits
-        end):join(t.patience)))
-        mare.workers(before)
+        end)
         for i = 1, 4 do t.ok(hits[i] > 400, t.show(hits)) end
     end,
 

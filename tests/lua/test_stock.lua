@@ -81,8 +81,10 @@ return {
 
     the_end_waits_for_processes = function()
         prints("main\nother\n", [[
-            mare.spawn(function() mare.sleep(0.02) print "other" end)
+            local go = mare.channel(1)
+            mare.spawn(function() go:receive() mare.sleep(0.02) print "other" end)
             print "main"
+            go:send()
         ]])
     end,
 

@@ -19,6 +19,7 @@ import tap  # noqa: E402
 import plot_formulas  # noqa: E402
 
 MARE = str(pathlib.Path(sys.argv.pop()).resolve())
+SLOW = int(os.environ.get('MARE_TEST_SLOW', '1'))
 
 # What ShiViz offers for a start; Python wants ?P.
 SHIVIZ = re.compile(r'(?P<event>.*)\n(?P<host>\S*) (?P<clock>{.*})')
@@ -121,7 +122,7 @@ def figure(name):
 
 
 def sim(*args, folder=None):
-    return subprocess.run([MARE, 'sim', *args], capture_output=True, text=True, timeout=120,
+    return subprocess.run([MARE, 'sim', *args], capture_output=True, text=True, timeout=120 * SLOW,
                           cwd=folder, check=False)
 
 
@@ -345,7 +346,7 @@ class Sim(unittest.TestCase):
         """docs/img/messages.svg: as measured now, on the formulas."""
         tool = tap.ROOT / 'tools/plot_formulas.py'
         done = subprocess.run([sys.executable, tool, '--check', MARE], capture_output=True,
-                              text=True, timeout=120, check=False)
+                              text=True, timeout=120 * SLOW, check=False)
         self.assertEqual(done.returncode, 0, done.stdout)
         tables = plot_formulas.measure(MARE)
         self.assertEqual(list(plot_formulas.differences(tables)), [])

@@ -126,10 +126,17 @@ static void replace(uint64_t *random)
     close_and_drain(old, random);
 }
 
+// Until the time is up, and long enough for something to have happened.
+static bool goes_on(void)
+{
+    return mare_now_ns(stress.runtime) < stress.until ||
+           (stress.received < 100 && stress.failures == 0);
+}
+
 static void *thread_main(void *argument)
 {
     uint64_t random = stress.seed + (uintptr_t)argument;
-    while (mare_now_ns(stress.runtime) < stress.until) {
+    while (goes_on()) {
         uint64_t what = unit_random(&random) % 100;
         if (what < 3) {
             replace(&random);
@@ -184,7 +191,6 @@ static void conclude(void)
         fail_msg("%d failures, the last: %s", stress.failures, mare_strerror(stress.failure));
     assert_int_equal(stress.sent, stress.received);
     assert_int_equal(stress.sent_sum, stress.received_sum);
-    assert_true(stress.received > 100);
     mare_stop(stress.runtime);
 }
 
@@ -204,7 +210,7 @@ static void threads_alone(void **state)
 static void *feed(void *argument)
 {
     uint64_t random = stress.seed + 100 + (uintptr_t)argument;
-    while (mare_now_ns(stress.runtime) < stress.until) {
+    while (goes_on()) {
         size_t which = unit_random(&random) % (CHANNELS / 2);
         if (unit_random(&random) % 2)
             send_one(stress.slots[which].channel, &random);
