@@ -371,8 +371,9 @@ static void run(struct mare__worker *worker, mare_process *process)
                 mare__process_finish(process, status, results);
                 return;
             }
-            bool whole = process->yield == MARE__YIELD_TURN || ++turns == TURNS_OF_ROUTINES;
-            if (whole && others_wait(worker)) {
+            bool whole = process->yield == MARE__YIELD_TURN || ++turns >= TURNS_OF_ROUTINES;
+            if (whole && (others_wait(worker) || worker->ticked || !worker->tick.made)) {
+                // Also when nobody waits: a timer may be due, or the worker may be to leave.
                 mare__ready(process);
                 return;
             }
