@@ -70,6 +70,8 @@ static int handle_gc(lua_State *L)
     struct mare__ref_link *ref = mare__handle_test(L, 1);
     if (!ref)
         return 0;
+    if (ref->away) // what it came from was made for the message only
+        mare__routine_unleave(mare__self(L), ref);
     mare__list_remove(&ref->link); // alone if it was never filled, or finalized before
     if (ref->object)
         let_go(mare__self(L), ref);
@@ -334,10 +336,17 @@ void mare__handle_leaves(lua_State *L, struct mare__ref_link *ref)
     process->sleep.leaving = ref;
 }
 
+void mare__handles_wait(mare_process *process)
+{
+    for (struct mare__ref_link *ref = process->sleep.leaving; ref; ref = ref->next_leaving)
+        ref->away = true;
+}
+
 void mare__handles_left(lua_State *L, uint32_t which, bool sent)
 {
     mare_process *process = mare__self(L);
     for (struct mare__ref_link *ref = process->sleep.leaving; ref; ref = ref->next_leaving) {
+        ref->away = false;
         if (!sent || ref->leaving_case != which || !ref->object)
             continue;
         if (!ref->index) { // another object may get its address
