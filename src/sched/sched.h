@@ -480,8 +480,8 @@ enum {
     MARE__REGISTRY_CODE = 0x6d617265,
     MARE__REGISTRY_HOOKS,
     MARE__REGISTRY_HOST,
-    MARE__REGISTRY_HANDLES,
-    MARE__REGISTRY_ROUTINES
+    MARE__REGISTRY_ROUTINES,
+    MARE__REGISTRY_HANDLES // and those after it: see handle.c
 };
 
 // ---- handle.c -----------------------------------------------------------------------------------
