@@ -314,7 +314,16 @@ void mare__handle_push_owned(lua_State *L, void *object)
     mare_process *process = mare__self(L);
     struct mare__object *buffer = object;
     struct mare__working *working = keep(L, process, buffer);
-    if (push_existing(L, process, buffer)) { // for the second time in one message
+    bool again = push_existing(L, process, buffer); // for the second time in one message
+    struct mare__ref_link *ref = again ? lua_touserdata(L, -1) : NULL;
+    if (again && ref->away) { // no: a routine that waits to send it does not know yet that it did
+        mare__routine_unleave(process, ref);
+        ref->away = false;
+        let_go(process, ref);
+        lua_pop(L, 1);
+        again = false;
+    }
+    if (again) {
         kept(process, working, true);
     } else if (!atomic_exchange(&buffer->taken, true)) {
         kept(process, working, false);
