@@ -71,7 +71,7 @@ local function settle(n)
     for _ = 1, n or 10 do mare.yield() end
 end
 
--- Spawns a process that runs the body in a routine, beside a main one that `main` is (or that ends),
+-- Spawns a process that runs the body in a routine, beside a main one that runs `main` (or ends),
 -- kills it when it is blocked, and returns what it said after "here".
 local function killed(body, main)
     local log = mare.channel(100)
@@ -1066,7 +1066,7 @@ return {
             return coroutine.status(co), mare.go(function() return 1 end):join()
         end
         for i = 1, 60 do
-            mare.spawn(body, i % 3 == 0 and "error" or i % 3 == 1 and "kill" or nil):join(t.patience)
+            mare.spawn(body, ({"error", "kill"})[i % 3]):join(t.patience)
             t.eq({mare.spawn(plain):join(t.patience)}, {true, "running", true, 1})
         end
         mare.recycle(before)
