@@ -373,8 +373,8 @@ static void run(struct mare__worker *worker, mare_process *process)
                 return;
             }
             bool whole = process->yield == MARE__YIELD_TURN || ++turns >= TURNS_OF_ROUTINES;
-            if (whole && (others_wait(worker) || worker->ticked || !worker->tick.made)) {
-                // Also when nobody waits: a timer may be due, or the worker may be to leave.
+            if (worker->ticked || (whole && (others_wait(worker) || !worker->tick.made))) {
+                // After a tick in any case: a timer may be due, or the worker may be to leave.
                 mare__ready(process);
                 return;
             }
