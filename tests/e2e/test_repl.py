@@ -248,8 +248,8 @@ class Interrupts(Repl):
     def test_it_hits_what_is_evaluated_and_no_routine(self):
         terminal = self.open()
         terminal.enter('turns = 0')
-        terminal.enter('busy = mare.go(function() while turns do turns = turns + 1 mare.yield() end'
-                       ' end)')
+        terminal.enter('function work() while turns do turns = turns + 1 mare.yield() end end')
+        terminal.enter('for i = 1, 100 do busy = mare.go(work) end')
         for wait in ('mare.channel():receive()', 'busy:join()', 'while true do mare.yield() end'):
             with self.subTest(wait):
                 terminal.type(f'print "begun" {wait}\r')
