@@ -968,7 +968,11 @@ return {
         local parcel = setmetatable({}, {__travel = function()
             return "parcel", {mare.buffer "in the parcel"}
         end})
-        local ch = mare.channel()
+        local ch, never = mare.channel(), mare.channel()
+        local refused = mare.go(function() -- what was refused is nobody's, and goes
+            t.raises("a file cannot travel", function() ch:send(mare.buffer(1), io.stdout) end)
+            never:receive()
+        end)
         local r = mare.go(function() return ch:send(parcel, mare.buffer(1)) end)
         settle()
         collectgarbage()
@@ -977,6 +981,8 @@ return {
         t.eq(ch:receive():get(), "in the parcel")
         collectgarbage()
         t.eq({r:join(t.patience)}, {true, true})
+        never:close()
+        t.eq({refused:join(t.patience)}, {true})
     end,
 
     messages_do_not_mix = function()
