@@ -902,17 +902,18 @@ return {
     end,
 
     debug_sees_them = function()
-        local thread
+        local thread, go_on = nil, mare.channel()
         local r = mare.go(function()
             local marked = "here"
             thread = coroutine.running()
-            mare.channel():receive(0.001)
+            go_on:receive()
             error(marked, 0)
         end)
         settle()
         local trace = debug.traceback(thread, "text")
         t.ok(trace:find "^text\nstack traceback:\n.*in method 'receive'", trace)
         t.eq({debug.getlocal(thread, 1, 1)}, {"marked", "here"})
+        go_on:close()
         t.eq({select(2, r:join(t.patience))}, {"here", "died", (select(4, r:join()))})
     end,
 
@@ -950,10 +951,11 @@ return {
         t.eq({select(4, r:join(t.patience))}, {"cancelled"})
         t.eq({b:moved(), b:get()}, {false, "first"})
         -- The same in a select; and then it is sent.
-        r = mare.go(function() return mare.select({{ch, b}, {ch, b, other}}, 0.001) end)
+        r = mare.go(function() return mare.select({{ch, b}, {ch, b, other}}) end)
         settle()
         t.eq({b:moved(), other:moved()}, {true, true})
-        t.eq({select(4, r:join(t.patience))}, {"timeout"})
+        r:cancel()
+        t.eq({select(4, r:join(t.patience))}, {"cancelled"})
         t.eq({b:moved(), other:moved()}, {false, false})
         r = mare.go(function() return ch:send(b) end)
         settle()
@@ -1113,7 +1115,7 @@ return {
             local r = mare.go(function() error("asked for", 0) end)
             local waits = mare.go(function() error("waited for", 0) end)
             waits:join()
-            mare.sleep(0.01)
+            for _ = 1, 10 do mare.yield() end
             print(select(2, r:join()))
         ]]
         t.eq(result.err, "")
