@@ -39,8 +39,10 @@ print("asked", select(2, server:join()))
 
 -- One that fails closes what it has open, and tells who joins it; the others go on.
 local failing = mare.go(function()
-    local _file <close> = setmetatable({}, {__close = function() print("put away") end})
-    error("out of paper", 0)
+    local file <close> = setmetatable({name = "the letter"}, {
+        __close = function() print("put away") end,
+    })
+    error("no paper for " .. file.name, 0)
 end)
 local ok, message, code = failing:join()
 print(ok, message, code)

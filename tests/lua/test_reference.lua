@@ -23,7 +23,7 @@ return {
     a_finalizer_makes_none_when_the_state_is_closed = function()
         local said = mare.channel(10)
         t.ok(mare.spawn(function()
-            kept = setmetatable({}, {__gc = function()
+            _G.kept = setmetatable({}, {__gc = function()
                 for _, make in ipairs {mare.channel, mare.self, function() mare.spawn "" end} do
                     said:trysend(select(2, pcall(make)))
                 end

@@ -82,7 +82,7 @@ end
 -- kills it when it is blocked, and returns what it said after "here".
 local function killed(body, main)
     local log = mare.channel(100)
-    local p = mare.spawn(function(log, body, main)
+    local p = mare.spawn(function()
         mare.go(function()
             local _guard <close> = setmetatable({}, {__close = function() log:trysend "closed" end})
             log:send "here"
@@ -90,7 +90,7 @@ local function killed(body, main)
             log:send "not reached"
         end)
         if main then main(log) end
-    end, log, body, main)
+    end)
     t.eq(log:receive(t.patience), "here")
     t.reaches(function() return p:status() == "blocked" end)
     t.eq(p:kill "on purpose", true)
@@ -312,6 +312,7 @@ return {
                 for _ = 1, 20 do
                     local junk = {}
                     for i = 1, 1000 do junk[i] = {i} end
+                    assert(#junk == 1000)
                     collectgarbage()
                     mare.yield()
                 end
@@ -365,7 +366,7 @@ return {
         t.eq({log:receive(0)}, {false, "cannot start a routine: the process is ending"})
         -- In the finalizers that run after everything else it is not worth an error.
         local q = mare.spawn(function()
-            keep = setmetatable({}, {__gc = function() mare.go(print, "never") end})
+            _G.kept = setmetatable({}, {__gc = function() mare.go(print, "never") end})
         end)
         t.ok(q:join(t.patience))
     end,
@@ -386,7 +387,7 @@ return {
 
     others_link_and_monitor_as_ever = function()
         local stop = mare.channel()
-        local p, news = mare.spawn({monitor = true}, function()
+        local _, news = mare.spawn({monitor = true}, function()
             mare.go(function() stop:receive() end)
         end)
         t.fails("timeout", news:receive(0.001))
@@ -879,9 +880,9 @@ return {
         end)
         local seen = {}
         local function take(mine)
-            local refused, n, ok = 0, nil, nil
+            local refused = 0
             repeat
-                ok, n = pcall(next_number)
+                local ok, n = pcall(next_number)
                 if ok then
                     t.eq(seen[n], nil)
                     seen[n] = mine
@@ -1024,11 +1025,10 @@ return {
             local greedy = mare.go(function()
                 local list = {}
                 for i = 1, 1e9 do list[i] = i end
+                return list
             end)
             local other = mare.go(function() mare.sleep(0.001) return "well" end)
             local ok, err, code = greedy:join()
-            greedy = nil
-            collectgarbage()
             return ok, err, code, other:join()
         end)
         local all = {p:join(t.patience)}
@@ -1037,21 +1037,19 @@ return {
 
     the_limit_hits_mare_go = function()
         local p = mare.spawn({memory = 300000}, function()
-            local list, stop, n = {}, mare.channel(), 0
-            local reserve = ("x"):rep(100000) -- for what comes after
+            local stop, n = mare.channel(), 0
             local ok, err
+            local list = {reserve = ("x"):rep(100000)} -- for what comes after
             repeat
                 ok, err = pcall(function()
                     list[n + 1] = mare.go(function() stop:receive() end)
                     n = n + 1
                 end)
             until not ok
-            reserve = nil
+            list.reserve = nil
             collectgarbage()
             stop:close()
             for i = 1, n do list[i]:join() end
-            list = nil
-            collectgarbage()
             return err, n > 10, mare.go(function() return "again" end):join()
         end)
         t.eq({p:join(t.patience)}, {true, "not enough memory", true, true, "again"})
