@@ -473,6 +473,7 @@ void mare__process_finish(mare_process *process, int status, int results)
         mare_message result; // aside: finalizers may use channels
         mare__message_move(&result, &process->sleep.wait.message);
         mare__state_close(process);
+        mare__block_drop_cases(process); // a handler may have failed in a select
         mare__message_clear(&process->sleep.wait.message);
         mare__message_move(&process->sleep.wait.message, &result);
     } else if (mare__killed(process)) {
@@ -548,9 +549,16 @@ void mare__process_unwatch(mare_process *process)
 
 void mare__process_interrupt(mare_process *process)
 {
-    // If it does not wait, its next tick sees the note.
-    if (!mare__wait_end(mare__main_wait(process), MARE_CANCELLED))
-        mare__wait_interrupt(&process->sleep.wait);
+    struct mare__wait *wait;
+    do { // if it does not wait, its next tick sees the note
+        wait = mare__main_wait(process);
+        mare__wait_interrupt(wait);
+    } while (wait != mare__main_wait(process)); // it has just got a pool
+}
+
+bool mare__process_heed(mare_process *process)
+{
+    return mare__wait_heed(mare__main_wait(process)) || mare__wait_heed(&process->sleep.wait);
 }
 
 bool mare_process_kill(mare_process *process)
@@ -667,7 +675,7 @@ const char *mare__process_status(const mare_process *process)
 {
     static const char *const words[] = {"idle", "ready", "running", "blocked", "finished"};
     unsigned status = atomic_load(&process->status);
-    if (status == MARE__BLOCKED && atomic_load(&process->sleep.wait.word) != MARE__WAIT_WAITING)
+    if (status == MARE__BLOCKED && !mare__at_rest(process))
         status = MARE__RUNNING;
     return words[status];
 }

@@ -287,7 +287,7 @@ static bool others_wait(const struct mare__worker *worker)
 void mare__give_way(lua_State *L)
 {
     mare_process *process = mare__self(L);
-    if (mare__wait_heed(&process->sleep.wait))
+    if (mare__routine_is_main(process) && mare__process_heed(process))
         luaL_error(L, "interrupted!");
     if (L != process->current || process->unyieldable || process->winding_up ||
         !lua_isyieldable(L)) {
@@ -360,7 +360,8 @@ static void on_tick(void *argument)
                 worker->age >= MARE__SLICE_TICKS;
     if (process->winding_up) // a killed one has time for that, but not for ever
         over = mare__killed(process) && worker->age >= MARE__WIND_UP_TICKS;
-    else if (atomic_load(&process->sleep.wait.note)) // killed, or interrupted
+    else if (atomic_load(&process->sleep.wait.note) ||
+             (pool && atomic_load(&pool->main.sleep.wait.note))) // killed, or interrupted
         over = true;
     if (over)
         mare__hook_arm(process);
@@ -403,7 +404,9 @@ static void run(struct mare__worker *worker, mare_process *process)
                 return;
             }
             bool whole = process->yield == MARE__YIELD_TURN || ++turns % TURNS_OF_ROUTINES == 0;
-            if (whole && (others_wait(worker) || watched(worker))) {
+            bool asked = others_wait(worker) || watched(worker) || !worker->tick.made;
+            if (worker->ticked || (whole && asked)) {
+                // After a tick in any case: a timer may be due, or the worker may be to leave.
                 mare__ready(process);
                 return;
             }
