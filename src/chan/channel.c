@@ -384,8 +384,10 @@ mare_err mare__chan_select(struct mare__case *cases, uint32_t count, uint32_t st
         if (err == MARE_FULL)
             err = MARE_EMPTY;
     }
-    if (err == MARE_EMPTY && wait && !stand_in_lines(cases, count, wait))
+    if (err == MARE_EMPTY && wait && !stand_in_lines(cases, count, wait)) {
         err = wait->result;
+        *fired = MARE__FIRED_NONE;
+    }
     for (uint32_t i = 0; i < distinct; i++)
         unlock(order[i]);
     if (peer && c->send)

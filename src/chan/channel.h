@@ -89,8 +89,9 @@ struct mare__case {
 
 // Performs the first case, looking from `start` on, that can go at once; its index is `*fired`.
 // When none can, stands in line in every one (if `wait` is not NULL) and returns MARE_EMPTY, or
-// MARE_KILLED or MARE_CANCELLED when that was cancelled. Otherwise returns what the operation
-// returned; `message` has what was received. `order` is scratch for `count` pointers.
+// MARE_KILLED or MARE_CANCELLED, *fired being MARE__FIRED_NONE, when that was cancelled. Otherwise
+// returns what the operation returned; `message` has what was received. `order` is scratch for
+// `count` pointers.
 mare_err mare__chan_select(struct mare__case *cases, uint32_t count, uint32_t start,
                            struct mare__wait *wait, mare_message *message, uint32_t *fired,
                            mare_channel **order);

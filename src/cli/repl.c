@@ -313,7 +313,7 @@ static void await_keys(struct repl *repl)
         el_set(repl->editor, EL_PREP_TERM, 1);
     while (mare_chan_try_receive(repl->output, &late) == MARE_OK)
         mare_message_destroy(late);
-    mare__wait_heed(&repl->process->sleep.wait);
+    mare__process_heed(repl->process);
 }
 
 static bool collect(struct repl *repl, const char *line)

@@ -26,7 +26,7 @@ int mare__lua_fail(lua_State *L, mare_err err)
     // Nobody expects these, and a program that ignored them would go wrong: they are errors.
     if (err == MARE_DEADLOCK)
         return luaL_error(L, "deadlock: %s", mare_strerror(err));
-    if (err == MARE_CANCELLED && !mare__routine_was_cancelled(mare__self(L)))
+    if (err == MARE_CANCELLED && mare__routine_is_main(mare__self(L)))
         return luaL_error(L, "interrupted!");
     lua_pushstring(L, mare_strerror(err));
     return mare__lua_fail_with(L, err);

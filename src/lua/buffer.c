@@ -22,7 +22,7 @@ static struct buffer *check(lua_State *L, int index)
     struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_BUFFER);
     if (!ref)
         luaL_typeerror(L, index, "buffer");
-    if (!ref->object)
+    if (mare__handle_moved(ref))
         luaL_argerror(L, index, "the buffer was sent to another process");
     return (struct buffer *)ref->object;
 }
@@ -95,15 +95,15 @@ static int buffer_moved(lua_State *L)
     struct mare__ref_link *ref = mare__handle_of(L, 1, MARE__KIND_BUFFER);
     if (!ref)
         return luaL_typeerror(L, 1, "buffer");
-    lua_pushboolean(L, ref->object == NULL);
+    lua_pushboolean(L, mare__handle_moved(ref));
     return 1;
 }
 
 static int buffer_len(lua_State *L)
 {
     struct mare__ref_link *ref = mare__handle_of(L, 1, MARE__KIND_BUFFER);
-    lua_pushinteger(L,
-                    ref && ref->object ? (lua_Integer)((struct buffer *)ref->object)->length : 0);
+    bool here = ref && !mare__handle_moved(ref);
+    lua_pushinteger(L, here ? (lua_Integer)((struct buffer *)ref->object)->length : 0);
     return 1;
 }
 

@@ -48,6 +48,7 @@ static int send(lua_State *L, mare_channel *channel, int first, bool wait, uint6
     }
     if (err == MARE_FULL && wait) {
         mare__block_check(L, process);
+        mare__handles_wait(process);
         return mare__block(L, process, MARE__WAITS_TO_SEND, channel, deadline, send_done, 0);
     }
     mare__message_clear(message);

@@ -110,14 +110,20 @@ static const luaL_Reg methods[] = {{"join", routine_join},
 
 static void push_metatable(lua_State *L)
 {
-    if (!luaL_newmetatable(L, metatable))
+    if (luaL_getmetatable(L, metatable) == LUA_TTABLE)
         return;
+    lua_pop(L, 1);
+    lua_newtable(L);
     luaL_newlib(L, methods);
     lua_setfield(L, -2, "__index");
     lua_pushcfunction(L, routine_tostring);
     lua_setfield(L, -2, "__tostring");
     lua_pushliteral(L, "routine");
-    lua_setfield(L, -2, "__metatable");
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -3, "__metatable");
+    lua_setfield(L, -2, "__name");
+    lua_pushvalue(L, -1); // only now, whole: memory may run out on the way
+    lua_setfield(L, LUA_REGISTRYINDEX, metatable);
 }
 
 // mare.go(f, ...)
@@ -125,7 +131,10 @@ int mare__lua_go(lua_State *L)
 {
     int count = lua_gettop(L);
     luaL_checktype(L, 1, LUA_TFUNCTION);
-    if (mare__self(L)->host)
+    mare_process *self = mare__self(L);
+    if (self->winding_up)
+        return luaL_error(L, "cannot start a routine: the process is ending");
+    if (self->host)
         return luaL_error(L, "routines need a process of mare: run the program by 'mare', or call "
                              "go in a process that it spawns");
     struct mare__routine *routine = lua_newuserdatauv(L, sizeof *routine, 2);

@@ -137,8 +137,10 @@ int mare__lua_select(lua_State *L)
         return mare__block(L, self, MARE__WAITS_FOR_TIME, NULL, deadline, select_done, 0);
     self->sleep.turn =
         count ? (self->sleep.turn + 1) % (uint32_t)count : 0; // so that no case has precedence
-    if (deadline != 0)
+    if (deadline != 0) {
+        mare__handles_wait(self);
         return mare__block(L, self, MARE__WAITS_IN_SELECT, NULL, deadline, select_done, 0);
+    }
     uint32_t fired = 0;
     mare_err err = MARE_EMPTY;
     if (count > 0)

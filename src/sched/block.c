@@ -50,7 +50,7 @@ bool mare__sleep_commit(mare_process *process, struct mare__sleep *sleep)
     // timer can be started after the wait was published, and cannot end it before.
     if (timed)
         mare__lock_acquire(&runtime->timer_lock);
-    uint32_t fired = 0;
+    uint32_t fired = MARE__FIRED_NONE;
     mare_err err = attempt(process, sleep, &fired);
     bool waits = err == MARE_EMPTY || err == MARE_FULL;
     if (timed) {

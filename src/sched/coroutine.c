@@ -49,6 +49,13 @@ int mare__thread_close(mare_process *process, lua_State *co)
     return status;
 }
 
+// It has ended, or not begun.
+static bool is_at_bottom(lua_State *co)
+{
+    lua_Debug frame;
+    return lua_status(co) == LUA_OK && !lua_getstack(co, 0, &frame);
+}
+
 // What differs between resume and wrap is only how the outcome is returned: with a number of
 // results, or with -1 and the error on top.
 typedef int (*finisher)(lua_State *L, lua_State *co, int results);
@@ -82,10 +89,15 @@ static int go_on(lua_State *L, lua_State *co, int arguments, lua_KFunction again
 // Begins to resume `co` with the arguments on top of L.
 static int begin(lua_State *L, lua_State *co, int arguments, lua_KFunction again, finisher finish)
 {
-    const char *refusal = mare__routine_holds(L, co)       ? "cannot resume non-suspended coroutine"
-                          : !lua_checkstack(co, arguments) ? "too many arguments to resume"
-                          : !enter(L, mare__self(L), co)   ? "not enough memory"
-                                                           : NULL;
+    mare_process *process = mare__self(L);
+    const char *refusal = NULL;
+    if (mare__routine_holds(process, co))
+        refusal = is_at_bottom(co) ? "cannot resume dead coroutine"
+                                   : "cannot resume non-suspended coroutine";
+    else if (!lua_checkstack(co, arguments))
+        refusal = "too many arguments to resume";
+    else if (!enter(L, process, co))
+        refusal = "not enough memory";
     if (refusal) {
         lua_pushstring(L, refusal);
         return finish(L, co, -1);
@@ -160,22 +172,45 @@ static int co_wrap(lua_State *L)
 // coroutine.close(co)
 static int co_close(lua_State *L)
 {
-    lua_Debug frame;
     lua_State *co = lua_tothread(L, 1);
     luaL_argexpected(L, co, 1, "coroutine");
+    mare_process *process = mare__self(L);
+    bool held = mare__routine_holds(process, co), at_bottom = is_at_bottom(co);
     if (co == L)
         return luaL_error(L, "cannot close a running coroutine");
-    if (mare__routine_holds(L, co) || (lua_status(co) == LUA_OK && lua_getstack(co, 0, &frame)))
+    if (!at_bottom && (held || lua_status(co) == LUA_OK))
         return luaL_error(L, "cannot close a normal coroutine");
-    bool well = mare__thread_close(mare__self(L), co) == LUA_OK;
+    // A routine that has ended keeps its results until nobody can ask for them.
+    bool well = held || mare__thread_close(process, co) == LUA_OK;
     lua_pushboolean(L, well);
     if (!well)
         lua_xmove(co, L, 1);
     return well ? 1 : 2;
 }
 
+// coroutine.status(co): as the original, but one in which a routine is at rest is not suspended.
+static int co_status(lua_State *L)
+{
+    lua_State *co = lua_tothread(L, 1);
+    luaL_argexpected(L, co, 1, "coroutine");
+    bool held = mare__routine_holds(mare__self(L), co);
+    const char *word = "dead";
+    if (co == L)
+        word = "running";
+    else if (is_at_bottom(co))
+        word = held || lua_gettop(co) == 0 ? "dead" : "suspended";
+    else if (lua_status(co) == LUA_OK || held)
+        word = "normal";
+    else if (lua_status(co) == LUA_YIELD)
+        word = "suspended";
+    lua_pushstring(L, word);
+    return 1;
+}
+
 void mare__coroutine_patch(lua_State *L)
 {
+    lua_pushcfunction(L, co_status);
+    lua_setfield(L, -2, "status");
     lua_pushcfunction(L, co_close);
     lua_setfield(L, -2, "close");
     lua_pushcfunction(L, co_resume);

@@ -70,6 +70,8 @@ static int handle_gc(lua_State *L)
     struct mare__ref_link *ref = mare__handle_test(L, 1);
     if (!ref)
         return 0;
+    if (ref->away) // what it came from was made for the message only
+        mare__routine_unleave(mare__self(L), ref);
     mare__list_remove(&ref->link); // alone if it was never filled, or finalized before
     if (ref->object)
         let_go(mare__self(L), ref);
@@ -312,7 +314,16 @@ void mare__handle_push_owned(lua_State *L, void *object)
     mare_process *process = mare__self(L);
     struct mare__object *buffer = object;
     struct mare__working *working = keep(L, process, buffer);
-    if (push_existing(L, process, buffer)) { // for the second time in one message
+    bool again = push_existing(L, process, buffer); // for the second time in one message
+    struct mare__ref_link *ref = again ? lua_touserdata(L, -1) : NULL;
+    if (again && ref->away) { // no: a routine that waits to send it does not know yet that it did
+        mare__routine_unleave(process, ref);
+        ref->away = false;
+        let_go(process, ref);
+        lua_pop(L, 1);
+        again = false;
+    }
+    if (again) {
         kept(process, working, true);
     } else if (!atomic_exchange(&buffer->taken, true)) {
         kept(process, working, false);
@@ -334,10 +345,17 @@ void mare__handle_leaves(lua_State *L, struct mare__ref_link *ref)
     process->sleep.leaving = ref;
 }
 
+void mare__handles_wait(mare_process *process)
+{
+    for (struct mare__ref_link *ref = process->sleep.leaving; ref; ref = ref->next_leaving)
+        ref->away = true;
+}
+
 void mare__handles_left(lua_State *L, uint32_t which, bool sent)
 {
     mare_process *process = mare__self(L);
     for (struct mare__ref_link *ref = process->sleep.leaving; ref; ref = ref->next_leaving) {
+        ref->away = false;
         if (!sent || ref->leaving_case != which || !ref->object)
             continue;
         if (!ref->index) { // another object may get its address

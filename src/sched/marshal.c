@@ -308,7 +308,7 @@ static bool begin_userdata(struct writer *w)
     lua_State *L = w->L;
     struct mare__ref_link *ref = mare__handle_test(L, -1);
     if (ref) {
-        if (!ref->object)
+        if (mare__handle_moved(ref))
             return fail(w, MARE_BADMSG, "a buffer that was sent before");
         if (!mare__message_append_handle(w->message, ref->object))
             return out_of_room(w);

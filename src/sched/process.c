@@ -546,9 +546,16 @@ void mare__process_unwatch(mare_process *process)
 
 void mare__process_interrupt(mare_process *process)
 {
-    // If it does not wait, its next tick sees the note.
-    if (!mare__wait_end(mare__main_wait(process), MARE_CANCELLED))
-        mare__wait_interrupt(&process->sleep.wait);
+    struct mare__wait *wait;
+    do { // if it does not wait, its next tick sees the note
+        wait = mare__main_wait(process);
+        mare__wait_interrupt(wait);
+    } while (wait != mare__main_wait(process)); // it has just got a pool
+}
+
+bool mare__process_heed(mare_process *process)
+{
+    return mare__wait_heed(mare__main_wait(process)) || mare__wait_heed(&process->sleep.wait);
 }
 
 bool mare_process_kill(mare_process *process)
@@ -665,7 +672,7 @@ const char *mare__process_status(const mare_process *process)
 {
     static const char *const words[] = {"idle", "ready", "running", "blocked", "finished"};
     unsigned status = atomic_load(&process->status);
-    if (status == MARE__BLOCKED && atomic_load(&process->sleep.wait.word) != MARE__WAIT_WAITING)
+    if (status == MARE__BLOCKED && !mare__at_rest(process))
         status = MARE__RUNNING;
     return words[status];
 }

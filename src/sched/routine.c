@@ -82,6 +82,16 @@ void mare__pool_wake(mare_process *process)
 
 // ---- Changing places ----------------------------------------------------------------------------
 
+// A coroutine at rest belongs to no process, by which mare__routine_holds knows it. The main thread
+// is the exception, for from it new coroutines take whom they belong to.
+static void lend(const struct mare__routine *routine, mare_process *process)
+{
+    for (uint32_t i = 0; i < routine->nested; i++)
+        *(mare_process **)lua_getextraspace(routine->nest[i].co) = process;
+    if (routine->thread != routine->process->state)
+        *(mare_process **)lua_getextraspace(routine->thread) = process;
+}
+
 // Whoever waits takes along what it waits with.
 static void move_out(mare_process *process, struct mare__routine *routine)
 {
@@ -108,13 +118,13 @@ static void move_out(mare_process *process, struct mare__routine *routine)
     routine->unyieldable = process->unyieldable;
     process->nest = NULL;
     process->nested = process->nest_room = process->unyieldable = 0;
-    pool_of(process)->nesters += routine->nested > 0;
+    lend(routine, NULL);
 }
 
 static void move_in(mare_process *process, struct mare__routine *routine)
 {
     struct mare__sleep *to = &process->sleep, *from = &routine->sleep;
-    pool_of(process)->nesters -= routine->nested > 0;
+    lend(routine, process);
     mare__sleep_clean(process, from);
     to->waits = MARE__WAITS_NOT;
     to->timed = false;
@@ -142,16 +152,16 @@ static void move_in(mare_process *process, struct mare__routine *routine)
     process->current = routine->current;
 }
 
-static void report_failed(mare_process *process, struct mare__pool *pool);
+static void dismiss(mare_process *process, struct mare__routine *routine);
 
 bool mare__pool_next(mare_process *process, int *arguments)
 {
     struct mare__pool *pool = pool_of(process);
+    struct mare__routine *routine;
     bool killed;
-    if (pool->failed > 0 && atomic_load_explicit(&pool->ready, memory_order_relaxed) == 0)
-        report_failed(process, pool);
     atomic_store_explicit(&process->status, MARE__BLOCKED, memory_order_relaxed); // if it will be
-    struct mare__routine *routine = dequeue(process, pool, &killed);
+    while ((routine = dequeue(process, pool, &killed)) && routine->stage != MARE__ROUTINE_LIVES)
+        dismiss(process, routine);
     if (killed) // which the worker sees
         return true;
     if (!routine)
@@ -192,7 +202,7 @@ static struct mare__pool *pool_new(mare_process *process)
     return pool;
 }
 
-// The table of the registry that keeps routines, and tells which threads are such.
+// The table of the registry that keeps routines.
 static void push_table(lua_State *L)
 {
     if (lua_rawgeti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_ROUTINES) == LUA_TTABLE)
@@ -201,8 +211,6 @@ static void push_table(lua_State *L)
     lua_newtable(L);
     lua_pushvalue(L, -1);
     lua_rawseti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_ROUTINES);
-    lua_pushboolean(L, 1);
-    lua_rawsetp(L, -2, mare__self(L)->state);
 }
 
 void mare__routine_start(lua_State *L, struct mare__routine *routine, lua_State *thread)
@@ -219,6 +227,7 @@ void mare__routine_start(lua_State *L, struct mare__routine *routine, lua_State 
     lua_pop(L, 1);
     routine->values = lua_gettop(thread) - 1;
     init(process, pool, routine, thread);
+    lend(routine, NULL);
     enqueue(pool, routine); // the process runs, so it is not parked
 }
 
@@ -232,17 +241,6 @@ static void forget(struct mare__routine *routine)
     lua_pushnil(L);
     lua_rawsetp(L, -2, L);
     lua_pop(L, 1);
-}
-
-void mare__routine_note(struct mare__routine *routine)
-{
-    if (routine->noted || routine->stage != MARE__ROUTINE_FAILED)
-        return;
-    struct mare__pool *pool = pool_of(routine->process);
-    routine->noted = true;
-    mare__list_remove(&routine->in_all);
-    pool->failed--;
-    forget(routine);
 }
 
 static int push_text(lua_State *L)
@@ -270,6 +268,58 @@ static void close_failed(mare_process *process, struct mare__routine *routine)
     free(traceback);
 }
 
+// Its error, nobody having asked.
+static void report(mare_process *process, struct mare__routine *routine)
+{
+    lua_State *L = routine->thread;
+    int error = lua_gettop(L) - routine->values + 1;
+    const char *text = lua_type(L, error) == LUA_TSTRING ? lua_tostring(L, error) : NULL;
+    const char *traceback = routine->values > 1 ? lua_tostring(L, error + 1) : "";
+    flockfile(stderr);
+    fprintf(stderr, "mare: routine %llu of process %llu died: ", (unsigned long long)routine->id,
+            (unsigned long long)process->id);
+    if (text)
+        fprintf(stderr, "%s\n%s\n", text, traceback);
+    else
+        fprintf(stderr, "(error object is a %s value)\n", luaL_typename(L, error));
+    funlockfile(stderr);
+}
+
+// One that failed has waited long enough for somebody to ask.
+static void dismiss(mare_process *process, struct mare__routine *routine)
+{
+    mare__sleep_clean(process, &routine->sleep);
+    if (!routine->noted)
+        report(process, routine);
+    routine->noted = true;
+    mare__list_remove(&routine->in_all);
+    forget(routine);
+}
+
+// One that failed waits a little, for whoever started it may be about to join.
+static void await_notice(mare_process *process, struct mare__pool *pool,
+                         struct mare__routine *routine)
+{
+    struct mare__sleep *sleep = &routine->sleep;
+    mare__list_append(&pool->all, &routine->in_all);
+    mare__wait_heed(&sleep->wait); // a cancellation for which there was no wait
+    sleep->waits = MARE__WAITS_FOR_TIME;
+    sleep->waits_for = NULL;
+    sleep->timed = true;
+    sleep->deadline = mare__now(process->runtime) + MARE__REPORT_NS;
+    if (!mare__sleep_commit(process, sleep))
+        enqueue(pool, routine);
+}
+
+void mare__routine_note(struct mare__routine *routine)
+{
+    if (routine->noted || routine->stage != MARE__ROUTINE_FAILED)
+        return;
+    routine->noted = true;
+    if (mare__wait_claim(&routine->sleep.wait)) // else it stands in line, and is dismissed there
+        dismiss(routine->process, routine);
+}
+
 static void end(mare_process *process, struct mare__pool *pool, int status, int results)
 {
     struct mare__routine *routine = pool->running;
@@ -282,50 +332,22 @@ static void end(mare_process *process, struct mare__pool *pool, int status, int 
     routine->stage = status == LUA_OK ? MARE__ROUTINE_DONE : MARE__ROUTINE_FAILED;
     if (status != LUA_OK)
         close_failed(process, routine);
-    if (routine->ended) {
-        routine->noted = true;
+    process->routine = process->current = process->state; // which stays, while this one may go
+    if (routine->ended)
         mare_chan_close(routine->ended);
-    }
     if (routine == &pool->main)
         return;
-    if (status != LUA_OK && !routine->noted) {
-        mare__list_append(&pool->all, &routine->in_all);
-        pool->failed++;
-    } else {
+    lend(routine, NULL);
+    if (status == LUA_OK)
         forget(routine);
-    }
-}
-
-// Their errors, nobody having asked.
-static void report_failed(mare_process *process, struct mare__pool *pool)
-{
-    struct mare__list *at = pool->all.next;
-    while (at != &pool->all && pool->failed > 0) {
-        struct mare__routine *routine = MARE__ENTRY(at, struct mare__routine, in_all);
-        at = at->next;
-        if (routine->stage != MARE__ROUTINE_FAILED)
-            continue;
-        lua_State *L = routine->thread;
-        int error = lua_gettop(L) - routine->values + 1;
-        const char *text = lua_type(L, error) == LUA_TSTRING ? lua_tostring(L, error) : NULL;
-        const char *traceback = routine->values > 1 ? lua_tostring(L, error + 1) : "";
-        flockfile(stderr);
-        fprintf(stderr, "mare: routine %llu of process %llu: ", (unsigned long long)routine->id,
-                (unsigned long long)process->id);
-        if (text)
-            fprintf(stderr, "%s\n%s\n", text, traceback);
-        else
-            fprintf(stderr, "(error object is a %s value)\n", luaL_typename(L, error));
-        funlockfile(stderr);
-        mare__routine_note(routine);
-    }
+    else
+        await_notice(process, pool, routine);
 }
 
 bool mare__pool_back(mare_process *process, int *status, int *results)
 {
     struct mare__pool *pool = pool_of(process);
     struct mare__routine *routine = pool->running;
-    bool is_main = routine == &pool->main;
     if (*status == LUA_YIELD) {
         if (*results > 0)
             lua_pop(routine->thread, *results);
@@ -335,12 +357,12 @@ bool mare__pool_back(mare_process *process, int *status, int *results)
             enqueue(pool, routine);
         return true;
     }
-    if (is_main && *status != LUA_OK)
+    // A kill may show as an error: then the handlers run, and have their time, when all are closed.
+    if (*status != LUA_OK && (routine == &pool->main || mare__killed(process)))
         return false;
     end(process, pool, *status, *results);
     if (pool->alive > 0)
         return true;
-    process->routine = process->current = process->state;
     *status = LUA_OK;
     *results = pool->main.values;
     return false;
@@ -365,12 +387,16 @@ void mare__pool_calm(mare_process *process)
     struct mare__pool *pool = pool_of(process);
     if (!pool)
         return;
-    report_failed(process, pool);
-    for (struct mare__list *at = pool->all.next; at != &pool->all; at = at->next) {
+    for (struct mare__list *at = pool->all.next, *next; at != &pool->all; at = next) {
         struct mare__routine *routine = MARE__ENTRY(at, struct mare__routine, in_all);
+        next = at->next;
         if (routine == pool->running)
             continue;
         calm(pool, routine);
+        if (routine->stage != MARE__ROUTINE_LIVES) {
+            dismiss(process, routine);
+            continue;
+        }
         mare__sleep_clean(process, &routine->sleep);
         mare__sleep_drop_cases(&routine->sleep);
         mare__message_clear(&routine->sleep.wait.message);
@@ -394,6 +420,7 @@ void mare__pool_unwind(mare_process *process)
         if (routine == &pool->main)
             return; // who is closed last, by the caller
         mare__routine_close(process, routine->thread);
+        mare__block_drop_cases(process); // a handler may have failed in a select
     }
     process->routine = process->current = process->state;
 }
@@ -402,38 +429,44 @@ void mare__pool_unwind(mare_process *process)
 
 void mare__routine_cancel(struct mare__routine *routine)
 {
-    if (routine->stage != MARE__ROUTINE_LIVES)
-        return;
-    routine->cancelled = true;
-    mare__wait_interrupt(&routine->sleep.wait);
+    if (routine->stage == MARE__ROUTINE_LIVES)
+        mare__wait_interrupt(&routine->sleep.wait);
 }
 
-bool mare__routine_was_cancelled(mare_process *process)
+bool mare__routine_is_main(const mare_process *process)
 {
     struct mare__pool *pool = pool_of(process);
-    bool was = pool && pool->running && pool->running->cancelled;
-    if (was)
-        pool->running->cancelled = false;
-    return was;
+    return !pool || pool->running == &pool->main;
 }
 
-bool mare__routine_holds(lua_State *L, lua_State *co)
+bool mare__routine_holds(const mare_process *process, lua_State *co)
 {
-    mare_process *process = mare__self(L);
+    return pool_of(process) && (co == process->state || mare__self(co) != process);
+}
+
+void mare__routine_unleave(mare_process *process, struct mare__ref_link *ref)
+{
     struct mare__pool *pool = pool_of(process);
-    if (!pool)
-        return false;
-    luaL_checkstack(L, 2, NULL);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_ROUTINES);
-    bool is = lua_rawgetp(L, -1, co) != LUA_TNIL;
-    lua_pop(L, 2);
-    struct mare__list *at = pool->nesters > 0 ? pool->all.next : &pool->all;
-    for (; at != &pool->all && !is; at = at->next) {
+    struct mare__list *at = pool ? pool->all.next : NULL;
+    for (; pool && at != &pool->all; at = at->next) {
         struct mare__routine *routine = MARE__ENTRY(at, struct mare__routine, in_all);
-        for (uint32_t i = 0; i < routine->nested; i++)
-            is = is || routine->nest[i].co == co;
+        struct mare__ref_link **link = &routine->sleep.leaving;
+        while (*link && *link != ref)
+            link = &(*link)->next_leaving;
+        if (*link)
+            *link = ref->next_leaving;
     }
-    return is;
+}
+
+bool mare__at_rest(const mare_process *process)
+{
+    struct mare__pool *pool = atomic_load(&process->pool);
+    if (!pool)
+        return atomic_load(&process->sleep.wait.word) == MARE__WAIT_WAITING;
+    mare__lock_acquire(&pool->lock);
+    bool parked = pool->parked;
+    mare__lock_release(&pool->lock);
+    return parked;
 }
 
 struct mare__wait *mare__main_wait(mare_process *process)

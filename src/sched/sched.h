@@ -147,8 +147,9 @@ struct mare__ref_link {
     struct mare__list link;
     struct mare__object *object; // NULL: given away
     struct mare__ref_link *next_leaving;
-    uint32_t leaving_case; // of a select
-    int index;             // in the table of objects made here, or 0
+    uint32_t leaving_case : 31; // of a select
+    uint32_t away : 1; // a buffer in the message that a routine waits to send: another's already
+    int index;         // in the table of objects made here, or 0
 };
 
 // What a worker keeps for reuse.
@@ -276,7 +277,8 @@ struct mare_runtime {
 };
 
 // ---- Small accessors ----------------------------------------------------------------------------
-// The process that a Lua state or one of its coroutines belongs to.
+// The process that a Lua state or one of its coroutines belongs to. (NULL in a coroutine in which a
+// routine is at rest: nothing runs there that could ask.)
 static inline mare_process *mare__self(lua_State *L)
 {
     return *(mare_process **)lua_getextraspace(L);
@@ -366,8 +368,11 @@ void mare__process_unwatch(mare_process *process);
 // Ends it with a reason (copied; may be NULL). False if it had finished.
 bool mare__process_kill(mare_process *process, const char *reason);
 
-// Raises an error in it, wherever it is: in a computation, or in a wait.
+// Raises an error in its main routine, wherever that is: in a computation, or in a wait.
 void mare__process_interrupt(mare_process *process);
+
+// Forgets such an interruption. False if there was none, or it has had its effect.
+bool mare__process_heed(mare_process *process);
 
 // Ties two processes; if one has ended badly already, the other is killed. False when there is no
 // memory.
@@ -485,7 +490,7 @@ void mare__hook_arm(mare_process *process);
 int mare__exit(lua_State *L);
 
 // ---- coroutine.c --------------------------------------------------------------------------------
-// Replaces resume, wrap and close in the coroutine library on top of the stack.
+// Replaces resume, wrap, status and close in the coroutine library on top of the stack.
 void mare__coroutine_patch(lua_State *L);
 
 // Closes a coroutine: its handlers of <close> run on it, so the tick must find it there.
@@ -498,8 +503,8 @@ enum {
     MARE__REGISTRY_CODE = 0x6d617265,
     MARE__REGISTRY_HOOKS,
     MARE__REGISTRY_HOST,
-    MARE__REGISTRY_HANDLES,
-    MARE__REGISTRY_ROUTINES
+    MARE__REGISTRY_ROUTINES,
+    MARE__REGISTRY_HANDLES // and those after it: see handle.c
 };
 
 // ---- handle.c -----------------------------------------------------------------------------------
@@ -524,6 +529,15 @@ void mare__handle_push_new(lua_State *L, void *object);
 
 // A buffer is in the message to be sent.
 void mare__handle_leaves(lua_State *L, struct mare__ref_link *ref);
+
+// It waits to be sent: until it is, or not, nobody here uses its buffers.
+void mare__handles_wait(mare_process *process);
+
+// Whether a buffer is not this process's any more, or may be another's at any moment.
+static inline bool mare__handle_moved(const struct mare__ref_link *ref)
+{
+    return !ref->object || ref->away;
+}
 
 // The message was sent, or not: its buffers are the receiver's, or still ours. Of several, only
 // those of one case.
@@ -591,7 +605,6 @@ struct mare__routine {
     uint32_t nested, nest_room, unyieldable;
     uint8_t stage;       // enum mare__stage
     bool queued;         // under the pool's lock: it stands in the line
-    bool cancelled;      // its wait was ended by another routine
     bool noted;          // somebody knows how it ended
     int values;          // on the thread's stack: arguments before the first run, then results
     mare_channel *ended; // closed when it ends, or NULL; its userdata is the routine's user value
@@ -612,8 +625,6 @@ struct mare__pool {
     struct mare__routine *running;
     uint64_t last_id;
     unsigned alive;
-    unsigned failed;  // those whose error nobody knows yet
-    unsigned nesters; // those at rest inside coroutines of the program
     struct mare__routine main;
 };
 
@@ -624,14 +635,21 @@ void mare__routine_start(lua_State *L, struct mare__routine *routine, lua_State 
 // Ends what a routine of this process waits for, or will wait for next, with MARE_CANCELLED.
 void mare__routine_cancel(struct mare__routine *routine);
 
-// Whether the running routine's wait was ended by mare__routine_cancel; forgets it.
-bool mare__routine_was_cancelled(mare_process *process);
+// Whether the routine that runs is the main one, which others can interrupt but not cancel.
+bool mare__routine_is_main(const mare_process *process);
 
 // Somebody knows how it ended.
 void mare__routine_note(struct mare__routine *routine);
 
 // Whether a coroutine is a routine, or one that a routine at rest is in: nobody may resume it.
-bool mare__routine_holds(lua_State *L, lua_State *co);
+bool mare__routine_holds(const mare_process *process, lua_State *co);
+
+// A buffer that is away was collected, or received here: the routine that waits to send it forgets
+// it.
+void mare__routine_unleave(mare_process *process, struct mare__ref_link *ref);
+
+// Whether the process waits, all of it. Any thread.
+bool mare__at_rest(const mare_process *process);
 
 // Which routine shall run next, with how many arguments: it is the one that runs. False: none, the
 // process is at rest and must not be touched any more. True also if the process was killed.

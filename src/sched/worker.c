@@ -269,7 +269,7 @@ static bool others_wait(const struct mare__worker *worker)
 void mare__give_way(lua_State *L)
 {
     mare_process *process = mare__self(L);
-    if (mare__wait_heed(&process->sleep.wait))
+    if (mare__routine_is_main(process) && mare__process_heed(process))
         luaL_error(L, "interrupted!");
     if (L != process->current || process->unyieldable || process->winding_up ||
         !lua_isyieldable(L)) {
@@ -337,7 +337,8 @@ static void on_tick(void *argument)
         (wanted || (pool && length_of(&pool->ready) > 0)) && worker->age >= MARE__SLICE_TICKS;
     if (process->winding_up) // a killed one has time for that, but not for ever
         over = mare__killed(process) && worker->age >= MARE__WIND_UP_TICKS;
-    else if (atomic_load(&process->sleep.wait.note)) // killed, or interrupted
+    else if (atomic_load(&process->sleep.wait.note) ||
+             (pool && atomic_load(&pool->main.sleep.wait.note))) // killed, or interrupted
         over = true;
     if (over)
         mare__hook_arm(process);
@@ -379,8 +380,10 @@ static void run(struct mare__worker *worker, mare_process *process)
                 mare__process_finish(process, status, results);
                 return;
             }
-            bool whole = process->yield == MARE__YIELD_TURN || ++turns == TURNS_OF_ROUTINES;
-            if (whole && (others_wait(worker) || watched(worker))) {
+            bool whole = process->yield == MARE__YIELD_TURN || ++turns >= TURNS_OF_ROUTINES;
+            if (whole && (others_wait(worker) || worker->ticked || !worker->tick.made ||
+                          watched(worker))) {
+                // Also when nobody waits: a timer may be due, or the worker may be to leave.
                 mare__ready(process);
                 return;
             }
