@@ -10,9 +10,10 @@ static void on_bell(uv_async_t *bell)
     (void)bell; // it has done its work: the wait is over
 }
 
+// uv_run calls this before it waits if the time has come by then, and would wait all the same.
 static void on_alarm(uv_timer_t *alarm)
 {
-    (void)alarm;
+    uv_stop(alarm->loop);
 }
 
 bool mare__loop_init(struct mare__loop *loop)
@@ -60,9 +61,11 @@ void mare__loop_ring(struct mare__loop *loop)
 static void on_poll(uv_poll_t *uv, int status, int events)
 {
     struct mare__poll *poll = uv->data;
-    bool all = status < 0;
-    poll->ready(poll, (all || events & UV_READABLE ? MARE__READABLE : 0) |
-                          (all || events & UV_WRITABLE ? MARE__WRITABLE : 0));
+    unsigned ways = MARE__READABLE | MARE__WRITABLE | MARE__BROKEN;
+    if (status == 0)
+        ways = (events & UV_READABLE ? MARE__READABLE : 0) |
+               (events & UV_WRITABLE ? MARE__WRITABLE : 0);
+    poll->ready(poll, ways); // with an error, libuv has stopped to watch it
 }
 
 static void on_poll_closed(uv_handle_t *uv)
