@@ -55,7 +55,7 @@ static struct mare__stream *check(lua_State *L, int index, enum mare__kind kind)
     const char *what = kind == MARE__KIND_STREAM ? "stream" : "listener";
     if (!ref)
         luaL_typeerror(L, index, what);
-    if (!ref->object)
+    if (mare__handle_moved(ref))
         luaL_error(L, "the %s was sent to another process", what);
     return (struct mare__stream *)ref->object;
 }
@@ -97,27 +97,57 @@ static uint64_t deadline_of(lua_State *L, const struct mare__stream *stream, int
     return stream->timeout > MARE_FOREVER - 1 - now ? MARE_FOREVER : now + stream->timeout;
 }
 
-// Waits until the stream is ready, then goes on with `then`. The deadline is the integer at
-// `index`.
-static int wait_ready(lua_State *L, struct mare__stream *stream, int way, int index,
-                      lua_KFunction then, lua_KContext context)
-{
-    mare_process *self = mare__self(L);
-    mare__block_check(L, self);
-    mare_channel *ready = mare__source_watch(self->runtime, &stream->source, way);
-    if (!ready)
-        return mare__lua_fail(L, MARE_NOMEM);
-    mare__message_clear(&self->sleep.wait.message);
-    return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ready, (uint64_t)lua_tointeger(L, index),
-                       then, context);
-}
-
-// After the wait: what became of it.
+// What became of a wait.
 static mare_err outcome(lua_State *L)
 {
     mare_process *self = mare__self(L);
     mare__block_clean(self);
     return self->sleep.wait.result;
+}
+
+// The same for one in wait_ready.
+static mare_err outcome_of(lua_State *L, struct mare__stream *stream, int way)
+{
+    mare_err err = outcome(L);
+    stream->object.waiters--;
+    stream->waiting[way]--;
+    if (is_closed(stream))
+        return err ? err : MARE_CLOSED;
+    if (stream->waiting[way] > 0)
+        mare__source_watch(stream->runtime, &stream->source, way); // for the others
+    return err;
+}
+
+enum { WAITED = -1 };
+
+static int nothing_more(lua_State *L, int status, lua_KContext context)
+{
+    (void)L, (void)status, (void)context;
+    return 0;
+}
+
+// Waits until the stream is ready, then goes on with `then`. The deadline is the integer at
+// `index`. In a host, which has nothing to yield to, it returns: WAITED, or what to return to Lua.
+// (To call `then` would leave a frame on the stack for every time that a reader must wait.)
+static int wait_ready(lua_State *L, struct mare__stream *stream, int way, int index,
+                      lua_KFunction then, lua_KContext context)
+{
+    mare_process *self = mare__self(L);
+    uint64_t deadline = (uint64_t)lua_tointeger(L, index);
+    mare__block_check(L, self);
+    mare_channel *ready = stream->object.waiters < UINT16_MAX
+                              ? mare__source_watch(self->runtime, &stream->source, way)
+                              : NULL;
+    if (!ready)
+        return mare__lua_fail(L, MARE_NOMEM);
+    stream->waiting[way]++;
+    stream->object.waiters++;
+    mare__message_clear(&self->sleep.wait.message);
+    if (!self->host)
+        return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ready, deadline, then, context);
+    mare__block(L, self, MARE__WAITS_TO_RECEIVE, ready, deadline, nothing_more, 0);
+    mare_err err = outcome_of(L, stream, way);
+    return err ? fail_wait(L, err) : WAITED;
 }
 
 // ---- Reading ------------------------------------------------------------------------------------
@@ -130,8 +160,8 @@ static char kind_of_read(lua_State *L, size_t *number)
     *number = 0;
     if (lua_isnoneornil(L, WHAT))
         return 's';
-    if (lua_isinteger(L, WHAT)) {
-        luaL_argcheck(L, lua_tointeger(L, WHAT) > 0, WHAT, "a number of bytes is positive");
+    if (lua_type(L, WHAT) == LUA_TNUMBER) {
+        luaL_argcheck(L, luaL_checkinteger(L, WHAT) > 0, WHAT, "a number of bytes is positive");
         *number = (size_t)lua_tointeger(L, WHAT);
         return 'n';
     }
@@ -139,6 +169,19 @@ static char kind_of_read(lua_State *L, size_t *number)
     if (strcmp(what, "l") != 0 && strcmp(what, "L") != 0 && strcmp(what, "a") != 0)
         luaL_argerror(L, WHAT, "expected a number of bytes, \"l\", \"L\" or \"a\"");
     return *what;
+}
+
+// Whether the line that the buffer begins with, or the part of it that has come, is too long.
+static bool is_too_long(const struct mare__stream *stream)
+{
+    size_t have = mare__stream_buffered(stream), size = have;
+    const char *bytes = stream->bytes + stream->first;
+    const char *end = have > 0 ? memchr(bytes, '\n', have) : NULL;
+    if (end)
+        size = (size_t)(end - bytes);
+    if (size > 0 && bytes[size - 1] == '\r' && !(stream->at_end && !end))
+        size--; // part of its end, or will be
+    return size > stream->line_max;
 }
 
 // Pushes what was asked for, if the buffer has it.
@@ -175,7 +218,16 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
 {
     size_t number;
     char kind = kind_of_read(L, &number), bytes[MARE__STREAM_ROOM];
-    while (!take(L, stream, kind, number)) {
+    for (;;) {
+        if ((kind == 'l' || kind == 'L') && is_too_long(stream)) {
+            lua_pushfstring(L, "the line is longer than %I bytes", (lua_Integer)stream->line_max);
+            return mare__lua_fail_with(L, MARE_TOOBIG);
+        }
+        if (take(L, stream, kind, number)) {
+            if (stream->waiting[MARE__TO_READ] > 0 && mare__stream_buffered(stream) > 0)
+                mare__source_tell(&stream->source, MARE__TO_READ); // what is left is another's
+            return 1;
+        }
         if (stream->at_end) {
             if (kind == 'a') {
                 lua_pushliteral(L, "");
@@ -183,10 +235,6 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
             }
             lua_pushliteral(L, "the peer sends no more");
             return mare__lua_fail_with(L, MARE_CLOSED);
-        }
-        if ((kind == 'l' || kind == 'L') && mare__stream_buffered(stream) > stream->line_max) {
-            lua_pushfstring(L, "the line is longer than %I bytes", (lua_Integer)stream->line_max);
-            return mare__lua_fail_with(L, MARE_TOOBIG);
         }
         bool buffered = mare__stream_buffered(stream) > 0;
         ssize_t got = stream->drained && !again ? -EAGAIN : mare__stream_read(stream, bytes);
@@ -197,11 +245,14 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
                 lua_pushinteger(L, (lua_Integer)deadline_of(L, stream, TIMEOUT));
                 lua_replace(L, DEADLINE);
             }
-            return wait_ready(L, stream, MARE__TO_READ, DEADLINE, read_more, 0);
+            int waited = wait_ready(L, stream, MARE__TO_READ, DEADLINE, read_more, 0);
+            if (waited != WAITED)
+                return waited;
+            continue;
         }
+        stream->drained = got > 0 && got < MARE__STREAM_ROOM;
         if (got < 0)
             return fail_system(L, (int)-got);
-        stream->drained = got > 0 && got < MARE__STREAM_ROOM;
         if (got > 0 && !buffered && (kind == 's' || (kind == 'n' && number == (size_t)got))) {
             lua_pushlstring(L, bytes, (size_t)got);
             return 1;
@@ -209,16 +260,14 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
         if (got > 0 && !buffered && !mare__stream_keep(stream, bytes, (size_t)got))
             return mare__lua_fail(L, MARE_NOMEM);
     }
-    return 1;
 }
 
 static int read_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_err err = outcome(L);
     struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
-    return err || is_closed(stream) ? fail_wait(L, err ? err : MARE_CLOSED)
-                                    : read_now(L, stream, true);
+    mare_err err = outcome_of(L, stream, MARE__TO_READ);
+    return err ? fail_wait(L, err) : read_now(L, stream, true);
 }
 
 // s:read([what [, timeout]])
@@ -257,8 +306,12 @@ static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
             return 1;
         }
         ssize_t wrote = mare__socket_write(stream->source.fd, pieces, count);
-        if (wrote == -EAGAIN)
-            return wait_ready(L, stream, MARE__TO_WRITE, 2, write_more, (lua_KContext)sent);
+        if (wrote == -EAGAIN) {
+            int waited = wait_ready(L, stream, MARE__TO_WRITE, 2, write_more, (lua_KContext)sent);
+            if (waited != WAITED)
+                return waited;
+            continue;
+        }
         if (wrote < 0)
             return fail_system(L, (int)-wrote);
         sent += (size_t)wrote;
@@ -268,10 +321,9 @@ static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
 static int write_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status;
-    mare_err err = outcome(L);
     struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
-    return err || is_closed(stream) ? fail_wait(L, err ? err : MARE_CLOSED)
-                                    : write_rest(L, stream, (size_t)context);
+    mare_err err = outcome_of(L, stream, MARE__TO_WRITE);
+    return err ? fail_wait(L, err) : write_rest(L, stream, (size_t)context);
 }
 
 static int write_all(lua_State *L, struct mare__stream *stream)
@@ -318,22 +370,24 @@ static int accept_more(lua_State *L, int status, lua_KContext context);
 static int accept_now(lua_State *L, struct mare__stream *listener)
 {
     struct mare__address peer;
-    int fd;
-    do
-        fd = mare__socket_accept(listener->source.fd, &peer);
-    while (fd == -ECONNABORTED || fd == -EINTR); // that one has gone: the next
-    if (fd == -EAGAIN)
-        return wait_ready(L, listener, MARE__TO_READ, 3, accept_more, 0);
-    return fd < 0 ? fail_system(L, -fd) : push_stream(L, fd, MARE__KIND_STREAM);
+    for (;;) {
+        int fd = mare__socket_accept(listener->source.fd, &peer);
+        if (fd == -ECONNABORTED || fd == -EINTR) // that one has gone: the next
+            continue;
+        if (fd != -EAGAIN)
+            return fd < 0 ? fail_system(L, -fd) : push_stream(L, fd, MARE__KIND_STREAM);
+        int waited = wait_ready(L, listener, MARE__TO_READ, 3, accept_more, 0);
+        if (waited != WAITED)
+            return waited;
+    }
 }
 
 static int accept_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_err err = outcome(L);
     struct mare__stream *listener = check(L, 1, MARE__KIND_LISTENER);
-    return err || is_closed(listener) ? fail_wait(L, err ? err : MARE_CLOSED)
-                                      : accept_now(L, listener);
+    mare_err err = outcome_of(L, listener, MARE__TO_READ);
+    return err ? fail_wait(L, err) : accept_now(L, listener);
 }
 
 static int listener_accept(lua_State *L)
@@ -357,18 +411,27 @@ static int net_listen(lua_State *L)
     return fd < 0 ? fail_system(L, -fd) : push_stream(L, fd, MARE__KIND_LISTENER);
 }
 
+// The stream, at 4, is connected, or known not to be.
+static int connected(lua_State *L, struct mare__stream *stream)
+{
+    int failed = -mare__socket_outcome(stream->source.fd);
+    if (failed) {
+        mare__source_close(&stream->source);
+        return fail_system(L, failed);
+    }
+    lua_settop(L, 4);
+    return 1;
+}
+
 static int connect_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_err err = outcome(L);
     struct mare__stream *stream = check(L, 4, MARE__KIND_STREAM);
-    int failed = err ? 0 : -mare__socket_outcome(stream->source.fd);
-    if (!err && !failed) {
-        lua_settop(L, 4);
-        return 1;
-    }
+    mare_err err = outcome_of(L, stream, MARE__TO_WRITE);
+    if (!err)
+        return connected(L, stream);
     mare__source_close(&stream->source);
-    return err ? fail_wait(L, err) : fail_system(L, failed);
+    return fail_wait(L, err);
 }
 
 // connect(host, port[, timeout])
@@ -386,7 +449,12 @@ static int net_connect(lua_State *L)
     if (push_stream(L, fd, MARE__KIND_STREAM) != 1)
         return 3;
     lua_pushinteger(L, (lua_Integer)deadline);
-    return wait_ready(L, check(L, 4, MARE__KIND_STREAM), MARE__TO_WRITE, 5, connect_done, 0);
+    struct mare__stream *stream = check(L, 4, MARE__KIND_STREAM);
+    int waited = wait_ready(L, stream, MARE__TO_WRITE, 5, connect_done, 0);
+    if (waited == WAITED)
+        return connected(L, stream);
+    mare__source_close(&stream->source);
+    return waited;
 }
 
 // s:close(), l:close()
@@ -402,7 +470,7 @@ static int stream_close(lua_State *L)
 static int stream_leave(lua_State *L)
 {
     struct mare__ref_link *ref = lua_touserdata(L, 1);
-    return ref && ref->object ? stream_close(L) : 0;
+    return ref && !mare__handle_moved(ref) ? stream_close(L) : 0;
 }
 
 // s:shutdown()
@@ -477,8 +545,10 @@ static int stream_tostring(lua_State *L)
     const struct mare__ref_link *ref = lua_touserdata(L, 1);
     const struct mare__stream *stream = (const struct mare__stream *)ref->object;
     const char *what = listens ? "listener" : "stream";
-    if (!stream || is_closed(stream))
-        lua_pushfstring(L, "%s (%s)", what, stream ? "closed" : "sent");
+    if (mare__handle_moved(ref))
+        lua_pushfstring(L, "%s (sent)", what);
+    else if (is_closed(stream))
+        lua_pushfstring(L, "%s (closed)", what);
     else
         lua_pushfstring(L, "%s %d", what, stream->source.fd);
     return 1;
