@@ -175,8 +175,9 @@ static char kind_of_read(lua_State *L, size_t *number)
 static bool is_too_long(const struct mare__stream *stream)
 {
     size_t have = mare__stream_buffered(stream), size = have;
-    const char *bytes = stream->bytes + stream->first;
-    const char *end = have > 0 ? memchr(bytes, '\n', have) : NULL;
+    if (have == 0)
+        return false;
+    const char *bytes = stream->bytes + stream->first, *end = memchr(bytes, '\n', have);
     if (end)
         size = (size_t)(end - bytes);
     if (size > 0 && bytes[size - 1] == '\r' && !(stream->at_end && !end))
@@ -188,9 +189,9 @@ static bool is_too_long(const struct mare__stream *stream)
 static bool take(lua_State *L, struct mare__stream *stream, char kind, size_t number)
 {
     size_t have = mare__stream_buffered(stream), size = 0, used;
-    const char *bytes = stream->bytes + stream->first;
     if (have == 0)
         return false;
+    const char *bytes = stream->bytes + stream->first;
     if (kind == 's' || ((kind == 'a' || kind == 'n') && stream->at_end)) {
         size = kind == 'n' && number < have ? number : have;
         used = size;

@@ -121,7 +121,7 @@ return {
             for i = 1, tonumber(arg[1]) do files[i]:close() end
             local stream, message, code = listener:accept(0.01)
             assert(code == "timeout" or code == "nomem" or code == "io", code)
-            for i = 1, #files do files[i]:close() end
+            for i = tonumber(arg[1]) + 1, #files do files[i]:close() end
             assert(select(3, listener:accept(0.01)) == "timeout")
             local client = assert(net.connect(host, port))
             assert(client:write "fine" and listener:accept():read(4) == "fine")
