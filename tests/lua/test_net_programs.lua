@@ -14,7 +14,8 @@ end
 local function stock(text)
     if not shell.has_stock() then t.skip "no lua5.4 that can load mare.so" end
     local library = debug.getinfo(1, "S").source:match "^@(.*)tests/lua/" .. "lua/?.lua"
-    return shell.stock(("package.path = %q .. package.path\n"):format(library .. ";") .. HEAD .. text)
+    local path = ("package.path = %q .. package.path\n"):format(library .. ";")
+    return shell.stock(path .. HEAD .. text)
 end
 
 -- Runs a program whose only name server never answers: 127.77.77.77, where a socket of its own
@@ -25,8 +26,8 @@ local function with_silent_server(text)
         local silent = require "socket".udp()
         if not silent:setsockname("127.77.77.77", 53) then print "cannot" os.exit(3) end
     ]] .. text)
-    local got = shell.run(("unshare -m sh -c 'mount --bind %s /etc/resolv.conf || exit 3; exec %s %s'")
-        :format(server, shell.mare, program))
+    local got = shell.run(("unshare -m sh -c 'mount --bind %s /etc/resolv.conf || exit 3; "
+        .. "exec %s %s'"):format(server, shell.mare, program))
     if got.code == 3 or got.err:find "unshare" then t.skip "no name server of one's own here" end
     return got
 end
@@ -60,7 +61,8 @@ return {
             local listener = assert(net.listen("127.0.0.1", 0))
             local _, port = listener:address()
             io.popen(("sleep 0.2; python3 -c 'import socket; "
-                .. "socket.create_connection((\"127.0.0.1\", %d)).sendall(b\"late\")'"):format(port))
+                .. "socket.create_connection((\"127.0.0.1\", %d)).sendall(b\"late\")'")
+                :format(port))
             print(listener:accept():read "a")
         ]])
     end,
@@ -72,6 +74,25 @@ return {
         ]])
         t.eq(got.code, 1)
         t.ok(got.err:find "wait", got.err)
+    end,
+
+    a_handler_that_fails_closes_its_stream_and_no_other = function()
+        local got = shell.lua(HEAD .. [[
+            local listener = assert(net.listen("127.0.0.1", 0))
+            mare.go(net.serve, listener, function(stream)
+                if stream:read "l" == "fail" then error "as told" end
+                stream:write "fine"
+            end)
+            local bad = assert(net.connect(listener:address()))
+            local good = assert(net.connect(listener:address()))
+            bad:write "fail\n"
+            print(bad:read("a", 10))
+            good:write "go\n"
+            print(good:read("a", 10))
+            listener:close()
+        ]])
+        t.eq({got.out, got.code}, {"\nfine\n", 0})
+        t.ok(got.err:find "as told", got.err)
     end,
 
     -- Without descriptors.
@@ -140,7 +161,7 @@ return {
             mare.workers(1)
             local ticks, began = 0, mare.now()
             mare.spawn(function() mare.sleep(0.05) end)
-            local other = mare.go(function() for _ = 1, 5 do mare.sleep(0.01) ticks = ticks + 1 end end)
+            mare.go(function() for _ = 1, 5 do mare.sleep(0.01) ticks = ticks + 1 end end)
             print(select(3, net.resolve("name.example", 0.2)))
             print(ticks, mare.now() - began < 1.5)
             print(select(3, net.connect("name.example", 80, mare.deadline(0.05))))
@@ -171,7 +192,7 @@ return {
             local host, port = listener:address()
             local process = mare.spawn(function(port)
                 local stream = assert(net.connect("localhost", port))
-                for i = 1, 3000 do assert(stream:write(("x"):rep(1000))) if i % 3 == 0 then mare.yield() end end
+                for _ = 1, 3000 do assert(stream:write(("x"):rep(1000))) end
                 stream:shutdown()
                 return #stream:read "a"
             end, port)
@@ -184,7 +205,8 @@ return {
             print(pcall(mare.go, print))
         ]]
         t.eq(got.err, "")
-        t.eq(got.out:match "^(.-)false", "timeout\n3000000\ntrue\ttrue\ttrue\t20000000\nrefused\tclosed\n")
+        t.eq(got.out:match "^(.-)false",
+            "timeout\n3000000\ntrue\ttrue\ttrue\t20000000\nrefused\tclosed\n")
         t.eq(got.code, 0)
     end,
 

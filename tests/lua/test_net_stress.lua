@@ -70,7 +70,7 @@ local function client(seed, ports, EXPECTED)
             if math.random(30) == 1 then mare.go(function() stream:close() end) end
             if math.random(30) == 1 then writer:cancel() end
             local got = check(stream:read(#text, 0.5))
-            if got and #got == #text then assert(got == text, "what came back is not what was sent") end
+            if got and #got == #text then assert(got == text, "it came back changed") end
             if not writer:join(1) or got ~= text then
                 writer:cancel()
                 writer:join()
