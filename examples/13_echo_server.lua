@@ -22,11 +22,11 @@ local host, port = listener:address()
 -- Clients, each in a process of its own.
 local clients = {}
 for i = 1, 3 do
-    clients[i] = mare.spawn(function(i)
+    clients[i] = mare.spawn(function()
         local stream <close> = assert(net.connect(host, port, 5))
         stream:write("I am ", i, "\n")
         return stream:read("l", 5)
-    end, i)
+    end)
 end
 for i = 1, 3 do print(select(2, clients[i]:join())) end
 

@@ -21,7 +21,7 @@ local function echo(stream)
 end
 
 -- Accepts, and hands some of the streams on.
-local function server(seed, ports, others, echo)
+local function server(seed, ports, others)
     math.randomseed(seed)
     local listener = assert(net.listen("127.0.0.1", 0))
     ports:send((select(2, listener:address())))
@@ -32,7 +32,7 @@ local function server(seed, ports, others, echo)
 end
 
 -- Continues with streams that others have begun, and hands some on again.
-local function successor(seed, others, echo)
+local function successor(seed, others)
     math.randomseed(seed)
     for stream in others:messages() do
         mare.go(function()
@@ -49,7 +49,7 @@ end
 local EXPECTED = {closed = true, timeout = true, refused = true, cancelled = true}
 
 -- Talks to servers in several routines, some of which close or cancel each other.
-local function client(seed, ports, EXPECTED)
+local function client(seed, ports)
     math.randomseed(seed)
     local function check(...)
         local value, message, code = ...
@@ -95,9 +95,9 @@ return {
         local base, workers = sockets(), mare.workers()
         local ports, others = mare.channel(1000), mare.channel(3)
         local makers = {
-            function() return mare.spawn(server, math.random(0), ports, others, echo) end,
-            function() return mare.spawn(successor, math.random(0), others, echo) end,
-            function() return mare.spawn(client, math.random(0), ports, EXPECTED) end,
+            function() return mare.spawn(server, math.random(0), ports, others) end,
+            function() return mare.spawn(successor, math.random(0), others) end,
+            function() return mare.spawn(client, math.random(0), ports) end,
         }
         local crowd = {}
         for i = 1, 12 do
