@@ -237,6 +237,8 @@ static void enter(lua_State *L, const struct mare__object *object)
 // Pushes a new userdata for a kind of object, empty.
 static struct mare__ref_link *push_userdata(lua_State *L, mare_process *process, int kind)
 {
+    if (process->closing)
+        luaL_error(L, "no reference can be made any more: the process has ended");
     push_metatable(L, process, kind);
     struct mare__ref_link *ref = lua_newuserdatauv(L, sizeof *ref, 0);
     *ref = (struct mare__ref_link){.magic = MARE__REF_MAGIC + (uint64_t)kind};

@@ -471,6 +471,7 @@ void mare__process_finish(mare_process *process, int status, int results)
         mare_message result; // aside: finalizers may use channels
         mare__message_move(&result, &process->sleep.wait.message);
         mare__state_close(process);
+        mare__block_drop_cases(process); // a handler may have failed in a select
         mare__message_clear(&process->sleep.wait.message);
         mare__message_move(&process->sleep.wait.message, &result);
     } else if (mare__killed(process)) {

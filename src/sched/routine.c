@@ -100,7 +100,8 @@ static void move_out(mare_process *process, struct mare__routine *routine)
     to->timed = from->timed;
     to->leaving_case = from->leaving_case;
     to->waits_for = from->waits_for;
-    to->leaving = from->leaving;
+    bool sends = from->waits == MARE__WAITS_TO_SEND || from->waits == MARE__WAITS_IN_SELECT;
+    to->leaving = sends ? from->leaving : NULL; // else of a message that was refused
     to->deadline = from->deadline;
     to->cases = from->cases;
     to->case_count = from->case_count;
@@ -139,6 +140,7 @@ static void move_in(mare_process *process, struct mare__routine *routine)
     to->wait.result = from->wait.result;
     mare__message_clear(&to->wait.message);
     mare__message_move(&to->wait.message, &from->wait.message);
+    from->leaving = NULL;
     from->cases = NULL;
     from->case_count = 0;
     mare__free(process->nest);
@@ -168,6 +170,9 @@ bool mare__pool_next(mare_process *process, int *arguments)
         return false;
     pool->running = routine;
     move_in(process, routine);
+    // An interrupt is the main routine's, whose turns may be too short for a tick to come in one.
+    if (routine == &pool->main && atomic_load(&routine->sleep.wait.note))
+        mare__hook_arm(process);
     *arguments = routine->values;
     routine->values = 0;
     return true;

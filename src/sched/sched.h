@@ -106,6 +106,7 @@ struct mare_process {
     } * nest;                   // coroutines resumed inside each other
     uint32_t nested, nest_room;
     bool needs_close;                  // something in the state has a finalizer
+    bool closing;                      // the state is: what is made now is not finalized
     bool has_c_modules;                // so the state cannot be recycled
     bool warnings_on, warning;         // what warn("@on") set; a warning's first piece was printed
     bool loaded;                       // the state came with its function on the stack

@@ -212,6 +212,7 @@ void mare__state_close(mare_process *process)
         return;
     process->current = L;
     mare__wind_up(process, false); // no hook would run in a finalizer
+    process->closing = true;
     if (process->needs_close || MARE__ARENA_PLAIN)
         lua_close(L);
     mare__handles_drop(process);

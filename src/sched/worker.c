@@ -390,7 +390,8 @@ static void run(struct mare__worker *worker, mare_process *process)
                 return;
             }
             bool whole = process->yield == MARE__YIELD_TURN || ++turns >= TURNS_OF_ROUTINES;
-            if (whole && (is_wanted(worker) || watched(worker))) {
+            if (worker->ticked || (whole && (is_wanted(worker) || watched(worker)))) {
+                // After a tick in any case: a timer may be due, or the worker may be to leave.
                 mare__ready(process);
                 return;
             }

@@ -245,6 +245,22 @@ class Interrupts(Repl):
                 terminal.until_line('> ')
                 self.assertEqual(terminal.enter('1 + 1'), ['2'])
 
+    def test_it_hits_what_is_evaluated_and_no_routine(self):
+        terminal = self.open()
+        terminal.enter('turns = 0')
+        terminal.enter('function work() while turns do turns = turns + 1 mare.yield() end end')
+        terminal.enter('for i = 1, 100 do busy = mare.go(work) end')
+        for wait in ('mare.channel():receive()', 'busy:join()', 'while true do mare.yield() end'):
+            with self.subTest(wait):
+                terminal.type(f'print "begun" {wait}\r')
+                terminal.until(lambda: terminal.screen.rows[terminal.screen.row - 1] == 'begun')
+                terminal.type(CTRL_C)
+                terminal.until_line('> ')
+                self.assertIn('interrupted!', terminal.text())
+                self.assertEqual(terminal.enter('busy:status()'), ['alive'])
+        terminal.enter('turns = nil')
+        self.leaves(terminal)
+
     def test_what_was_typed_is_dropped(self):
         terminal = self.open()
         terminal.type('1 + ')
@@ -314,6 +330,22 @@ class Processes(Repl):
         self.assertRegex(rows[report], r'^mare: process \d+ died: boom$')
         self.assertEqual(rows.count('> 6 *'), 1, 'its row was used for the report')
         self.assertEqual(terminal.enter(' 7'), ['42'])
+        self.leaves(terminal)
+
+    def test_routines_go_on_while_the_prompt_waits(self):
+        terminal = self.open()
+        terminal.enter('ch = mare.channel()')
+        self.assertEqual(terminal.enter('mare.go(function() for w in ch:messages() do print(w) end'
+                                        ' print "over" end)'), ['routine 2'])
+        terminal.enter('mare.spawn(function(c) c:send "one" end, ch)')
+        terminal.until(lambda: 'one' in terminal.screen.rows)
+        terminal.enter('ch:send "two"')
+        terminal.until(lambda: 'two' in terminal.screen.rows)
+        terminal.enter('ch:close()')
+        terminal.until(lambda: 'over' in terminal.screen.rows)
+        terminal.enter('mare.go(function() error("of a routine", 0) end)')
+        terminal.until_text('mare: routine 3 of process 1 died: of a routine')
+        self.assertEqual(terminal.enter('1 + 1'), ['2'])
         self.leaves(terminal)
 
     def test_one_that_prints_leaves_the_line_whole(self):

@@ -20,6 +20,21 @@ return {
         t.ok(p ~= mine)
     end,
 
+    a_finalizer_makes_none_when_the_state_is_closed = function()
+        local said = mare.channel(10)
+        t.ok(mare.spawn(function()
+            _G.kept = setmetatable({}, {__gc = function()
+                for _, make in ipairs {mare.channel, mare.self, function() mare.spawn "" end} do
+                    said:trysend(select(2, pcall(make)))
+                end
+            end})
+        end):join(t.patience))
+        for _ = 1, 3 do
+            local message = said:tryreceive()
+            t.ok(message:find "the process has ended$", message)
+        end
+    end,
+
     references_are_table_keys = function()
         local p, stay = parked()
         local ch = mare.channel(1)

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Random programs: processes that spawn, kill, link, monitor, talk, select, wait with deadlines and
--- close, all at once. Whatever happens, everybody must end, and what was counted must add up.
+-- close, in several routines that cancel and join each other, all at once. Whatever happens,
+-- everybody must end, and what was counted must add up.
 -- MARE_STRESS_SECONDS makes it longer; the seed is printed.
 local mare, t = require "mare", require "t"
 
@@ -43,7 +44,40 @@ local function member(seed, depth, steps, channels, peers)
         return list
     end
 
-    local acts = {
+    -- Routines, and a coroutine that they share: who comes while another waits in it is refused.
+    local acts, routines = nil, {}
+    local function some(count)
+        for _ = 1, count do any(acts)() end
+    end
+    local shared = coroutine.wrap(function()
+        while true do
+            met((any(channels):receive(timeout())))
+            coroutine.yield()
+        end
+    end)
+    local function go()
+        if #routines > 12 then return end
+        local way = random(3)
+        local function body()
+            local function close() channels[1]:trysend(1) end
+            local _guard <close> = setmetatable({}, {__close = close})
+            some(random(8))
+        end
+        if way == 1 then -- it may fail, and somebody knows
+            local r = mare.go(body)
+            routines[#routines + 1] = r
+            mare.go(pcall, r.join, r)
+        else
+            routines[#routines + 1] = mare.go(pcall, way == 2 and body or coroutine.wrap(body))
+        end
+    end
+    go()
+
+    acts = {
+        go,
+        function() any(routines):cancel() end,
+        function() pcall(shared) end,
+        function() pcall(any(routines).join, any(routines), timeout()) end,
         function() any(channels):sendwithin(timeout(), value()) end,
         function() any(channels):trysend(value()) end,
         function() met((any(channels):receive(timeout()))) end,
@@ -84,9 +118,7 @@ local function member(seed, depth, steps, channels, peers)
             mare.yield()
         end,
     }
-    for _ = 1, steps do
-        any(acts)()
-    end
+    some(steps)
 end
 
 -- One round: a crowd, and its end.
@@ -133,7 +165,8 @@ return {
 
     tokens_are_neither_lost_nor_doubled = {function()
         -- Tokens go round between processes through random channels with random ways of sending and
-        -- receiving, under deadlines; a token whose send failed stays with its holder.
+        -- receiving, under deadlines; a token whose send failed stays with its holder. Two routines
+        -- of a process hold some each, and a third one cancels what they do.
         local seed = t.seed()
         local deadline = mare.deadline(SECONDS / 2)
         repeat
@@ -144,30 +177,40 @@ return {
                 holders[h] = mare.spawn(function(own)
                     math.randomseed(own)
                     local random = math.random
-                    local held = {own * 10, own * 10 + 1}
-                    local function keep(index, token)
-                        if index and token then held[#held + 1] = token end
-                    end
-                    while not stop:closed() do
-                        local ch, way = channels[random(5)], random(6)
-                        local token = held[#held]
-                        if token and way <= 3 then
-                            local sent
-                            if way == 1 then sent = ch:trysend(token) end
-                            if way == 2 then sent = ch:sendwithin(random() * 0.001, token) end
-                            if way == 3 then
-                                sent = mare.select({{ch, token}}, random() * 0.001)
-                            end
-                            if sent then held[#held] = nil end
-                        elseif way == 4 then
-                            keep(true, (ch:tryreceive()))
-                        elseif way == 5 then
-                            keep(true, (ch:receive(random() * 0.001)))
-                        elseif way == 6 then
-                            keep(mare.select({ch, channels[random(5)]}, random() * 0.001))
+                    local function hold(first)
+                        local held = {first}
+                        local function keep(index, token)
+                            if index and token then held[#held + 1] = token end
                         end
+                        while not stop:closed() do
+                            local ch, way = channels[random(5)], random(6)
+                            local token = held[#held]
+                            if token and way <= 3 then
+                                local sent
+                                if way == 1 then sent = ch:trysend(token) end
+                                if way == 2 then sent = ch:sendwithin(random() * 0.001, token) end
+                                if way == 3 then
+                                    sent = mare.select({{ch, token}}, random() * 0.001)
+                                end
+                                if sent then held[#held] = nil end
+                            elseif way == 4 then
+                                keep(true, (ch:tryreceive()))
+                            elseif way == 5 then
+                                keep(true, (ch:receive(random() * 0.001)))
+                            elseif way == 6 then
+                                keep(mare.select({ch, channels[random(5)]}, random() * 0.001))
+                            end
+                        end
+                        return held
                     end
-                    out:send(held)
+                    local a, b = mare.go(hold, own * 10), mare.go(hold, own * 10 + 1)
+                    while not stop:closed() do
+                        mare.sleep(random() * 0.001)
+                        if random(2) == 1 then a:cancel() else b:cancel() end
+                    end
+                    local _, all = assert(a:join())
+                    local _, others = assert(b:join())
+                    out:send(table.move(others, 1, #others, #all + 1, all))
                 end, seed % 1000 * 100 + h)
             end
             mare.sleep(0.05)

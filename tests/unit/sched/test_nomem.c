@@ -367,9 +367,67 @@ static void buffers_at_every_point(void **state)
     at_every_point(buffers_and_refusals);
 }
 
+static const char *routines(void)
+{
+    return run_program(
+        "local m = require 'mare'\n"
+        "local c, other = assert(m.channel()), assert(m.channel())\n"
+        "local closed = 0\n"
+        "local function done(r)\n"
+        "  local ok, one, code = r:join(0.5)\n"
+        "  if not ok then error(one or code, 0) end return one\n"
+        "end\n"
+        "local sends = m.go(function(n)\n"
+        "  local over <close> = c\n" // so that the other does not wait when it has failed
+        "  for i = 1, n do assert(c:sendwithin(0.2, {i, 'more than a few bytes'})) end\n"
+        "  return n\n"
+        "end, 3)\n"
+        "local takes = m.go(coroutine.wrap(function()\n"
+        "  local over <close> = c\n"
+        "  local x <close> = setmetatable({}, {__close = function() closed = closed + 1 end})\n"
+        "  for i = 1, 3 do\n"
+        "    local t, err = c:receive(0.2) if not t then error(err, 0) end\n"
+        "  end\n"
+        "  return 'all'\n"
+        "end))\n"
+        "local fails = m.go(function()\n"
+        "  local x <close> = setmetatable({}, {__close = function() closed = closed + 1 end})\n"
+        "  m.yield() error {}\n"
+        "end)\n"
+        "local never = m.go(function()\n"
+        "  local _, err, code = m.select({other, {other, 1}}, 0.5)\n"
+        "  if code ~= 'cancelled' then error(err, 0) end\n"
+        "end)\n"
+        "assert(done(sends) == 3 and done(takes) == 'all')\n"
+        "never:cancel()\n"
+        "done(never)\n"
+        "local ok, err, code = fails:join(0.5)\n"
+        "if code ~= 'died' then error(err, 0) end\n"
+        "assert(closed == 2)\n"
+        "return true",
+        false);
+}
+
+// One may die of the lack of memory, and the other then finds the channel closed or runs into its
+// deadline: that is right, too.
+static const char *routines_or_alone(void)
+{
+    const char *complaint = routines();
+    bool alone = complaint && (strstr(complaint, mare_strerror(MARE_CLOSED)) ||
+                               strstr(complaint, mare_strerror(MARE_TIMEOUT)));
+    return alone ? NULL : complaint;
+}
+
+static void routines_at_every_point(void **state)
+{
+    (void)state;
+    at_every_point(routines_or_alone);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, end_countdown)
 
 UNIT_TESTS(CASE(messages_at_every_point), CASE(start_and_stop_at_every_point),
            CASE(conversation_at_every_point), CASE(tables_and_functions_at_every_point),
            CASE(selects_and_names_at_every_point), CASE(families_at_every_point),
-           CASE(coroutines_at_every_point), CASE(buffers_at_every_point))
+           CASE(coroutines_at_every_point), CASE(buffers_at_every_point),
+           CASE(routines_at_every_point))
