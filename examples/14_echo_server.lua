@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- An echo server, and clients that try it. With a port, `mare examples/13_echo_server.lua 7007`, it
+-- An echo server, and clients that try it. With a port, `mare examples/14_echo_server.lua 7007`, it
 -- serves for ever: talk to it with `nc 127.0.0.1 7007`.
 local mare, net = require "mare", require "mare.net"
 
