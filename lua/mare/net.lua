@@ -15,19 +15,27 @@ local function check(name, value, index, expected)
     end
 end
 
+-- As a deadline, for several calls.
+local function deadline_of(name, timeout, index)
+    if timeout == nil or type(timeout) == "userdata" then return timeout end
+    check(name, timeout, index, "number")
+    return mare.deadline(timeout)
+end
+
 --- A stream to a host and port, or to the path of a Unix-domain socket (`connect(path, nil,
 --- timeout)`). Every address of a name is tried in turn.
 function net.connect(host, port, timeout)
     check("connect", host, 1, "string")
     if is_path(host) then return raw.connect(host, nil, timeout) end
     check("connect", port, 2, "number")
-    local deadline = timeout and mare.deadline(timeout)
+    local deadline = deadline_of("connect", timeout, 3)
     local addresses, message, code = raw.resolve(host, deadline)
     if not addresses then return nil, message, code end
     local stream
     for _, address in ipairs(addresses) do
         stream, message, code = raw.connect(address, port, deadline)
-        if stream or code == "timeout" or code == "cancelled" then break end
+        local over = code == "timeout" and deadline and deadline:left() == 0
+        if stream or over or code == "cancelled" then break end
     end
     return stream, message, code
 end
@@ -61,7 +69,8 @@ function net.serve(listener, handler, ...)
         elseif code == "closed" or code == "cancelled" then
             return nil, message, code
         else
-            mare.sleep(0.05)
+            local _, why, how = mare.sleep(0.05)
+            if how then return nil, why, how end
         end
     end
 end

@@ -28,6 +28,7 @@ struct mare__object {
     atomic_uint references;
     uint8_t kind;      // enum mare__kind
     atomic_bool taken; // what has one owner at a time has one, and is not in a message
+    uint16_t waiters;  // routines of the owner that wait for it: it cannot change hands meanwhile
     // The process that made it, and where that one finds its userdata (see sched/handle.c). Written
     // once, before anybody else can see the object.
     int home_index;
@@ -42,6 +43,7 @@ static inline void mare__object_init(struct mare__object *object, enum mare__kin
     atomic_init(&object->references, 1);
     object->kind = (uint8_t)kind;
     atomic_init(&object->taken, true);
+    object->waiters = 0;
     object->home_index = 0;
     object->weight = 0;
     object->home = 0;

@@ -25,41 +25,53 @@ static bool tell(mare_channel *channel)
     return mare__chan_send(channel, &message, NULL) == MARE_OK;
 }
 
+// Who is told and comes again finds the bit still there, or else wants it again. So it must be gone
+// before he is told, or he would wait for what nobody watches; and who came while it was still
+// there is told once more.
 static void on_ready(struct mare__poll *poll, unsigned ways)
 {
     struct mare__source *source = MARE__ENTRY(poll, struct mare__source, poll);
-    unsigned wanted = atomic_load(&source->wanted), dropped = 0;
+    unsigned wanted = atomic_load(&source->wanted);
+    bool dropped = false;
     for (int way = 0; way < MARE__WAYS; way++) {
         unsigned bit = 1u << way;
-        // To be writable is the usual state: told once, for whoever asked.
-        if ((wanted & ways & bit) && (!tell(source->ready[way]) || way == MARE__TO_WRITE))
-            dropped |= bit;
+        if (!(wanted & ways & bit))
+            continue;
+        // To be writable is the usual state, to be broken a lasting one: told once, for whoever
+        // asked. To be readable, until nobody takes note.
+        bool once = way == MARE__TO_WRITE || ways & MARE__BROKEN;
+        if (!once && tell(source->ready[way]))
+            continue;
+        dropped = true;
+        atomic_fetch_and(&source->wanted, ~bit);
+        tell(source->ready[way]);
     }
     if (dropped)
-        mare__poll_want(poll, atomic_fetch_and(&source->wanted, ~dropped) & ~dropped);
+        mare__poll_want(poll, atomic_load(&source->wanted));
+}
+
+static void end(struct mare__source *source)
+{
+    atomic_fetch_sub(&source->observer->watcher.busy, 1);
+    source->closed(source);
 }
 
 static void on_closed(struct mare__poll *poll)
 {
-    struct mare__source *source = MARE__ENTRY(poll, struct mare__source, poll);
-    atomic_fetch_sub(&source->observer->watcher.busy, 1);
-    source->closed(source);
+    end(MARE__ENTRY(poll, struct mare__source, poll));
 }
 
 // What is wanted of the source now: to be watched, or to end.
 static void obey(struct mare__observer *observer, struct mare__source *source, bool doomed)
 {
-    if (!doomed && !source->opened && mare__poll_open(&observer->loop, &source->poll, source->fd)) {
-        source->opened = true;
-        atomic_fetch_add(&observer->watcher.busy, 1);
-    }
+    if (!doomed && !source->opened)
+        source->opened = mare__poll_open(&observer->loop, &source->poll, source->fd);
     if (!doomed) {
-        unsigned wanted = atomic_load(&source->wanted);
         if (source->opened)
-            mare__poll_want(&source->poll, wanted);
+            mare__poll_want(&source->poll, atomic_load(&source->wanted));
         else // a descriptor that cannot be watched is always ready
             for (int way = 0; way < MARE__WAYS; way++)
-                if (wanted & 1u << way)
+                if (atomic_fetch_and(&source->wanted, ~(1u << way)) & 1u << way)
                     tell(source->ready[way]);
         return;
     }
@@ -67,7 +79,7 @@ static void obey(struct mare__observer *observer, struct mare__source *source, b
         mare__poll_close(&source->poll);
     mare__socket_close(source->fd);
     if (!source->opened)
-        source->closed(source);
+        end(source);
 }
 
 static void obey_all(struct mare__observer *observer)
@@ -87,7 +99,6 @@ static void obey_all(struct mare__observer *observer)
             obey(observer, MARE__ENTRY(source, struct mare__source, command), doomed);
         } else if (request) {
             struct mare__request *r = MARE__ENTRY(request, struct mare__request, command);
-            atomic_fetch_add(&observer->watcher.busy, 1);
             r->start(r, &observer->loop);
         } else {
             return;
@@ -234,14 +245,21 @@ mare_channel *mare__source_watch(mare_runtime *runtime, struct mare__source *sou
 {
     if (!source->ready[way])
         source->ready[way] = mare__chan_new(runtime, 1);
-    if (!source->observer)
-        source->observer = nearest(runtime);
+    if (!source->observer && (source->observer = nearest(runtime)) != NULL)
+        // From here to its end, so that no moment passes in which the observer seems to have
+        // nothing to do: its worker would leave, or a program that waits be taken for stuck.
+        atomic_fetch_add(&source->observer->watcher.busy, 1);
     if (!source->ready[way] || !source->observer)
         return NULL;
     unsigned bit = 1u << way;
     if (!(atomic_fetch_or(&source->wanted, bit) & bit))
         command(source, false);
     return source->ready[way];
+}
+
+void mare__source_tell(struct mare__source *source, int way)
+{
+    tell(source->ready[way]);
 }
 
 void mare__source_close(struct mare__source *source)
@@ -265,8 +283,8 @@ bool mare__request_start(mare_runtime *runtime, struct mare__request *request)
     request->observer = observer;
     if (!observer)
         return false;
+    atomic_fetch_add(&observer->watcher.busy, 1); // as for a source
     if (take_turn(observer)) {
-        atomic_fetch_add(&observer->watcher.busy, 1);
         request->start(request, &observer->loop);
         mare__lock_release(&observer->turn);
     } else {

@@ -37,6 +37,9 @@ void mare__source_init(struct mare__source *source, int fd,
 // after each call. NULL: not enough memory.
 mare_channel *mare__source_watch(mare_runtime *runtime, struct mare__source *source, int way);
 
+// Tells one who waits for it, as if it had happened.
+void mare__source_tell(struct mare__source *source, int way);
+
 // Whoever waits is told so (MARE_CLOSED); the descriptor is closed, then `closed` called, perhaps
 // on another thread. Once is enough.
 void mare__source_close(struct mare__source *source);
@@ -52,5 +55,5 @@ struct mare__request {
 // False: not enough memory.
 bool mare__request_start(mare_runtime *runtime, struct mare__request *request);
 
-// By the callback: it is over.
+// By the callback: it is over, and whoever waits for it has been told.
 void mare__request_done(struct mare__request *request);

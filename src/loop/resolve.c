@@ -17,8 +17,8 @@ static void on_done(struct mare__resolving *resolving)
     struct mare__lookup *lookup = MARE__ENTRY(resolving, struct mare__lookup, resolving);
     mare_message message;
     mare__message_init(&message);
-    mare__request_done(&lookup->request);
     mare__chan_send(lookup->done, &message, NULL);
+    mare__request_done(&lookup->request);
     mare__unref(&lookup->object);
 }
 

@@ -18,8 +18,10 @@ struct mare__stream {
     // What was read and not yet asked for: only as long as there is such.
     char *bytes;
     size_t first, end, room;
-    bool at_end;  // the peer sends no more
-    bool drained; // the last read took all there was: wait before the next
+    uint16_t waiting[MARE__WAYS]; // routines of its owner that wait for it, and their sum is
+                                  // object.waiters
+    bool at_end;                  // the peer sends no more
+    bool drained;                 // the last read took all there was: wait before the next
 };
 
 // Takes over the descriptor, in any case. NULL: not enough memory.

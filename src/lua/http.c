@@ -189,8 +189,11 @@ static int read_message(lua_State *L, struct mare__stream *stream, bool body, bo
                 lua_pushinteger(L, (lua_Integer)deadline_in(L, stream, begun ? HURRY : PATIENCE));
                 lua_replace(L, DEADLINE);
             }
-            return mare__lua_wait_stream(L, stream, MARE__TO_READ,
-                                         (uint64_t)lua_tointeger(L, DEADLINE), read_more, body);
+            int waited = mare__lua_wait_stream(
+                L, stream, MARE__TO_READ, (uint64_t)lua_tointeger(L, DEADLINE), read_more, body);
+            if (waited != MARE__WAITED)
+                return waited;
+            continue;
         }
         if (got < 0)
             return mare__lua_fail_system(L, (int)-got);
@@ -213,17 +216,15 @@ static int read_message(lua_State *L, struct mare__stream *stream, bool body, bo
 static int read_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status;
-    mare_err err = mare__lua_outcome(L);
     struct mare__stream *stream = mare__lua_stream(L, STREAM);
+    mare_err err = mare__lua_outcome(L, stream, MARE__TO_READ);
     bool begun = lua_toboolean(L, DEADLINE + 1);
     if (err == MARE_TIMEOUT && begun && !context) { // it trickles
         mare__lua_fail(L, err);
         lua_pushinteger(L, 408);
         return 4;
     }
-    if (err || mare__stream_closed(stream))
-        return mare__lua_fail_stream(L, err ? err : MARE_CLOSED);
-    return read_message(L, stream, context, true);
+    return err ? mare__lua_fail_stream(L, err) : read_message(L, stream, context, true);
 }
 
 static int start_reading(lua_State *L, bool body)

@@ -54,7 +54,7 @@ static struct mare__stream *check(lua_State *L, int index, enum mare__kind kind)
     const char *what = kind == MARE__KIND_STREAM ? "stream" : "listener";
     if (!ref)
         luaL_typeerror(L, index, what);
-    if (!ref->object)
+    if (mare__handle_moved(ref))
         luaL_error(L, "the %s was sent to another process", what);
     return (struct mare__stream *)ref->object;
 }
@@ -96,23 +96,50 @@ static uint64_t deadline_of(lua_State *L, const struct mare__stream *stream, int
     return stream->timeout > MARE_FOREVER - 1 - now ? MARE_FOREVER : now + stream->timeout;
 }
 
+// What became of a wait.
+static mare_err outcome(lua_State *L)
+{
+    mare_process *self = mare__self(L);
+    mare__block_clean(self);
+    return self->sleep.wait.result;
+}
+
+mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream, int way)
+{
+    mare_err err = outcome(L);
+    stream->object.waiters--;
+    stream->waiting[way]--;
+    if (mare__stream_closed(stream))
+        return err ? err : MARE_CLOSED;
+    if (stream->waiting[way] > 0)
+        mare__source_watch(stream->runtime, &stream->source, way); // for the others
+    return err;
+}
+
+static int nothing_more(lua_State *L, int status, lua_KContext context)
+{
+    (void)L, (void)status, (void)context;
+    return 0;
+}
+
 int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, uint64_t deadline,
                           lua_KFunction then, lua_KContext context)
 {
     mare_process *self = mare__self(L);
     mare__block_check(L, self);
-    mare_channel *ready = mare__source_watch(self->runtime, &stream->source, way);
+    mare_channel *ready = stream->object.waiters < UINT16_MAX
+                              ? mare__source_watch(self->runtime, &stream->source, way)
+                              : NULL;
     if (!ready)
         return mare__lua_fail(L, MARE_NOMEM);
+    stream->waiting[way]++;
+    stream->object.waiters++;
     mare__message_clear(&self->sleep.wait.message);
-    return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ready, deadline, then, context);
-}
-
-mare_err mare__lua_outcome(lua_State *L)
-{
-    mare_process *self = mare__self(L);
-    mare__block_clean(self);
-    return self->sleep.wait.result;
+    if (!self->host)
+        return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ready, deadline, then, context);
+    mare__block(L, self, MARE__WAITS_TO_RECEIVE, ready, deadline, nothing_more, 0);
+    mare_err err = mare__lua_outcome(L, stream, way);
+    return err ? mare__lua_fail_stream(L, err) : MARE__WAITED;
 }
 
 // ---- Reading ------------------------------------------------------------------------------------
@@ -125,8 +152,8 @@ static char kind_of_read(lua_State *L, size_t *number)
     *number = 0;
     if (lua_isnoneornil(L, WHAT))
         return 's';
-    if (lua_isinteger(L, WHAT)) {
-        luaL_argcheck(L, lua_tointeger(L, WHAT) > 0, WHAT, "a number of bytes is positive");
+    if (lua_type(L, WHAT) == LUA_TNUMBER) {
+        luaL_argcheck(L, luaL_checkinteger(L, WHAT) > 0, WHAT, "a number of bytes is positive");
         *number = (size_t)lua_tointeger(L, WHAT);
         return 'n';
     }
@@ -134,6 +161,20 @@ static char kind_of_read(lua_State *L, size_t *number)
     if (strcmp(what, "l") != 0 && strcmp(what, "L") != 0 && strcmp(what, "a") != 0)
         luaL_argerror(L, WHAT, "expected a number of bytes, \"l\", \"L\" or \"a\"");
     return *what;
+}
+
+// Whether the line that the buffer begins with, or the part of it that has come, is too long.
+static bool is_too_long(const struct mare__stream *stream)
+{
+    size_t have = mare__stream_buffered(stream), size = have;
+    if (have == 0)
+        return false;
+    const char *bytes = stream->bytes + stream->first, *end = memchr(bytes, '\n', have);
+    if (end)
+        size = (size_t)(end - bytes);
+    if (size > 0 && bytes[size - 1] == '\r' && !(stream->at_end && !end))
+        size--; // part of its end, or will be
+    return size > stream->line_max;
 }
 
 // Pushes what was asked for, if the buffer has it.
@@ -170,7 +211,16 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
 {
     size_t number;
     char kind = kind_of_read(L, &number), bytes[MARE__STREAM_ROOM];
-    while (!take(L, stream, kind, number)) {
+    for (;;) {
+        if ((kind == 'l' || kind == 'L') && is_too_long(stream)) {
+            lua_pushfstring(L, "the line is longer than %I bytes", (lua_Integer)stream->line_max);
+            return mare__lua_fail_with(L, MARE_TOOBIG);
+        }
+        if (take(L, stream, kind, number)) {
+            if (stream->waiting[MARE__TO_READ] > 0 && mare__stream_buffered(stream) > 0)
+                mare__source_tell(&stream->source, MARE__TO_READ); // what is left is another's
+            return 1;
+        }
         if (stream->at_end) {
             if (kind == 'a') {
                 lua_pushliteral(L, "");
@@ -178,10 +228,6 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
             }
             lua_pushliteral(L, "the peer sends no more");
             return mare__lua_fail_with(L, MARE_CLOSED);
-        }
-        if ((kind == 'l' || kind == 'L') && mare__stream_buffered(stream) > stream->line_max) {
-            lua_pushfstring(L, "the line is longer than %I bytes", (lua_Integer)stream->line_max);
-            return mare__lua_fail_with(L, MARE_TOOBIG);
         }
         bool buffered = mare__stream_buffered(stream) > 0;
         ssize_t got = stream->drained && !again ? -EAGAIN : mare__stream_read(stream, bytes);
@@ -192,12 +238,15 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
                 lua_pushinteger(L, (lua_Integer)deadline_of(L, stream, TIMEOUT));
                 lua_replace(L, DEADLINE);
             }
-            return mare__lua_wait_stream(L, stream, MARE__TO_READ,
-                                         (uint64_t)lua_tointeger(L, DEADLINE), read_more, 0);
+            int waited = mare__lua_wait_stream(L, stream, MARE__TO_READ,
+                                               (uint64_t)lua_tointeger(L, DEADLINE), read_more, 0);
+            if (waited != MARE__WAITED)
+                return waited;
+            continue;
         }
+        stream->drained = got > 0 && got < MARE__STREAM_ROOM;
         if (got < 0)
             return mare__lua_fail_system(L, (int)-got);
-        stream->drained = got > 0 && got < MARE__STREAM_ROOM;
         if (got > 0 && !buffered && (kind == 's' || (kind == 'n' && number == (size_t)got))) {
             lua_pushlstring(L, bytes, (size_t)got);
             return 1;
@@ -205,16 +254,14 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
         if (got > 0 && !buffered && !mare__stream_keep(stream, bytes, (size_t)got))
             return mare__lua_fail(L, MARE_NOMEM);
     }
-    return 1;
 }
 
 static int read_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_err err = mare__lua_outcome(L);
     struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
-    return err || mare__stream_closed(stream) ? mare__lua_fail_stream(L, err ? err : MARE_CLOSED)
-                                              : read_now(L, stream, true);
+    mare_err err = mare__lua_outcome(L, stream, MARE__TO_READ);
+    return err ? mare__lua_fail_stream(L, err) : read_now(L, stream, true);
 }
 
 // s:read([what [, timeout]])
@@ -253,9 +300,14 @@ static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
             return 1;
         }
         ssize_t wrote = mare__socket_write(stream->source.fd, pieces, count);
-        if (wrote == -EAGAIN)
-            return mare__lua_wait_stream(L, stream, MARE__TO_WRITE, (uint64_t)lua_tointeger(L, 2),
-                                         write_more, (lua_KContext)sent);
+        if (wrote == -EAGAIN) {
+            int waited =
+                mare__lua_wait_stream(L, stream, MARE__TO_WRITE, (uint64_t)lua_tointeger(L, 2),
+                                      write_more, (lua_KContext)sent);
+            if (waited != MARE__WAITED)
+                return waited;
+            continue;
+        }
         if (wrote < 0)
             return mare__lua_fail_system(L, (int)-wrote);
         sent += (size_t)wrote;
@@ -265,10 +317,9 @@ static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
 static int write_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status;
-    mare_err err = mare__lua_outcome(L);
     struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
-    return err || mare__stream_closed(stream) ? mare__lua_fail_stream(L, err ? err : MARE_CLOSED)
-                                              : write_rest(L, stream, (size_t)context);
+    mare_err err = mare__lua_outcome(L, stream, MARE__TO_WRITE);
+    return err ? mare__lua_fail_stream(L, err) : write_rest(L, stream, (size_t)context);
 }
 
 static int write_all(lua_State *L, struct mare__stream *stream)
@@ -316,23 +367,25 @@ static int accept_more(lua_State *L, int status, lua_KContext context);
 static int accept_now(lua_State *L, struct mare__stream *listener)
 {
     struct mare__address peer;
-    int fd;
-    do
-        fd = mare__socket_accept(listener->source.fd, &peer);
-    while (fd == -ECONNABORTED || fd == -EINTR); // that one has gone: the next
-    if (fd == -EAGAIN)
-        return mare__lua_wait_stream(L, listener, MARE__TO_READ, (uint64_t)lua_tointeger(L, 3),
-                                     accept_more, 0);
-    return fd < 0 ? mare__lua_fail_system(L, -fd) : push_stream(L, fd, MARE__KIND_STREAM);
+    for (;;) {
+        int fd = mare__socket_accept(listener->source.fd, &peer);
+        if (fd == -ECONNABORTED || fd == -EINTR) // that one has gone: the next
+            continue;
+        if (fd != -EAGAIN)
+            return fd < 0 ? mare__lua_fail_system(L, -fd) : push_stream(L, fd, MARE__KIND_STREAM);
+        int waited = mare__lua_wait_stream(L, listener, MARE__TO_READ,
+                                           (uint64_t)lua_tointeger(L, 3), accept_more, 0);
+        if (waited != MARE__WAITED)
+            return waited;
+    }
 }
 
 static int accept_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_err err = mare__lua_outcome(L);
     struct mare__stream *listener = check(L, 1, MARE__KIND_LISTENER);
-    return err || mare__stream_closed(listener) ? mare__lua_fail_stream(L, err ? err : MARE_CLOSED)
-                                                : accept_now(L, listener);
+    mare_err err = mare__lua_outcome(L, listener, MARE__TO_READ);
+    return err ? mare__lua_fail_stream(L, err) : accept_now(L, listener);
 }
 
 static int listener_accept(lua_State *L)
@@ -356,18 +409,27 @@ static int net_listen(lua_State *L)
     return fd < 0 ? mare__lua_fail_system(L, -fd) : push_stream(L, fd, MARE__KIND_LISTENER);
 }
 
+// The stream, at 4, is connected, or known not to be.
+static int connected(lua_State *L, struct mare__stream *stream)
+{
+    int failed = -mare__socket_outcome(stream->source.fd);
+    if (failed) {
+        mare__source_close(&stream->source);
+        return mare__lua_fail_system(L, failed);
+    }
+    lua_settop(L, 4);
+    return 1;
+}
+
 static int connect_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_err err = mare__lua_outcome(L);
     struct mare__stream *stream = check(L, 4, MARE__KIND_STREAM);
-    int failed = err ? 0 : -mare__socket_outcome(stream->source.fd);
-    if (!err && !failed) {
-        lua_settop(L, 4);
-        return 1;
-    }
+    mare_err err = mare__lua_outcome(L, stream, MARE__TO_WRITE);
+    if (!err)
+        return connected(L, stream);
     mare__source_close(&stream->source);
-    return err ? mare__lua_fail_stream(L, err) : mare__lua_fail_system(L, failed);
+    return mare__lua_fail_stream(L, err);
 }
 
 // connect(host, port[, timeout])
@@ -385,8 +447,13 @@ static int net_connect(lua_State *L)
     if (push_stream(L, fd, MARE__KIND_STREAM) != 1)
         return 3;
     lua_pushinteger(L, (lua_Integer)deadline);
-    return mare__lua_wait_stream(L, check(L, 4, MARE__KIND_STREAM), MARE__TO_WRITE,
-                                 (uint64_t)lua_tointeger(L, 5), connect_done, 0);
+    struct mare__stream *stream = check(L, 4, MARE__KIND_STREAM);
+    int waited = mare__lua_wait_stream(L, stream, MARE__TO_WRITE, (uint64_t)lua_tointeger(L, 5),
+                                       connect_done, 0);
+    if (waited == MARE__WAITED)
+        return connected(L, stream);
+    mare__source_close(&stream->source);
+    return waited;
 }
 
 // s:close(), l:close()
@@ -402,7 +469,7 @@ static int stream_close(lua_State *L)
 static int stream_leave(lua_State *L)
 {
     struct mare__ref_link *ref = lua_touserdata(L, 1);
-    return ref && ref->object ? stream_close(L) : 0;
+    return ref && !mare__handle_moved(ref) ? stream_close(L) : 0;
 }
 
 // s:shutdown()
@@ -477,8 +544,10 @@ static int stream_tostring(lua_State *L)
     const struct mare__ref_link *ref = lua_touserdata(L, 1);
     const struct mare__stream *stream = (const struct mare__stream *)ref->object;
     const char *what = listens ? "listener" : "stream";
-    if (!stream || mare__stream_closed(stream))
-        lua_pushfstring(L, "%s (%s)", what, stream ? "closed" : "sent");
+    if (mare__handle_moved(ref))
+        lua_pushfstring(L, "%s (sent)", what);
+    else if (mare__stream_closed(stream))
+        lua_pushfstring(L, "%s (closed)", what);
     else
         lua_pushfstring(L, "%s %d", what, stream->source.fd);
     return 1;
@@ -489,7 +558,7 @@ static int stream_tostring(lua_State *L)
 static int resolve_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_err err = mare__lua_outcome(L);
+    mare_err err = outcome(L);
     struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
     const struct mare__resolving *lookup = &((struct mare__lookup *)ref->object)->resolving;
     if (err)

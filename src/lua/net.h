@@ -9,10 +9,12 @@
 struct mare__stream *mare__lua_stream(lua_State *L, int index);
 
 // Waits until the stream is ready, then goes on with `then`, which begins with mare__lua_outcome.
-// To be used as `return mare__lua_wait_stream(...)`.
+// In a host, which has nothing to yield to, it returns MARE__WAITED, or what to return to Lua. (To
+// call `then` would leave a frame on the stack for every time that a reader must wait.)
+enum { MARE__WAITED = -1 };
 int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, uint64_t deadline,
                           lua_KFunction then, lua_KContext context);
-mare_err mare__lua_outcome(lua_State *L);
+mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream, int way);
 
 // Push `nil, message, code` for an errno value; for what a wait for a stream ended with.
 int mare__lua_fail_system(lua_State *L, int err);

@@ -3,21 +3,39 @@
 #include "platform/loop.h"
 
 #include <netdb.h>
+#include <pthread.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 static void on_bell(uv_async_t *bell)
 {
     (void)bell; // it has done its work: the wait is over
 }
 
+// uv_run calls this before it waits if the time has come by then, and would wait all the same.
 static void on_alarm(uv_timer_t *alarm)
 {
-    (void)alarm;
+    uv_stop(alarm->loop);
+}
+
+// Whether there are as many descriptors left as a loop needs: libuv's first one ends the program
+// when there are not.
+static bool are_descriptors_left(void)
+{
+    enum { NEEDED = 8 };
+    int fds[NEEDED], count = 0;
+    while (count < NEEDED && (fds[count] = eventfd(0, EFD_CLOEXEC)) >= 0)
+        count++;
+    bool enough = count == NEEDED;
+    while (count > 0)
+        close(fds[--count]);
+    return enough;
 }
 
 bool mare__loop_init(struct mare__loop *loop)
 {
-    if (uv_loop_init(&loop->uv) != 0)
+    if (!are_descriptors_left() || uv_loop_init(&loop->uv) != 0)
         return false;
     if (uv_async_init(&loop->uv, &loop->bell, on_bell) != 0) {
         uv_loop_close(&loop->uv);
@@ -60,9 +78,11 @@ void mare__loop_ring(struct mare__loop *loop)
 static void on_poll(uv_poll_t *uv, int status, int events)
 {
     struct mare__poll *poll = uv->data;
-    bool all = status < 0;
-    poll->ready(poll, (all || events & UV_READABLE ? MARE__READABLE : 0) |
-                          (all || events & UV_WRITABLE ? MARE__WRITABLE : 0));
+    unsigned ways = MARE__READABLE | MARE__WRITABLE | MARE__BROKEN;
+    if (status == 0)
+        ways = (events & UV_READABLE ? MARE__READABLE : 0) |
+               (events & UV_WRITABLE ? MARE__WRITABLE : 0);
+    poll->ready(poll, ways); // with an error, libuv has stopped to watch it
 }
 
 static void on_poll_closed(uv_handle_t *uv)
@@ -112,8 +132,13 @@ static void on_resolved(uv_getaddrinfo_t *uv, int status, struct addrinfo *list)
 void mare__resolve(struct mare__loop *loop, struct mare__resolving *resolving, const char *host)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+    char name[16];
     resolving->uv.data = resolving;
+    // The first call starts libuv's threads, which have their name from their maker.
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    pthread_setname_np(pthread_self(), "mare-names");
     int err = uv_getaddrinfo(&loop->uv, &resolving->uv, on_resolved, host, NULL, &hints);
+    pthread_setname_np(pthread_self(), name);
     if (err)
         on_resolved(&resolving->uv, err, NULL);
 }

@@ -29,11 +29,12 @@ void mare__loop_wait(struct mare__loop *loop, uint64_t ns); // UINT64_MAX: for e
 void mare__loop_ring(struct mare__loop *loop);
 
 // ---- Descriptors --------------------------------------------------------------------------------
-enum { MARE__READABLE = 1, MARE__WRITABLE = 2 };
+// BROKEN: something is wrong with it. It is not watched any more until that is wanted again.
+enum { MARE__READABLE = 1, MARE__WRITABLE = 2, MARE__BROKEN = 4 };
 
 struct mare__poll {
     uv_poll_t uv;
-    void (*ready)(struct mare__poll *poll, unsigned ways); // both when something is wrong
+    void (*ready)(struct mare__poll *poll, unsigned ways); // all when something is wrong
     void (*closed)(struct mare__poll *poll);
 };
 

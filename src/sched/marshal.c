@@ -303,13 +303,27 @@ static bool begin_table(struct writer *w)
     return true;
 }
 
+static const char *refusal_of_moved(const struct mare__ref_link *ref)
+{
+    switch (ref->magic - MARE__REF_MAGIC) {
+    case MARE__KIND_STREAM:
+        return "a stream that was sent before";
+    case MARE__KIND_LISTENER:
+        return "a listener that was sent before";
+    default:
+        return "a buffer that was sent before";
+    }
+}
+
 static bool begin_userdata(struct writer *w)
 {
     lua_State *L = w->L;
     struct mare__ref_link *ref = mare__handle_test(L, -1);
     if (ref) {
         if (mare__handle_moved(ref))
-            return fail(w, MARE_BADMSG, "a buffer that was sent before");
+            return fail(w, MARE_BADMSG, refusal_of_moved(ref));
+        if (mare__kind_is_owned(ref->object->kind) && ref->object->waiters > 0)
+            return fail(w, MARE_BADMSG, "a stream or listener that a routine waits for");
         if (!mare__message_append_handle(w->message, ref->object))
             return out_of_room(w);
         if (mare__kind_is_owned(ref->object->kind)) {

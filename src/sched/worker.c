@@ -343,6 +343,8 @@ static void on_tick(void *argument)
     worker->age = worker->age + 1;
     uint64_t next = atomic_load_explicit(&runtime->next_deadline, memory_order_relaxed);
     bool wanted = others_wait(worker) || (next != MARE_FOREVER && next <= mare__now(runtime));
+    // What is watched here nobody else can look at, idle or not.
+    bool looks = watched(worker) != NULL;
     if (wanted && atomic_load(&runtime->idle_count) > 0) {
         if (!worker->taking && atomic_load_explicit(&worker->slot, memory_order_relaxed))
             atomic_store(&worker->slot_shared, true);
@@ -351,12 +353,12 @@ static void on_tick(void *argument)
     if (!process)
         return;
     struct mare__pool *pool = atomic_load_explicit(&process->pool, memory_order_relaxed);
-    struct mare__watcher *watcher = watched(worker);
+    struct mare__watcher *watcher = looks ? watched(worker) : NULL;
     if (watcher &&
         worker->age > 2 * MARE__SLICE_TICKS && // it did not give way when it was asked to
         atomic_load(&runtime->attendant.started) && !atomic_exchange(&watcher->unattended, true))
         mare__unpark(&runtime->attendant.parker);
-    bool over = (wanted || watcher || (pool && length_of(&pool->ready) > 0)) &&
+    bool over = (wanted || looks || (pool && length_of(&pool->ready) > 0)) &&
                 worker->age >= MARE__SLICE_TICKS;
     if (process->winding_up) // a killed one has time for that, but not for ever
         over = mare__killed(process) && worker->age >= MARE__WIND_UP_TICKS;
@@ -372,6 +374,13 @@ static void on_tick(void *argument)
 // So many routines of a process may run after each other, none of them for long, before another
 // process that waits has its turn.
 enum { TURNS_OF_ROUTINES = 16 };
+
+// Whether others shall have the worker, now that the process that has it could go on: those that
+// wait here, and with each tick the timers and what is watched.
+static bool is_wanted(const struct mare__worker *worker)
+{
+    return others_wait(worker) || worker->ticked || !worker->tick.made;
+}
 
 // Gives the process the worker until it waits, its turn is over or it ends.
 static void run(struct mare__worker *worker, mare_process *process)
@@ -403,9 +412,8 @@ static void run(struct mare__worker *worker, mare_process *process)
                 mare__process_finish(process, status, results);
                 return;
             }
-            bool whole = process->yield == MARE__YIELD_TURN || ++turns % TURNS_OF_ROUTINES == 0;
-            bool asked = others_wait(worker) || watched(worker) || !worker->tick.made;
-            if (worker->ticked || (whole && asked)) {
+            bool whole = process->yield == MARE__YIELD_TURN || ++turns >= TURNS_OF_ROUTINES;
+            if (worker->ticked || (whole && (is_wanted(worker) || watched(worker)))) {
                 // After a tick in any case: a timer may be due, or the worker may be to leave.
                 mare__ready(process);
                 return;
@@ -426,7 +434,7 @@ static void run(struct mare__worker *worker, mare_process *process)
                               memory_order_relaxed); // for those who ask
         if (mare__sleep_commit(process, &process->sleep))
             return;
-        if (others_wait(worker)) { // it need not wait, but had its turn: a loop of selects is one
+        if (is_wanted(worker)) { // it need not wait, but had its turn: a loop of selects is one
             mare__ready(process);
             return;
         }
@@ -454,6 +462,16 @@ static bool work_anywhere(mare_runtime *runtime)
             return true;
     }
     return false;
+}
+
+// The same for who only looks: a process in the slot of a worker that has yet to leave idleness
+// too.
+static bool ready_anywhere(mare_runtime *runtime)
+{
+    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
+        if (atomic_load(&runtime->workers[i]->slot))
+            return true;
+    return work_anywhere(runtime);
 }
 
 static void leave_idle(struct mare__worker *worker)
@@ -546,12 +564,23 @@ struct mare__watcher *mare__worker_watch(struct mare__worker *worker, struct mar
     return has;
 }
 
+// What a worker that was dismissed has not come to goes to the inbox; and somebody else looks at
+// the timers, for this one may have started one that nobody has looked at.
+static void hand_over(struct mare__worker *worker)
+{
+    mare_process *left;
+    mare__thread_data = NULL; // so that what it makes ready goes there
+    while ((left = take_slot(worker)) != NULL || (left = queue_pop(worker)) != NULL)
+        mare__ready(left);
+    wake_one(worker->runtime);
+}
+
 // A worker that was dismissed but watches something stays for that, unless the runtime stops.
 static void only_watch(struct mare__worker *worker)
 {
     struct mare__watcher *watcher;
-    mare__thread_data = NULL; // what it makes ready goes to the inbox
     mare__tick_stop(&worker->tick);
+    hand_over(worker);
     while (atomic_load(&worker->quit) && !atomic_load(&worker->runtime->stopping) &&
            (watcher = watched(worker)) != NULL)
         watcher->wait(watcher, MARE_FOREVER);
@@ -593,9 +622,10 @@ bool mare__workers_stuck(mare_runtime *runtime)
 {
     // Under the lock that a worker needs before it looks at timers or queues again.
     mare__lock_acquire(&runtime->idle_lock);
+    // A watcher makes ready what it was waited for, and only then has less to watch: in that order.
     bool stuck = atomic_load(&runtime->idle_count) >= atomic_load(&runtime->worker_alive) &&
-                 !work_anywhere(runtime) && atomic_load(&runtime->timer_count) == 0 &&
-                 !anything_watched(runtime) && atomic_load(&runtime->own_busy) == 0;
+                 atomic_load(&runtime->timer_count) == 0 && !anything_watched(runtime) &&
+                 !ready_anywhere(runtime) && atomic_load(&runtime->own_busy) == 0;
     mare__lock_release(&runtime->idle_lock);
     return stuck;
 }
@@ -662,12 +692,9 @@ static void *worker_main(void *argument)
         only_watch(worker);
     } while (!retire(worker));
     mare__tick_fini(&worker->tick);
-    mare__thread_data = NULL; // so that what it leaves goes to the inbox
-    mare_process *left;
-    while ((left = take_slot(worker)) != NULL || (left = queue_pop(worker)) != NULL)
-        mare__ready(left);
+    mare__thread_data = NULL;
     atomic_fetch_sub(&worker->runtime->worker_alive, 1);
-    wake_one(worker->runtime); // it may have started a timer that no other worker has looked at
+    wake_one(worker->runtime); // which may find that nothing can move any more
     return NULL;
 }
 
