@@ -407,9 +407,8 @@ static void step_chunk(struct mare__http_reader *reader, uint8_t byte)
         add_digit(reader, byte);
     else if (after_size && (byte == ' ' || byte == '\t'))
         extend_chunk_line(reader, CHUNK_SPACE);
-    else if (after_size && byte == ';')
-        extend_chunk_line(reader, CHUNK_EXTENSION);
-    else if (state == CHUNK_EXTENSION && mare__http_classes[byte] & MARE__HTTP_VALUE)
+    else if ((after_size && byte == ';') ||
+             (state == CHUNK_EXTENSION && mare__http_classes[byte] & MARE__HTTP_VALUE))
         extend_chunk_line(reader, CHUNK_EXTENSION);
     else if ((state == CHUNK_SIZE || state == CHUNK_EXTENSION) && byte == '\r')
         reader->state = CHUNK_CR;

@@ -168,7 +168,7 @@ static void end_again(struct message *message, uint8_t how)
         event = mare__http_read_end(&reader);
     assert(event == MARE__HTTP_END && at == message->written.size);
     assert(described.size == message->described.size && body.size == message->body.size);
-    assert(memcmp(described.at, message->described.at, described.size) == 0);
+    assert(described.size > 0 && memcmp(described.at, message->described.at, described.size) == 0);
     assert(body.size == 0 || memcmp(body.at, message->body.at, body.size) == 0);
     mare__http_reader_fini(&reader);
     mare__bytes_fini(&described);
