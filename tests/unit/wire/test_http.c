@@ -48,6 +48,11 @@ static void a_body_of_a_known_length(void **state)
     check_requests("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
                    "HEAD POST /x HTTP/1.1 keep-alive body=none\n"
                    "  Host: a\n  Content-Length: 0\nEND\nCLOSED\n");
+    check_requests("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding-X: y\r\n"
+                   "Content-LengthX: z\r\nContent-Length: 1\r\n\r\nb",
+                   "HEAD POST / HTTP/1.1 keep-alive body=length:1\n"
+                   "  Host: a\n  Transfer-Encoding-X: y\n  Content-LengthX: z\n"
+                   "  Content-Length: 1\nBODY b\nEND\nCLOSED\n");
     check_requests("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 003\r\n\r\nabc",
                    "HEAD POST /x HTTP/1.1 keep-alive body=length:3\n"
                    "  Host: a\n  Content-Length: 003\nBODY abc\nEND\nCLOSED\n");
