@@ -19,8 +19,8 @@
 
 enum phase { HEAD, BODY, CHUNKED, TRAILERS, UNTIL_CLOSE, ENDING, OVER, SWITCHED, FAILED };
 
-// Where in the lines, or between two chunks. In each of the first five, characters of one class
-// follow each other.
+// Where in the lines, or between two chunks. In each of the first six, up to FIELD_VALUE,
+// characters of one class follow each other; the first four are those of the first line.
 enum state {
     METHOD,
     TARGET,
@@ -86,8 +86,8 @@ void mare__http_reader_trim(struct mare__http_reader *reader)
 
 void mare__http_reader_expect(struct mare__http_reader *reader, struct mare__span method)
 {
-    reader->answers =
-        MARE__HTTP_ANSWERS_ANY; // methods are told apart by case: RFC 9110 section 9.1
+    // Methods are told apart by case: RFC 9110 section 9.1.
+    reader->answers = MARE__HTTP_ANSWERS_ANY;
     if (method.size == 4 && memcmp(method.at, "HEAD", 4) == 0)
         reader->answers = MARE__HTTP_ANSWERS_HEAD;
     else if (method.size == 7 && memcmp(method.at, "CONNECT", 7) == 0)
@@ -220,7 +220,7 @@ static bool pass_lines(struct mare__http_reader *reader, uint32_t most, const ui
         }
         uint64_t room = most - reader->left;
         size_t count = run_of(reader, in + at, room < size - at ? (size_t)room : size - at);
-        if (count == 0) {
+        if (count == 0 && reader->phase != FAILED) {
             last = step(reader, in[at]);
             count = 1;
         }
@@ -407,9 +407,8 @@ static void step_chunk(struct mare__http_reader *reader, uint8_t byte)
         add_digit(reader, byte);
     else if (after_size && (byte == ' ' || byte == '\t'))
         extend_chunk_line(reader, CHUNK_SPACE);
-    else if (after_size && byte == ';')
-        extend_chunk_line(reader, CHUNK_EXTENSION);
-    else if (state == CHUNK_EXTENSION && mare__http_classes[byte] & MARE__HTTP_VALUE)
+    else if ((after_size && byte == ';') ||
+             (state == CHUNK_EXTENSION && mare__http_classes[byte] & MARE__HTTP_VALUE))
         extend_chunk_line(reader, CHUNK_EXTENSION);
     else if ((state == CHUNK_SIZE || state == CHUNK_EXTENSION) && byte == '\r')
         reader->state = CHUNK_CR;

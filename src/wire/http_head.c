@@ -187,6 +187,10 @@ static bool take_apart(struct mare__http_reader *reader, struct parse *parse)
     http_parser parser;
     http_parser_init(&parser, request ? HTTP_REQUEST : HTTP_RESPONSE);
     parser.data = parse;
+    // It takes a name that only begins with Transfer-Encoding for that, and then a Content-Length
+    // is too much for it. So this is left to choose_body, and values to http.c.
+    parser.lenient_http_headers = 1;
+    parser.allow_chunked_length = 1;
     http_parser_execute(&parser, &callbacks, reader->text.at, reader->text.size);
     if (parse->no_memory)
         return fail(reader, 503, "not enough memory");
@@ -399,7 +403,7 @@ static bool choose_body(struct mare__http_reader *reader, uint64_t length)
     if (!check_codings(reader, &chunked))
         return false;
     bool has_length = mare__http_find(head, "content-length", &value);
-    if (has_length && (chunked || length == UINT64_MAX)) // http_parser refuses both, too
+    if (has_length && (chunked || length == UINT64_MAX))
         return fail(reader, 400, "the length of the body is not clear");
     if (response && is_bodiless(reader)) {
         head->body = MARE__HTTP_BODY_NONE;

@@ -137,7 +137,7 @@ static void put_connection(struct head *head, struct mare__span upgrade, bool ke
 {
     if (upgrade.size > 0) {
         put_line(head, "Upgrade", upgrade);
-        put_string(head, "Connection: upgrade\r\n");
+        put_string(head, keep_alive ? "Connection: upgrade\r\n" : "Connection: upgrade, close\r\n");
     } else if (!keep_alive) {
         put_string(head, "Connection: close\r\n");
     } else if (minor == 0) {
@@ -188,6 +188,7 @@ mare_err mare__http_put_response(struct mare__bytes *out,
         put_line(&head, "Date", response->date);
     put_response_body(&head, response);
     bool keep_alive = response->keep_alive && response->body != MARE__HTTP_BODY_UNTIL_CLOSE;
+    keep_alive |= response->status == 101; // the connection lives on, as something else
     put_connection(&head, response->upgrade, keep_alive, response->minor);
     put_fields(&head, response->fields, response->count, made_here);
     return finish(&head, before);

@@ -277,7 +277,7 @@ static enum mare__ws_event read_phase(struct mare__ws_reader *reader, uint8_t *i
 enum mare__ws_event mare__ws_read(struct mare__ws_reader *reader, void *bytes, size_t size,
                                   size_t *used)
 {
-    uint8_t *in = bytes, nothing;
+    uint8_t *in = bytes, nothing = 0;
     enum mare__ws_event event;
     uint8_t phase;
     if (!in)

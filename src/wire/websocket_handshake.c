@@ -35,7 +35,8 @@ void mare__ws_make_accept(struct mare__span key, char accept[MARE__WS_ACCEPT + 1
     char text[MARE__WS_KEY + sizeof guid];
     uint8_t digest[MARE__SHA1_DIGEST];
     size_t size = key.size < MARE__WS_KEY ? key.size : MARE__WS_KEY;
-    memcpy(text, key.at, size);
+    if (size)
+        memcpy(text, key.at, size);
     memcpy(text + size, guid, sizeof guid);
     mare__sha1(text, size + sizeof guid - 1, digest);
     base64(digest, sizeof digest, accept);

@@ -48,6 +48,11 @@ static void a_body_of_a_known_length(void **state)
     check_requests("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
                    "HEAD POST /x HTTP/1.1 keep-alive body=none\n"
                    "  Host: a\n  Content-Length: 0\nEND\nCLOSED\n");
+    check_requests("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding-X: y\r\n"
+                   "Content-LengthX: z\r\nContent-Length: 1\r\n\r\nb",
+                   "HEAD POST / HTTP/1.1 keep-alive body=length:1\n"
+                   "  Host: a\n  Transfer-Encoding-X: y\n  Content-LengthX: z\n"
+                   "  Content-Length: 1\nBODY b\nEND\nCLOSED\n");
     check_requests("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 003\r\n\r\nabc",
                    "HEAD POST /x HTTP/1.1 keep-alive body=length:3\n"
                    "  Host: a\n  Content-Length: 003\nBODY abc\nEND\nCLOSED\n");
@@ -235,6 +240,17 @@ static void an_upgrade_can_be_asked_for(void **state)
                    "HEAD GET / HTTP/1.1 keep-alive body=none upgrade=h2c\n"
                    "  Host: a\n  Connection: upgrade\n  Upgrade: h2c\nEND\n"
                    "HEAD GET /2 HTTP/1.1 keep-alive body=none\n  Host: a\nEND\nCLOSED\n");
+}
+
+static void no_bytes_at_all(void **state)
+{
+    (void)state;
+    struct mare__http_reader reader;
+    size_t used = 1;
+    mare__http_reader_init(&reader, MARE__HTTP_REQUESTS);
+    assert_int_equal(mare__http_read(&reader, NULL, 0, &used), MARE__HTTP_MORE);
+    assert_int_equal(used, 0);
+    mare__http_reader_fini(&reader);
 }
 
 static void fields_are_found_in_any_case(void **state)
@@ -508,7 +524,7 @@ UNIT_TESTS(cmocka_unit_test(a_request_without_a_body),
            cmocka_unit_test(nothing_is_read_after_the_last_message),
            cmocka_unit_test(targets_come_in_four_forms),
            cmocka_unit_test(a_client_may_wait_for_a_100),
-           cmocka_unit_test(an_upgrade_can_be_asked_for),
+           cmocka_unit_test(an_upgrade_can_be_asked_for), cmocka_unit_test(no_bytes_at_all),
            cmocka_unit_test(fields_are_found_in_any_case),
            cmocka_unit_test(responses_with_each_kind_of_body),
            cmocka_unit_test(responses_without_a_body),

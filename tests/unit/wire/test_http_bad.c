@@ -106,6 +106,7 @@ static const struct malformed {
     {BYTES(LINE "Host: u@a\r\n\r\n"), 400},
     {BYTES(LINE "Host: a:b\r\n\r\n"), 400},
     {BYTES(LINE "Host: a:1:2\r\n\r\n"), 400},
+    {BYTES(LINE "Host: a:123456\r\n\r\n"), 400}, // no port is as long
     {BYTES(LINE "Host: [::1\r\n\r\n"), 400},
     {BYTES(LINE "Host: [::1]x\r\n\r\n"), 400},
     {BYTES(LINE "Host: []\r\n\r\n"), 400},

@@ -109,10 +109,14 @@ static void a_response_that_switches(void **state)
     (void)state;
     struct mare__bytes out = {0};
     struct mare__http_response response = {
-        .status = 101, .upgrade = SPAN("websocket"), .minor = 1, .keep_alive = true};
+        .status = 101, .upgrade = SPAN("websocket"), .minor = 1, .keep_alive = false};
+    assert_int_equal(mare__http_put_response(&out, &response), 0);
+    response.status = 426; // only the first of the two stays open for sure
     assert_int_equal(mare__http_put_response(&out, &response), 0);
     check_out(&out, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
-                    "Connection: upgrade\r\n\r\n");
+                    "Connection: upgrade\r\n\r\n"
+                    "HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\n"
+                    "Upgrade: websocket\r\nConnection: upgrade, close\r\n\r\n");
 }
 
 static void a_request(void **state)

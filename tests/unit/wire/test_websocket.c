@@ -232,6 +232,25 @@ static void lengths_in_each_form(void **state)
     }
 }
 
+static void a_control_frame_of_the_largest_size(void **state)
+{
+    (void)state;
+    char bytes[2 + MARE__WS_CONTROL_MOST] = "\x89\x7d", expected[200];
+    memset(bytes + 2, 'p', MARE__WS_CONTROL_MOST);
+    snprintf(expected, sizeof expected, "PING %.*s\n", MARE__WS_CONTROL_MOST, bytes + 2);
+    check_client(bytes, sizeof bytes, expected);
+}
+
+static void no_bytes_at_all(void **state)
+{
+    (void)state;
+    struct mare__ws_reader reader;
+    size_t used = 1;
+    mare__ws_reader_init(&reader, MARE__WS_SERVER);
+    assert_int_equal(mare__ws_read(&reader, NULL, 0, &used), MARE__WS_MORE);
+    assert_int_equal(used, 0);
+}
+
 static void closes(void **state)
 {
     (void)state;
@@ -344,6 +363,30 @@ static void text_is_refused_at_its_first_bad_byte(void **state)
     assert_int_equal(used, 0);
 }
 
+static void an_error_has_a_reason(void **state)
+{
+    (void)state;
+    static const struct {
+        enum mare__ws_role role;
+        char bytes[4];
+        const char *reason;
+    } cases[] = {
+        {MARE__WS_SERVER, "\x81\x01", "a frame that is not masked"},
+        {MARE__WS_CLIENT, "\x81\x81", "a frame that is masked"},
+        {MARE__WS_CLIENT, "\xc1\x01", "a reserved bit is set"},
+        {MARE__WS_CLIENT, "\x80\x01", "a continuation of nothing"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mare__ws_reader reader;
+        char bytes[2];
+        size_t used;
+        memcpy(bytes, cases[i].bytes, 2);
+        mare__ws_reader_init(&reader, cases[i].role);
+        assert_int_equal(mare__ws_read(&reader, bytes, 2, &used), MARE__WS_ERROR);
+        assert_string_equal(reader.reason, cases[i].reason);
+    }
+}
+
 static void limits(void **state)
 {
     (void)state;
@@ -372,6 +415,11 @@ static void limits(void **state)
                      "de\x82\x03"
                      "fgh"),
                "BINARY abcde\nBINARY fgh\n");
+    check_with(&setup, // the largest, and then nothing more
+               BYTES("\x02\x03"
+                     "abc\x00\x02"
+                     "de\x80\x00"),
+               "BINARY abcde\n");
     // A limit that was lowered in the middle of a message.
     struct mare__ws_reader reader;
     char bytes[] = "\x02\x03"
@@ -474,10 +522,12 @@ static void every_allocation_may_fail(void **state)
 UNIT_TESTS(cmocka_unit_test(the_examples_of_the_rfc),
            cmocka_unit_test(messages_in_fragments_with_control_frames_between),
            cmocka_unit_test(a_character_may_be_cut_between_fragments),
-           cmocka_unit_test(lengths_in_each_form), cmocka_unit_test(closes),
-           cmocka_unit_test(codes_of_closes),
+           cmocka_unit_test(lengths_in_each_form),
+           cmocka_unit_test(a_control_frame_of_the_largest_size), cmocka_unit_test(no_bytes_at_all),
+           cmocka_unit_test(closes), cmocka_unit_test(codes_of_closes),
            cmocka_unit_test(a_malformed_frame_is_told_with_its_code),
-           cmocka_unit_test(text_is_refused_at_its_first_bad_byte), cmocka_unit_test(limits),
+           cmocka_unit_test(text_is_refused_at_its_first_bad_byte),
+           cmocka_unit_test(an_error_has_a_reason), cmocka_unit_test(limits),
            cmocka_unit_test(frames_are_written), cmocka_unit_test(what_may_not_be_sent_is_refused),
            cmocka_unit_test(masked_frames_of_every_length_are_read_back),
            cmocka_unit_test(every_allocation_may_fail))

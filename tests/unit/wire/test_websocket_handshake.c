@@ -79,6 +79,7 @@ static void requests_are_checked(void **state)
         {400, "GET / HTTP/1.1", UPGRADE VERSION "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZWE=\r\n"},
         {400, "GET / HTTP/1.1", UPGRADE VERSION "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25j=Q==\r\n"},
         {400, "GET / HTTP/1.1", UPGRADE VERSION "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25j-Q==\r\n"},
+        {400, "GET / HTTP/1.1", UPGRADE VERSION "Sec-WebSocket-Key: -GhlIHNhbXBsZSBub25jZQ==\r\n"},
         {400, "GET / HTTP/1.1", UPGRADE VERSION "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZ=A=\r\n"},
         {400, "GET / HTTP/1.1", UPGRADE VERSION "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ===\r\n"},
     };
