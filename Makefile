@@ -48,7 +48,7 @@ bench: ## measure against the floors, and the peers that are installed
 	@python3 bench/run.py
 
 bench-peers: ## install the peers, then measure
-	@tools/setup.sh peers
+	@tools/setup.sh peers web
 	@$(MAKE) --no-print-directory bench
 
 plots: ## measure how it scales, and draw the plots in docs/img
