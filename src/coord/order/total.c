@@ -17,7 +17,8 @@
  * Sources: Lamport (1978); Tanenbaum and Van Steen, "Distributed Systems", 6.2.1 and figure 6.11.
  *
  * With `repair` = 0 this is the algorithm of the sources: what one member sends another arrives, in
- * order, and no more than `window` multicasts of a member are under way. With `repair` = 1:
+ * order, and nobody has `window` multicasts of a member before it when the next one comes, which
+ * would find no place and be lost. With `repair` = 1:
  *   - A time counts only once all multicasts that its sender had made by then are here, so that
  *     order on the way does not matter.
  *   - Multicasts are sent again until their receipt is known; a member that waits for another's
@@ -303,7 +304,7 @@ const mare_coord_algorithm mare_coord_total = {
     .name = "total",
     .title = "totally ordered multicast by Lamport's clocks",
     .source = "Lamport 1978; Tanenbaum and Van Steen 6.2.1",
-    .assumes = "the group is fixed and nobody dies",
+    .assumes = "the group is fixed and nobody dies; with repair=0 nobody is a window behind",
     .family = MARE_COORD_ORDER,
     .tag = MARE__TAG_TOTAL,
     .params = params,
