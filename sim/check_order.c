@@ -7,11 +7,16 @@
  *   FIFO       the messages of each sender are delivered in the order sent, without gaps.
  *   CAUSAL     … and after all that their sender had multicast or delivered before them.
  *   TOTAL      … and everybody's deliveries are a beginning of one sequence.
- *   VIEW       a view has one list of members, which includes who installs it; numbers grow.
- *   ATOMIC     all that go together from one view to the next delivered the same in the first.
+ *   VIEW       a view has one list of members, which includes who installs it; numbers grow, and
+ *              who misses one was left out of it or of another that it missed.
+ *   ATOMIC     a message is delivered in the view in which it was multicast; all that go together
+ *              from one view to the next delivered the same in the first.
  *
  * With views a life may miss what was multicast while it was outside: gaps are allowed between
- * views, and TOTAL is the same sequence in each view for those that go on together.
+ * views. CAUSAL is about what was delivered in the same view (of what was delivered in an earlier
+ * one ATOMIC says that all have it that went through it). TOTAL has a sequence for each view, and
+ * who goes on to the next has delivered all of it: nobody, not even one that died, has delivered
+ * more.
  *
  * A message is known by sender and content. A life ends by a crash, whatever it remembers. */
 
@@ -27,24 +32,33 @@
 typedef struct cast {
     uint32_t from, number; /* the number-th of its sender */
     uint64_t content;
+    uint64_t view;       /* in which it was multicast; 0 without views */
     uint32_t next;       /* in the same bucket */
     uint32_t *delivered; /* by process: in which life, from 1 */
-    uint32_t *before;    /* by process: how many of its multicasts its sender had delivered */
+    uint32_t *before;    /* by process: the last of its multicasts that its sender had delivered */
 } cast;
 
 typedef struct member {
     uint32_t life, sent;
-    uint32_t *last;         /* by sender: number of the last delivery */
-    uint32_t *in_view;      /* by sender: … and the count of views in which it was */
-    uint32_t views;         /* installed */
-    uint64_t view;          /* number of the present one; 0: none */
-    uint32_t count;         /* deliveries in this life, or this view */
-    uint64_t set, sequence; /* what was delivered in it: any order, this order */
+    uint32_t *last;    /* by sender: number of the last delivery */
+    uint32_t *in_view; /* by sender: … and the count of views in which it was */
+    uint32_t views;    /* installed */
+    uint64_t view;     /* number of the present one; 0: none */
+    uint32_t count;    /* deliveries in this life, or this view */
+    uint64_t set;      /* what was delivered in it, in any order */
 } member;
+
+/* A view; if there are none, everything is in view 0. */
+typedef struct stretch {
+    uint64_t view;
+    uint32_t *sequence, length; /* the one order: of casts */
+    uint8_t *lists;             /* by process: is in it; NULL until somebody has installed it */
+    int over;                   /* somebody has gone on to the next one */
+} stretch;
 
 /* A step from one view to the next, as the first to make it made it. */
 typedef struct passage {
-    uint64_t from, to, set, sequence, list;
+    uint64_t from, to, set, list;
     uint32_t who;
 } passage;
 
@@ -55,7 +69,8 @@ typedef struct order {
     cast *cast;
     uint32_t casts;
     uint32_t *bucket, buckets;
-    uint32_t *sequence, length; /* the one order: of casts */
+    stretch *stretch;
+    uint32_t stretches;
     passage *passage;
     uint32_t passages;
 } order;
@@ -92,7 +107,11 @@ static void clean_up(order *o)
     free(o->member);
     free(o->cast);
     free(o->bucket);
-    free(o->sequence);
+    for (uint32_t i = 0; i < o->stretches; i++) {
+        free(o->stretch[i].sequence);
+        free(o->stretch[i].lists);
+    }
+    free(o->stretch);
     free(o->passage);
 }
 
@@ -121,12 +140,12 @@ static void see_multicast(order *o, const mare_sim_observation *seen)
     member *who = &o->member[seen->process];
     o->cast = grow(o->cast, o->casts, sizeof *o->cast);
     cast *fresh = &o->cast[o->casts];
-    *fresh = (cast){.from = seen->process, .number = ++who->sent};
+    *fresh = (cast){.from = seen->process, .number = ++who->sent, .view = who->view};
     fresh->content = content_of(seen->process, seen->event->data, seen->event->length);
     fresh->delivered = calloc(2 * o->n, sizeof *fresh->delivered);
     fresh->before = fresh->delivered + o->n;
-    memcpy(fresh->before, who->last, o->n * sizeof *fresh->before);
-    fresh->before[seen->process] = who->sent - 1;
+    for (uint32_t k = 0; k < o->n; k++)
+        fresh->before[k] = who->in_view[k] == who->views ? who->last[k] : 0;
     uint32_t *bucket = &o->bucket[fresh->content % o->buckets];
     fresh->next = *bucket;
     *bucket = o->casts++;
@@ -175,21 +194,66 @@ static void check_causal(const order *o, mare_sim *sim, uint32_t process, const 
     }
 }
 
+static stretch *stretch_of(order *o, uint64_t view)
+{
+    for (uint32_t i = o->stretches; i > 0; i--) {
+        if (o->stretch[i - 1].view == view)
+            return &o->stretch[i - 1];
+    }
+    o->stretch = grow(o->stretch, o->stretches, sizeof *o->stretch);
+    o->stretch[o->stretches] = (stretch){.view = view};
+    return &o->stretch[o->stretches++];
+}
+
 static void check_total(order *o, mare_sim *sim, uint32_t process, uint32_t got)
 {
-    member *who = &o->member[process];
-    if (!(o->promises & MARE_COORD_TOTAL) || o->promises & MARE_COORD_ATOMIC)
+    const member *who = &o->member[process];
+    const cast *is = &o->cast[got];
+    if (!(o->promises & MARE_COORD_TOTAL))
         return;
-    if (who->count == o->length) {
-        o->sequence = grow(o->sequence, o->length, sizeof *o->sequence);
-        o->sequence[o->length++] = got;
-    } else if (o->sequence[who->count] != got) {
-        const cast *is = &o->cast[got], *was = &o->cast[o->sequence[who->count]];
+    stretch *all = stretch_of(o, who->view);
+    if (who->count < all->length && all->sequence[who->count] != got) {
+        const cast *was = &o->cast[all->sequence[who->count]];
         mare_sim_violate(sim, "TOTAL",
                          "delivery %" PRIu32 " is number %" PRIu32 " of p%" PRIu32 " at p%" PRIu32
                          " and number %" PRIu32 " of p%" PRIu32 " elsewhere",
                          who->count + 1, is->number, is->from, process, was->number, was->from);
+    } else if (who->count == all->length && all->over) {
+        mare_sim_violate(sim, "TOTAL",
+                         "p%" PRIu32 " delivers number %" PRIu32 " of p%" PRIu32 " in view %" PRIu64
+                         ", which ended elsewhere without it",
+                         process, is->number, is->from, who->view);
+    } else if (who->count == all->length) {
+        all->sequence = grow(all->sequence, all->length, sizeof *all->sequence);
+        all->sequence[all->length++] = got;
     }
+}
+
+/* Who goes on to the next view has delivered all that anybody did in this one. */
+static void end_stretch(order *o, mare_sim *sim, uint32_t process)
+{
+    const member *who = &o->member[process];
+    if (!(o->promises & MARE_COORD_TOTAL))
+        return;
+    stretch *all = stretch_of(o, who->view);
+    all->over = 1;
+    if (who->count < all->length) {
+        const cast *more = &o->cast[all->sequence[who->count]];
+        mare_sim_violate(sim, "TOTAL",
+                         "p%" PRIu32 " ends view %" PRIu64 " without number %" PRIu32
+                         " of p%" PRIu32 ", which was delivered in it",
+                         process, who->view, more->number, more->from);
+    }
+}
+
+static void check_view(const order *o, mare_sim *sim, uint32_t process, const cast *got)
+{
+    uint64_t view = o->member[process].view;
+    if (o->promises & MARE_COORD_ATOMIC && got->view != view)
+        mare_sim_violate(sim, "ATOMIC",
+                         "p%" PRIu32 " delivers number %" PRIu32 " of p%" PRIu32 " in view %" PRIu64
+                         ", but it was multicast in view %" PRIu64,
+                         process, got->number, got->from, view, got->view);
 }
 
 static void see_delivery(order *o, mare_sim *sim, const mare_sim_observation *seen)
@@ -204,6 +268,7 @@ static void see_delivery(order *o, mare_sim *sim, const mare_sim_observation *se
                          known ? "it has delivered before" : "nobody multicast");
         return;
     }
+    check_view(o, sim, seen->process, &o->cast[got]);
     check_fifo(o, sim, seen->process, &o->cast[got]);
     check_causal(o, sim, seen->process, &o->cast[got]);
     check_total(o, sim, seen->process, got);
@@ -212,23 +277,41 @@ static void see_delivery(order *o, mare_sim *sim, const mare_sim_observation *se
     who->in_view[o->cast[got].from] = who->views;
     who->count++;
     who->set += (got + 1) * UINT64_C(0x9e3779b97f4a7c15);
-    who->sequence = (who->sequence ^ (got + 1)) * UINT64_C(0x100000001b3);
 }
 
-static void check_list(mare_sim *sim, const mare_sim_observation *seen)
+static void read_list(order *o, mare_sim *sim, const mare_sim_observation *seen)
 {
     const mare_coord_effect *effect = seen->effect;
+    stretch *view = stretch_of(o, effect->number);
+    uint8_t *lists = calloc(o->n, 1);
     uint32_t each;
     for (uint32_t at = 0; at + sizeof each <= effect->length; at += sizeof each) {
         memcpy(&each, effect->data + at, sizeof each);
-        if (each == seen->process)
-            return;
+        if (each < o->n)
+            lists[each] = 1;
     }
-    mare_sim_violate(sim, "VIEW", "p%" PRIu32 " installs view %" PRIu64 " without itself",
-                     seen->process, effect->number);
+    if (!lists[seen->process])
+        mare_sim_violate(sim, "VIEW", "p%" PRIu32 " installs view %" PRIu64 " without itself",
+                         seen->process, effect->number);
+    free(view->lists);
+    view->lists = lists;
 }
 
-static void check_passage(const passage *old, const passage *mine, unsigned promises, mare_sim *sim)
+/* In one life, from view to view: those that are missed include one that it was left out of. */
+static void check_step(order *o, mare_sim *sim, uint32_t process, uint64_t from, uint64_t to)
+{
+    int goes_on = !from || to == from + 1;
+    for (uint32_t i = 0; !goes_on && i < o->stretches; i++) {
+        const stretch *missed = &o->stretch[i];
+        goes_on =
+            missed->view > from && missed->view < to && missed->lists && !missed->lists[process];
+    }
+    if (!goes_on)
+        mare_sim_violate(sim, "VIEW", "p%" PRIu32 " goes from view %" PRIu64 " to %" PRIu64,
+                         process, from, to);
+}
+
+static void check_passage(const passage *old, const passage *mine, mare_sim *sim)
 {
     if (old->to == mine->to && old->list != mine->list)
         mare_sim_violate(sim, "VIEW",
@@ -241,34 +324,25 @@ static void check_passage(const passage *old, const passage *mine, unsigned prom
                          "p%" PRIu32 " and p%" PRIu32 " went from view %" PRIu64 " to %" PRIu64
                          " with different deliveries",
                          old->who, mine->who, mine->from, mine->to);
-    if (promises & MARE_COORD_TOTAL && old->sequence != mine->sequence)
-        mare_sim_violate(sim, "TOTAL",
-                         "p%" PRIu32 " and p%" PRIu32 " delivered in view %" PRIu64
-                         " in different orders",
-                         old->who, mine->who, mine->from);
 }
 
 static void see_view(order *o, mare_sim *sim, const mare_sim_observation *seen)
 {
     member *who = &o->member[seen->process];
-    passage mine = {who->view,
-                    seen->effect->number,
-                    who->set,
-                    who->sequence,
-                    mix(1, seen->effect->data, seen->effect->length),
-                    seen->process};
-    check_list(sim, seen);
-    if (mine.to <= mine.from)
-        mare_sim_violate(sim, "VIEW", "p%" PRIu32 " goes from view %" PRIu64 " to %" PRIu64,
-                         seen->process, mine.from, mine.to);
+    passage mine = {who->view, seen->effect->number, who->set,
+                    mix(1, seen->effect->data, seen->effect->length), seen->process};
+    read_list(o, sim, seen);
+    check_step(o, sim, seen->process, mine.from, mine.to);
+    if (mine.from && mine.to == mine.from + 1)
+        end_stretch(o, sim, seen->process);
     for (uint32_t i = 0; i < o->passages; i++)
-        check_passage(&o->passage[i], &mine, o->promises, sim);
+        check_passage(&o->passage[i], &mine, sim);
     o->passage = grow(o->passage, o->passages, sizeof *o->passage);
     o->passage[o->passages++] = mine;
     who->view = mine.to;
     who->views++;
     who->count = 0;
-    who->set = who->sequence = 0;
+    who->set = 0;
 }
 
 /* What a process was told in one life says nothing about its next. */
@@ -277,7 +351,7 @@ static void end_life(order *o, uint32_t process)
     member *who = &o->member[process];
     who->life++;
     who->views++;
-    who->view = who->set = who->sequence = 0;
+    who->view = who->set = 0;
     who->count = 0;
 }
 

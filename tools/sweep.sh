@@ -23,6 +23,10 @@ causal window=2
 total acks=0
 total acks=0 window=2
 views window=2
+views order=1
+views order=1 window=2
+views order=2
+views order=2 window=2
 '
 
 failed=

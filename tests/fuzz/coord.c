@@ -401,6 +401,7 @@ static void choose_settings(mare_coord_setup *setup, uint8_t bits)
     mare_coord_setup_set(setup, "queue", !(bits & 4));
     mare_coord_setup_set(setup, "single", !(bits & 8));
     mare_coord_setup_set(setup, "majority", bits >> 4 & 1);
+    mare_coord_setup_set(setup, "order", bits % 3);
     if (bits & 32)
         mare_coord_setup_set(setup, "window", 2);
     if (bits & 64)

@@ -62,7 +62,12 @@ FIGURES = (
     ('two-inside', 'VIOLATED  EM1', 'each side counts for itself'),
     ('vectors-concurrent', r'P2 +mark receives 2 \(1,1,0\)', r'P3 +mark sends 3 \(0,0,3\)',
      r'P2 +mark sends 3 \(1,2,0\)'),
+    # m, then m*, at those that lacked m; n and n* at nobody that survives.
+    ('views-causal', r'p2 +mark held back', r'p4 +deliver p0 1 "m"\n.*p4 +deliver p1 2 "m\*"',
+     r'delivered 14 multicasts', r'p4 +view 3: p3 p4', r'promises +FIFO, causal, atomic: kept'),
     ('views-crash', r'p2 +deliver p0 1 "m"', r'p3 +deliver p0 1 "m"', r'p3 +view 3: p2 p3'),
+    ('views-total', r'p2 +deliver p0 1 "deposit"\n.*p2 +deliver p1 2 "interest"',
+     r'balance +p1 1122, p2 1122', r'promises +FIFO, causal, total, atomic: kept'),
     ('voting-replicas', r'11-0 is with 4, 11-1\s+with 2, 11-2\s+with 1', r'p3 +mark backs off',
      r'18 sent'),
     ('voting-risk', 'VIOLATED  EM1', r'n = 32, m = 24.* 2\.1e-43$'),
@@ -334,6 +339,11 @@ class Sim(unittest.TestCase):
         text = sim('token', '--table', '--n', '9').stdout
         self.assertRegex(text, r'\n    9 +1 … ∞ = +1 … ∞ +0 … 8 = +0 … 8\n$')
         self.assertEqual(sim('--table', '--n', '4').returncode, 2)
+
+    def test_each_order_of_views_has_its_row(self):
+        for order, messages, delay in ((0, 2 * 10, 1), (1, 2 * 10, 1), (2, 11 * 10, 2)):
+            text = sim('views', '--table', '--n', '11', '--param', f'order={order}').stdout
+            self.assertRegex(text, rf'\n   11 +{messages} = +{messages} +{delay} = +{delay}\n$')
 
     def test_a_round_that_is_measured_is_one_of_all(self):
         """bench/sim.lua: 2(n − 1) messages for each of n, not for one; an election 2n."""

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Ordered multicast in the simulator: the bank of the source with and without an order, counts of
- * messages, and what a death does. The sweep over seeds is that of all algorithms, in
- * test_sim.c. */
+ * messages, and what a death does. The sweep over seeds is that of all algorithms, in test_sim.c,
+ * and here that of the orders that views can have. */
 
 #include "support/unit.h"
 
 #include "sim/sim.h"
 #include "sim/workload.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#define SWEEP 2000 /* in an ordinary build; the sanitizers' are slower */
 
 /* The other multicasts need everybody: a death stops them, where views go on. */
 static void a_death_stops_all_but_views(void **state)
@@ -185,6 +188,133 @@ static void necessary_acknowledgements_suffice(void **state)
     }
 }
 
+/* Views in each order ------------------------------------------------------------------------ */
+
+static void run_views(int64_t order, int64_t window, uint64_t seed)
+{
+    mare_sim_options options;
+    mare_sim_outcome out;
+    mare_sim_options_init(&options, mare_coord_find("views"), 2 + (uint32_t)(seed % 7));
+    mare_coord_setup_set(&options.setup, "order", order);
+    mare_coord_setup_set(&options.setup, "window", window);
+    options.seed = seed;
+    mare_sim_vary(&options);
+    if (!mare_sim_run(&options, NULL, &out))
+        fail_msg("mare sim views --param order=%d --param window=%d --seed %u: %s: %s", (int)order,
+                 (int)window, (unsigned)seed, out.violation, out.detail);
+    mare_sim_options_fini(&options);
+}
+
+static void views_keep_every_order(void **state)
+{
+    unsigned slow = getenv("MARE_TEST_SLOW") ? 10 : 1;
+    (void)state;
+    for (int64_t order = 1; order <= 2; order++) {
+        for (uint64_t seed = 1; seed <= SWEEP / slow; seed++)
+            run_views(order, seed % 2 ? 16 : 1 + (int64_t)(seed % 3), seed);
+    }
+    run_views(1, 16, 12587); /* both: only a newcomer knew how a view had ended */
+    run_views(2, 16, 11138);
+}
+
+/* Sparse clocks: bytes of what the causal order puts in front of a multicast --------------------
+ */
+
+typedef struct weighing {
+    mare_sim_observer observer;
+    uint64_t casts, bytes, most;
+} weighing;
+
+static void weigh(mare_sim_observer *self, const mare_sim_observation *seen)
+{
+    weighing *w = (weighing *)self;
+    mare_coord_message msg;
+    if (seen->sight != MARE_SIM_SENT ||
+        mare_coord_decode(mare_coord_find("views"), seen->data, seen->length, &msg) !=
+            MARE_COORD_OK ||
+        msg.kind != 0) /* a CAST */
+        return;
+    uint64_t stamp = 4 + (msg.tail[0] | (uint64_t)msg.tail[1] << 8);
+    w->casts++;
+    w->bytes += stamp;
+    w->most = w->most < stamp ? stamp : w->most;
+}
+
+static weighing weigh_stamps(uint32_t n, uint32_t speakers)
+{
+    mare_sim_options options;
+    mare_sim_outcome out;
+    weighing w = {.observer = {.see = weigh}};
+    mare_sim_observer *observers[] = {&w.observer, NULL};
+    mare_sim_options_init(&options, mare_coord_find("views"), n);
+    mare_coord_setup_set(&options.setup, "order", 1);
+    options.entrants = speakers;
+    options.rounds = 20;
+    options.settle_us = 0;
+    options.duration_us = UINT64_C(1) << 40;
+    assert_true(mare_sim_run(&options, observers, &out));
+    assert_int_equal(out.deliveries, (uint64_t)20 * speakers * n);
+    print_message("# views order=1, %u of %u speak: %.1f bytes of clock a message, %u at most; a "
+                  "full vector has %u\n",
+                  (unsigned)speakers, (unsigned)n, (double)w.bytes / (double)w.casts,
+                  (unsigned)w.most, (unsigned)(8 * n));
+    return w;
+}
+
+/* A message carries a pair for each member that its sender has delivered something of since its
+ * last one: in the worst case half as much again as the full vector, of which an entry has 8 bytes,
+ * and little where few speak, however large the group. */
+static void a_message_carries_what_has_changed(void **state)
+{
+    (void)state;
+    for (uint32_t n = 10; n <= 100; n += 90) {
+        weighing one = weigh_stamps(n, 1), five = weigh_stamps(n, 5), all = weigh_stamps(n, n);
+        assert_int_equal(one.most, 4); /* nothing to depend on */
+        assert_true(five.most <= 4 + 12 * 4);
+        assert_true(all.most <= 4 + 12 * (n - 1));
+        assert_true(five.bytes < five.casts * 8 * n);
+    }
+}
+
+/* Without repair ----------------------------------------------------------------------------- */
+
+/* How many of 20 seeds go wrong, without a fault: everybody multicasts often, and some delays are
+ * long. */
+static int failures(const char *name, int repair, int64_t window)
+{
+    int wrong = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        mare_sim_options options;
+        mare_sim_outcome out;
+        mare_sim_options_init(&options, mare_coord_find(name), 4);
+        mare_coord_setup_set(&options.setup, "repair", repair);
+        mare_coord_setup_set(&options.setup, "window", window);
+        options.seed = seed;
+        options.network.delay = MARE_SIM_EXPONENTIAL;
+        options.network.delay_us = 5000;
+        options.network.fifo = strcmp(name, "total") == 0;
+        if (!mare_sim_run(&options, NULL, &out)) {
+            assert_string_equal(out.violation, "AGREEMENT");
+            wrong++;
+        }
+        mare_sim_options_fini(&options);
+    }
+    return wrong;
+}
+
+/* What comes when a window of its sender is not delivered yet has no place, and is lost: with
+ * repair it is sent again, without it never. So it has to be large enough for the delays. */
+static void a_window_left_behind_is_lost_without_repair(void **state)
+{
+    (void)state;
+    const char *const names[] = {"fifo", "causal", "total"};
+    for (int a = 0; a < 3; a++) {
+        assert_true(failures(names[a], 0, 1) > 10);
+        assert_int_equal(failures(names[a], 0, 64), 0);
+        assert_int_equal(failures(names[a], 1, 1), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +323,9 @@ int main(void)
         cmocka_unit_test(speaking_saves_acknowledging),
         cmocka_unit_test(necessary_acknowledgements_suffice),
         cmocka_unit_test(a_death_stops_all_but_views),
+        cmocka_unit_test(views_keep_every_order),
+        cmocka_unit_test(a_message_carries_what_has_changed),
+        cmocka_unit_test(a_window_left_behind_is_lost_without_repair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,6 +46,23 @@ int mare__casts_put(mare__casts *casts, uint32_t from, uint64_t seq, uint64_t st
     return 1;
 }
 
+const mare__cast *mare__casts_earliest(const mare__casts *casts, uint32_t capacity,
+                                       const uint64_t *upto, uint32_t *from)
+{
+    const mare__cast *head = NULL;
+    for (uint32_t i = 0; i < capacity; i++) {
+        const mare__cast *next = mare__casts_at(casts, i, casts->taken[i] + 1);
+        if (!next || (upto && casts->taken[i] >= upto[i]))
+            continue;
+        mare_coord_stamp a = {next->stamp, i}, b = {head ? head->stamp : 0, *from};
+        if (!head || mare_coord_stamp_before(a, b)) {
+            head = next;
+            *from = i;
+        }
+    }
+    return head;
+}
+
 uint64_t mare__casts_owed(const mare_coord *m, const mare__casts *casts, mare__set group)
 {
     uint64_t sent = mare__casts_sent(m, casts), least = sent;

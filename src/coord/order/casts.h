@@ -41,6 +41,11 @@ int mare__casts_put(mare__casts *casts, uint32_t from, uint64_t seq, uint64_t st
 /* The message, or NULL when it is not here (any more). */
 const mare__cast *mare__casts_at(const mare__casts *casts, uint32_t from, uint64_t seq);
 
+/* The one with the earliest stamp of those that come next of their senders, or NULL; not beyond
+ * `upto` of each, unless that is NULL. `from` gets its sender. */
+const mare__cast *mare__casts_earliest(const mare__casts *casts, uint32_t capacity,
+                                       const uint64_t *upto, uint32_t *from);
+
 static inline const uint8_t *mare__casts_bytes(const mare__casts *casts, const mare__cast *cast)
 {
     return casts->data + (size_t)(cast - casts->place) * casts->bytes;
@@ -70,6 +75,12 @@ void mare__casts_repeat(mare_coord *m, mare_coord_effects *fx, const mare__casts
 static inline int mare__casts_past(uint64_t heard, uint64_t need)
 {
     return heard >= need;
+}
+
+/* Whether a member that has so many messages of a sender has this one. */
+static inline int mare__casts_has(uint64_t many, uint64_t seq)
+{
+    return many >= seq;
 }
 
 /* Whether all up to `cut` of each sender are here. */

@@ -15,8 +15,8 @@
  * 6.2.2 and figure 6.13.
  *
  * With `repair` = 0 this is the algorithm of the source: n−1 messages, none lost, and no more than
- * `window` of a member held back by another. With `repair` = 1 each message is acknowledged to its
- * sender, who sends it again until then.
+ * `window` of a member held back by another: the next would find no place and be lost. With
+ * `repair` = 1 each message is acknowledged to its sender, who sends it again until then.
  *
  * Invariant: VC is base.casts.taken, and ts[i] is the number of the message.
  *
@@ -161,7 +161,7 @@ const mare_coord_algorithm mare_coord_causal = {
     .name = "causal",
     .title = "causally ordered multicast by vector clocks",
     .source = "Birman, Schiper and Stephenson 1991; Tanenbaum and Van Steen 6.2.2",
-    .assumes = "the group is fixed and nobody dies",
+    .assumes = "the group is fixed and nobody dies; with repair=0 nobody is a window behind",
     .family = MARE_COORD_ORDER,
     .tag = MARE__TAG_CAUSAL,
     .params = mare__reliable_params,

@@ -10,8 +10,8 @@
  * (reliable multicast in FIFO order).
  *
  * With `repair` = 0 nothing is lost, and no more than `window` multicasts of a member overtake each
- * other: n−1 messages. With `repair` = 1 each is acknowledged to its sender, who sends it again
- * until then.
+ * other, for the next would find no place and be lost: n−1 messages. With `repair` = 1 each is
+ * acknowledged to its sender, who sends it again until then.
  *
  * Assumes a fixed group in which nobody dies: who does so in the middle of a multicast may leave
  * some with the message and some without (views.c makes it all or none), and fills the window of
@@ -97,7 +97,7 @@ const mare_coord_algorithm mare_coord_fifo = {
     .name = "fifo",
     .title = "multicast in the order of each sender",
     .source = "Tanenbaum and Van Steen 8.4",
-    .assumes = "the group is fixed and nobody dies",
+    .assumes = "the group is fixed and nobody dies; with repair=0 nobody is a window behind",
     .family = MARE_COORD_ORDER,
     .tag = MARE__TAG_FIFO,
     .params = mare__reliable_params,

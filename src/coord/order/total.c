@@ -17,7 +17,8 @@
  * Sources: Lamport (1978); Tanenbaum and Van Steen, "Distributed Systems", 6.2.1 and figure 6.11.
  *
  * With `repair` = 0 this is the algorithm of the sources: what one member sends another arrives, in
- * order, and no more than `window` multicasts of a member are under way. With `repair` = 1:
+ * order, and nobody has `window` multicasts of a member before it when the next one comes, which
+ * would find no place and be lost. With `repair` = 1:
  *   - A time counts only once all multicasts that its sender had made by then are here, so that
  *     order on the way does not matter.
  *   - Multicasts are sent again until their receipt is known; a member that waits for another's
@@ -31,6 +32,7 @@
  * longer than `bytes` or `window` of them are not yet with everybody. */
 
 #include "coord/order/casts.h"
+#include "coord/order/hearing.h"
 #include "coord/table.h"
 
 enum { REPAIR, ACKS, WINDOW, BYTES, RETRY_US, CLOCK }; /* parameters */
@@ -42,9 +44,7 @@ typedef struct total {
     uint64_t clock;
     uint64_t said; /* the time of the last thing that I told everybody */
     uint64_t delivered;
-    uint64_t *heard;      /* by member: nothing at or before this time is missing */
-    uint64_t *later;      /* by member: a time to be heard … */
-    uint64_t *later_sent; /* … once its multicasts up to this one are here */
+    mare__hearing hearing;
     mare__casts casts;
 } total;
 
@@ -81,18 +81,7 @@ static void arm(mare_coord *m, mare_coord_effects *fx)
 static const mare__cast *find_head(const mare_coord *m, uint32_t *from)
 {
     const total *t = m->state;
-    const mare__cast *head = NULL;
-    for (uint32_t i = 0; i < m->setup.capacity; i++) {
-        const mare__cast *next = mare__casts_at(&t->casts, i, t->casts.taken[i] + 1);
-        if (!next)
-            continue;
-        mare_coord_stamp a = {next->stamp, i}, b = {head ? head->stamp : 0, *from};
-        if (!head || mare_coord_stamp_before(a, b)) {
-            head = next;
-            *from = i;
-        }
-    }
-    return head;
+    return mare__casts_earliest(&t->casts, m->setup.capacity, NULL, from);
 }
 
 /* Whether `other` may still send, or have sent, something that comes before `head`. A full ring of
@@ -102,7 +91,8 @@ static int may_precede(const mare_coord *m, const mare__cast *head, uint32_t fro
 {
     const total *t = m->state;
     uint64_t need = head->stamp + (mare__param(m, ACKS) ? 1 : 0);
-    return other != from && other != m->setup.self && !mare__casts_past(t->heard[other], need) &&
+    return other != from && other != m->setup.self &&
+           !mare__casts_past(t->hearing.heard[other], need) &&
            t->casts.received[other] - t->casts.taken[other] < t->casts.window;
 }
 
@@ -121,20 +111,10 @@ static void deliver_ready(mare_coord *m, mare_coord_effects *fx)
     }
 }
 
-/* `from` was at `time` with `sent` multicasts behind it. A time that has to wait for them is not
- * given up for a later one, which would have to wait longer. */
+/* `from` was at `time` with `sent` multicasts behind it. */
 static void hear(total *t, uint32_t from, uint64_t time, uint64_t sent)
 {
-    if (t->casts.received[from] >= t->later_sent[from]) {
-        t->heard[from] = t->heard[from] < t->later[from] ? t->later[from] : t->heard[from];
-        t->later[from] = t->later_sent[from] = 0;
-    }
-    if (t->casts.received[from] >= sent) {
-        t->heard[from] = t->heard[from] < time ? time : t->heard[from];
-    } else if (!t->later_sent[from] && time) {
-        t->later[from] = time;
-        t->later_sent[from] = sent;
-    }
+    mare__hear(&t->hearing, from, t->casts.received[from], time, sent);
 }
 
 static void on_cast(mare_coord *m, uint32_t from, const mare_coord_message *msg,
@@ -245,9 +225,7 @@ static void start(mare_coord *m, mare_coord_effects *fx)
 
 static void lay_out(total *t, mare__block *block, const mare_coord_setup *setup)
 {
-    t->heard = mare__carve_array(block, setup->capacity, sizeof *t->heard);
-    t->later = mare__carve_array(block, setup->capacity, sizeof *t->later);
-    t->later_sent = mare__carve_array(block, setup->capacity, sizeof *t->later_sent);
+    mare__hearing_lay_out(&t->hearing, block, setup->capacity);
     mare__casts_lay_out(&t->casts, block, setup->capacity, (uint32_t)setup->param[WINDOW],
                         (uint32_t)setup->param[BYTES]);
 }
@@ -326,7 +304,7 @@ const mare_coord_algorithm mare_coord_total = {
     .name = "total",
     .title = "totally ordered multicast by Lamport's clocks",
     .source = "Lamport 1978; Tanenbaum and Van Steen 6.2.1",
-    .assumes = "the group is fixed and nobody dies",
+    .assumes = "the group is fixed and nobody dies; with repair=0 nobody is a window behind",
     .family = MARE_COORD_ORDER,
     .tag = MARE__TAG_TOTAL,
     .params = params,

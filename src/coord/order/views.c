@@ -3,7 +3,8 @@
 /* Virtual synchrony: multicast to a group whose members come, go and die, with agreement on who is
  * in it. Members go through the same views (numbered lists of members), and those that go together
  * from one view to the next have delivered the same messages in the first: a crash in the middle of
- * a multicast ends with all survivors having the message, or none. Within a view: FIFO.
+ * a multicast ends with all survivors having the message, or none. Within a view: FIFO, and as
+ * `order` says causal or total besides (views_order.c).
  *
  *     outside ── HELLO ──▶ member ── somebody is gone, or wants in ──▶ flushing ──┐
  *        ▲                   ▲                                                   │
@@ -21,8 +22,9 @@
  * before all that are not gone have accepted it.
  *
  * Sources: Birman and Joseph (1987); Tanenbaum and Van Steen, "Distributed Systems", 8.4.3 (the
- * flush before a view); ballots as in Lamport's Paxos (1998), with all that live in place of a
- * majority.
+ * flush before a view; the six kinds of multicast by order and atomicity); Birman, Schiper and
+ * Stephenson (1991) and Lamport (1978) for the orders; ballots as in Lamport's Paxos (1998), with
+ * all that live in place of a majority.
  *
  * Why the views are one sequence: the member that is never down is in every view and never gone. Of
  * each view it has accepted what was installed, so the next leader hears of it. Without such a
@@ -35,8 +37,10 @@
  *
  * Assumes: PEER_DOWN is only said of members that are down; some founder is never down and does
  * not leave. Any delay, order, loss, repeated delivery. A multicast is REFUSED outside, during a
- * change, when it is too long or the window is full; what was multicast in a view by one that did
- * not survive it may be lost. */
+ * change, when it is too long or the window is full (in the total order also when `window` of its
+ * own are not delivered here); what was multicast in a view by one that did not survive it may be
+ * lost. Who is left out though it lives, since news of its return was late, is told so (OUT), and
+ * comes back as another life. */
 
 #include "coord/order/views.h"
 #include "coord/table.h"
@@ -76,17 +80,6 @@ void mare__views_say_group(mare_coord *m, mare_coord_effects *fx, const mare__se
     }
 }
 
-void mare__views_deliver_upto(mare_coord *m, mare_coord_effects *fx, uint32_t from, uint64_t upto)
-{
-    views *v = m->state;
-    const mare__cast *next;
-    while (v->casts.taken[from] < upto &&
-           (next = mare__casts_at(&v->casts, from, v->casts.taken[from] + 1)) != NULL) {
-        v->casts.taken[from]++;
-        mare__deliver(fx, from, ++v->delivered, mare__casts_bytes(&v->casts, next), next->length);
-    }
-}
-
 /* Views -------------------------------------------------------------------------------------- */
 
 uint32_t mare__views_leader_of(const mare_coord *m)
@@ -108,6 +101,7 @@ void mare__views_enter(mare_coord *m, mare_coord_effects *fx, uint64_t number,
     v->stage = FOLLOWING;
     mare__views_copy_array(m, v->lives, lives);
     mare__casts_clear(&v->casts, n);
+    mare__views_order_clear(m);
     mare__set_clear(v->group, n);
     mare__set_clear(v->gone, n);
     for (uint32_t i = 0; i < n; i++) {
@@ -138,7 +132,7 @@ void mare__views_leave(mare_coord *m, mare_coord_effects *fx)
 static void arm(mare_coord *m, mare_coord_effects *fx)
 {
     const views *v = m->state;
-    if (!v->view || v->promised || mare__casts_owed(m, &v->casts, v->group))
+    if (!v->view || v->promised || mare__casts_owed(m, &v->casts, v->group) || mare__views_waits(m))
         mare__arm(m, fx, RETRY, RETRY_US);
 }
 
@@ -151,7 +145,7 @@ static void on_hello(mare_coord *m, uint32_t from, uint64_t life, mare_coord_eff
         return;
     if (life == v->lives[from]) {
         mare__views_put_array(m, 0, v->lives);
-        mare__views_say(m, fx, from, WELCOME, 0, 0, 1);
+        mare__views_say(m, fx, from, WELCOME, v->installed, 0, 1);
         return;
     }
     if (v->lives[from])
@@ -166,7 +160,7 @@ static void on_welcome(mare_coord *m, const mare_coord_message *msg, mare_coord_
     if (v->view || mare__views_get_number(m, msg, 0, m->setup.self) != v->life)
         return;
     mare__views_get_array(m, msg, 0, v->next);
-    v->installed = 0;
+    v->installed = msg->field[SECOND]; /* who has missed it may have nobody else to tell it */
     mare__views_enter(m, fx, msg->field[VIEW], v->next);
     mare__views_consider(m, fx);
 }
@@ -185,27 +179,34 @@ static void on_late(mare_coord *m, uint32_t from, const mare_coord_message *msg,
     }
 }
 
-static void on_cast(mare_coord *m, uint32_t from, const mare_coord_message *msg,
-                    mare_coord_effects *fx)
-{
-    views *v = m->state;
-    if (v->promised || msg->field[THIRD] != from)
-        return; /* whether it belongs to this view is being settled */
-    mare__casts_put(&v->casts, from, msg->field[SECOND], 0, msg->tail, msg->tail_length);
-    mare__views_deliver_upto(m, fx, from, UINT64_MAX);
-    mare__views_say(m, fx, from, ACK, v->casts.received[from], 0, 0);
-}
-
 static void in_view(mare_coord *m, uint32_t from, const mare_coord_message *msg,
                     mare_coord_effects *fx)
 {
     views *v = m->state;
-    if (msg->kind == CAST)
-        on_cast(m, from, msg, fx);
+    int is_settling = v->promised != 0; /* what belongs to this view */
+    if (msg->kind == CAST && !is_settling && msg->field[THIRD] == from)
+        mare__views_on_cast(m, from, msg, fx);
     else if (msg->kind == ACK)
         mare__casts_confirm(&v->casts, from, msg->field[SECOND]);
+    else if (msg->kind == SEEN)
+        mare__views_on_seen(m, from, msg, fx);
+    else if (msg->kind == ASK && !is_settling)
+        mare__views_on_ask(m, from, (uint32_t)msg->field[SECOND], fx);
     else
         mare__views_change(m, from, msg, fx);
+}
+
+/* What the total order alone has. */
+static int is_malformed_ack(const mare_coord *m, const mare_coord_message *msg)
+{
+    const views *v = m->state;
+    if (mare__param(m, ORDER) != TOTAL || msg->tail_length)
+        return 1;
+    if (msg->kind == ASK)
+        return msg->field[SECOND] >= m->setup.capacity;
+    return msg->field[CLOCK] >= MARE__CLOCK_LIMIT || msg->field[OF] >= m->setup.capacity ||
+           (msg->field[VIEW] == v->view && msg->field[OF] == m->setup.self &&
+            msg->field[UPTO] > mare__casts_sent(m, &v->casts));
 }
 
 static int is_malformed(const mare_coord *m, const mare_coord_message *msg)
@@ -214,8 +215,11 @@ static int is_malformed(const mare_coord *m, const mare_coord_message *msg)
         [WELCOME] = 1, [STATE] = TAIL_ARRAYS, [CUT] = 2, [NEED] = 1, [INSTALL] = 0};
     const views *v = m->state;
     if (msg->kind == CAST || msg->kind == COPY)
-        return msg->tail_length > v->casts.bytes || msg->field[SECOND] == 0 ||
-               msg->field[THIRD] >= m->setup.capacity || msg->field[SECOND] >> 40;
+        return msg->field[SECOND] == 0 || msg->field[SECOND] >> 40 ||
+               msg->field[THIRD] >= m->setup.capacity ||
+               !mare__views_is_wrapped(m, (uint32_t)msg->field[THIRD], msg->tail, msg->tail_length);
+    if (msg->kind == SEEN || msg->kind == ASK)
+        return is_malformed_ack(m, msg);
     if (msg->kind == ACK && msg->field[VIEW] == v->view)
         return msg->field[SECOND] > mare__casts_sent(m, &v->casts);
     return msg->tail_length != 8 * m->setup.capacity * arrays[msg->kind] ||
@@ -228,6 +232,7 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
     views *v = m->state;
     if (is_malformed(m, msg))
         return MARE_COORD_MALFORMED;
+    mare__views_tell_time(m, msg);
     if (msg->kind == HELLO)
         on_hello(m, from, msg->field[LIFE], fx);
     else if (msg->kind == WELCOME)
@@ -246,13 +251,15 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
                                  mare_coord_effects *fx)
 {
     views *v = m->state;
-    uint32_t self = m->setup.self;
+    uint32_t self = m->setup.self, window = (uint32_t)mare__param(m, WINDOW);
     uint64_t seq = mare__casts_sent(m, &v->casts) + 1;
-    if (!v->view || v->promised || mare__casts_owed(m, &v->casts, v->group) >= v->casts.window ||
-        !mare__casts_put(&v->casts, self, seq, 0, event->data, event->length))
+    if (!v->view || v->promised || event->length > (uint64_t)mare__param(m, BYTES) ||
+        mare__casts_owed(m, &v->casts, v->group) >= window || seq > v->casts.taken[self] + window)
         return MARE_COORD_REFUSED;
+    uint32_t length = mare__views_wrap(m, event->data, event->length);
+    mare__casts_put(&v->casts, self, seq, v->clock, v->wrapped, length);
     mare__views_say_cast(m, fx, MARE__EVERYBODY, self, mare__casts_at(&v->casts, self, seq));
-    mare__views_deliver_upto(m, fx, self, UINT64_MAX);
+    mare__views_cast_own(m, fx);
     arm(m, fx);
     return MARE_COORD_OK;
 }
@@ -280,6 +287,7 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
         mare__broadcast(m, fx, &(mare_coord_message){.kind = HELLO, .field = {v->life}});
     } else if (!v->promised) {
         send_again(m, fx);
+        mare__views_ask(m, fx);
     } else {
         mare__views_retry(m, fx);
     }
@@ -335,8 +343,9 @@ static void lay_out(views *v, mare__block *block, const mare_coord_setup *setup)
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         *arrays[i] = mare__carve_array(block, n, sizeof **arrays[i]);
     v->scratch = mare__carve_array(block, n, (size_t)TAIL_ARRAYS * 8);
-    mare__casts_lay_out(&v->casts, block, n, (uint32_t)setup->param[WINDOW],
-                        (uint32_t)setup->param[BYTES]);
+    mare__casts_lay_out(&v->casts, block, n, mare__views_places(setup),
+                        mare__views_place_bytes(setup));
+    mare__views_order_lay_out(v, block, setup);
 }
 
 static size_t size(const mare_coord_setup *setup)
@@ -358,8 +367,8 @@ static void init(mare_coord *m)
  * for one that is alone); nobody has answered; somebody needs everything. */
 static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
 {
-    uint64_t n = setup->capacity, places = n * (uint64_t)setup->param[WINDOW];
-    uint64_t casts = places * (MARE__MESSAGE_BYTES(3) + (uint64_t)setup->param[BYTES]);
+    uint64_t n = setup->capacity, places = n * (uint64_t)mare__views_places(setup);
+    uint64_t casts = places * (MARE__MESSAGE_BYTES(3) + (uint64_t)mare__views_place_bytes(setup));
     uint64_t others = (8 * n + 8) * (MARE__MESSAGE_BYTES(3) + TAIL_ARRAYS * 8 * n);
     mare__declare(places + 12 * n + 12, casts + others, effects, bytes);
 }
@@ -370,12 +379,16 @@ static void look(const mare_coord *m, mare_coord_view *view)
     view->phase = !v->view ? "outside" : v->promised ? "flushing" : "member";
     view->epoch = v->view;
     view->leader = v->view ? mare__views_leader_of(m) : MARE_COORD_NOBODY;
+    view->vector = mare__param(m, ORDER) == CAUSAL ? v->casts.taken : NULL;
+    view->lamport = v->clock;
 }
 
 static unsigned promises(const mare_coord_setup *setup)
 {
-    (void)setup;
-    return MARE_COORD_FIFO | MARE_COORD_ATOMIC;
+    unsigned more[] = {[OF_SENDERS] = 0,
+                       [CAUSAL] = MARE_COORD_CAUSAL,
+                       [TOTAL] = MARE_COORD_CAUSAL | MARE_COORD_TOTAL};
+    return MARE_COORD_FIFO | MARE_COORD_ATOMIC | more[setup->param[ORDER]];
 }
 
 static unsigned tolerates(const mare_coord_setup *setup)
@@ -386,20 +399,21 @@ static unsigned tolerates(const mare_coord_setup *setup)
 
 static uint64_t messages(const mare_coord_setup *setup)
 {
-    return 2 * (uint64_t)(setup->members - 1);
+    uint64_t each = setup->param[ORDER] == TOTAL ? setup->members : 2;
+    return each * (setup->members - 1);
 }
 
-/* Delivered when it arrives. */
+/* Delivered when it arrives; in the total order, when all have told all that it has. */
 static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
 {
-    (void)setup;
-    cost->delay_least = cost->delay_most = 1;
+    cost->delay_least = cost->delay_most = setup->param[ORDER] == TOTAL ? 2 : 1;
 }
 
 static const mare_coord_param params[] = {
     {"window", "multicasts of a member that may be under way", 16, 1, 1024},
     {"bytes", "the longest multicast", 64, 0, 65536},
     {"retry_us", "how long to wait before sending again", 50000, 1, INT64_C(1) << 40},
+    {"order", "within a view, 0: of each sender; 1: causal; 2: total", OF_SENDERS, 0, TOTAL},
     {0},
 };
 
@@ -407,7 +421,7 @@ static const mare_coord_form forms[] = {
     {"CAST", {"view", "seq", "of"}, 1},
     {"ACK", {"view", "upto"}, 0},
     {"HELLO", {"life"}, 0},
-    {"WELCOME", {"view"}, 1},
+    {"WELCOME", {"view", "ballot"}, 1},
     {"OUT", {"view"}, 0},
     {"PROPOSE", {"view", "ballot"}, 0},
     {"STATE", {"view", "ballot", "accepted"}, 1},
@@ -416,6 +430,8 @@ static const mare_coord_form forms[] = {
     {"COPY", {"view", "seq", "of"}, 1},
     {"READY", {"view", "ballot"}, 0},
     {"INSTALL", {"view", "ballot"}, 0},
+    {"SEEN", {"view", "clock", "sent", "of", "upto"}, 0},
+    {"ASK", {"view", "of"}, 0},
     {0},
 };
 
@@ -431,9 +447,9 @@ const mare_coord_algorithm mare_coord_views = {
     .promises = promises,
     .tolerates = tolerates,
     .messages = messages,
-    .formula = "2(n-1)",
+    .formula = "2(n-1) (total: n(n-1))",
     .cost = cost,
-    .delay_formula = "1",
+    .delay_formula = "1 (total: 2)",
     .size = size,
     .room = room,
     .init = init,

@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-/* What the two halves of virtual synchrony share: views.c (members and their multicasts; its first
- * paragraph has the whole protocol) and views_change.c (from one view to the next). */
+/* What the parts of virtual synchrony share: views.c (members and their multicasts; its first
+ * paragraph has the whole protocol), views_change.c (from one view to the next) and views_order.c
+ * (in which order the messages of a view are delivered). */
 
 #include "coord/bytes.h"
 #include "coord/order/casts.h"
+#include "coord/order/hearing.h"
+
+#include <mare/coord_clock.h>
 
 #include <string.h>
 
-enum { WINDOW, BYTES, RETRY_US }; /* parameters */
-enum { RETRY };                   /* timers */
-enum { CAST, ACK, HELLO, WELCOME, OUT, PROPOSE, STATE, CUT, NEED, COPY, READY, INSTALL };
-enum { VIEW, SECOND, THIRD, LIFE = 0 }; /* fields */
+enum { WINDOW, BYTES, RETRY_US, ORDER }; /* parameters */
+enum { OF_SENDERS, CAUSAL, TOTAL };      /* orders */
+enum { RETRY };                          /* timers */
+enum { CAST, ACK, HELLO, WELCOME, OUT, PROPOSE, STATE, CUT, NEED, COPY, READY, INSTALL, SEEN, ASK };
+enum { VIEW, SECOND, THIRD, LIFE = 0, CLOCK = 1, SENT, OF, UPTO }; /* fields */
 enum { FOLLOWING, COLLECTING, SPREADING };
 
 #define TAIL_ARRAYS 3u /* numbers a slot in the longest tail, that of STATE */
@@ -31,7 +36,13 @@ typedef struct views {
     uint64_t *plan_next, *plan_cut;
     uint64_t *most, *holder; /* the leader's: the most that anybody has of a sender, and who */
     uint8_t *scratch;        /* for tails */
-    mare__casts casts;
+    mare__casts casts;       /* what is cast: what the order needs, then the data */
+    uint8_t *wrapped;        /* for making one */
+    mare_coord_sparse past;  /* causal: what I delivered of others since I last multicast … */
+    mare_coord_sparse stamp; /* … and for reading what came with a message */
+    uint64_t clock;          /* total: Lamport's … */
+    mare__hearing hearing;   /* … those of the others … */
+    uint64_t *has;           /* … and how many of each sender a member has: [member][sender] */
 } views;
 
 /* Tails of messages are arrays of one number a slot; they are put together in the scratch. */
@@ -71,8 +82,6 @@ void mare__views_say_group(mare_coord *m, mare_coord_effects *fx, const mare__se
 void mare__views_say_cast(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t of,
                           const mare__cast *cast);
 
-void mare__views_deliver_upto(mare_coord *m, mare_coord_effects *fx, uint32_t from, uint64_t upto);
-
 /* Who leads a change: the lowest member of the view that is not gone. */
 uint32_t mare__views_leader_of(const mare_coord *m);
 
@@ -95,3 +104,38 @@ void mare__views_change(mare_coord *m, uint32_t from, const mare_coord_message *
 
 /* The change takes long: says again what has not been answered. */
 void mare__views_retry(mare_coord *m, mare_coord_effects *fx);
+
+/* views_order.c: bytes of a place and places a sender, as the order needs them. */
+uint32_t mare__views_place_bytes(const mare_coord_setup *setup);
+uint32_t mare__views_places(const mare_coord_setup *setup);
+
+/* The part of the machine's memory, and its state when a view begins. */
+void mare__views_order_lay_out(views *v, mare__block *block, const mare_coord_setup *setup);
+void mare__views_order_clear(mare_coord *m);
+
+/* Puts what the order needs in front of a multicast of mine, in `wrapped`; returns the length. */
+uint32_t mare__views_wrap(mare_coord *m, const uint8_t *data, uint32_t length);
+
+/* Whether somebody could have wrapped this, as a multicast of `of`. */
+int mare__views_is_wrapped(const mare_coord *m, uint32_t of, const uint8_t *bytes, uint32_t length);
+
+/* The stamp in what is wrapped, if the order has stamps. */
+uint64_t mare__views_stamp_of(const mare_coord *m, const uint8_t *bytes);
+
+/* The clock of a total order is past whatever comes, also from other views. */
+void mare__views_tell_time(mare_coord *m, const mare_coord_message *msg);
+
+/* Delivers what is to be delivered now that I have multicast, or this message has come. */
+void mare__views_cast_own(mare_coord *m, mare_coord_effects *fx);
+void mare__views_on_cast(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                         mare_coord_effects *fx);
+void mare__views_on_seen(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                         mare_coord_effects *fx);
+void mare__views_on_ask(mare_coord *m, uint32_t from, uint32_t of, mare_coord_effects *fx);
+
+/* Delivers the rest up to the cut: the view is over. */
+void mare__views_deliver_rest(mare_coord *m, mare_coord_effects *fx);
+
+/* Whether something waits for what others have to say; asks them for it. */
+int mare__views_waits(const mare_coord *m);
+void mare__views_ask(mare_coord *m, mare_coord_effects *fx);

@@ -21,8 +21,7 @@ static void install(mare_coord *m, mare_coord_effects *fx, int leads)
         mare__views_leave(m, fx);
         return;
     }
-    for (uint32_t i = 0; i < n; i++)
-        mare__views_deliver_upto(m, fx, i, v->cut[i]);
+    mare__views_deliver_rest(m, fx);
     mare__views_copy_array(m, v->plan_next, v->lives); /* who was in it */
     v->installed = v->accepted;
     mare__views_enter(m, fx, v->view + 1, v->next);
@@ -31,7 +30,7 @@ static void install(mare_coord *m, mare_coord_effects *fx, int leads)
         if (i == m->setup.self || v->plan_next[i] == v->lives[i] || !mare__alive(m, i))
             continue;
         if (v->lives[i])
-            mare__views_say(m, fx, i, WELCOME, 0, 0, 1);
+            mare__views_say(m, fx, i, WELCOME, v->installed, 0, 1);
         else
             mare__views_say(m, fx, i, OUT, 0, 0, 0);
     }
@@ -234,8 +233,8 @@ static void on_copy(mare_coord *m, const mare_coord_message *msg, mare_coord_eff
     views *v = m->state;
     if (!v->promised || !v->lives[msg->field[THIRD]])
         return;
-    mare__casts_put(&v->casts, (uint32_t)msg->field[THIRD], msg->field[SECOND], 0, msg->tail,
-                    msg->tail_length);
+    mare__casts_put(&v->casts, (uint32_t)msg->field[THIRD], msg->field[SECOND],
+                    mare__views_stamp_of(m, msg->tail), msg->tail, msg->tail_length);
     if (v->stage == COLLECTING)
         go_on(m, fx);
     else if (v->accepted != v->promised)
