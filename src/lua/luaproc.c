@@ -217,6 +217,6 @@ static const luaL_Reg functions[] = {{"newproc", newproc},
 
 int mare__lua_open_luaproc(lua_State *L)
 {
-    mare__lazy_table(L, functions, true);
+    mare__lazy_table(L, functions);
     return 1;
 }

@@ -108,10 +108,9 @@ mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *n
     if (!channel)
         return MARE_NOMEM;
     channel->id = atomic_fetch_add(&runtime->next_channel, 1) + 1;
-    channel->owner = runtime->owner;
+    mare__chan_list(channel, &runtime->channels); // first: who finds its name may close it
     mare_err err = MARE_OK;
     if (name) {
-        channel->names = runtime->names;
         channel->name = mare__alloc(strlen(name) + 1);
         if (channel->name)
             strcpy(channel->name, name);
@@ -119,8 +118,6 @@ mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *n
     }
     if (err)
         mare_chan_unref(channel);
-    else
-        mare__chan_list(channel, &runtime->channels);
     *out = err ? NULL : channel;
     return err;
 }

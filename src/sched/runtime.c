@@ -31,7 +31,7 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     runtime->seed = runtime->platform.random(runtime->platform.context);
     runtime->module = module;
     runtime->classes = classes;
-    runtime->owner = mare__os_process();
+    runtime->owner = runtime->channels.owner = mare__os_process();
     mare__list_init(&runtime->idle);
     mare__list_init(&runtime->processes);
     mare__list_init(&runtime->keepers);
@@ -47,7 +47,7 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     pthread_cond_init(&runtime->end_signal, &attributes);
     pthread_condattr_destroy(&attributes);
     runtime->harvest = mare__harvest_create();
-    runtime->names = mare__names_create();
+    runtime->names = runtime->channels.names = mare__names_create();
     mare_err err = runtime->harvest && runtime->names ? MARE_OK : MARE_NOMEM;
     if (!err)
         err = mare__workers_set(runtime, options->workers ? options->workers : mare__cpu_count());

@@ -409,9 +409,13 @@ void mare__lazy_install(lua_State *L);
 // Opens all that has not been opened and makes the globals an ordinary table.
 void mare__lazy_finish(lua_State *L);
 
-// Pushes a table that takes its members from a list (static) when they are named, and, if
-// `listable`, has them all when it is iterated over.
-void mare__lazy_table(lua_State *L, const luaL_Reg *members, bool listable);
+// Pushes a table that takes its members from a list (static) when they are named, and has them all
+// when it is iterated over.
+void mare__lazy_table(lua_State *L, const luaL_Reg *members);
+
+// Pushes one that takes the methods of references of a kind when they are named: those of which
+// mare__handle_methods tells.
+void mare__lazy_methods(lua_State *L, const luaL_Reg *methods);
 
 // Pushes what require(name) returns for a standard library or one of the runtime's own modules, and
 // returns true; or pushes nothing.
@@ -491,6 +495,9 @@ void mare__handle_leaves(lua_State *L, struct mare__ref_link *ref);
 // The message was sent, or not: its buffers are the receiver's, or still ours. Of several, only
 // those of one case.
 void mare__handles_left(lua_State *L, uint32_t which, bool sent);
+
+// The methods that the table at a stack index is to supply, or NULL if it is something else.
+const luaL_Reg *mare__handle_methods(lua_State *L, int index);
 
 // What is behind a reference at a stack index, or NULL if it is something else.
 struct mare__ref_link *mare__handle_test(lua_State *L, int index);
