@@ -30,10 +30,11 @@ struct mare_channel {
     bool closed;
     size_t count, capacity; // buffered messages, and how many there can be
     struct mare__list receivers,
-        senders;        // of struct mare__node; at most one of the two is not empty
+        senders; // of struct mare__node; at most one of the two is not empty
+    uint64_t sent;
+    // Above is what every message touches, in few lines of the cache.
     mare_message *ring; // the buffer; grows up to capacity
     size_t room, head;
-    uint64_t sent;
     uint64_t id;
     struct mare_runtime *runtime; // for foreign threads that wait; NULL in unit tests
     struct mare__channels *all;   // where it is listed, or NULL: that of a process's end

@@ -44,8 +44,8 @@ bool mare__block_commit(mare_process *process)
 {
     mare_runtime *runtime = process->runtime;
     struct mare__wait *wait = &process->wait;
-    uint64_t deadline = process->deadline;
     bool timed = process->timed; // once the wait is published the process may be gone
+    uint64_t deadline = timed ? process->deadline : MARE_FOREVER;
     mare__wait_begin(wait);
     // The owner, when it wakes, stops its timer before all else, and needs this lock for it. So the
     // timer can be started after the wait was published, and cannot end it before.
@@ -118,7 +118,8 @@ int mare__block(lua_State *L, mare_process *process, enum mare__waits waits, mar
         return then(L, LUA_OK, context);
     }
     process->timed = deadline != MARE_FOREVER;
-    process->deadline = deadline;
+    if (process->timed) // or it is not looked at: most waits touch a line of the cache less
+        process->deadline = deadline;
     process->yield = MARE__YIELD_WAIT;
     return lua_yieldk(L, 0, context, then);
 }

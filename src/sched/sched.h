@@ -137,9 +137,9 @@ struct mare__working {
 
 // A reference that a userdata holds, found again without running finalizers when the state goes.
 struct mare__ref_link {
-    uint64_t magic; // MARE__REF_MAGIC + kind: tells a reference from other userdata
-    struct mare__list link;
+    uint64_t magic;              // MARE__REF_MAGIC + kind: tells a reference from other userdata
     struct mare__object *object; // NULL: given away
+    struct mare__list link;
     struct mare__ref_link *next_leaving;
     uint32_t leaving_case; // of a select
     int index;             // in the table of objects made here, or 0
