@@ -5,12 +5,10 @@
 // become possible meanwhile, and lets it go on. In the state of a host program (the stock
 // interpreter) there is no worker: the thread commits and sleeps itself.
 #include "base/alloc.h"
-#include "sched/sched.h"
+#include "sched/trace.h"
 
-void mare__block_check(lua_State *L, mare_process *process)
+void mare__block_refuse(lua_State *L, const mare_process *process)
 {
-    if (mare__block_possible(L, process))
-        return;
     if (L != process->current)
         luaL_error(L, "cannot wait inside a coroutine that a C library resumed");
     luaL_error(L, "cannot wait here: inside a callback of a C function (table.sort, string.gsub, "
@@ -112,6 +110,7 @@ int mare__block(lua_State *L, mare_process *process, enum mare__waits waits, mar
 {
     process->waits = (uint8_t)waits;
     process->waits_for = channel;
+    mare__trace_block(process, channel);
     if (process->host) {
         process->deadline = deadline;
         host_sleep(process);

@@ -14,6 +14,7 @@ static void runtime_free(mare_runtime *runtime)
         mare__names_destroy(runtime->names);
     pthread_cond_destroy(&runtime->end_signal);
     pthread_mutex_destroy(&runtime->end_mutex);
+    pthread_mutex_destroy(&runtime->trace.mutex);
     mare__free(runtime);
 }
 
@@ -41,6 +42,7 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     atomic_init(&runtime->recycle_limit, options->recycle);
     runtime->gc_stress = getenv("MARE_GC_STRESS") != NULL;
     pthread_mutex_init(&runtime->end_mutex, NULL);
+    pthread_mutex_init(&runtime->trace.mutex, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

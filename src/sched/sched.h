@@ -64,7 +64,8 @@ struct mare_process {
     uint8_t yield;               // enum mare__yield
     uint8_t waits;               // enum mare__waits
     bool timed;                  // it waits until `deadline`
-    uint32_t unyieldable;        // coroutines resumed from where a yield is impossible
+    uint16_t unyieldable;        // coroutines resumed from where a yield is impossible
+    atomic_bool traced;          // somebody listens to what it does: see trace.h
 
     // What it waits for: one channel, or the cases of a select. The wait's message serves a whole
     // life: before the first run it has the function and its arguments, then what is sent or
@@ -203,6 +204,14 @@ struct mare_runtime {
     const struct mare__class *classes; // by enum mare__kind
     struct mare__harvest *harvest;
     struct mare__names *names;
+
+    struct mare__trace { // see trace.h
+        atomic_bool on;
+        pthread_mutex_t mutex; // guards all below, and is held while a listener is told
+        mare_listener *listener;
+        void *user;
+        uint64_t last; // number of an event
+    } trace;
 
     mare__lock worker_lock; // one change of the number of workers at a time
     struct mare__worker *_Atomic workers[MARE__WORKERS_MAX];
@@ -517,8 +526,15 @@ static inline bool mare__block_possible(lua_State *L, const mare_process *proces
     return process->host || (L == process->current && !process->unyieldable && lua_isyieldable(L));
 }
 
-// Raises an error if it cannot.
-void mare__block_check(lua_State *L, mare_process *process);
+// Raises an error that says why it cannot.
+void mare__block_refuse(lua_State *L, const mare_process *process);
+
+// Raises it if it cannot.
+static inline void mare__block_check(lua_State *L, const mare_process *process)
+{
+    if (!mare__block_possible(L, process))
+        mare__block_refuse(L, process);
+}
 
 // Puts the calling routine to sleep until it has sent or received what is in process->wait, its
 // select has fired, or the deadline has passed. Then `then` runs, which first calls
