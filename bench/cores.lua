@@ -1,12 +1,13 @@
 -- SPDX-License-Identifier: MIT
 -- Two processes that only compute, on one worker and then on two.
 --
---   one_ms, two_ms   time until both have finished
+--   one_ms, two_ms   time until both have finished, the least of several turns
 --   speedup          one_ms / two_ms
 --
 -- usage: mare cores.lua [work]
 local mare = require "mare"
-local work = tonumber(arg[1]) or 120
+local turns = 5
+local work = (tonumber(arg[1]) or 120) // turns
 
 local function compute(n)
   local function fib(i)
@@ -32,7 +33,10 @@ local function both(workers)
 end
 
 both(2)
-local one, two = both(1), both(2)
+local one, two = math.huge, math.huge
+for _ = 1, turns do
+  one, two = math.min(one, both(1)), math.min(two, both(2))
+end
 print(("one_ms %.3f"):format(one))
 print(("two_ms %.3f"):format(two))
 print(("speedup %.4f"):format(one / two))

@@ -149,6 +149,55 @@ typedef struct mare_chan_info {
 MARE_API size_t mare_list_processes(mare_runtime *runtime, mare_process_info *rows, size_t room);
 MARE_API size_t mare_list_channels(mare_runtime *runtime, mare_chan_info *rows, size_t room);
 
+/* What a listener is told of: the symbol and a word. */
+#define MARE_EVENTS(X)                                                                             \
+    X(MARE_EVENT_SPAWN, "spawn")     /* `process` makes the process `other` */                     \
+    X(MARE_EVENT_START, "start")     /* it runs for the first time; the cause is its spawn */      \
+    X(MARE_EVENT_SEND, "send")       /* it offers a message to `channel`, by select perhaps */     \
+    X(MARE_EVENT_RECEIVE, "receive") /* it has got one, and the cause is that send; or, when */    \
+                                     /* there is no channel, news of an end, which is the cause */ \
+    X(MARE_EVENT_BLOCK, "block")     /* it has to wait, for `channel` or for something else */     \
+    X(MARE_EVENT_WAKE, "wake")       /* the wait is over, and it is ready to run */                \
+    X(MARE_EVENT_END, "end")         /* it has finished */
+
+/* A kind of event. */
+typedef enum mare_event_kind {
+#define MARE_EVENT_ENUM(symbol, word) symbol,
+    MARE_EVENTS(MARE_EVENT_ENUM)
+#undef MARE_EVENT_ENUM
+} mare_event_kind;
+
+/*
+ * Something that happened. Events are numbered 1, 2, ... in an order that fits what happened before
+ * what: those of one process rise, and a cause has a smaller number than its effect. With the
+ * causes, vector clocks can be computed afterwards. (The first 2^40 events of a runtime.)
+ */
+typedef struct mare_event {
+    uint64_t number;
+    uint64_t time_ns; /* as mare_now_ns */
+    uint64_t process; /* whose event it is, or 0: of a thread outside */
+    uint64_t channel; /* its id, or 0 */
+    uint64_t other;   /* of a spawn: the new process */
+    uint64_t cause;   /* the number of an event, or 0: none, or before anybody listened */
+    mare_event_kind kind;
+} mare_event;
+
+/* The word for a kind of event. The string is static. */
+MARE_API const char *mare_event_name(mare_event_kind kind);
+
+/*
+ * Is told of one event at a time, on whatever thread it happens; what happens meanwhile waits. It
+ * must not call functions of the runtime.
+ */
+typedef void mare_listener(void *user, const mare_event *event);
+
+/*
+ * Tells a listener of every event from now on, in place of the one before; NULL: nobody, which is
+ * also how a runtime starts, and costs nothing. The former one is not called any more after the
+ * return. Any thread but a listener's.
+ */
+MARE_API void mare_trace(mare_runtime *runtime, mare_listener *listener, void *user);
+
 /* ---- Messages -------------------------------------------------------------------------------- */
 
 /* The types of a value seen from C. A table, a function or another rich value is MARE_OTHER: see

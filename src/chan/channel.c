@@ -19,7 +19,7 @@
 // After a fork, locks may be held for ever by threads that do not exist here.
 static bool is_usable(const mare_channel *channel)
 {
-    return channel->owner == 0 || channel->owner == mare__os_process();
+    return !channel->all || channel->all->owner == mare__os_process();
 }
 
 void mare__chan_list(mare_channel *channel, struct mare__channels *all)
@@ -290,7 +290,7 @@ bool mare_chan_close(mare_channel *channel)
         serve(node);
     }
     if (first && channel->name)
-        mare__names_remove(channel->names, channel->name, &channel->object);
+        mare__names_remove(channel->all->names, channel->name, &channel->object);
     return first;
 }
 

@@ -19,26 +19,27 @@ enum { MARE__CAN_SEND = 1, MARE__CAN_RECEIVE = 2 };
 struct mare__channels {
     mare__lock lock;
     struct mare__list list;
+    struct mare__names *names; // where their names are registered
+    long owner;                // the operating-system process that they belong to
 };
 
 struct mare_channel {
     struct mare__object object;
-    atomic_uchar can; // the above; a hint
     mare__lock lock;  // guards all below
+    atomic_uchar can; // the above; a hint, read without the lock
     bool closed;
     size_t count, capacity; // buffered messages, and how many there can be
     struct mare__list receivers,
-        senders;        // of struct mare__node; at most one of the two is not empty
+        senders; // of struct mare__node; at most one of the two is not empty
+    uint64_t sent;
+    // Above is what every message touches, in few lines of the cache.
     mare_message *ring; // the buffer; grows up to capacity
     size_t room, head;
-    uint64_t sent;
     uint64_t id;
     struct mare_runtime *runtime; // for foreign threads that wait; NULL in unit tests
-    long owner;                   // the operating-system process it belongs to; 0: any
-    struct mare__channels *all;   // where it is listed, or NULL
+    struct mare__channels *all;   // where it is listed, or NULL: that of a process's end
     struct mare__list in_all;
-    struct mare__names *names; // where `name` is registered
-    char *name;                // or NULL; both constant after creation
+    char *name; // or NULL; constant after creation
 };
 
 // Whether something may be possible now. A hint: false when it is not or has just become so.

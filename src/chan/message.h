@@ -43,6 +43,8 @@ struct mare_message {
     bool rich;         // there are tables, functions or others beyond plain values and references
     bool repeats; // some value is referred to again: the reader must number tables and functions
     bool foreign; // came from outside: no handles, no code
+    uint8_t stamp_high; // 40 bits: the number of the event that sent it (see sched/trace.h), or 0
+    uint32_t stamp_low;
     union {
         uint8_t small[MARE__MESSAGE_SMALL];
         uint8_t *large;
@@ -53,6 +55,17 @@ static inline void mare__message_init(mare_message *message)
 {
     // Not the bytes: a message is made for every send.
     memset(message, 0, offsetof(mare_message, as));
+}
+
+static inline void mare__message_stamp(mare_message *message, uint64_t number)
+{
+    message->stamp_high = (uint8_t)(number >> 32);
+    message->stamp_low = (uint32_t)number;
+}
+
+static inline uint64_t mare__message_stamp_of(const mare_message *message)
+{
+    return (uint64_t)message->stamp_high << 32 | message->stamp_low;
 }
 
 static inline const uint8_t *mare__message_data(const mare_message *message)

@@ -33,6 +33,13 @@ void mare__cli_interrupts_go_to(mare_process *repl);
 // code.
 int mare__cli_finish(struct mare_runtime *runtime);
 
+// `mare --trace FILE`: opens the file, and says why not; from the start of a runtime its events go
+// there; closes it, and says whether all is in it. The others do nothing when none was opened.
+bool mare__cli_trace_open(const char *path);
+void mare__cli_trace_begin(mare_runtime *runtime);
+bool mare__cli_trace_close(void);
+extern const char mare__cli_trace_help[];
+
 // The simulator: `mare sim …`, and what `mare help sim` says.
 int mare__cli_sim(int argc, char **argv);
 extern const char mare__cli_sim_help[];

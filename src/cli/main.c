@@ -13,6 +13,7 @@ struct command {
 };
 
 static int help(int argc, char **argv);
+static int dispatch(int argc, char **argv);
 
 static int version(int argc, char **argv)
 {
@@ -35,6 +36,15 @@ static int run_code(int argc, char **argv)
     return mare__cli_run(SOURCE_CODE, argc - 1, argv + 1);
 }
 
+static int run_traced(int argc, char **argv)
+{
+    if (argc < 2) {
+        fputs("mare: --trace needs a file: mare --trace FILE app.lua\n", stderr);
+        return EXIT_USAGE;
+    }
+    return mare__cli_trace_open(argv[1]) ? dispatch(argc - 1, argv + 1) : EXIT_DIED;
+}
+
 static const struct command commands[] = {
     {"help", "what the commands do: mare help [command]",
      "mare help [command]\n\nWithout a command, lists them all.\n", help},
@@ -45,6 +55,8 @@ static const struct command commands[] = {
      run_code},
     {"-", "runs the program on standard input: mare - [args]",
      "mare - [args]\n\nReads a whole program from standard input, then runs it.\n", run_stdin},
+    {"--trace", "notes what processes do: mare --trace FILE app.lua [args]", mare__cli_trace_help,
+     run_traced},
     {"sim", "simulates coordination algorithms, checks and draws them: mare sim ALGORITHM",
      mare__cli_sim_help, mare__cli_sim},
     {"place", "network coordinates: evaluates, places, draws, probes: mare place evaluate FILE",
@@ -84,18 +96,15 @@ static int help(int argc, char **argv)
          "  mare app.lua [args]   runs a program\n"
          "  mare                  reads, evaluates and prints, with history\n\nCommands:");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        printf("  %-6s  %s\n", commands[i].name, commands[i].summary);
+        printf("  %-7s  %s\n", commands[i].name, commands[i].summary);
     puts("\nExit codes: 0 success, 1 the main process died, 2 wrong usage, 128 + n ended by\n"
          "signal n, or what the program gave to os.exit. docs/reference/lua.md has the module.");
     return 0;
 }
 
-int main(int argc, char **argv)
+// argv[1] is a command or a program.
+static int dispatch(int argc, char **argv)
 {
-    // The memory of processes that end is wanted again at once: keep it rather than give it back.
-    mallopt(M_TRIM_THRESHOLD, 256 << 20);
-    mallopt(M_TOP_PAD, 1 << 20);
-    mallopt(M_MMAP_THRESHOLD, 32 << 20);
     if (argc < 2)
         return isatty(STDIN_FILENO) ? mare__cli_repl() : mare__cli_run(SOURCE_STDIN, argc, argv);
     const struct command *command = find(argv[1]);
@@ -106,4 +115,13 @@ int main(int argc, char **argv)
         return EXIT_USAGE;
     }
     return mare__cli_run(SOURCE_FILE, argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    // The memory of processes that end is wanted again at once: keep it rather than give it back.
+    mallopt(M_TRIM_THRESHOLD, 256 << 20);
+    mallopt(M_TOP_PAD, 1 << 20);
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    return dispatch(argc, argv);
 }

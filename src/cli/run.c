@@ -118,6 +118,7 @@ mare_runtime *mare__cli_start(void)
         return NULL;
     }
     runtime->exits_in_order = true;
+    mare__cli_trace_begin(runtime);
     take_signals(runtime);
     return runtime;
 }
@@ -152,6 +153,8 @@ int mare__cli_finish(mare_runtime *runtime)
     stop(runtime);
     if (fflush(stdout) != 0)
         lost = errno;
+    if (!mare__cli_trace_close() && code == EXIT_SUCCESS)
+        code = EXIT_DIED;
     if (lost && code == EXIT_SUCCESS) {
         fprintf(stderr, "mare: standard output: %s\n", strerror(lost));
         code = EXIT_DIED;

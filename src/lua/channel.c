@@ -2,6 +2,7 @@
 // Channels in Lua. The hot path of every message: a send marshals into the process's own message,
 // offers it to the channel, and yields only if it must wait; a receive is its mirror.
 #include "lua/binding.h"
+#include "sched/trace.h"
 
 // A statistic: a host's messages are not counted.
 static void count_message(mare_process *process, bool sent)
@@ -37,6 +38,7 @@ static int send(lua_State *L, mare_channel *channel, int first, bool wait, uint6
     process->sleep.leaving = NULL; // of a message that was refused
     if (mare__marshal_quickly(L, first, lua_gettop(L) - first + 1, message, "arg") != MARE_OK)
         return mare__lua_refuse(L);
+    mare__trace_send(process, channel, message);
     mare_err err =
         mare__can(channel, MARE__CAN_SEND) ? mare__chan_send(channel, message, NULL) : MARE_FULL;
     if (err == MARE_OK) {
@@ -85,8 +87,10 @@ static int receive_done(lua_State *L, int status, lua_KContext context)
     (void)status, (void)context;
     mare_process *process = mare__self(L);
     mare__block_clean(process);
-    return process->sleep.wait.result ? mare__lua_fail(L, process->sleep.wait.result)
-                                      : push_received(L, process);
+    if (process->sleep.wait.result)
+        return mare__lua_fail(L, process->sleep.wait.result);
+    mare__trace_receive(process, process->sleep.waits_for, &process->sleep.wait.message);
+    return push_received(L, process);
 }
 
 static int receive(lua_State *L, mare_channel *channel, bool wait, uint64_t deadline)
@@ -96,8 +100,10 @@ static int receive(lua_State *L, mare_channel *channel, bool wait, uint64_t dead
     mare_err err = MARE_EMPTY;
     if (mare__can(channel, MARE__CAN_RECEIVE))
         err = mare__chan_receive(channel, &process->sleep.wait.message, NULL);
-    if (err == MARE_OK)
+    if (err == MARE_OK) {
+        mare__trace_receive(process, channel, &process->sleep.wait.message);
         return push_received(L, process);
+    }
     if (err == MARE_EMPTY && wait) {
         mare__block_check(L, process);
         return mare__block(L, process, MARE__WAITS_TO_RECEIVE, channel, deadline, receive_done, 0);
@@ -134,8 +140,10 @@ static int messages_next(lua_State *L)
     mare_process *process = mare__self(L);
     mare__message_clear(&process->sleep.wait.message);
     mare_err err = mare__chan_receive(channel, &process->sleep.wait.message, NULL);
-    if (err == MARE_OK)
+    if (err == MARE_OK) {
+        mare__trace_receive(process, channel, &process->sleep.wait.message);
         return push_received(L, process);
+    }
     if (err != MARE_EMPTY)
         return 0;
     mare__block_check(L, process);

@@ -438,6 +438,6 @@ int mare__lua_open_http(lua_State *L)
                                                  {"request", put_request},
                                                  {"phrase", phrase},
                                                  {NULL, NULL}};
-    mare__lazy_table(L, private_functions, true);
+    mare__lazy_table(L, private_functions);
     return 1;
 }

@@ -2,6 +2,7 @@
 // The interface of luaproc, for programs written for it. Its channels are named and shared by all;
 // its functions return `true` or `nil, message`, with luaproc's own messages.
 #include "lua/binding.h"
+#include "sched/trace.h"
 
 static int refuse(lua_State *L, const char *format, const char *name)
 {
@@ -95,6 +96,7 @@ static int send(lua_State *L)
     if (mare__marshal_as(L, 2, count, &self->sleep.wait.message, &how) != MARE_OK)
         return refuse(L, "failed to send value of unsupported type '%s'", type);
     mare__block_check(L, self);
+    mare__trace_send(self, channel, &self->sleep.wait.message);
     mare_err err = mare__chan_send(channel, &self->sleep.wait.message, NULL);
     if (err != MARE_FULL)
         mare__handles_left(L, 0, !err);
@@ -108,8 +110,9 @@ static int send(lua_State *L)
     return 1;
 }
 
-static int push_received(lua_State *L, mare_process *self)
+static int push_received(lua_State *L, mare_process *self, const mare_channel *channel)
 {
+    mare__trace_receive(self, channel, &self->sleep.wait.message);
     return mare__unmarshal_own(L, &self->sleep.wait.message);
 }
 
@@ -119,7 +122,7 @@ static int receive_done(lua_State *L, int status, lua_KContext context)
     mare_process *self = mare__self(L);
     mare__block_clean(self);
     return self->sleep.wait.result ? outcome(L, self->sleep.wait.result, "sender")
-                                   : push_received(L, self);
+                                   : push_received(L, self, self->sleep.waits_for);
 }
 
 // luaproc.receive(name [, async])
@@ -136,7 +139,7 @@ static int receive(lua_State *L)
         mare__block_check(L, self);
     mare_err err = mare__chan_receive(channel, &self->sleep.wait.message, NULL);
     if (err == MARE_OK)
-        return push_received(L, self);
+        return push_received(L, self, channel);
     if (err == MARE_EMPTY && async)
         return refuse(L, "no senders waiting on channel '%s'", name);
     if (err != MARE_EMPTY)
@@ -218,6 +221,6 @@ static const luaL_Reg functions[] = {{"newproc", newproc},
 
 int mare__lua_open_luaproc(lua_State *L)
 {
-    mare__lazy_table(L, functions, true);
+    mare__lazy_table(L, functions);
     return 1;
 }

@@ -353,7 +353,7 @@ static const struct mare__class classes[] = {
 
 int mare__lua_open(lua_State *L)
 {
-    mare__lazy_table(L, functions, true);
+    mare__lazy_table(L, functions);
     lua_pushliteral(L, VERSION);
     lua_setfield(L, -2, "version");
     return 1;

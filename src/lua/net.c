@@ -638,6 +638,6 @@ int mare__lua_open_net(lua_State *L)
 {
     static const luaL_Reg functions[] = {
         {"listen", net_listen}, {"connect", net_connect}, {"resolve", net_resolve}, {NULL, NULL}};
-    mare__lazy_table(L, functions, true);
+    mare__lazy_table(L, functions);
     return 1;
 }

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "lua/binding.h"
+#include "sched/trace.h"
 
 // ---- Spawn --------------------------------------------------------------------------------------
 
@@ -148,6 +149,7 @@ int mare__lua_spawn(lua_State *L)
 int mare__lua_push_end(lua_State *L, mare_process *process)
 {
     int top;
+    mare__trace_receive(mare__self(L), NULL, &process->sleep.wait.message);
     switch (process->how) {
     case MARE_OK:
         lua_pushboolean(L, 1);

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "lua/binding.h"
+#include "sched/trace.h"
 
 // What is behind a reference of another kind, if that can be waited for; else NULL.
 static const struct mare__class *class_of(const mare_process *self,
@@ -63,6 +64,7 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
             luaL_error(L, "bad argument #1 to 'select' (case %I: %s)", number, lua_tostring(L, -1));
         c->channel = mare_chan_ref((mare_channel *)ref->object);
         c->send = true;
+        mare__trace_send(self, c->channel, &c->message);
         lua_settop(L, table);
     } else {
         luaL_error(
@@ -92,6 +94,8 @@ static void unwatch(lua_State *L, uint32_t cases, uint32_t fired)
 static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_err err)
 {
     bool sent = self->sleep.cases[fired].send;
+    if (!sent && !err)
+        mare__trace_receive(self, self->sleep.cases[fired].channel, &self->sleep.wait.message);
     unwatch(L, self->sleep.case_count, fired);
     mare__block_drop_cases(self);
     mare__handles_left(L, fired, sent && !err);

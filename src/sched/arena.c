@@ -45,11 +45,16 @@ struct mare__arena {
     size_t limit;
     size_t next_chunk;
     bool born;
+    struct memory *memory; // NULL: no moment is remembered, which is so of all but a few
+};
+
+// Outside the arena, for it is no part of what is put back.
+struct memory {
     struct image {
         void *bytes; // what to put back, or NULL
         size_t size, room;
     } images[MARE__MOMENTS];
-    void *scratch[4]; // the owner's; like the images, not part of what is put back
+    void *scratch[4]; // the owner's
 };
 
 struct mare__arena *mare__arena_create(void)
@@ -81,8 +86,9 @@ static void free_rest(struct mare__arena *arena)
 void mare__arena_destroy(struct mare__arena *arena)
 {
     free_rest(arena);
-    for (int moment = 0; moment < MARE__MOMENTS; moment++)
-        mare__free(arena->images[moment].bytes);
+    for (int moment = 0; arena->memory && moment < MARE__MOMENTS; moment++)
+        mare__free(arena->memory->images[moment].bytes);
+    mare__free(arena->memory);
     mare__free(arena);
 }
 
@@ -242,9 +248,13 @@ void mare__arena_born(struct mare__arena *arena)
 
 bool mare__arena_remember(struct mare__arena *arena, enum mare__moment moment)
 {
-    struct image *image = &arena->images[moment];
     if (arena->chunks || !mare__list_empty(&arena->large))
         return false;
+    if (!arena->memory)
+        arena->memory = mare__alloc_zero(sizeof *arena->memory);
+    if (!arena->memory)
+        return false;
+    struct image *image = &arena->memory->images[moment];
     size_t size = (size_t)(arena->bump - (char *)arena);
     if (size > image->room) {
         void *bytes = mare__realloc(image->bytes, size);
@@ -260,22 +270,19 @@ bool mare__arena_remember(struct mare__arena *arena, enum mare__moment moment)
 
 bool mare__arena_remembers(const struct mare__arena *arena, enum mare__moment moment)
 {
-    return arena->images[moment].size != 0;
+    return arena->memory && arena->memory->images[moment].size != 0;
 }
 
 void mare__arena_revert(struct mare__arena *arena, enum mare__moment moment)
 {
-    enum { KEPT = sizeof arena->images + sizeof arena->scratch };
-    char kept[KEPT];
+    const struct image *image = &arena->memory->images[moment];
     free_rest(arena);
-    memcpy(kept, arena->images, KEPT);
-    memcpy(arena, arena->images[moment].bytes, arena->images[moment].size);
-    memcpy(arena->images, kept, KEPT);
+    memcpy(arena, image->bytes, image->size);
 }
 
 void *mare__arena_scratch(struct mare__arena *arena)
 {
-    return arena->scratch;
+    return arena->memory->scratch;
 }
 
 void mare__arena_limit(struct mare__arena *arena, size_t limit)

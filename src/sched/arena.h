@@ -36,7 +36,7 @@ bool mare__arena_remembers(const struct mare__arena *arena, enum mare__moment mo
 // Puts the bytes of a remembered moment back and frees all that came after.
 void mare__arena_revert(struct mare__arena *arena, enum mare__moment moment);
 
-// Room for four pointers that the owner may use between two lives.
+// Room for four pointers that the owner may use between two lives. Only when birth is remembered.
 void *mare__arena_scratch(struct mare__arena *arena);
 
 // The most bytes that may be in use: 0, no limit. An allocation beyond it fails.

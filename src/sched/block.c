@@ -5,12 +5,10 @@
 // become possible meanwhile, and lets it go on. In the state of a host program (the stock
 // interpreter) there is no worker: the thread commits and sleeps itself.
 #include "base/alloc.h"
-#include "sched/sched.h"
+#include "sched/trace.h"
 
-void mare__block_check(lua_State *L, mare_process *process)
+void mare__block_refuse(lua_State *L, const mare_process *process)
 {
-    if (mare__block_possible(L, process))
-        return;
     if (L != process->current)
         luaL_error(L, "cannot wait inside a coroutine that a C library resumed");
     luaL_error(L, "cannot wait here: inside a callback of a C function (table.sort, string.gsub, "
@@ -43,8 +41,8 @@ bool mare__sleep_commit(mare_process *process, struct mare__sleep *sleep)
 {
     mare_runtime *runtime = process->runtime;
     struct mare__wait *wait = &sleep->wait;
-    uint64_t deadline = sleep->deadline;
     bool timed = sleep->timed; // once the wait is published the process may be gone
+    uint64_t deadline = timed ? sleep->deadline : MARE_FOREVER;
     mare__wait_begin(wait);
     // The owner, when it wakes, stops its timer before all else, and needs this lock for it. So the
     // timer can be started after the wait was published, and cannot end it before.
@@ -111,13 +109,15 @@ int mare__block(lua_State *L, mare_process *process, enum mare__waits waits, mar
 {
     process->sleep.waits = (uint8_t)waits;
     process->sleep.waits_for = channel;
+    mare__trace_block(process, channel);
     if (process->host) {
         process->sleep.deadline = deadline;
         host_sleep(process);
         return then(L, LUA_OK, context);
     }
     process->sleep.timed = deadline != MARE_FOREVER;
-    process->sleep.deadline = deadline;
+    if (process->sleep.timed) // or it is not looked at: most waits touch a line of the cache less
+        process->sleep.deadline = deadline;
     process->yield = MARE__YIELD_WAIT;
     return lua_yieldk(L, 0, context, then);
 }

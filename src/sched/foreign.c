@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "sched/sched.h"
+#include "sched/trace.h"
 
 // A thread waits as a process does, with a place to sleep instead of a worker to leave.
 struct sleeper {
@@ -49,6 +49,7 @@ mare_err mare_chan_send_until(mare_channel *channel, mare_message *message, uint
     if (!usable(channel))
         return MARE_STOPPED;
     sleeper_init(&sleeper);
+    mare__trace_send_outside(channel, message);
     mare_err err = mare__chan_send(channel, message, &sleeper.node);
     return err == MARE_FULL ? sleep_until(&sleeper, channel, deadline) : err;
 }
@@ -60,7 +61,10 @@ mare_err mare_chan_send(mare_channel *channel, mare_message *message)
 
 mare_err mare_chan_try_send(mare_channel *channel, mare_message *message)
 {
-    return usable(channel) ? mare__chan_send(channel, message, NULL) : MARE_STOPPED;
+    if (!usable(channel))
+        return MARE_STOPPED;
+    mare__trace_send_outside(channel, message);
+    return mare__chan_send(channel, message, NULL);
 }
 
 // Receives into a new message; `wait` tells whether to stand in line.
@@ -82,6 +86,8 @@ static mare_err receive(mare_channel *channel, mare_message **out, bool wait, ui
     if (err) {
         mare_message_destroy(*out);
         *out = NULL;
+    } else {
+        mare__trace_receive_outside(channel->runtime, channel, *out);
     }
     return err;
 }
@@ -108,10 +114,9 @@ mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *n
     if (!channel)
         return MARE_NOMEM;
     channel->id = atomic_fetch_add(&runtime->next_channel, 1) + 1;
-    channel->owner = runtime->owner;
+    mare__chan_list(channel, &runtime->channels); // first: who finds its name may close it
     mare_err err = MARE_OK;
     if (name) {
-        channel->names = runtime->names;
         channel->name = mare__alloc(strlen(name) + 1);
         if (channel->name)
             strcpy(channel->name, name);
@@ -119,8 +124,6 @@ mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *n
     }
     if (err)
         mare_chan_unref(channel);
-    else
-        mare__chan_list(channel, &runtime->channels);
     *out = err ? NULL : channel;
     return err;
 }
@@ -166,6 +169,7 @@ mare_err mare_process_join_until(mare_process *process, uint64_t deadline, mare_
             mare__process_unwatch(process);
         return err;
     }
+    mare__trace_receive_outside(process->runtime, NULL, &process->sleep.wait.message);
     if (result && !mare__message_empty(&process->sleep.wait.message)) {
         err = mare_message_create(result);
         if (err)
@@ -194,7 +198,9 @@ mare_process *mare__host_open(mare_runtime *runtime, struct mare__parker *parker
 
 void mare__host_wake(struct mare__wait *wait)
 {
-    mare__unpark(MARE__ENTRY(wait, mare_process, sleep.wait)->host);
+    mare_process *process = MARE__ENTRY(wait, mare_process, sleep.wait);
+    mare__trace_wake(process);
+    mare__unpark(process->host);
 }
 
 struct request {

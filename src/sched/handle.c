@@ -7,13 +7,14 @@
 #include "sched/sched.h"
 
 // In the registry are the tables of userdata, by number for objects that this state made, by
-// address for those that came in messages; the first that came, which most often is the only one
-// and needs no table; and the metatables by kind.
+// address for those that came in messages; the first channels that came, which most often are all
+// and need no table; and the metatables by kind.
 enum {
     MADE_HERE = MARE__REGISTRY_HANDLES,
     CAME_HERE,
     CAME_FIRST,
-    CLASSES // + kind
+    CAME_FIRST_END = CAME_FIRST + 3, // with the metatable of channels, four: a table's next size
+    CLASSES = CAME_FIRST_END         // + kind
 };
 
 void mare__weak_table(lua_State *L, int key, const char *mode)
@@ -176,7 +177,7 @@ static void push_metatable(lua_State *L, mare_process *process, int kind)
     lua_pushvalue(L, -1);
     lua_setfield(L, -3, "__metatable"); // the finalizer is not the program's to remove
     lua_setfield(L, -2, "__name");
-    mare__lazy_table(L, class->methods, false);
+    mare__lazy_methods(L, class->methods);
     lua_setfield(L, -2, "__index");
     lua_pushvalue(L, -1);
     lua_rawseti(L, LUA_REGISTRYINDEX, CLASSES + kind);
@@ -199,13 +200,30 @@ static bool push_from(lua_State *L, int table, const struct mare__object *object
     return found;
 }
 
-// Pushes the userdata of the first object that came, or nil.
+const luaL_Reg *mare__handle_methods(lua_State *L, int index)
+{
+    const luaL_Reg *methods = NULL;
+    int top = lua_gettop(L);
+    for (int kind = MARE__KIND_CHANNEL; kind <= MARE__KIND_CODE && !methods; kind++) {
+        if (lua_rawgeti(L, LUA_REGISTRYINDEX, CLASSES + kind) == LUA_TTABLE) {
+            lua_getfield(L, -1, "__index");
+            if (lua_rawequal(L, -1, index))
+                methods = mare__self(L)->runtime->classes[kind].methods;
+        }
+        lua_settop(L, top);
+    }
+    return methods;
+}
+
+// Pushes the userdata of an object that was among the first to come, if it is.
 static bool push_first(lua_State *L, const struct mare__object *object)
 {
-    if (lua_rawgeti(L, LUA_REGISTRYINDEX, CAME_FIRST) == LUA_TUSERDATA &&
-        ((struct mare__ref_link *)lua_touserdata(L, -1))->object == object)
-        return true;
-    lua_pop(L, 1);
+    for (int key = CAME_FIRST; key < CAME_FIRST_END; key++) {
+        if (lua_rawgeti(L, LUA_REGISTRYINDEX, key) == LUA_TUSERDATA &&
+            ((struct mare__ref_link *)lua_touserdata(L, -1))->object == object)
+            return true;
+        lua_pop(L, 1);
+    }
     return false;
 }
 
@@ -216,16 +234,26 @@ static bool push_existing(lua_State *L, const mare_process *process,
            push_first(L, object) || push_from(L, CAME_HERE, object);
 }
 
+// A place for the first channels, or CAME_FIRST_END when they have come.
+static int free_place(lua_State *L)
+{
+    int key = CAME_FIRST;
+    for (; key < CAME_FIRST_END; key++) {
+        bool free = lua_rawgeti(L, LUA_REGISTRYINDEX, key) == LUA_TNIL;
+        lua_pop(L, 1);
+        if (free)
+            break;
+    }
+    return key;
+}
+
 // Registers the userdata on top of the stack, so that the object finds it when it comes again.
 static void enter(lua_State *L, const struct mare__object *object)
 {
-    bool first = object->kind == MARE__KIND_CHANNEL &&
-                 lua_rawgeti(L, LUA_REGISTRYINDEX, CAME_FIRST) == LUA_TNIL;
-    if (object->kind == MARE__KIND_CHANNEL)
-        lua_pop(L, 1);
-    if (first) { // it stays for the life of the process, which costs little
+    int first = object->kind == MARE__KIND_CHANNEL ? free_place(L) : CAME_FIRST_END;
+    if (first < CAME_FIRST_END) { // it stays for the life of the process, which costs little
         lua_pushvalue(L, -1);
-        lua_rawseti(L, LUA_REGISTRYINDEX, CAME_FIRST);
+        lua_rawseti(L, LUA_REGISTRYINDEX, first);
     } else {
         push_table(L, CAME_HERE);
         lua_pushvalue(L, -2);

@@ -219,8 +219,30 @@ static int wanted(lua_State *L, int index)
     return bit >= 0 && !supplied(process, bit) ? bit : -1;
 }
 
+// The value of a member that the table at index 1 of the stack takes from a list.
+static int supply_member(lua_State *L, const luaL_Reg *members)
+{
+    const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
+    if (strlen(name) != lua_rawlen(L, 2))
+        return 0; // a zero byte in it
+    for (; members->name; members++)
+        if (strcmp(members->name, name) == 0) {
+            lua_pushcfunction(L, members->func);
+            lua_pushvalue(L, 2);
+            lua_pushvalue(L, -2);
+            lua_rawset(L, 1);
+            return 1;
+        }
+    return 0;
+}
+
+// Of the globals; and of tables of methods, which have the same metatable.
 static int globals_index(lua_State *L)
 {
+    if (lua_topointer(L, 1) != mare__self(L)->globals) {
+        const luaL_Reg *methods = mare__handle_methods(L, 1);
+        return methods ? supply_member(L, methods) : 0;
+    }
     int bit = wanted(L, 2);
     if (bit < 0)
         return 0;
@@ -320,19 +342,7 @@ void mare__lazy_install(lua_State *L)
 
 static int table_index(lua_State *L)
 {
-    const luaL_Reg *members = lua_touserdata(L, lua_upvalueindex(1));
-    const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
-    if (strlen(name) != lua_rawlen(L, 2))
-        return 0; // a zero byte in it
-    for (; members->name; members++)
-        if (strcmp(members->name, name) == 0) {
-            lua_pushcfunction(L, members->func);
-            lua_pushvalue(L, 2);
-            lua_pushvalue(L, -2);
-            lua_rawset(L, 1);
-            return 1;
-        }
-    return 0;
+    return supply_member(L, lua_touserdata(L, lua_upvalueindex(1)));
 }
 
 // Makes all members real, so that they can be listed.
@@ -346,24 +356,46 @@ static int table_pairs(lua_State *L)
     return 3;
 }
 
-void mare__lazy_table(lua_State *L, const luaL_Reg *members, bool listable)
+// In a host's state, which is not ours to make small, fills the new table on top of the stack.
+static bool filled_in_host(lua_State *L, const luaL_Reg *members)
+{
+    if (!mare__self(L)->host)
+        return false;
+    for (; members->name; members++) {
+        mare__function_push(L, members->func);
+        lua_setfield(L, -2, members->name);
+    }
+    return true;
+}
+
+void mare__lazy_table(lua_State *L, const luaL_Reg *members)
 {
     lua_newtable(L);
-    if (mare__self(L)->host) { // a host's state is not ours to make small
-        for (; members->name; members++) {
-            mare__function_push(L, members->func);
-            lua_setfield(L, -2, members->name);
-        }
+    if (filled_in_host(L, members))
         return;
-    }
-    lua_createtable(L, 0, listable ? 2 : 1);
+    lua_createtable(L, 0, 2);
     lua_pushlightuserdata(L, (void *)members);
     lua_pushcclosure(L, table_index, 1);
     lua_setfield(L, -2, "__index");
-    if (listable) {
-        lua_pushlightuserdata(L, (void *)members);
-        lua_pushcclosure(L, table_pairs, 1);
-        lua_setfield(L, -2, "__pairs");
+    lua_pushlightuserdata(L, (void *)members);
+    lua_pushcclosure(L, table_pairs, 1);
+    lua_setfield(L, -2, "__pairs");
+    lua_setmetatable(L, -2);
+}
+
+void mare__lazy_methods(lua_State *L, const luaL_Reg *methods)
+{
+    lua_newtable(L);
+    if (filled_in_host(L, methods))
+        return;
+    if (mare__self(L)->globals) { // its metatable can serve both, which saves every process one
+        lua_pushglobaltable(L);
+        lua_getmetatable(L, -1);
+        lua_remove(L, -2);
+    } else {
+        lua_createtable(L, 0, 1);
+        lua_pushcfunction(L, globals_index);
+        lua_setfield(L, -2, "__index");
     }
     lua_setmetatable(L, -2);
 }

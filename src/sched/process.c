@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "sched/sched.h"
+#include "sched/trace.h"
 
 // The ties of a process that was never launched.
 static void drop_ties(mare_process *process)
@@ -60,7 +60,9 @@ static void destroy(struct mare__object *object)
 
 static void wake(struct mare__wait *wait)
 {
-    mare__ready(MARE__ENTRY(wait, mare_process, sleep.wait));
+    mare_process *process = MARE__ENTRY(wait, mare_process, sleep.wait);
+    mare__trace_wake(process);
+    mare__ready(process);
 }
 
 mare_process *mare__process_new(mare_runtime *runtime)
@@ -84,9 +86,11 @@ mare_process *mare__process_new(mare_runtime *runtime)
 void mare__process_launch(mare_process *process)
 {
     mare_runtime *runtime = process->runtime;
+    mare__trace_spawn(process);
     mare__ref(&process->object);
     mare__lock_acquire(&runtime->process_lock);
     mare__list_append(&runtime->processes, &process->in_all);
+    atomic_init(&process->traced, atomic_load(&runtime->trace.on));
     mare__lock_release(&runtime->process_lock);
     struct mare__worker *worker = mare__this_worker();
     if (worker && worker->runtime == runtime)
@@ -168,6 +172,7 @@ static int push_start(mare_process *process, struct mare__code *code, mare_messa
 bool mare__process_start(mare_process *process, int *arguments)
 {
     struct mare__code *code = code_in(&process->sleep.wait.message);
+    mare__trace_start(process);
     if (!mare__state_open(process, code)) {
         mare__process_finish(process, LUA_ERRMEM, 0);
         return false;
@@ -313,6 +318,7 @@ static void tell(mare_process *process, mare_channel *channel)
     else if (process->how != MARE_OK && process->how != MARE_KILLED) {
         mare__message_join(&message, &process->sleep.wait.message);
     }
+    mare__message_stamp(&message, mare__message_stamp_of(&process->sleep.wait.message));
     mare__chan_post(channel, &message);
 }
 
@@ -415,6 +421,7 @@ static void announce(mare_process *process)
 {
     mare_runtime *runtime = process->runtime;
     struct mare__list links, monitors;
+    mare__trace_end(process);
     mare__message_disown(&process->sleep.wait.message,
                          &process->object); // it may have returned itself
     if (process->name)

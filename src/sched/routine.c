@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "sched/sched.h"
+#include "sched/trace.h"
 
 static struct mare__pool *pool_of(const mare_process *process)
 {
@@ -45,6 +46,7 @@ static void wake(struct mare__wait *wait)
 {
     struct mare__routine *routine = MARE__ENTRY(wait, struct mare__routine, sleep.wait);
     mare_process *process = routine->process;
+    mare__trace_wake(process);
     if (enqueue(atomic_load_explicit(&process->pool, memory_order_relaxed), routine))
         mare__ready(process);
 }

@@ -18,6 +18,7 @@ static void runtime_free(mare_runtime *runtime)
     }
     pthread_cond_destroy(&runtime->end_signal);
     pthread_mutex_destroy(&runtime->end_mutex);
+    pthread_mutex_destroy(&runtime->trace.mutex);
     mare__free(runtime);
 }
 
@@ -35,7 +36,7 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     runtime->seed = runtime->platform.random(runtime->platform.context);
     runtime->module = module;
     runtime->classes = classes;
-    runtime->owner = mare__os_process();
+    runtime->owner = runtime->channels.owner = mare__os_process();
     mare__list_init(&runtime->idle);
     mare__list_init(&runtime->processes);
     mare__list_init(&runtime->keepers);
@@ -45,13 +46,14 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     atomic_init(&runtime->recycle_limit, options->recycle);
     runtime->gc_stress = getenv("MARE_GC_STRESS") != NULL;
     pthread_mutex_init(&runtime->end_mutex, NULL);
+    pthread_mutex_init(&runtime->trace.mutex, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&runtime->end_signal, &attributes);
     pthread_condattr_destroy(&attributes);
     runtime->harvest = mare__harvest_create();
-    runtime->names = mare__names_create();
+    runtime->names = runtime->channels.names = mare__names_create();
     mare_err err = runtime->harvest && runtime->names ? MARE_OK : MARE_NOMEM;
     if (!err)
         err = mare__workers_set(runtime, options->workers ? options->workers : mare__cpu_count());

@@ -84,7 +84,8 @@ struct mare_process {
     atomic_ulong slices;         // read by those who list it
     atomic_uchar status;         // enum mare__status; for those who ask
     uint8_t yield;               // enum mare__yield
-    uint32_t unyieldable;        // coroutines resumed from where a yield is impossible
+    uint16_t unyieldable;        // coroutines resumed from where a yield is impossible
+    atomic_bool traced;          // somebody listens to what it does: see trace.h
 
     struct mare__parker *host; // not NULL: no process of ours but a thread of a host, asleep here
     struct mare__sleep sleep;  // of the routine that runs, or of the only one
@@ -145,9 +146,9 @@ struct mare__working {
 
 // A reference that a userdata holds, found again without running finalizers when the state goes.
 struct mare__ref_link {
-    uint64_t magic; // MARE__REF_MAGIC + kind: tells a reference from other userdata
-    struct mare__list link;
+    uint64_t magic;              // MARE__REF_MAGIC + kind: tells a reference from other userdata
     struct mare__object *object; // NULL: given away
+    struct mare__list link;
     struct mare__ref_link *next_leaving;
     uint32_t leaving_case : 31; // of a select
     uint32_t away : 1; // a buffer in the message that a routine waits to send: another's already
@@ -235,6 +236,14 @@ struct mare_runtime {
     const struct mare__class *classes; // by enum mare__kind
     struct mare__harvest *harvest;
     struct mare__names *names;
+
+    struct mare__trace { // see trace.h
+        atomic_bool on;
+        pthread_mutex_t mutex; // guards all below, and is held while a listener is told
+        mare_listener *listener;
+        void *user;
+        uint64_t last; // number of an event
+    } trace;
 
     mare__lock worker_lock; // one change of the number of workers at a time
     struct mare__worker *_Atomic workers[MARE__WORKERS_MAX];
@@ -484,9 +493,13 @@ void mare__lazy_install(lua_State *L);
 // Opens all that has not been opened and makes the globals an ordinary table.
 void mare__lazy_finish(lua_State *L);
 
-// Pushes a table that takes its members from a list (static) when they are named, and, if
-// `listable`, has them all when it is iterated over.
-void mare__lazy_table(lua_State *L, const luaL_Reg *members, bool listable);
+// Pushes a table that takes its members from a list (static) when they are named, and has them all
+// when it is iterated over.
+void mare__lazy_table(lua_State *L, const luaL_Reg *members);
+
+// Pushes one that takes the methods of references of a kind when they are named: those of which
+// mare__handle_methods tells.
+void mare__lazy_methods(lua_State *L, const luaL_Reg *methods);
 
 // Pushes what require(name) returns for a standard library or one of the runtime's own modules, and
 // returns true; or pushes nothing.
@@ -577,6 +590,9 @@ static inline bool mare__handle_moved(const struct mare__ref_link *ref)
 // those of one case.
 void mare__handles_left(lua_State *L, uint32_t which, bool sent);
 
+// The methods that the table at a stack index is to supply, or NULL if it is something else.
+const luaL_Reg *mare__handle_methods(lua_State *L, int index);
+
 // What is behind a reference at a stack index, or NULL if it is something else.
 struct mare__ref_link *mare__handle_test(lua_State *L, int index);
 
@@ -595,8 +611,15 @@ static inline bool mare__block_possible(lua_State *L, const mare_process *proces
     return process->host || (L == process->current && !process->unyieldable && lua_isyieldable(L));
 }
 
-// Raises an error if it cannot.
-void mare__block_check(lua_State *L, mare_process *process);
+// Raises an error that says why it cannot.
+void mare__block_refuse(lua_State *L, const mare_process *process);
+
+// Raises it if it cannot.
+static inline void mare__block_check(lua_State *L, const mare_process *process)
+{
+    if (!mare__block_possible(L, process))
+        mare__block_refuse(L, process);
+}
 
 // Puts the calling routine to sleep until it has sent or received what is in process->sleep.wait,
 // its select has fired, or the deadline has passed. Then `then` runs, which first calls

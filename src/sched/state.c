@@ -13,8 +13,8 @@
 #include "base/alloc.h"
 #include "sched/sched.h"
 
-// A state put away, as new, or as it was when `code` had been loaded into it. The structure lies in
-// its arena, also while the state is in use.
+// A state put away, as new, or as it was when `code` had been loaded into it. The structure lies
+// beside its arena's images, also while the state is in use.
 struct mare__recycled {
     struct mare__recycled *next;
     struct mare__arena *arena;
@@ -196,11 +196,12 @@ static bool keep(mare_runtime *runtime, struct mare__arena *arena, lua_State *L)
 
 static void discard(mare_runtime *runtime, struct mare__arena *arena)
 {
-    struct mare__recycled *recycled = mare__arena_scratch(arena);
-    if (recycled->code)
-        mare__unref(&recycled->code->object);
-    if (mare__arena_remembers(arena, MARE__AT_BIRTH))
+    if (mare__arena_remembers(arena, MARE__AT_BIRTH)) {
+        const struct mare__recycled *recycled = mare__arena_scratch(arena);
+        if (recycled->code)
+            mare__unref(&recycled->code->object);
         atomic_fetch_sub(&runtime->images, 1);
+    }
     mare__arena_destroy(arena);
 }
 

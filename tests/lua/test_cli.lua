@@ -255,4 +255,49 @@ return {
             print "slept"]])
         t.eq({got.out, got.code}, {"slept\n", 0})
     end,
+
+    a_trace_tells_what_processes_do = function()
+        local file <close> = shell.file ""
+        local code = shell.quote [[
+            local mare = require "mare"
+            local ch = mare.channel()
+            local p = mare.spawn(function() return ch:receive() end)
+            ch:send(...)
+            print(p:join())
+        ]]
+        local got = shell.run(("%s --trace %s -e %s one"):format(shell.mare, file.name, code))
+        prints("true\tone\n", got)
+        local events, at, by = {}, {}, {}
+        for line in io.lines(file.name) do
+            local event = {name = line:match '"event":"(%a+)"'}
+            for name, value in line:gmatch '"(%a+)":(%d+)' do
+                event[name] = math.tointeger(value) or value
+            end
+            events[#events + 1] = event
+            t.eq(event.number, #events, line)
+            at[event.name] = event
+            by[event.name .. event.process] = event
+        end
+        for _, name in ipairs {"spawn", "start", "send", "receive", "block", "wake", "end"} do
+            t.ok(at[name], name)
+        end
+        local main = events[1].other
+        local child = by["spawn" .. main].other
+        t.eq(by["receive" .. child].cause, by["send" .. main].number)
+        t.eq(by["receive" .. child].channel, by["send" .. main].channel)
+        t.eq(by["receive" .. main].cause, by["end" .. child].number)
+        t.eq(events[#events].name, "end")
+    end,
+
+    a_trace_needs_a_file_that_can_be_written = function()
+        local got = shell.run(shell.mare .. " --trace")
+        t.eq(got.code, 2)
+        t.ok(got.err:find "%-%-trace", got.err)
+        got = shell.run(shell.mare .. " --trace /nosuch/file -e 'print(1)'")
+        t.eq({got.out, got.code}, {"", 1})
+        t.ok(got.err:find("/nosuch/file", 1, true), got.err)
+        got = shell.run(shell.mare .. " --trace /dev/full -e 'print(1)'")
+        t.eq({got.out, got.code}, {"1\n", 1})
+        t.ok(got.err:find("/dev/full", 1, true), got.err)
+    end,
 }

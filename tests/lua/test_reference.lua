@@ -47,6 +47,54 @@ return {
         t.eq(set[p], "here", "also after its end")
     end,
 
+    -- The first few are found in another way than those that come after them.
+    channels_that_come_again_are_the_same = function()
+        local channels, road = {}, mare.channel()
+        for i = 1, 8 do
+            channels[i] = mare.channel()
+        end
+        local p = mare.spawn(function(road, one, two)
+            local seen, same = {[road] = true, [one] = true, [two] = true}, 0
+            for _ = 1, 8 do
+                seen[road:receive()] = true
+            end
+            collectgarbage()
+            for ch, again in function() return road:receive() end do
+                assert(ch == again)
+                same = same + (seen[ch] and 1 or 0)
+            end
+            local count = 0
+            for _ in pairs(seen) do
+                count = count + 1
+            end
+            return same, count
+        end, road, channels[1], channels[2])
+        for i = 1, 8 do
+            road:send(channels[i])
+        end
+        for i = 1, 8 do
+            road:send(channels[i], channels[i])
+        end
+        road:send(nil)
+        t.eq({p:join(t.patience)}, {true, 8, 9})
+    end,
+
+    -- Tables of methods share a metatable with the globals, until these are an ordinary table.
+    methods_are_found_before_and_after_the_globals_become_ordinary = function()
+        for _, code in ipairs {
+            "local ch = ...; ch:trysend(1)",
+            "local ch = ...; pairs(_G); ch:trysend(1)",
+            "local ch = ...; ch:capacity(); pairs(_G); ch:trysend(1)",
+            "local ch = ...; ch:capacity(); local debug = debug; ch:trysend(1)",
+            "local ch = ...; print = nil; ch.trysend(ch, 1); assert(print == nil)",
+        } do
+            local ch = mare.channel(2)
+            t.eq({mare.spawn(code .. "; return ch.nosuch, ch.print, ch[1], ch[ch]", ch)
+                :join(t.patience)}, {true, nil, nil, nil, nil})
+            t.eq(ch:tryreceive(), 1)
+        end
+    end,
+
     references_print_their_id_and_name = function()
         local p, stay = parked()
         t.eq(tostring(p), "process " .. p:id())

@@ -131,11 +131,13 @@ static void named_channels_end_with_the_table(void **state)
 {
     (void)state;
     struct mare__names *names = mare__names_create();
+    struct mare__channels all = {.names = names, .owner = mare__os_process()};
+    mare__list_init(&all.list);
     for (int i = 0; i < 40; i++) {
         char name[16];
         snprintf(name, sizeof name, "channel %d", i);
         mare_channel *channel = mare__chan_new(NULL, 1);
-        channel->names = names;
+        mare__chan_list(channel, &all);
         channel->name = mare__alloc(sizeof name);
         snprintf(channel->name, sizeof name, "%s", name);
         assert_int_equal(mare__names_add(names, name, &channel->object), MARE_OK);
@@ -148,8 +150,10 @@ static void closing_ends_the_registration(void **state)
 {
     (void)state;
     struct mare__names *names = mare__names_create();
+    struct mare__channels all = {.names = names, .owner = mare__os_process()};
+    mare__list_init(&all.list);
     mare_channel *channel = mare__chan_new(NULL, 1);
-    channel->names = names;
+    mare__chan_list(channel, &all);
     channel->name = mare__alloc(8);
     snprintf(channel->name, 8, "name");
     assert_int_equal(mare__names_add(names, "name", &channel->object), MARE_OK);

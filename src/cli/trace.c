@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// `mare --trace FILE`: what processes do, one JSON object a line.
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+const char mare__cli_trace_help[] =
+    "mare --trace FILE app.lua [args]\n\n"
+    "Runs a program (also -e CODE, or -) and writes to FILE, one JSON object a line, what its\n"
+    "processes do: spawn, start, send, receive, block, wake, end. A receive names the send that\n"
+    "caused it, so that it can be told what happened before what: docs/reference/cli.md.\n";
+
+static struct {
+    const char *path;
+    FILE *file; // NULL: nothing is traced
+    uint64_t begin_ns;
+} trace;
+
+static void write_event(void *unused, const mare_event *event)
+{
+    (void)unused;
+    fprintf(trace.file,
+            "{\"number\":%" PRIu64 ",\"time\":%.9f,\"event\":\"%s\",\"process\":%" PRIu64,
+            event->number, (double)(event->time_ns - trace.begin_ns) / 1e9,
+            mare_event_name(event->kind), event->process);
+    const struct {
+        const char *name;
+        uint64_t value;
+    } rest[] = {{"channel", event->channel}, {"other", event->other}, {"cause", event->cause}};
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
+        if (rest[i].value)
+            fprintf(trace.file, ",\"%s\":%" PRIu64, rest[i].name, rest[i].value);
+    fputs("}\n", trace.file);
+}
+
+bool mare__cli_trace_open(const char *path)
+{
+    trace.path = path;
+    trace.file = fopen(path, "w");
+    if (!trace.file)
+        fprintf(stderr, "mare: %s: %s\n", path, strerror(errno));
+    return trace.file != NULL;
+}
+
+void mare__cli_trace_begin(mare_runtime *runtime)
+{
+    trace.begin_ns = mare_now_ns(runtime);
+    if (trace.file)
+        mare_trace(runtime, write_event, NULL);
+}
+
+bool mare__cli_trace_close(void)
+{
+    if (!trace.file)
+        return true;
+    bool bad = ferror(trace.file) != 0;
+    bad |= fclose(trace.file) != 0;
+    trace.file = NULL;
+    if (bad)
+        fprintf(stderr, "mare: %s: not all of the trace could be written\n", trace.path);
+    return !bad;
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+// Events are numbered and told one at a time, under a mutex: so their numbers rise along every
+// chain of causes, a listener needs no lock of its own, and after mare_trace has returned the
+// former one is not called any more. The number of a send travels in bytes of the message that were
+// unused.
+#include "sched/trace.h"
+
+const char *mare_event_name(mare_event_kind kind)
+{
+    static const char *const names[] = {
+#define NAME(symbol, word) word,
+        MARE_EVENTS(NAME)
+#undef NAME
+    };
+    return (size_t)kind < sizeof names / sizeof *names ? names[kind] : "?";
+}
+
+void mare_trace(mare_runtime *runtime, mare_listener *listener, void *user)
+{
+    if (!mare__runtime_valid(runtime))
+        return;
+    struct mare__trace *trace = &runtime->trace;
+    pthread_mutex_lock(&trace->mutex);
+    trace->listener = listener;
+    trace->user = user;
+    atomic_store(&trace->on, listener != NULL);
+    pthread_mutex_unlock(&trace->mutex);
+    // Under the lock under which a new process looks at `on`.
+    mare__lock_acquire(&runtime->process_lock);
+    for (struct mare__list *l = runtime->processes.next; l != &runtime->processes; l = l->next)
+        atomic_store(&MARE__ENTRY(l, mare_process, in_all)->traced, atomic_load(&trace->on));
+    mare__lock_release(&runtime->process_lock);
+}
+
+// Returns the event's number, or 0 when nobody listens any more.
+static uint64_t tell(mare_runtime *runtime, mare_event event)
+{
+    struct mare__trace *trace = &runtime->trace;
+    pthread_mutex_lock(&trace->mutex);
+    if (trace->listener) {
+        event.number = ++trace->last;
+        event.time_ns = mare__now(runtime);
+        trace->listener(trace->user, &event);
+    }
+    pthread_mutex_unlock(&trace->mutex);
+    return event.number;
+}
+
+void mare__tell_of(const mare_process *process, mare_event_kind kind, const mare_channel *channel)
+{
+    tell(process->runtime,
+         (mare_event){.kind = kind, .process = process->id, .channel = channel ? channel->id : 0});
+}
+
+// `process` is 0 for a thread that is none.
+static void tell_of_send(mare_runtime *runtime, uint64_t process, const mare_channel *channel,
+                         mare_message *message)
+{
+    mare_event event = {.kind = MARE_EVENT_SEND, .process = process, .channel = channel->id};
+    mare__message_stamp(message, tell(runtime, event));
+}
+
+static void tell_of_receive(mare_runtime *runtime, uint64_t process, const mare_channel *channel,
+                            const mare_message *message)
+{
+    tell(runtime, (mare_event){.kind = MARE_EVENT_RECEIVE,
+                               .process = process,
+                               .channel = channel ? channel->id : 0,
+                               .cause = mare__message_stamp_of(message)});
+}
+
+void mare__tell_of_send(const mare_process *process, const mare_channel *channel,
+                        mare_message *message)
+{
+    tell_of_send(process->runtime, process->id, channel, message);
+}
+
+void mare__tell_of_receive(const mare_process *process, const mare_channel *channel,
+                           const mare_message *message)
+{
+    tell_of_receive(process->runtime, process->id, channel, message);
+}
+
+void mare__trace_send_outside(const mare_channel *channel, mare_message *message)
+{
+    mare__message_stamp(message, 0); // it may have that of an attempt before
+    if (atomic_load(&channel->runtime->trace.on))
+        tell_of_send(channel->runtime, 0, channel, message);
+}
+
+void mare__trace_receive_outside(mare_runtime *runtime, const mare_channel *channel,
+                                 const mare_message *message)
+{
+    if (atomic_load(&runtime->trace.on))
+        tell_of_receive(runtime, 0, channel, message);
+}
+
+void mare__trace_spawn(mare_process *process)
+{
+    mare_runtime *runtime = process->runtime;
+    if (!atomic_load(&runtime->trace.on))
+        return;
+    struct mare__worker *worker = mare__this_worker();
+    const mare_process *parent = worker && worker->runtime == runtime ? worker->running : NULL;
+    mare_event event = {
+        .kind = MARE_EVENT_SPAWN, .process = parent ? parent->id : 0, .other = process->id};
+    mare__message_stamp(&process->sleep.wait.message, tell(runtime, event));
+}
+
+void mare__trace_start(mare_process *process)
+{
+    if (mare__traced(process))
+        tell(process->runtime,
+             (mare_event){.kind = MARE_EVENT_START,
+                          .process = process->id,
+                          .cause = mare__message_stamp_of(&process->sleep.wait.message)});
+}
+
+void mare__trace_end(mare_process *process)
+{
+    mare_event event = {.kind = MARE_EVENT_END, .process = process->id};
+    uint64_t number = mare__traced(process) ? tell(process->runtime, event) : 0;
+    mare__message_stamp(&process->sleep.wait.message, number); // what it had was of something else
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// Points at which a listener is told what processes do: see mare_trace. While nobody listens, a
+// point is one load and a branch that is not taken; what comes after it is out of the way.
+#pragma once
+
+#include "sched/sched.h"
+
+// A process has a flag of its own, where a switch looks anyway.
+static inline bool mare__traced(const mare_process *process)
+{
+    // Relaxed: who has just begun to listen may miss what happens at the same time.
+    return __builtin_expect(atomic_load_explicit(&process->traced, memory_order_relaxed), 0);
+}
+
+#define MARE__COLD __attribute__((cold, noinline))
+
+// The listener is told, if there is one: of what a process does, with or to a channel (may be
+// NULL), with a message on its way. The message to be sent takes the event's number with it; one
+// that was received from no channel is what the end of another process left.
+MARE__COLD void mare__tell_of(const mare_process *process, mare_event_kind kind,
+                              const mare_channel *channel);
+MARE__COLD void mare__tell_of_send(const mare_process *process, const mare_channel *channel,
+                                   mare_message *message);
+MARE__COLD void mare__tell_of_receive(const mare_process *process, const mare_channel *channel,
+                                      const mare_message *message);
+
+static inline void mare__trace_block(const mare_process *process, const mare_channel *channel)
+{
+    if (mare__traced(process))
+        mare__tell_of(process, MARE_EVENT_BLOCK, channel);
+}
+
+static inline void mare__trace_wake(const mare_process *process)
+{
+    if (mare__traced(process))
+        mare__tell_of(process, MARE_EVENT_WAKE, NULL);
+}
+
+static inline void mare__trace_send(const mare_process *process, const mare_channel *channel,
+                                    mare_message *message)
+{
+    if (mare__traced(process))
+        mare__tell_of_send(process, channel, message);
+}
+
+static inline void mare__trace_receive(const mare_process *process, const mare_channel *channel,
+                                       const mare_message *message)
+{
+    if (mare__traced(process))
+        mare__tell_of_receive(process, channel, message);
+}
+
+// The same by a thread that is no process.
+void mare__trace_send_outside(const mare_channel *channel, mare_message *message);
+void mare__trace_receive_outside(mare_runtime *runtime, const mare_channel *channel,
+                                 const mare_message *message);
+
+// A process is born, starts to run, and ends: the first and the last leave their number in its
+// message, where its first run, and whoever is told of its end, find it.
+void mare__trace_spawn(mare_process *process);
+void mare__trace_start(mare_process *process);
+void mare__trace_end(mare_process *process);
