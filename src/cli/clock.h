@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "platform/udp.h"
+#include "platform/wall.h"
 
 enum { CLOCK_KEYS_MAX = 16 };
 
@@ -39,6 +40,7 @@ struct clock_server {
     const char *wrong; // why it cannot be asked at all, a constant string; or NULL
     uint8_t address[MARE__UDP_ADDRESS];
     int socket;
+    struct mare__arrivals arrivals;
     int64_t rest_until_ns; // it asked for patience (a RATE kiss)
     mare_ntp_client client;
 };

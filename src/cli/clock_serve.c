@@ -10,7 +10,6 @@
 #include "cli/cli.h"
 #include "cli/clock.h"
 #include "platform/platform.h"
-#include "platform/wall.h"
 
 enum { ROOM = 512, PRECISION = -23 };
 
@@ -20,6 +19,7 @@ struct service {
     const struct clock_arguments *args;
     int socket;
     struct clock_server upstream[MARE_NTP_SERVERS_MAX];
+    struct mare__arrivals arrivals;
     mare_time_clock clock;
     mare_ntp_server self;
     unsigned peer; // the one that is followed
@@ -43,6 +43,24 @@ static mare_time_reading now(struct service *s)
         return mare_time_clock_read(&s->clock, wall.local_ns);
     return (mare_time_reading){.time_ns = wall.utc_ns,
                                .error_ns = (uint64_t)(s->args->error_ms * 1e6) + wall.width_ns};
+}
+
+// What the clock showed a while ago. A disciplined one that was set since says what it shows at
+// that corner: a question that seems to have come late makes nobody's bound wrong.
+static mare_time_reading before(const struct service *s, const struct mare__wall *wall,
+                                int64_t age_ns)
+{
+    if (!s->args->servers)
+        return (mare_time_reading){.time_ns = wall->utc_ns - age_ns,
+                                   .error_ns =
+                                       (uint64_t)(s->args->error_ms * 1e6) + wall->width_ns};
+    int64_t local_ns = wall->local_ns - age_ns;
+    int64_t gap_ns = mare_time_clock_gap(&s->clock, local_ns);
+    mare_time_reading shown = mare_time_clock_target(&s->clock, local_ns);
+    shown.time_ns -= gap_ns;
+    if (shown.error_ns != MARE_TIME_UNKNOWN)
+        shown.error_ns += (uint64_t)(gap_ns < 0 ? -gap_ns : gap_ns);
+    return shown;
 }
 
 // ---- Following ---------------------------------------------------------------------------------
@@ -143,14 +161,16 @@ static void report(struct service *s, const uint8_t *from, const uint8_t *answer
 static void take(struct service *s)
 {
     uint8_t bytes[ROOM], out[MARE_NTP_PACKET_BYTES], from[MARE__UDP_ADDRESS];
-    long length = mare__udp_receive(s->socket, from, bytes, sizeof bytes);
-    // After the receive: a packet must not seem to have come before it did.
-    int64_t arrived_ns = mare__wall_local_ns();
-    mare_time_reading received = now(s);
+    struct mare__wall wall;
+    int64_t stamp_ns;
+    long length = mare__udp_receive(s->socket, from, bytes, sizeof bytes, &stamp_ns);
+    mare__wall_read(&wall);
+    int64_t age_ns = mare__wall_age_ns(&s->arrivals, &wall, stamp_ns);
     if (length <= 0 || length > (long)sizeof bytes ||
-        is_answer(s, from, bytes, (uint32_t)length, arrived_ns))
+        is_answer(s, from, bytes, (uint32_t)length, wall.local_ns - age_ns))
         return;
-    uint32_t answer = mare_ntp_serve(&s->self, bytes, (uint32_t)length, received, now(s), out);
+    uint32_t answer =
+        mare_ntp_serve(&s->self, bytes, (uint32_t)length, before(s, &wall, age_ns), now(s), out);
     if (answer == 0)
         return;
     mare__udp_send(s->socket, from, out, answer);
@@ -216,6 +236,7 @@ int mare__clock_serve(const struct clock_arguments *args)
     if (code)
         return code;
     begin_clock(&s);
+    mare__arrivals_init(&s.arrivals);
     s.suspended_ns = mare__wall_suspended_ns();
     while (!stopped && (!args->count || s.answered < args->count)) {
         int64_t left_ns = INT64_C(3600000000000);

@@ -11,6 +11,7 @@
 #include "coord/place/agent.h"
 #include "platform/platform.h"
 #include "platform/udp.h"
+#include "platform/wall.h"
 
 enum { HELD = 256, DATAGRAM = 2048, ASKED_TIMES = 3 };
 
@@ -27,6 +28,7 @@ struct held {
 struct session {
     int socket;
     uint8_t here[MARE__UDP_ADDRESS];
+    struct mare__arrivals arrivals;
     uint64_t hold_ns;
     struct held held[HELD]; // a ring in the order of sending: all are held equally long
     unsigned first, count;
@@ -92,10 +94,15 @@ static void release(struct session *session)
 static void receive(struct session *session)
 {
     uint8_t from[MARE__UDP_ADDRESS], data[DATAGRAM], answer[MARE__AGENT_PACKET];
+    struct mare__wall wall;
+    int64_t stamp_ns;
     long length;
-    while ((length = mare__udp_receive(session->socket, from, data, sizeof data)) >= 0) {
+    while ((length = mare__udp_receive(session->socket, from, data, sizeof data, &stamp_ns)) >= 0) {
         size_t size = (size_t)length <= sizeof data ? (size_t)length : 0; // cut off: no packet
-        uint32_t wanted = mare__agent_receive(&session->agent, now_ns(), from, data, size, answer);
+        mare__wall_read(&wall);
+        uint64_t came_ns =
+            now_ns() - (uint64_t)mare__wall_age_ns(&session->arrivals, &wall, stamp_ns);
+        uint32_t wanted = mare__agent_receive(&session->agent, came_ns, from, data, size, answer);
         if (wanted)
             send_packet(session, from, answer, wanted);
     }
@@ -207,6 +214,7 @@ static int listen_at(struct session *session, const char *where)
     session->socket = mare__udp_listen(address, session->here);
     if (session->socket < 0)
         return fail(where, strerror(-session->socket));
+    mare__arrivals_init(&session->arrivals);
     mare__udp_text(session->here, text);
     fprintf(stderr, "listening at %s\n", text);
     return 0;
@@ -254,7 +262,8 @@ static bool question(int socket, const uint8_t *address, struct mare__agent_pack
         mare__udp_send(socket, address, data, mare__agent_write(&packet, data));
         while (now_ns() < end_ns) {
             mare__udp_wait(socket, end_ns - now_ns(), &interrupted);
-            long length = mare__udp_receive(socket, from, data, sizeof data);
+            int64_t stamp_ns; // of no interest here
+            long length = mare__udp_receive(socket, from, data, sizeof data, &stamp_ns);
             if (length >= 0 && (size_t)length <= sizeof data &&
                 memcmp(from, address, sizeof from) == 0 &&
                 mare__agent_read(reply, data, (size_t)length) && reply->kind == MARE__AGENT_REPLY &&

@@ -112,6 +112,7 @@ int mare__udp_listen(const uint8_t *address, uint8_t *here)
         close(fd);
         return -error;
     }
+    mare__udp_stamp(fd);
     length = sizeof at;
     if (here && getsockname(fd, (struct sockaddr *)&at, &length) == 0)
         from_socket(&at, here);
@@ -123,7 +124,10 @@ int mare__udp_towards(const uint8_t *address)
     struct sockaddr_storage at;
     to_socket(address, &at);
     int fd = socket(at.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    return fd < 0 ? -errno : fd;
+    if (fd < 0)
+        return -errno;
+    mare__udp_stamp(fd);
+    return fd;
 }
 
 void mare__udp_close(int socket)
@@ -139,15 +143,46 @@ void mare__udp_send(int socket, const uint8_t *address, const void *data, size_t
     (void)sent;
 }
 
-long mare__udp_receive(int socket, uint8_t *address, void *data, size_t room)
+void mare__udp_stamp(int socket)
 {
+    int on = 1;
+    setsockopt(socket, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on); // where it fails we do without
+}
+
+static int64_t stamp_of(struct msghdr *message)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+        struct timespec stamp;
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPNS)
+            continue;
+        memcpy(&stamp, CMSG_DATA(c), sizeof stamp);
+        return (int64_t)stamp.tv_sec * 1000000000 + stamp.tv_nsec;
+    }
+    return 0;
+}
+
+long mare__udp_receive(int socket, uint8_t *address, void *data, size_t room, int64_t *stamp_ns)
+{
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(struct timespec))];
+    } control;
     struct sockaddr_storage from = {0};
-    socklen_t size = sizeof from;
+    struct iovec into = {.iov_base = data, .iov_len = room};
+    *stamp_ns = 0;
     for (;;) {
-        ssize_t got = recvfrom(socket, data, room, MSG_TRUNC, (struct sockaddr *)&from, &size);
+        struct msghdr message = {.msg_name = &from,
+                                 .msg_namelen = sizeof from,
+                                 .msg_iov = &into,
+                                 .msg_iovlen = 1,
+                                 .msg_control = &control,
+                                 .msg_controllen = sizeof control};
+        ssize_t got = recvmsg(socket, &message, MSG_TRUNC);
         // An error that an earlier datagram brought back (nobody listens there) is not about this.
         if (got < 0 && (errno == ECONNREFUSED || errno == EINTR))
             continue;
+        if (got >= 0)
+            *stamp_ns = stamp_of(&message);
         from_socket(&from, address);
         return got;
     }

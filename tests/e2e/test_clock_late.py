@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""`mare clock` and `mare place` when they are late: stopped while a packet arrives.
+
+The kernel notes when a packet came, so that it does not matter how late the program looks. What a
+test asserts holds however slow the machine is: without the kernel's stamps each would be wrong by
+the whole time for which the program was stopped.
+"""
+import json
+import os
+import pathlib
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tools'))
+import tap  # noqa: E402
+from clocks import EPOCH, MARE, PATIENCE, Case, Served, free_port, reply  # noqa: E402
+
+STOPPED = 0.5  # seconds
+SO_TIMESTAMPNS = 35
+
+
+def stop(process):
+    """Returns when it no longer runs, not only when it was told."""
+    process.send_signal(signal.SIGSTOP)
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        status = pathlib.Path(f'/proc/{process.pid}/stat').read_text(encoding='utf-8')
+        if status.rpartition(')')[2].split()[0] == 'T':
+            return
+        assert time.monotonic() < deadline, status
+        time.sleep(0.001)  # nothing tells us
+
+
+def sleep_stopped(process):
+    """Lets it lie for a while; returns for how long it certainly did, in nanoseconds."""
+    begin = time.monotonic_ns()
+    time.sleep(STOPPED)
+    slept = time.monotonic_ns() - begin
+    process.send_signal(signal.SIGCONT)
+    return slept
+
+
+def stamped_socket():
+    """One that shows when datagrams came, once the kernel has begun to note it: that is a moment
+    after the first socket asked for it."""
+    keeper = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    keeper.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    keeper.bind(('127.0.0.1', 0))
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        keeper.sendto(b'x', keeper.getsockname())
+        time.sleep(0.01)
+        looked = time.time_ns()
+        control = keeper.recvmsg(1, 64)[1]
+        seconds, rest = struct.unpack('qq', control[0][2])
+        if looked - (seconds * 10 ** 9 + rest) > 5_000_000:
+            return keeper
+        assert time.monotonic() < deadline, 'the kernel does not note when packets come'
+
+
+class Stopped(Case):
+    def setUp(self):
+        super().setUp()
+        self.socket = stamped_socket()
+        self.socket.settimeout(PATIENCE)
+        self.addCleanup(self.socket.close)
+        self.name = '%s:%d' % self.socket.getsockname()
+
+    def mare(self, *args):
+        process = subprocess.Popen([MARE, *args], text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_a_client_that_is_stopped_while_the_answer_comes(self):
+        process = self.mare('clock', 'query', self.name, '--json', '--samples', '1', '--timeout',
+                            str(PATIENCE))
+        question, who = self.socket.recvfrom(512)
+        stop(process)
+        self.socket.sendto(reply(question, time.time()), who)
+        slept = sleep_stopped(process)
+        said = json.loads(process.communicate(timeout=PATIENCE)[0])
+        # Looking at its clock when it woke, it would have counted the sleep as part of the way.
+        self.assertLess(said['servers'][0]['round_trip_ns'], slept)
+        self.assertLessEqual(abs(said['offset_ns']), said['error_ns'])
+
+    def test_a_server_that_is_stopped_while_a_question_comes(self):
+        with Served('--error', '1') as first, \
+                Served('--follow', first.name, '--interval', '0.05') as second:
+            for served in first, second:
+                stratum, deadline = 16, time.monotonic() + PATIENCE
+                while stratum in (0, 16):  # one that follows may have no time yet
+                    self.assertLess(time.monotonic(), deadline)
+                    stratum = self.ask(served, 'now')[1]
+                stop(served.process)
+                asked = time.time_ns()
+                self.ask(served, 'before', wait=False)
+                self.ask(served, 'second', wait=False)  # that waits behind the other
+                slept = sleep_stopped(served.process)
+                for word in b'before', b'second':
+                    answer = self.socket.recv(512)
+                    self.assertEqual(answer[24:30], word)
+                    came, left = (self.instant(answer[at:at + 8]) for at in (32, 40))
+                    self.assertLess(came - asked, slept)
+                    self.assertGreater(came - asked, -100_000_000)
+                    self.assertGreaterEqual(left - asked, slept - 100_000_000)
+
+    def ask(self, served, word, wait=True):
+        self.socket.sendto(b'\x23' + bytes(39) + word.encode().ljust(8),
+                           ('127.0.0.1', int(served.port)))
+        return self.socket.recv(512) if wait else None
+
+    @staticmethod
+    def instant(data):
+        """In nanoseconds since 1970."""
+        return (int.from_bytes(data, 'big') * 10 ** 9 >> 32) - EPOCH * 10 ** 9
+
+    def test_a_receiver_that_is_stopped_while_a_broadcast_comes(self):
+        group = f'239.255.76.{1 + os.getpid() % 250}:{free_port()}'
+        one, two = (self.mare('clock', 'hear', group, '--json', '--count', '2')
+                    for _ in range(2))
+        for process in one, two:
+            self.assertEqual(json.loads(process.stdout.readline()), {'hearing': group})
+        stop(two)
+        self.mare('clock', 'beacon', group, '--count', '2', '--interval', '0.01').wait(PATIENCE)
+        slept = sleep_stopped(two)
+        for process in one, two:
+            for line in process.communicate(timeout=PATIENCE)[0].splitlines():
+                self.assertLess(abs(json.loads(line)['mean_ns']), slept)
+
+    def test_an_agent_that_is_stopped_while_the_answer_comes(self):
+        agent = self.mare('place', 'agent', '127.0.0.1:0', '--peer', self.name, '--interval',
+                          '50', '--json')
+        probe, who = self.socket.recvfrom(512)
+        stop(agent)
+        # A reply is the probe with another kind; its place and its nonce are as good as any.
+        self.socket.sendto(probe[:5] + b'\x02' + probe[6:], who)
+        slept = sleep_stopped(agent)
+        deadline = time.monotonic() + PATIENCE
+        while probe[8:16] == self.socket.recvfrom(512)[0][8:16]:
+            self.assertLess(time.monotonic(), deadline)
+        agent.terminate()  # it has gone on
+        peers = json.loads(agent.communicate(timeout=PATIENCE)[0])['peers']
+        self.assertEqual(peers[0]['answers'], 1)
+        self.assertLess(peers[0]['measured_ms'] * 1e6, slept)
+
+
+tap.main(__name__)
