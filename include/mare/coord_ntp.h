@@ -198,7 +198,8 @@ MARE_COORD_EXPORT mare_ntp_verdict mare_ntp_client_note(mare_ntp_client *client,
                                                         int64_t t2_ns, int64_t t3_ns, int64_t t4_ns,
                                                         uint64_t server_error_ns);
 
-/* Drops all samples: the local oscillator has stood still, or jumped. */
+/* Drops all samples: the local oscillator has stood still, or jumped. The question that is under
+ * way is given up too, for nobody knows how long its answer took. */
 MARE_COORD_EXPORT void mare_ntp_client_forget(mare_ntp_client *client);
 
 /* Nanoseconds until the next question: the poll interval, longer after a RATE kiss. */

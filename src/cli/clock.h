@@ -30,7 +30,9 @@ struct clock_arguments {
     mare_ntp_key keys[CLOCK_KEYS_MAX];
     unsigned key_count;
     bool authenticated_only, json;
-    uint64_t count; // stop after so many; 0: go on
+    bool readings;          // simulate: all of them
+    unsigned bound_percent; // … and how much of its bound each is held against
+    uint64_t count;         // stop after so many; 0: go on
     uint64_t seed, seeds;
 };
 

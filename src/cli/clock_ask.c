@@ -351,8 +351,8 @@ int mare__clock_query(const struct clock_arguments *args)
             if (s < 2 || server[i].client.reach)
                 mare__clock_exchange(args, &server[i]);
         }
+        mare__clock_wake(args, server, &suspended_ns);
     }
-    mare__clock_wake(args, server, &suspended_ns);
     mare__clock_look(args, server, &view);
     print_report(args, server, &view);
     mare__clock_close(server, args->servers);
@@ -444,6 +444,7 @@ int mare__clock_watch(const struct clock_arguments *args)
     for (uint64_t round = 0; !stopped && (!args->count || round < args->count); round++) {
         if (round)
             rest(args->interval_s);
+        mare__clock_wake(args, server, &suspended_ns); // before this round's answers
         for (unsigned i = 0; i < args->servers && !stopped; i++)
             mare__clock_exchange(args, &server[i]);
         if (stopped)

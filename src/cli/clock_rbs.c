@@ -16,7 +16,7 @@ enum { PEERS_MAX = 32, ROOM = 128 };
 #define SILENT_NS INT64_C(2000000000)
 
 struct peer {
-    uint64_t who;
+    uint64_t who, last; // last: the comparison that it had a part in
     mare_rbs rbs;
 };
 
@@ -25,6 +25,7 @@ struct receiver {
     int socket;
     uint8_t group[MARE__UDP_ADDRESS];
     struct mare__arrivals arrivals;
+    int64_t suspended_ns;
     uint64_t who, series;
     int64_t last_ns, gap_ns; // when the beacon of this series was heard last, and how long after
     mare_rbs heard;          // what was heard here: how the record of a new peer begins
@@ -144,9 +145,12 @@ static struct peer *find_peer(struct receiver *r, uint64_t who)
     for (unsigned i = 0; i < r->peers; i++)
         if (r->peer[i].who == who)
             return &r->peer[i];
-    if (r->peers == PEERS_MAX)
-        return NULL;
-    struct peer *fresh = &r->peer[r->peers++];
+    struct peer *fresh = r->peer;
+    if (r->peers < PEERS_MAX)
+        fresh = &r->peer[r->peers++];
+    else // in the place of who has been silent for longest
+        for (unsigned i = 1; i < PEERS_MAX; i++)
+            fresh = r->peer[i].last < fresh->last ? &r->peer[i] : fresh;
     *fresh = (struct peer){.who = who, .rbs = r->heard};
     return fresh;
 }
@@ -185,10 +189,20 @@ static void on_report(struct receiver *r, const mare_rbs_packet *report)
     if (report->who == r->who || report->series != r->series)
         return;
     struct peer *peer = find_peer(r, report->who);
-    if (!peer || !mare_rbs_match(&peer->rbs, report->number, report->when_ns))
+    if (!mare_rbs_match(&peer->rbs, report->number, report->when_ns))
         return;
-    r->compared++;
+    peer->last = ++r->compared;
     print_comparison(r, report->name, &peer->rbs);
+}
+
+// While the machine was suspended the oscillator stood still: what it counted before says nothing
+// of now. To the others this is a new receiver, with a clock of which they know nothing yet.
+static void wake(struct receiver *r)
+{
+    if (!mare__wall_woke(&r->suspended_ns))
+        return;
+    r->who = draw();
+    begin_series(r, r->series);
 }
 
 int mare__clock_hear(const struct clock_arguments *args)
@@ -202,6 +216,7 @@ int mare__clock_hear(const struct clock_arguments *args)
         return code;
     begin_series(&r, 0);
     mare__arrivals_init(&r.arrivals);
+    r.suspended_ns = mare__wall_suspended_ns();
     mare__signals_take(stop);
     printf(args->json ? "{\"hearing\":\"%s\"}\n" : "hearing %s\n", args->listen);
     fflush(stdout);
@@ -209,6 +224,7 @@ int mare__clock_hear(const struct clock_arguments *args)
         mare__udp_wait(r.socket, UINT64_C(3600000000000), &stopped);
         int64_t stamp_ns;
         long length = mare__udp_receive(r.socket, from, bytes, sizeof bytes, &stamp_ns);
+        wake(&r);
         int64_t heard_ns = when_heard(&r, stamp_ns);
         if (length < 0 || length > (long)sizeof bytes ||
             !mare_rbs_decode(bytes, (uint32_t)length, &packet))

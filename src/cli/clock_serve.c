@@ -158,12 +158,29 @@ static void report(struct service *s, const uint8_t *from, const uint8_t *answer
     fflush(stdout);
 }
 
+// A disciplined clock that nobody has set.
+static void begin_clock(struct service *s)
+{
+    mare_time_clock_init(&s->clock, (uint64_t)(s->args->drift_ppm * 1000),
+                         (uint64_t)(s->args->slew_ppm * 1000));
+}
+
+// After a suspend there is no time but the system's, until somebody is asked again.
+static void wake(struct service *s)
+{
+    if (s->args->servers && mare__clock_wake(s->args, s->upstream, &s->suspended_ns)) {
+        begin_clock(s);
+        s->self.stratum = MARE_NTP_UNSYNCHRONISED;
+    }
+}
+
 static void take(struct service *s)
 {
     uint8_t bytes[ROOM], out[MARE_NTP_PACKET_BYTES], from[MARE__UDP_ADDRESS];
     struct mare__wall wall;
     int64_t stamp_ns;
     long length = mare__udp_receive(s->socket, from, bytes, sizeof bytes, &stamp_ns);
+    wake(s);
     mare__wall_read(&wall);
     int64_t age_ns = mare__wall_age_ns(&s->arrivals, &wall, stamp_ns);
     if (length <= 0 || length > (long)sizeof bytes ||
@@ -213,13 +230,6 @@ static int open_service(struct service *s, const struct clock_arguments *args)
     return 0;
 }
 
-// A disciplined clock that nobody has set.
-static void begin_clock(struct service *s)
-{
-    mare_time_clock_init(&s->clock, (uint64_t)(s->args->drift_ppm * 1000),
-                         (uint64_t)(s->args->slew_ppm * 1000));
-}
-
 int mare__clock_serve(const struct clock_arguments *args)
 {
     static struct service s;
@@ -248,10 +258,6 @@ int mare__clock_serve(const struct clock_arguments *args)
             left_ns = s.next_poll_ns - mare__wall_local_ns();
         }
         mare__udp_wait(s.socket, left_ns > 0 ? (uint64_t)left_ns : 0, &stopped);
-        if (args->servers && mare__clock_wake(args, s.upstream, &s.suspended_ns)) {
-            begin_clock(&s);
-            s.self.stratum = MARE_NTP_UNSYNCHRONISED;
-        }
         take(&s);
     }
     mare__udp_close(s.socket);

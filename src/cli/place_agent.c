@@ -29,6 +29,7 @@ struct session {
     int socket;
     uint8_t here[MARE__UDP_ADDRESS];
     struct mare__arrivals arrivals;
+    int64_t suspended_ns;
     uint64_t hold_ns;
     struct held held[HELD]; // a ring in the order of sending: all are held equally long
     unsigned first, count;
@@ -99,6 +100,8 @@ static void receive(struct session *session)
     long length;
     while ((length = mare__udp_receive(session->socket, from, data, sizeof data, &stamp_ns)) >= 0) {
         size_t size = (size_t)length <= sizeof data ? (size_t)length : 0; // cut off: no packet
+        if (mare__wall_woke(&session->suspended_ns))
+            mare__agent_wake(&session->agent);
         mare__wall_read(&wall);
         uint64_t came_ns =
             now_ns() - (uint64_t)mare__wall_age_ns(&session->arrivals, &wall, stamp_ns);
@@ -215,6 +218,7 @@ static int listen_at(struct session *session, const char *where)
     if (session->socket < 0)
         return fail(where, strerror(-session->socket));
     mare__arrivals_init(&session->arrivals);
+    session->suspended_ns = mare__wall_suspended_ns();
     mare__udp_text(session->here, text);
     fprintf(stderr, "listening at %s\n", text);
     return 0;

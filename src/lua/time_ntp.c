@@ -119,6 +119,13 @@ static int client_note(lua_State *L)
     return 1;
 }
 
+// client:forget()
+static int client_forget(lua_State *L)
+{
+    mare_ntp_client_forget(check_client(L));
+    return 0;
+}
+
 // client:wait() -> ns
 static int client_wait(lua_State *L)
 {
@@ -301,8 +308,8 @@ static int time_unstamp(lua_State *L)
 }
 
 const luaL_Reg mare__time_client_methods[] = {
-    {"ask", client_ask},   {"take", client_take}, {"note", client_note},
-    {"wait", client_wait}, {"best", client_best}, {NULL, NULL},
+    {"ask", client_ask},   {"take", client_take},     {"note", client_note}, {"wait", client_wait},
+    {"best", client_best}, {"forget", client_forget}, {NULL, NULL},
 };
 
 const luaL_Reg mare__time_ntp_functions[] = {

@@ -431,6 +431,36 @@ class Words(Case):
         for row in rows:
             self.assertGreater(row['bound_ns'], row['error_ns'])
 
+    def test_a_simulation_that_is_violated(self):
+        # Somebody needs so much of his bound; with a per cent less of it the checker speaks.
+        first = json.loads(clock('simulate', '--seeds', '5', '--json').stdout.splitlines()[0])
+        needed = int(first['closest_percent'])
+        self.assertEqual(clock('simulate', '--seeds', '5', '--bound', str(needed + 1)).returncode,
+                         0)
+        less = ('simulate', '--seeds', '5', '--bound', str(needed - 1))
+        done = clock(*less, '--json')
+        self.assertEqual(done.returncode, 1)
+        said = json.loads(done.stdout)
+        self.assertEqual(sorted(said), ['detail', 'seed', 'violation'])
+        self.assertEqual(said['violation'], 'BOUND')
+        self.assertIn(said['seed'], range(1, 6))
+        done = clock(*less)
+        self.assertEqual((done.returncode, done.stdout),
+                         (1, f'seed {said["seed"]}: BOUND is violated: {said["detail"]}\n'))
+
+    def test_every_reading_of_a_simulation(self):
+        rows = [json.loads(line) for line in clock(
+            'simulate', '--seeds', '3', '--json', '--readings').stdout.splitlines()]
+        sums, rows = rows[-3:], rows[:-3]
+        for one in sums:
+            ours = [row for row in rows if row['reading'] == one['method']]
+            self.assertEqual(len(ours), one['readings'])
+            for name in 'error_ns', 'bound_ns':
+                mean = sum(row[name] for row in ours) / len(ours)
+                self.assertAlmostEqual(mean, one[name], delta=1)
+            worst = max(row['error_ns'] / row['bound_ns'] for row in ours)
+            self.assertAlmostEqual(100 * worst, one['closest_percent'], delta=0.06)
+
     def test_wrong_usage_is_2_and_says_why(self):
         bad = self.path / 'bad'
         bad.write_text('7 AES128 HEX:1234\n')
@@ -447,7 +477,13 @@ class Words(Case):
                            (('query', 'x', '--samples', '2.5'), '--samples'),
                            (('query', 'x', '--stratum', '3'), '--stratum is not for query'),
                            (('serve', 'x', '--samples', '3'), '--samples is not for serve'),
-                           (('simulate', '5'), '5'), (('serve', '127.0.0.1:65536'), '65535'),
+                           (('simulate', '5'), '5'),
+                           (('simulate', '--readings'), '--readings'),
+                           (('simulate', '--bound', '0'), '--bound'),
+                           (('simulate', '--bound', '101'), '--bound'),
+                           (('query', 'x', '--bound', '50'), '--bound is not for query'),
+                           (('query', 'x', '--readings'), '--readings is not for query'),
+                           (('serve', '127.0.0.1:65536'), '65535'),
                            (('hear', '239.1.2.3:1', '--name', 'ninechars'), 'ninechars'),
                            (('hear', '239.1.2.3:1', '--name', 'a"b'), 'a"b'),
                            (('serve',), 'address'), (('serve', 'x'), 'x'), (('hear',), 'address'),

@@ -86,6 +86,17 @@ return {
         t.eq(client:note(30000, 30100, 30090, 30010, 0), "absurd")
         t.eq(client:note(30000, 30100, 30900, 30010, 0), "absurd")
     end,
+    a_client_forgets_what_an_oscillator_that_stood_still_counted = function()
+        local client = time.client {drift = 0, precision = 0}
+        t.eq(client:note(1000, 1504, 1504, 1008, 3), "taken")
+        local question = client:ask(2000, 77)
+        client:forget()
+        t.fails("empty", client:best(3000))
+        t.eq(client:take(3000, answer(question, 2500, 2500)), "duplicate") -- it was given up
+        t.fails("empty", client:best(3000))
+        t.eq(client:take(5000, answer(client:ask(4000, 78), 4500, 4500)), "taken")
+        t.eq(client:best(5000).samples, 1)
+    end,
     servers_outvote_a_liar = function()
         local choice = time.select {
             {time = 100, error = 10}, {time = 102, error = 10}, {time = 500, error = 5},

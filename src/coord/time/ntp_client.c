@@ -119,6 +119,7 @@ static int64_t instant(const mare_ntp_client *client, uint64_t stamp)
 void mare_ntp_client_forget(mare_ntp_client *client)
 {
     client->count = client->next = 0;
+    client->pending = 0;
 }
 
 static uint64_t age_of(const mare_ntp_sample *sample, int64_t local_ns)
