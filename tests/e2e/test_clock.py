@@ -21,6 +21,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tools'))
 import tap  # noqa: E402
+import plot_clocks  # noqa: E402
 from clocks import (  # noqa: E402
     EPOCH, MARE, PATIENCE, SECRET, SLOW, Case, Served, clock, free_port, query, reply, stamp)
 
@@ -460,6 +461,18 @@ class Words(Case):
                 self.assertAlmostEqual(mean, one[name], delta=1)
             worst = max(row['error_ns'] / row['bound_ns'] for row in ours)
             self.assertAlmostEqual(100 * worst, one['closest_percent'], delta=0.06)
+
+    def test_the_plot_is_what_is_drawn_now(self):
+        if SLOW > 1:
+            self.skipTest('the same in every build')
+        done = subprocess.run([sys.executable, str(tap.ROOT / 'tools/plot_clocks.py'), '--check',
+                               MARE], capture_output=True, text=True, timeout=300, check=False)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''))
+        self.assertEqual(plot_clocks.outside([(5, 5), (5, 6), (0, 0), (7, 8)]), 2)
+        # Of 100 to 158 ns, the reading that needs most of its bound, and the one in the middle.
+        largest, middle = plot_clocks.curves([(101, 50), (150, 60), (120, 10), (2000, 1)])
+        self.assertEqual(largest, [(101, 50), (2000, 1)])
+        self.assertEqual([error for _, error in middle], [50, 1])
 
     def test_wrong_usage_is_2_and_says_why(self):
         bad = self.path / 'bad'
