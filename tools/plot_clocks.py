@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Draws docs/img/clock-bounds.svg: the true error of simulated clocks against the bound they report.
+"""Draws docs/img/clock-bounds.svg: true errors of simulated clocks against the bounds they report.
 
 usage: tools/plot_clocks.py [--check] [MARE]
 
