@@ -71,7 +71,8 @@ static const char *resolve(const char *name, uint8_t *address)
     const char *colon = strrchr(name, ':');
     bool has_port = colon && (strchr(name, ':') == colon || colon[-1] == ']');
     snprintf(full, sizeof full, has_port ? "%s" : "%s:123", name);
-    return mare__udp_resolve(full, address);
+    const char *wrong = mare__udp_wrong(full, true);
+    return wrong ? wrong : mare__udp_resolve(full, address);
 }
 
 void mare__clock_open(const struct clock_arguments *args, struct clock_server *server)

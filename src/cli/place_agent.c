@@ -60,9 +60,15 @@ static int fail(const char *what, const char *why)
     return EXIT_DIED;
 }
 
-static int resolve(const char *text, uint8_t *address)
+// Where to be, or (`target`) where somebody is. What is no address at all is wrong usage.
+static int resolve(const char *text, bool target, uint8_t *address)
 {
-    const char *wrong = mare__udp_resolve(text, address);
+    const char *wrong = mare__udp_wrong(text, target);
+    if (wrong) {
+        fail(text, wrong);
+        return EXIT_USAGE;
+    }
+    wrong = mare__udp_resolve(text, address);
     return wrong ? fail(text, wrong) : 0;
 }
 
@@ -199,7 +205,7 @@ static int add_peers(struct session *session, const struct place_arguments *args
 {
     for (int i = 0; i < args->peers; i++) {
         uint8_t address[MARE__UDP_ADDRESS];
-        int code = resolve(args->peer[i], address);
+        int code = resolve(args->peer[i], true, address);
         if (code)
             return code;
         mare__agent_add(&session->agent, address, 1);
@@ -211,7 +217,7 @@ static int listen_at(struct session *session, const char *where)
 {
     uint8_t address[MARE__UDP_ADDRESS];
     char text[MARE__UDP_TEXT];
-    int code = resolve(where, address);
+    int code = resolve(where, false, address);
     if (code)
         return code;
     session->socket = mare__udp_listen(address, session->here);
@@ -242,9 +248,8 @@ int mare__place_agent(const struct place_arguments *args)
     }
     code = code ? code : listen_at(session, args->word[0]);
     if (code == 0) {
-        double interval_ms = args->interval_ms < 1 ? 1 : args->interval_ms;
         mare__signals_take(on_signal);
-        run(session, (uint64_t)(interval_ms * 1e6),
+        run(session, (uint64_t)(args->interval_ms * 1e6),
             args->seconds > 0 ? now_ns() + (uint64_t)(args->seconds * 1e9) : UINT64_MAX);
         print_session(session, args->json);
         mare__udp_close(session->socket);
@@ -281,7 +286,7 @@ static bool question(int socket, const uint8_t *address, struct mare__agent_pack
 static int ask_one(const char *text, struct mare__agent_packet *reply)
 {
     uint8_t address[MARE__UDP_ADDRESS];
-    int code = resolve(text, address);
+    int code = resolve(text, true, address);
     if (code)
         return code;
     int socket = mare__udp_towards(address);

@@ -63,16 +63,24 @@ static bool is_port(const char *text)
     return digits > 0 && digits <= 5 && !text[digits] && atoi(text) <= UINT16_MAX;
 }
 
+const char *mare__udp_wrong(const char *text, bool target)
+{
+    const char *colon = strrchr(text, ':');
+    if (!colon || colon == text || colon - text >= HOST_MOST)
+        return "an address is HOST:PORT";
+    if (!is_port(colon + 1)) // getaddrinfo would take 65536 for 0
+        return "a port is a number up to 65535";
+    return target && atoi(colon + 1) == 0 ? "nobody is at port 0" : NULL;
+}
+
 const char *mare__udp_resolve(const char *text, uint8_t *address)
 {
     char host[HOST_MOST];
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_family = AF_UNSPEC}, *found;
-    const char *colon = strrchr(text, ':');
-    size_t length = colon ? (size_t)(colon - text) : 0;
-    if (!colon || length == 0 || length >= sizeof host)
-        return "an address is HOST:PORT";
-    if (!is_port(colon + 1)) // getaddrinfo would take 65536 for 0
-        return "a port is a number up to 65535";
+    const char *wrong = mare__udp_wrong(text, false), *colon = strrchr(text, ':');
+    if (wrong)
+        return wrong;
+    size_t length = (size_t)(colon - text);
     memcpy(host, text, length);
     host[length] = '\0';
     char *name = host;

@@ -10,6 +10,10 @@
 
 enum { MARE__UDP_ADDRESS = 18, MARE__UDP_TEXT = 64 };
 
+// Why this cannot be the address of anybody, or NULL. Asks no name server. Somebody to be sent to
+// (`target`) has a port that is not 0.
+const char *mare__udp_wrong(const char *text, bool target);
+
 // What "host:port" or "[host]:port" means. Returns NULL, or why it could not be found out. May ask
 // a name server, and block.
 const char *mare__udp_resolve(const char *text, uint8_t *address);

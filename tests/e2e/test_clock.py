@@ -523,8 +523,11 @@ class Words(Case):
         self.assertIn(nobody, done.stdout)
         self.assertIn('no time', done.stdout)
         with Served() as served:
-            code, said = query(served.name, nobody, '127.0.0.1:65536', options=('--samples', '2'))
+            code, said = query(served.name, '127.0.0.1:0', '127.0.0.1:65536',
+                               options=('--samples', '2'))
             self.assertEqual((code, said['agreed']), (1, False))  # one of three: it might lie
+            self.assertEqual([one.get('why') for one in said['servers']],
+                             [None, 'nobody is at port 0', 'a port is a number up to 65535'])
             code, said = query(served.name, nobody, options=('--samples', '2'))
         self.assertEqual((code, said['agreed'], said['server']), (0, True, served.name))
         self.assertEqual(said['servers'][1]['server'], nobody)
