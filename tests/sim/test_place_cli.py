@@ -389,6 +389,24 @@ class Live(unittest.TestCase):
         self.assertIn('0 probes', done.stdout)
         self.assertIn('listening at 127.0.0.1:', done.stderr)
 
+    def test_every_probe_has_a_number_of_its_own(self):
+        """Nobody who has seen some can answer the next, nor one who has seen another agent's."""
+        seen = []
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+            peer.bind(('127.0.0.1', 0))
+            peer.settimeout(30 * SLOW)
+            for _ in range(2):
+                agent = self.start(0, '127.0.0.1:%d' % peer.getsockname()[1])
+                for _ in range(4):
+                    probe, who = peer.recvfrom(512)
+                    seen.append(int.from_bytes(probe[8:16], 'little'))
+                    peer.sendto(probe[:5] + b'\x02' + probe[6:], who)  # so that it asks again
+                agent.end()
+        self.assertEqual(len(set(seen)), 8)
+        steps = {(b - a) % 2 ** 64 for a, b in zip(seen, seen[1:])}
+        self.assertEqual(len(steps), 7)  # it does not count
+        self.assertGreater(max(seen), 2 ** 56)
+
     def test_what_cannot_be(self):
         agent = self.start(0)
         for args, word in ((('agent', agent.address), 'in use'),  # somebody is there already

@@ -159,16 +159,20 @@ static void only_answers_that_were_asked_for_count(void **state)
     packet.nonce++;
     mare__agent_write(&packet, bytes);
     mare__agent_receive(agent, later, net.address[1], bytes, length, none); /* another nonce */
-    assert_memory_equal(&before, mare_coord_vivaldi_here(agent->node), sizeof before);
-    assert_int_equal(agent->ignored, 2);
     packet.nonce--;
+    packet.dimensions = 3; /* another network's space, though the place would fit into ours */
+    mare__agent_receive(agent, later, net.address[1], bytes, mare__agent_write(&packet, bytes),
+                        none);
+    assert_memory_equal(&before, mare_coord_vivaldi_here(agent->node), sizeof before);
+    assert_int_equal(agent->ignored, 3);
+    packet.dimensions = 2;
     mare__agent_write(&packet, bytes);
     mare__agent_receive(agent, later, net.address[1], bytes, length, none);
     assert_int_equal(agent->answers, 1);
     assert_true(agent->peer[0].rtt == 30);
     before = *mare_coord_vivaldi_here(agent->node);
     mare__agent_receive(agent, later, net.address[1], bytes, length, none); /* the same again */
-    assert_int_equal(agent->ignored, 3);
+    assert_int_equal(agent->ignored, 4);
     assert_memory_equal(&before, mare_coord_vivaldi_here(agent->node), sizeof before);
     teardown(&net);
 }
