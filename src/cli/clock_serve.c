@@ -13,6 +13,7 @@
 
 enum { ROOM = 512, PRECISION = -23 };
 
+#define SECOND_NS UINT64_C(1000000000)
 #define LOCAL_CLOCK 0x7f7f0101u // 127.127.1.1, which everybody takes for an undisciplined clock
 
 struct service {
@@ -22,7 +23,8 @@ struct service {
     struct mare__arrivals arrivals;
     mare_time_clock clock;
     mare_ntp_server self;
-    unsigned peer; // the one that is followed
+    unsigned peer;      // the one that is followed
+    mare_ntp_leap leap; // … and what it announced when the clock was set, at self.reference_ns
     int64_t next_poll_ns, suspended_ns;
     uint64_t answered, unsaid; // unsaid: of which nothing was written
 };
@@ -35,12 +37,22 @@ static void stop(int number)
     stopped = 1;
 }
 
+// A disciplined clock does not know of the leap seconds that may have come since it was set.
+static mare_time_reading with_leaps(const struct service *s, mare_time_reading reading)
+{
+    if (reading.error_ns >= SECOND_NS * 86400)
+        return reading; // nobody knows, or it does not matter
+    int64_t latest_ns = reading.time_ns + (int64_t)(reading.error_ns + SECOND_NS);
+    reading.error_ns += mare_ntp_leaps_since(s->self.reference_ns, s->leap, latest_ns) * SECOND_NS;
+    return reading;
+}
+
 static mare_time_reading now(struct service *s)
 {
     struct mare__wall wall;
     mare__wall_read(&wall);
     if (s->args->servers)
-        return mare_time_clock_read(&s->clock, wall.local_ns);
+        return with_leaps(s, mare_time_clock_read(&s->clock, wall.local_ns));
     return (mare_time_reading){.time_ns = wall.utc_ns,
                                .error_ns = (uint64_t)(s->args->error_ms * 1e6) + wall.width_ns};
 }
@@ -60,7 +72,7 @@ static mare_time_reading before(const struct service *s, const struct mare__wall
     shown.time_ns -= gap_ns;
     if (shown.error_ns != MARE_TIME_UNKNOWN)
         shown.error_ns += (uint64_t)(gap_ns < 0 ? -gap_ns : gap_ns);
-    return shown;
+    return with_leaps(s, shown);
 }
 
 // ---- Following ---------------------------------------------------------------------------------
@@ -112,6 +124,7 @@ static void follow(struct service *s)
     s->self.stratum = e->stratum + 1;
     s->self.root_delay_ns = e->root_delay_ns;
     s->self.reference_ns = view.utc_ns;
+    s->leap = e->leap;
     s->self.reference_id = reference_of(s->upstream[view.peer].address);
 }
 
@@ -127,6 +140,18 @@ static bool is_answer(struct service *s, const uint8_t *from, const uint8_t *byt
         return true;
     }
     return false;
+}
+
+// What to announce: what the table knows, or what the followed server said, for as long as its day
+// lasts.
+static mare_ntp_leap announce(const struct service *s, int64_t utc_ns)
+{
+    int64_t day_ns = (int64_t)SECOND_NS * 86400;
+    int change = mare_time_leap_today(mare_time_leaps_known(), utc_ns);
+    if (change)
+        return change > 0 ? MARE_NTP_LEAP_INSERT : MARE_NTP_LEAP_DELETE;
+    bool same_day = utc_ns / day_ns == s->self.reference_ns / day_ns;
+    return s->args->servers && same_day ? s->leap : MARE_NTP_LEAP_NONE;
 }
 
 // ---- Serving -----------------------------------------------------------------------------------
@@ -186,8 +211,9 @@ static void take(struct service *s)
     if (length <= 0 || length > (long)sizeof bytes ||
         is_answer(s, from, bytes, (uint32_t)length, wall.local_ns - age_ns))
         return;
-    uint32_t answer =
-        mare_ntp_serve(&s->self, bytes, (uint32_t)length, before(s, &wall, age_ns), now(s), out);
+    mare_time_reading received = before(s, &wall, age_ns), leaves = now(s);
+    s->self.leap = announce(s, leaves.time_ns);
+    uint32_t answer = mare_ntp_serve(&s->self, bytes, (uint32_t)length, received, leaves, out);
     if (answer == 0)
         return;
     mare__udp_send(s->socket, from, out, answer);

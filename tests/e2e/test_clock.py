@@ -196,6 +196,42 @@ class Following(Case):
             lie[0] = 1000
             self.wait_for_stratum(served.name, 6)
 
+    def leap_night(self, served, midnight):
+        """Asks until midnight has passed; yields when it left, its bound and what it announces."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+            asker.settimeout(PATIENCE)
+            left = 0
+            while left < midnight + 0.1:
+                asker.sendto(b'\x23' + bytes(39) + b'question', ('127.0.0.1', int(served.port)))
+                data = asker.recv(512)
+                first, stratum, delay, dispersion = struct.unpack('>BB2xII', data[:12])
+                left = int.from_bytes(data[40:48], 'big') / 2 ** 32 - EPOCH
+                if stratum:
+                    yield left, (delay / 2 + dispersion) / 2 ** 16, first >> 6
+                time.sleep(0.02)
+
+    def test_a_clock_that_is_followed_knows_of_leap_seconds(self):
+        # A server that is asked once, and does not say that a second will be inserted: one that
+        # the table knows, in 2016, and one that nobody knows of, after the table has expired; and
+        # one that says so on any day.
+        for midnight, leap in ((1483228800, 0), (1835481600, 0), (1784160000, 1)):
+            begin = time.time()
+            upstream = self.fake_by(lambda question, now, by=midnight - 4 - begin, li=leap: reply(
+                question, now + by, leap=li))
+            with Served('--follow', upstream.name, '--interval', '3600') as served:
+                seen = set()
+                for left, bound, announced in self.leap_night(served, midnight):
+                    if left + bound + 1 < midnight:
+                        self.assertLess(bound, 0.5 * SLOW)
+                        self.assertEqual(announced, 0 if midnight == 1835481600 else 1)
+                        seen.add('before')
+                    elif left > midnight - 1:
+                        self.assertGreaterEqual(bound, 1)
+                    if left > midnight:
+                        self.assertEqual(announced, 0)
+                        seen.add('after')
+                self.assertIn('after', seen)
+
     def test_who_asks_for_patience_gets_it(self):
         impatient, other = self.fake(stratum=0, leap=3, reference=b'RATE'), self.fake()
         with Served('--follow', impatient.name, '--follow', other.name, '--interval', '0.02'):

@@ -340,13 +340,13 @@ static void in_tai(void **state)
 
 /* Counting in UTC through the night of a leap second, asking every 8 s; ways that get a little
  * longer, so that the old samples would be the best. The bound holds at each answer and between
- * them, announced or not: without an announcement, from the first answer after the leap on. */
-static void the_bound_holds_across_a_leap_second(void **state)
+ * them, announced or not. The second may be one that the table knows (2017), one at the end of a
+ * month when the table has expired (March 2028, a year with a day more), or, announced, at the end
+ * of any day. */
+static void through_the_night(int64_t midnight_ns, int first)
 {
-    (void)state;
-    const int64_t midnight_ns = INT64_C(1483228800) * S;
     for (int step = -1; step <= 1; step += 2) {
-        for (int announced = 0; announced <= 1; announced++) {
+        for (int announced = first; announced <= 1; announced++) {
             mare_ntp_client client;
             mare_ntp_client_init(
                 &client,
@@ -375,8 +375,7 @@ static void the_bound_holds_across_a_leap_second(void **state)
                     mare_ntp_estimate e;
                     assert_true(mare_ntp_client_best(&client, look, &e));
                     int64_t truth_ns = look >= leap_ns ? look - step * S : look;
-                    if (announced || after || look < leap_ns)
-                        assert_in_range(llabs(e.time_ns - truth_ns), 0, e.error_ns);
+                    assert_in_range(llabs(e.time_ns - truth_ns), 0, e.error_ns);
                     /* And it is no wider for long. */
                     if (after || look < leap_ns - S - MS * 10)
                         assert_in_range(e.error_ns, MS, 3 * MS);
@@ -384,6 +383,35 @@ static void the_bound_holds_across_a_leap_second(void **state)
             }
         }
     }
+}
+
+static void the_bound_holds_across_a_leap_second(void **state)
+{
+    (void)state;
+    through_the_night(INT64_C(1483228800) * S, 0); /* 1 January 2017 */
+    through_the_night(INT64_C(1835481600) * S, 0); /* 1 March 2028 */
+    through_the_night(INT64_C(1784160000) * S, 1); /* 16 July 2026 */
+}
+
+/* A night in which nothing can happen costs nothing, and months without an answer cost a second
+ * each once the table has expired. */
+static void leap_seconds_that_may_have_come(void **state)
+{
+    (void)state;
+    const int64_t day = 86400 * S, june = INT64_C(1782864000) * S; /* 1 July 2026 */
+    const int64_t expires = mare_time_leaps_known()->expires_s * S, july = expires + 3 * day;
+    assert_int_equal(mare_ntp_leaps_since(june - S, MARE_NTP_LEAP_NONE, june + S), 0);
+    assert_int_equal(mare_ntp_leaps_since(june - S, MARE_NTP_LEAP_INSERT, june - 1), 0);
+    assert_int_equal(mare_ntp_leaps_since(june - S, MARE_NTP_LEAP_INSERT, june), 1);
+    assert_int_equal(mare_ntp_leaps_since(june - S, MARE_NTP_LEAP_DELETE, june + 90 * day), 1);
+    assert_int_equal(mare_ntp_leaps_since(june - S, MARE_NTP_LEAP_UNKNOWN, june), 0);
+    assert_int_equal(mare_ntp_leaps_since(july - S, MARE_NTP_LEAP_NONE, july - 1), 0);
+    assert_int_equal(mare_ntp_leaps_since(july - S, MARE_NTP_LEAP_NONE, july), 1);
+    assert_int_equal(mare_ntp_leaps_since(july - S, MARE_NTP_LEAP_INSERT, july), 1);
+    assert_int_equal(mare_ntp_leaps_since(july, MARE_NTP_LEAP_NONE, july + 30 * day), 0);
+    assert_int_equal(mare_ntp_leaps_since(june, MARE_NTP_LEAP_NONE, july + 62 * day), 3);
+    assert_int_equal(mare_ntp_leaps_since(-10 * day - 1, MARE_NTP_LEAP_INSERT, -9 * day), 1);
+    assert_int_equal(mare_ntp_leaps_since(-10 * day - 1, MARE_NTP_LEAP_INSERT, -10 * day - 1), 0);
 }
 
 /* Who announces nothing, and is so unsure that nothing contradicts: the samples of the day before
@@ -420,4 +448,5 @@ UNIT_TESTS(cmocka_unit_test(theta_and_delta), cmocka_unit_test(the_question),
            cmocka_unit_test(keys), cmocka_unit_test(the_filter_takes_the_smallest_delta),
            cmocka_unit_test(the_night_in_2036), cmocka_unit_test(in_tai),
            cmocka_unit_test(the_bound_holds_across_a_leap_second),
+           cmocka_unit_test(leap_seconds_that_may_have_come),
            cmocka_unit_test(old_samples_do_not_survive_an_announced_leap))

@@ -107,6 +107,12 @@ static void the_day_before_a_leap_second(void **state)
     mare_ntp_decode(out, 48, &answer);
     assert_int_equal(answer.leap, MARE_NTP_LEAP_NONE);
     assert_true(answer.transmit == mare_ntp_stamp(new_year_ns + 3600 * S));
+    mare_ntp_server in_utc = {.stratum = 1, .leap = MARE_NTP_LEAP_DELETE}; /* as it was told */
+    mare_ntp_serve(&in_utc, question, 48, morning, morning, out);
+    assert_int_equal(out[0] >> 6, MARE_NTP_LEAP_DELETE);
+    in_utc.stratum = MARE_NTP_UNSYNCHRONISED; /* who has no time has nothing to announce */
+    mare_ntp_serve(&in_utc, question, 48, morning, morning, out);
+    assert_int_equal(out[0] >> 6, MARE_NTP_LEAP_UNKNOWN);
 }
 
 UNIT_TESTS(cmocka_unit_test(the_answer), cmocka_unit_test(what_gets_no_answer),

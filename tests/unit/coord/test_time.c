@@ -7,6 +7,8 @@
 
 #include <mare/coord_time.h>
 
+#include <time.h>
+
 #define S MARE_TIME_SECOND
 #define MS (S / 1000)
 #define MINUTE (60 * S)
@@ -318,6 +320,36 @@ static void a_second_left_out(void **state)
     assert_int_equal(mare_time_leap_today(&leaps, 0), -1);
 }
 
+/* The C library's calendar knows where months end. */
+static int64_t month_of(int64_t utc_ns)
+{
+    struct tm date;
+    time_t second = (time_t)(utc_ns / S - (utc_ns % S < 0));
+    assert_non_null(gmtime_r(&second, &date));
+    return date.tm_year * 12 + date.tm_mon;
+}
+
+static void leap_seconds_that_may_be(void **state)
+{
+    (void)state;
+    const mare_time_leaps *known = mare_time_leaps_known();
+    const mare_time_leaps none = {.expires_s = INT64_MIN};
+    uint64_t seed = unit_seed();
+    assert_int_equal(mare_time_leaps_possible(known, JAN_2017 * S - 1, JAN_2017 * S), 1);
+    assert_int_equal(mare_time_leaps_possible(known, JAN_2017 * S, known->expires_s * S), 0);
+    assert_int_equal(mare_time_leaps_possible(known, JAN_2017 * S - S, JAN_2017 * S - 1), 0);
+    assert_int_equal(mare_time_leaps_possible(known, 0, JAN_2017 * S), 37 - 10);
+    /* From 28 June 2027 to the same day of the next year: twelve months end. */
+    assert_int_equal(
+        mare_time_leaps_possible(known, JAN_2017 * S, (known->expires_s + 366 * 86400) * S), 12);
+    for (int i = 0; i < 200000; i++) {
+        int64_t from = (int64_t)(unit_random(&seed) >> 2) - INT64_MAX / 4; /* 1897 … 2043 */
+        int64_t to = from + (int64_t)(unit_random(&seed) % (UINT64_C(1) << (i % 61)));
+        assert_int_equal(mare_time_leaps_possible(&none, from, to), month_of(to) - month_of(from));
+        assert_int_equal(mare_time_leaps_possible(&none, to, from - 1), 0);
+    }
+}
+
 UNIT_TESTS(cmocka_unit_test(the_exercise_gives_600_ms), cmocka_unit_test(the_timer_of_60_hz),
            cmocka_unit_test(a_skew_of_large_numbers), cmocka_unit_test(two_clocks_part_by_two_rho),
            cmocka_unit_test(nobody_has_set_it), cmocka_unit_test(the_first_setting_is_a_jump),
@@ -328,4 +360,5 @@ UNIT_TESTS(cmocka_unit_test(the_exercise_gives_600_ms), cmocka_unit_test(the_tim
            cmocka_unit_test(a_finding_replaces_the_one_before),
            cmocka_unit_test(it_never_goes_back), cmocka_unit_test(an_oscillator_that_goes_back),
            cmocka_unit_test(gps_was_14_seconds_ahead), cmocka_unit_test(the_table_expires),
-           cmocka_unit_test(the_last_night_of_2016), cmocka_unit_test(a_second_left_out))
+           cmocka_unit_test(the_last_night_of_2016), cmocka_unit_test(a_second_left_out),
+           cmocka_unit_test(leap_seconds_that_may_be))
