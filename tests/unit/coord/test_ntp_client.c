@@ -343,7 +343,7 @@ static void in_tai(void **state)
  * them, announced or not. The second may be one that the table knows (2017), one at the end of a
  * month when the table has expired (March 2028, a year with a day more), or, announced, at the end
  * of any day. */
-static void through_the_night(int64_t midnight_ns, int first)
+static void through_the_night(int64_t midnight_ns, int first, int64_t begin_s)
 {
     for (int step = -1; step <= 1; step += 2) {
         for (int announced = first; announced <= 1; announced++) {
@@ -353,7 +353,7 @@ static void through_the_night(int64_t midnight_ns, int first)
                 &(mare_ntp_setup){.drift_ppb = 15000, .precision_ns = 100, .near_ns = midnight_ns});
             /* An inserted second begins at midnight, one left out is the last before it. */
             int64_t leap_ns = step > 0 ? midnight_ns : midnight_ns - S;
-            for (int64_t t = midnight_ns - 33 * S; t < midnight_ns + 60 * S; t += 8 * S) {
+            for (int64_t t = midnight_ns - begin_s * S; t < midnight_ns + 60 * S; t += 8 * S) {
                 int after = t >= leap_ns;
                 int64_t utc_ns = after ? t - step * S : t, way_ns = after ? 12 * MS / 10 : MS;
                 uint8_t bytes[MARE_NTP_PACKET_BYTES];
@@ -388,9 +388,12 @@ static void through_the_night(int64_t midnight_ns, int first)
 static void the_bound_holds_across_a_leap_second(void **state)
 {
     (void)state;
-    through_the_night(INT64_C(1483228800) * S, 0); /* 1 January 2017 */
-    through_the_night(INT64_C(1835481600) * S, 0); /* 1 March 2028 */
-    through_the_night(INT64_C(1784160000) * S, 1); /* 16 July 2026 */
+    /* Answers right before the leap, and some seconds before and after it. */
+    for (int64_t begin_s = 33; begin_s <= 36; begin_s++) {
+        through_the_night(INT64_C(1483228800) * S, 0, begin_s); /* 1 January 2017 */
+        through_the_night(INT64_C(1835481600) * S, 0, begin_s); /* 1 March 2028 */
+        through_the_night(INT64_C(1784160000) * S, 1, begin_s); /* 16 July 2026 */
+    }
 }
 
 /* A night in which nothing can happen costs nothing, and months without an answer cost a second
