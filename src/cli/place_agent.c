@@ -246,9 +246,9 @@ int mare__place_agent(const struct place_arguments *args)
                          setup.dimensions, setup.seed + 1);
         code = add_peers(session, args);
     }
+    mare__signals_take(on_signal); // before anybody is told that it listens
     code = code ? code : listen_at(session, args->word[0]);
     if (code == 0) {
-        mare__signals_take(on_signal);
         run(session, (uint64_t)(args->interval_ms * 1e6),
             args->seconds > 0 ? now_ns() + (uint64_t)(args->seconds * 1e9) : UINT64_MAX);
         print_session(session, args->json);

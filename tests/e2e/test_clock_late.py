@@ -113,6 +113,23 @@ class Late(Case):
         return process
 
 
+class Ended(Late):
+    def test_signals_end_a_beacon_in_good_order(self):
+        group = Group(self)
+        hears = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.addCleanup(hears.close)
+        hears.settimeout(PATIENCE)
+        hears.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the beacon hears itself
+        hears.bind(group.to)
+        hears.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP,
+                         socket.inet_aton(group.to[0]) + socket.inet_aton('127.0.0.1'))
+        for number in signal.SIGTERM, signal.SIGINT, signal.SIGHUP:
+            beacon = self.mare('clock', 'beacon', group.name, '--interval', '3600')
+            self.assertEqual(hears.recv(512)[:5], b'MRBS\1')
+            beacon.send_signal(number)
+            self.assertEqual(beacon.wait(PATIENCE), 0)
+
+
 class Stopped(Late):
     def test_a_client_that_is_stopped_while_the_answer_comes(self):
         process = self.mare('clock', 'query', self.name, '--json', '--samples', '1', '--timeout',

@@ -407,6 +407,12 @@ class Live(unittest.TestCase):
         self.assertEqual(len(steps), 7)  # it does not count
         self.assertGreater(max(seen), 2 ** 56)
 
+    def test_signals_end_it_from_the_first_word_on(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) * 5:
+            agent = self.start(0)
+            self.assertEqual(agent.end(number)['answers'], 0)
+            self.assertEqual(agent.process.returncode, 0)
+
     def test_what_cannot_be(self):
         agent = self.start(0)
         for args, word in ((('agent', agent.address), 'in use'),  # somebody is there already
