@@ -307,13 +307,25 @@ static int time_unstamp(lua_State *L)
     return 1;
 }
 
+// leaps(said, until, announced) -> how many may have come in between
+static int time_leaps(lua_State *L)
+{
+    int64_t said_ns = mare__time_check_calendar(L, 1), until_ns = mare__time_check_calendar(L, 2);
+    int64_t announced =
+        lua_isnoneornil(L, 3) ? 0 : mare__time_check_range(L, 3, 0, 3, "a leap indicator");
+    lua_pushinteger(L, mare_ntp_leaps_since(said_ns, (mare_ntp_leap)announced, until_ns));
+    return 1;
+}
+
 const luaL_Reg mare__time_client_methods[] = {
     {"ask", client_ask},   {"take", client_take},     {"note", client_note}, {"wait", client_wait},
     {"best", client_best}, {"forget", client_forget}, {NULL, NULL},
 };
 
 const luaL_Reg mare__time_ntp_functions[] = {
-    {"measure", time_measure}, {"client", time_client},   {"select", time_select},
-    {"encode", time_encode},   {"decode", time_decode},   {"authentic", time_authentic},
-    {"stamp", time_stamp},     {"unstamp", time_unstamp}, {NULL, NULL},
+    {"measure", time_measure}, {"client", time_client},
+    {"select", time_select},   {"encode", time_encode},
+    {"decode", time_decode},   {"authentic", time_authentic},
+    {"stamp", time_stamp},     {"unstamp", time_unstamp},
+    {"leaps", time_leaps},     {NULL, NULL},
 };

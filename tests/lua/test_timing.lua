@@ -212,6 +212,17 @@ return {
         t.eq(client:take(10, answer(question, later, later)), "taken")
         t.eq(client:best(10).time, later + 37 * SECOND + 5)
     end,
+    leap_seconds_that_may_have_come = function()
+        local new_year, july = 1483228800 * SECOND, 1814400000 * SECOND -- of 2017, of 2027
+        t.eq(time.leaps(new_year - 1, new_year), 1)
+        t.eq(time.leaps(new_year, new_year + 86400 * SECOND), 0)
+        t.eq(time.leaps(new_year, new_year + 86400 * SECOND, 1), 1) -- announced
+        t.eq(time.leaps(new_year, new_year + 86399 * SECOND, 2), 0)
+        t.eq(time.leaps(july - SECOND, july), 1) -- the table has expired, a month ends
+        t.eq(time.leaps(july, july + 30 * 86400 * SECOND), 0)
+        t.raises("#3.*leap indicator", function() time.leaps(0, 0, 4) end)
+        t.raises("#2.*instant", function() time.leaps(0, FAR_FUTURE) end)
+    end,
     misuse_names_what_is_wrong = function()
         local clock, rbs, client = time.clock(), time.rbs(), time.client()
         t.raises("#1.*read", function() clock.read(rbs, 0) end)
