@@ -46,8 +46,8 @@ static bool read_key(lua_State *L, int index, mare_ntp_key *key)
     key->id = (uint32_t)mare__time_field(L, index, "id", 0, 1, UINT32_MAX);
     lua_getfield(L, index, "secret");
     const char *secret = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &length) : NULL;
-    if (length != sizeof key->secret || key->id == 0)
-        luaL_error(L, "a key must have an `id` and a `secret`, a string of 16 bytes");
+    if (!secret || length != sizeof key->secret || key->id == 0)
+        return luaL_error(L, "a key must have an `id` and a `secret`, a string of 16 bytes");
     memcpy(key->secret, secret, length);
     lua_pop(L, 1);
     return true;

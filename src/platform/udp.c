@@ -57,10 +57,12 @@ static void from_socket(const struct sockaddr_storage *from, uint8_t *address)
     }
 }
 
-static bool is_port(const char *text)
+// -1 for what is no port.
+static long port_of(const char *text)
 {
     size_t digits = strspn(text, "0123456789");
-    return digits > 0 && digits <= 5 && !text[digits] && atoi(text) <= UINT16_MAX;
+    long port = digits > 0 && digits <= 5 && !text[digits] ? strtol(text, NULL, 10) : -1;
+    return port <= UINT16_MAX ? port : -1;
 }
 
 const char *mare__udp_wrong(const char *text, bool target)
@@ -68,9 +70,10 @@ const char *mare__udp_wrong(const char *text, bool target)
     const char *colon = strrchr(text, ':');
     if (!colon || colon == text || colon - text >= HOST_MOST)
         return "an address is HOST:PORT";
-    if (!is_port(colon + 1)) // getaddrinfo would take 65536 for 0
+    long port = port_of(colon + 1);
+    if (port < 0) // getaddrinfo would take 65536 for 0
         return "a port is a number up to 65535";
-    return target && atoi(colon + 1) == 0 ? "nobody is at port 0" : NULL;
+    return target && port == 0 ? "nobody is at port 0" : NULL;
 }
 
 const char *mare__udp_resolve(const char *text, uint8_t *address)
