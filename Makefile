@@ -55,6 +55,7 @@ plots: ## measure how it scales, and draw the plots in docs/img
 	@tools/setup.sh build
 	@tools/build.sh build
 	@python3 tools/plot_formulas.py
+	@python3 tools/plot_clocks.py
 	@python3 bench/scaling.py
 
 sweep: ## simulate SWEEP_SEEDS (100000) runs of each coordination algorithm, with faults

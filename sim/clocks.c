@@ -99,8 +99,9 @@ void mare_sim_clocks_violate(mare_sim_clocks_outcome *outcome, const char *what,
     va_end(arguments);
 }
 
-void mare_sim_clocks_judge(mare_sim_clocks_outcome *outcome, mare_sim_method method, uint32_t who,
-                           int64_t wrong_ns, uint64_t bound_ns)
+void mare_sim_clocks_judge(const mare_sim_clocks_options *options, mare_sim_clocks_outcome *outcome,
+                           mare_sim_method method, uint32_t who, int64_t wrong_ns,
+                           uint64_t bound_ns)
 {
     mare_sim_clocks_score *score = &outcome->score[method];
     uint64_t error_ns = (uint64_t)(wrong_ns < 0 ? -wrong_ns : wrong_ns);
@@ -110,6 +111,9 @@ void mare_sim_clocks_judge(mare_sim_clocks_outcome *outcome, mare_sim_method met
     score->error_most_ns = error_ns > score->error_most_ns ? error_ns : score->error_most_ns;
     uint64_t closeness = bound_ns ? error_ns * 1000000 / bound_ns : 0;
     score->closest_ppm = closeness > score->closest_ppm ? closeness : score->closest_ppm;
+    if (options->reading)
+        options->reading(options->context, method, error_ns, bound_ns);
+    bound_ns = (uint64_t)((unsigned __int128)bound_ns * options->bound_percent / 100);
     if (error_ns > bound_ns)
         mare_sim_clocks_violate(outcome, "BOUND",
                                 "%s: node %" PRIu32 " is %" PRId64 " ns from the truth, and says "
@@ -177,7 +181,7 @@ static mare_time_reading read_clock(world *w, uint32_t who)
                                 n->shown_ns - reading.time_ns);
     n->shown_ns = reading.time_ns;
     if (reading.error_ns != MARE_TIME_UNKNOWN)
-        mare_sim_clocks_judge(w->outcome, MARE_SIM_NTP, who, reading.time_ns - truth(w),
+        mare_sim_clocks_judge(w->options, w->outcome, MARE_SIM_NTP, who, reading.time_ns - truth(w),
                               reading.error_ns);
     return reading;
 }
@@ -465,6 +469,7 @@ void mare_sim_clocks_vary(mare_sim_clocks_options *o, uint64_t seed)
         .set = mare_time_clock_set,
         .mean = mare_rbs_mean,
         .line = mare_rbs_line,
+        .bound_percent = 100,
     };
     o->duration_ns = POLLS * o->poll_ns;
     o->liars = (uint32_t)mare_sim_below(&random, (o->references - 1) / 2 + 1);

@@ -49,6 +49,12 @@ typedef struct mare_sim_clocks_options {
     int (*follows)(uint32_t own, uint32_t now, uint32_t theirs); /* `now`: by the followed one */
     int (*mean)(const mare_rbs *rbs, int64_t local_ns, mare_rbs_offset *offset);
     int (*line)(const mare_rbs *rbs, int64_t local_ns, mare_rbs_offset *offset);
+    /* Readings are held against so much of their bound: with less than 100, how much of it is
+     * needed. */
+    uint32_t bound_percent;
+    /* Is told of every reading, if not NULL. */
+    void (*reading)(void *context, mare_sim_method method, uint64_t error_ns, uint64_t bound_ns);
+    void *context;
 } mare_sim_clocks_options;
 
 typedef struct mare_sim_clocks_score {
@@ -88,8 +94,9 @@ void mare_sim_oscillator_turn(mare_sim_oscillator *o, uint64_t true_ns, int64_t 
 int64_t mare_sim_either_way(mare_sim_random *random, uint64_t most);
 
 /* Counts a reading, and reports BOUND when it is further from the truth than it says. */
-void mare_sim_clocks_judge(mare_sim_clocks_outcome *outcome, mare_sim_method method, uint32_t who,
-                           int64_t wrong_ns, uint64_t bound_ns);
+void mare_sim_clocks_judge(const mare_sim_clocks_options *options, mare_sim_clocks_outcome *outcome,
+                           mare_sim_method method, uint32_t who, int64_t wrong_ns,
+                           uint64_t bound_ns);
 __attribute__((format(printf, 3, 4))) void mare_sim_clocks_violate(mare_sim_clocks_outcome *outcome,
                                                                    const char *what,
                                                                    const char *format, ...);

@@ -29,10 +29,10 @@ static void ask(const mare_sim_clocks_options *o, mare_sim_clocks_outcome *outco
     int64_t mine_ns = mare_sim_oscillator_read(&pair[0].oscillator, true_ns);
     int64_t apart_ns = mine_ns - mare_sim_oscillator_read(&pair[1].oscillator, true_ns);
     if (o->mean(rbs, mine_ns, &offset))
-        mare_sim_clocks_judge(outcome, MARE_SIM_RBS_MEAN, 0, offset.offset_ns - apart_ns,
+        mare_sim_clocks_judge(o, outcome, MARE_SIM_RBS_MEAN, 0, offset.offset_ns - apart_ns,
                               offset.error_ns);
     if (o->line(rbs, mine_ns, &offset))
-        mare_sim_clocks_judge(outcome, MARE_SIM_RBS_LINE, 0, offset.offset_ns - apart_ns,
+        mare_sim_clocks_judge(o, outcome, MARE_SIM_RBS_LINE, 0, offset.offset_ns - apart_ns,
                               offset.error_ns);
 }
 

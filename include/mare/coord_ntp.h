@@ -198,11 +198,20 @@ MARE_COORD_EXPORT mare_ntp_verdict mare_ntp_client_note(mare_ntp_client *client,
                                                         int64_t t2_ns, int64_t t3_ns, int64_t t4_ns,
                                                         uint64_t server_error_ns);
 
-/* Drops all samples: the local oscillator has stood still, or jumped. */
+/* Drops all samples: the local oscillator has stood still, or jumped. The question that is under
+ * way is given up too, for nobody knows how long its answer took. */
 MARE_COORD_EXPORT void mare_ntp_client_forget(mare_ntp_client *client);
 
 /* Nanoseconds until the next question: the poll interval, longer after a RATE kiss. */
 MARE_COORD_EXPORT uint64_t mare_ntp_client_wait_ns(const mare_ntp_client *client);
+
+/* How many leap seconds may have come between an instant at which a server announced this and a
+ * later one, both UTC: what it announced for the end of its day, what the table of leap seconds
+ * knows, and, once that has expired, one at the end of every month, announced or not. Until the
+ * server has answered again a time that is counted on from its answer may be wrong by so many
+ * seconds; the estimates of a client have them in their error. */
+MARE_COORD_EXPORT uint32_t mare_ntp_leaps_since(int64_t said_ns, mare_ntp_leap announced,
+                                                int64_t until_ns);
 
 /* The best of the last eight samples: the one with the smallest δ, where each has grown by what our
  * oscillator may have drifted since. 0: there is none. */
@@ -248,6 +257,7 @@ typedef struct mare_ntp_server {
     int64_t reference_ns;         /* when the clock was last set */
     uint64_t root_delay_ns;       /* of the way to the reference, a part of the error bound */
     const mare_time_leaps *leaps; /* readings are TAI by this table; NULL: UTC */
+    mare_ntp_leap leap;           /* what to announce when readings are UTC */
     const mare_ntp_key *keys;     /* of the caller */
     uint32_t key_count;
     uint32_t authenticated_only; /* nonzero: questions without a MAC get no answer */

@@ -237,6 +237,12 @@ MARE_COORD_EXPORT int64_t mare_time_utc_from_tai(const mare_time_leaps *leaps, i
 MARE_COORD_EXPORT int mare_time_leap_near(const mare_time_leaps *leaps, int64_t utc_ns,
                                           int64_t near_ns);
 
+/* How many leap seconds there may be after `from_ns` and not after `to_ns`, UTC: those of the table
+ * and, once it has expired, one at the end of every month, for no other time is theirs (ITU-R
+ * TF.460). */
+MARE_COORD_EXPORT uint32_t mare_time_leaps_possible(const mare_time_leaps *leaps, int64_t from_ns,
+                                                    int64_t to_ns);
+
 /* What changes at the end of the UTC day of `utc_ns`: 1 a second is inserted, −1 one is left out,
  * 0 nothing. */
 MARE_COORD_EXPORT int mare_time_leap_today(const mare_time_leaps *leaps, int64_t utc_ns);

@@ -3,14 +3,12 @@
 #include "cli/clock.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
-#include "sim/clocks.h"
 
 const char mare__cli_clock_help[] =
     "mare clock query HOST[:PORT] ...   asks time servers how wrong this machine's clock is\n"
@@ -50,7 +48,11 @@ const char mare__cli_clock_help[] =
     "  --key N            asking: the key to use\n"
     "  --authenticated    serving: who has no key gets no answer\n"
     "\n"
-    "  --seed S, --seeds N   simulate: so many worlds (100), from S on (1)\n"
+    "Simulating\n"
+    "  --seed S, --seeds N   so many worlds (100), from S on (1)\n"
+    "  --bound PERCENT    hold readings against so much of their bound (100)\n"
+    "  --readings         with --json: every reading\n"
+    "\n"
     "  --json             for programs: one object, a line each in watch and serve\n"
     "\n"
     "Try\n"
@@ -149,7 +151,9 @@ static bool is_for(const char *option, const char *command)
                 {"--wander", "hear"},
                 {"--ahead", "hear"},
                 {"--seed", "simulate"},
-                {"--seeds", "simulate"}};
+                {"--seeds", "simulate"},
+                {"--bound", "simulate"},
+                {"--readings", "simulate"}};
     for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
         if (strcmp(uses[i].option, option) == 0)
             return strstr(uses[i].commands, command) != NULL;
@@ -162,6 +166,7 @@ static int read_amount(struct clock_arguments *args, const char *word, const cha
 {
     double samples = args->samples, stratum = args->stratum, key = args->key;
     double count = (double)args->count, seed = (double)args->seed, seeds = (double)args->seeds;
+    double bound = args->bound_percent;
     const struct {
         const char *name;
         double *place;
@@ -180,7 +185,8 @@ static int read_amount(struct clock_arguments *args, const char *word, const cha
                    {"--count", &count, 1, 1e15, true},
                    {"--key", &key, 1, UINT32_MAX, true},
                    {"--seed", &seed, 0, 1e15, true},
-                   {"--seeds", &seeds, 1, 1e9, true}};
+                   {"--seeds", &seeds, 1, 1e9, true},
+                   {"--bound", &bound, 1, 100, true}};
     for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++) {
         if (strcmp(word, amounts[i].name) != 0)
             continue;
@@ -196,6 +202,7 @@ static int read_amount(struct clock_arguments *args, const char *word, const cha
         args->count = (uint64_t)count;
         args->seed = (uint64_t)seed;
         args->seeds = (uint64_t)seeds;
+        args->bound_percent = (unsigned)bound;
         return 1;
     }
     return 0;
@@ -259,6 +266,8 @@ static int read_arguments(struct clock_arguments *args, int argc, char **argv)
             args->json = true;
         else if (strcmp(argv[i], "--authenticated") == 0)
             args->authenticated_only = true;
+        else if (strcmp(argv[i], "--readings") == 0)
+            args->readings = true;
         else if (argv[i][0] == '-') {
             code = read_option(args, argv[i], i + 1 < argc ? argv[i + 1] : NULL);
             i++;
@@ -327,7 +336,8 @@ int mare__cli_clock(int argc, char **argv)
                                        .jitter_us = 1000,
                                        .wander_ppm = 1,
                                        .seed = 1,
-                                       .seeds = 100};
+                                       .seeds = 100,
+                                       .bound_percent = 100};
         int code = read_arguments(&args, argc, argv);
         if (code)
             return code;
@@ -337,6 +347,8 @@ int mare__cli_clock(int argc, char **argv)
             return refuse("at which address? As in", "127.0.0.1:11123, or 239.1.2.3:11124");
         if (floods(&args, argv[1]))
             return refuse("--interval is at least 0.01 with", argv[1]);
+        if (args.readings && !args.json)
+            return refuse("only with --json there is", "--readings");
         if (!has_key(&args)) {
             fprintf(stderr, "mare clock: --key %u is not in the file of --keys\n", args.key);
             return EXIT_USAGE;
@@ -344,59 +356,4 @@ int mare__cli_clock(int argc, char **argv)
         return commands[i].run(&args);
     }
     return refuse("there is no", argv[1]);
-}
-
-// ---- Simulation --------------------------------------------------------------------------------
-
-struct sums {
-    double readings, error_ns, bound_ns, closest;
-};
-
-static void add_score(struct sums *sum, const mare_sim_clocks_score *score)
-{
-    sum->readings += (double)score->readings;
-    sum->error_ns += (double)score->error_ns;
-    sum->bound_ns += (double)score->bound_ns;
-    double closest = (double)score->closest_ppm / 1e4;
-    sum->closest = closest > sum->closest ? closest : sum->closest;
-}
-
-static void write_scores(const struct clock_arguments *args, const struct sums *sum)
-{
-    if (!args->json)
-        printf("%-10s %12s %14s %14s %18s\n", "method", "readings", "true error", "bound",
-               "closest to it");
-    for (int m = 0; m < MARE_SIM_METHODS; m++) {
-        const char *name = mare_sim_method_name((mare_sim_method)m);
-        char error[32], bound[32];
-        double n = sum[m].readings > 0 ? sum[m].readings : 1;
-        if (args->json)
-            printf("{\"method\":\"%s\",\"readings\":%.0f,\"error_ns\":%.0f,\"bound_ns\":%.0f,"
-                   "\"closest_percent\":%.1f}\n",
-                   name, sum[m].readings, sum[m].error_ns / n, sum[m].bound_ns / n, sum[m].closest);
-        else
-            printf("%-10s %12.0f %14s %14s %16.1f %%\n", name, sum[m].readings,
-                   mare__clock_span(sum[m].error_ns / n, false, error),
-                   mare__clock_span(sum[m].bound_ns / n, false, bound), sum[m].closest);
-    }
-}
-
-int mare__clock_simulate(const struct clock_arguments *args)
-{
-    struct sums sum[MARE_SIM_METHODS] = {{0}};
-    for (uint64_t seed = args->seed; seed < args->seed + args->seeds; seed++) {
-        mare_sim_clocks_options options;
-        mare_sim_clocks_outcome outcome;
-        mare_sim_clocks_vary(&options, seed);
-        if (!mare_sim_clocks_run(&options, &outcome)) {
-            printf(args->json ? "{\"seed\":%" PRIu64 ",\"violation\":\"%s\",\"detail\":\"%s\"}\n"
-                              : "seed %" PRIu64 ": %s is violated: %s\n",
-                   seed, outcome.violation, outcome.detail);
-            return EXIT_DIED;
-        }
-        for (int m = 0; m < MARE_SIM_METHODS; m++)
-            add_score(&sum[m], &outcome.score[m]);
-    }
-    write_scores(args, sum);
-    return 0;
 }

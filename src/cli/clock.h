@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "platform/udp.h"
+#include "platform/wall.h"
 
 enum { CLOCK_KEYS_MAX = 16 };
 
@@ -29,7 +30,9 @@ struct clock_arguments {
     mare_ntp_key keys[CLOCK_KEYS_MAX];
     unsigned key_count;
     bool authenticated_only, json;
-    uint64_t count; // stop after so many; 0: go on
+    bool readings;          // simulate: all of them
+    unsigned bound_percent; // … and how much of its bound each is held against
+    uint64_t count;         // stop after so many; 0: go on
     uint64_t seed, seeds;
 };
 
@@ -39,6 +42,7 @@ struct clock_server {
     const char *wrong; // why it cannot be asked at all, a constant string; or NULL
     uint8_t address[MARE__UDP_ADDRESS];
     int socket;
+    struct mare__arrivals arrivals;
     int64_t rest_until_ns; // it asked for patience (a RATE kiss)
     mare_ntp_client client;
 };

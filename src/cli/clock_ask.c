@@ -12,7 +12,6 @@
 #include "cli/cli.h"
 #include "cli/clock.h"
 #include "platform/platform.h"
-#include "platform/wall.h"
 
 enum { PRECISION_NS = 100, ROOM = 512, NAME_ROOM = 256, LINE_ROOM = 1024 };
 
@@ -72,7 +71,8 @@ static const char *resolve(const char *name, uint8_t *address)
     const char *colon = strrchr(name, ':');
     bool has_port = colon && (strchr(name, ':') == colon || colon[-1] == ']');
     snprintf(full, sizeof full, has_port ? "%s" : "%s:123", name);
-    return mare__udp_resolve(full, address);
+    const char *wrong = mare__udp_wrong(full, true);
+    return wrong ? wrong : mare__udp_resolve(full, address);
 }
 
 void mare__clock_open(const struct clock_arguments *args, struct clock_server *server)
@@ -92,6 +92,7 @@ void mare__clock_open(const struct clock_arguments *args, struct clock_server *s
             if (server[i].socket < 0)
                 server[i].wrong = strerror(-server[i].socket);
         }
+        mare__arrivals_init(&server[i].arrivals);
         mare_ntp_client_init(&server[i].client, &setup);
     }
 }
@@ -125,6 +126,7 @@ mare_ntp_verdict mare__clock_take(struct clock_server *server, int64_t arrived_n
 bool mare__clock_exchange(const struct clock_arguments *args, struct clock_server *server)
 {
     uint8_t bytes[ROOM], from[MARE__UDP_ADDRESS];
+    struct mare__wall wall;
     int64_t begin_ns = mare__wall_local_ns();
     int64_t deadline_ns = begin_ns + (int64_t)(args->timeout_s * 1e9);
     uint32_t asked = mare__clock_ask(server, bytes);
@@ -134,9 +136,10 @@ bool mare__clock_exchange(const struct clock_arguments *args, struct clock_serve
     for (int64_t now_ns = begin_ns; now_ns < deadline_ns && !stopped;
          now_ns = mare__wall_local_ns()) {
         mare__udp_wait(server->socket, (uint64_t)(deadline_ns - now_ns), &stopped);
-        long length = mare__udp_receive(server->socket, from, bytes, sizeof bytes);
-        // After the receive: a packet must not seem to have come before it did.
-        int64_t arrived_ns = mare__wall_local_ns();
+        int64_t stamp_ns;
+        long length = mare__udp_receive(server->socket, from, bytes, sizeof bytes, &stamp_ns);
+        mare__wall_read(&wall);
+        int64_t arrived_ns = wall.local_ns - mare__wall_age_ns(&server->arrivals, &wall, stamp_ns);
         if (length < 0 || length > (long)sizeof bytes ||
             memcmp(from, server->address, sizeof from) != 0)
             continue;
@@ -349,8 +352,8 @@ int mare__clock_query(const struct clock_arguments *args)
             if (s < 2 || server[i].client.reach)
                 mare__clock_exchange(args, &server[i]);
         }
+        mare__clock_wake(args, server, &suspended_ns);
     }
-    mare__clock_wake(args, server, &suspended_ns);
     mare__clock_look(args, server, &view);
     print_report(args, server, &view);
     mare__clock_close(server, args->servers);
@@ -442,6 +445,7 @@ int mare__clock_watch(const struct clock_arguments *args)
     for (uint64_t round = 0; !stopped && (!args->count || round < args->count); round++) {
         if (round)
             rest(args->interval_s);
+        mare__clock_wake(args, server, &suspended_ns); // before this round's answers
         for (unsigned i = 0; i < args->servers && !stopped; i++)
             mare__clock_exchange(args, &server[i]);
         if (stopped)

@@ -10,15 +10,13 @@
 #include "cli/clock.h"
 #include "platform/multicast.h"
 #include "platform/platform.h"
-#include "platform/wall.h"
 
 enum { PEERS_MAX = 32, ROOM = 128 };
 
-#define STALE_NS INT64_C(10000000000)
 #define SILENT_NS INT64_C(2000000000)
 
 struct peer {
-    uint64_t who;
+    uint64_t who, last; // last: the comparison that it had a part in
     mare_rbs rbs;
 };
 
@@ -26,6 +24,8 @@ struct receiver {
     const struct clock_arguments *args;
     int socket;
     uint8_t group[MARE__UDP_ADDRESS];
+    struct mare__arrivals arrivals;
+    int64_t suspended_ns;
     uint64_t who, series;
     int64_t last_ns, gap_ns; // when the beacon of this series was heard last, and how long after
     mare_rbs heard;          // what was heard here: how the record of a new peer begins
@@ -91,15 +91,13 @@ static int64_t our_clock(const struct receiver *r)
     return mare__wall_local_ns() + (int64_t)(r->args->ahead_s * 1e9);
 }
 
-// The kernel's stamp by our clock. Should the system's clock have been set in between, the stamp is
-// nonsense, and now must do.
-static int64_t when_heard(const struct receiver *r, int64_t utc_ns)
+// The kernel's stamp by our clock.
+static int64_t when_heard(struct receiver *r, int64_t stamp_ns)
 {
     struct mare__wall wall;
     mare__wall_read(&wall);
-    int64_t age_ns = wall.utc_ns - utc_ns;
-    int64_t heard_ns = wall.local_ns + (int64_t)(r->args->ahead_s * 1e9);
-    return age_ns > 0 && age_ns < STALE_NS ? heard_ns - age_ns : heard_ns;
+    return wall.local_ns - mare__wall_age_ns(&r->arrivals, &wall, stamp_ns) +
+           (int64_t)(r->args->ahead_s * 1e9);
 }
 
 static void begin_series(struct receiver *r, uint64_t series)
@@ -147,9 +145,12 @@ static struct peer *find_peer(struct receiver *r, uint64_t who)
     for (unsigned i = 0; i < r->peers; i++)
         if (r->peer[i].who == who)
             return &r->peer[i];
-    if (r->peers == PEERS_MAX)
-        return NULL;
-    struct peer *fresh = &r->peer[r->peers++];
+    struct peer *fresh = r->peer;
+    if (r->peers < PEERS_MAX)
+        fresh = &r->peer[r->peers++];
+    else // in the place of who has been silent for longest
+        for (unsigned i = 1; i < PEERS_MAX; i++)
+            fresh = r->peer[i].last < fresh->last ? &r->peer[i] : fresh;
     *fresh = (struct peer){.who = who, .rbs = r->heard};
     return fresh;
 }
@@ -188,31 +189,45 @@ static void on_report(struct receiver *r, const mare_rbs_packet *report)
     if (report->who == r->who || report->series != r->series)
         return;
     struct peer *peer = find_peer(r, report->who);
-    if (!peer || !mare_rbs_match(&peer->rbs, report->number, report->when_ns))
+    if (!mare_rbs_match(&peer->rbs, report->number, report->when_ns))
         return;
-    r->compared++;
+    peer->last = ++r->compared;
     print_comparison(r, report->name, &peer->rbs);
+}
+
+// While the machine was suspended the oscillator stood still: what it counted before says nothing
+// of now. To the others this is a new receiver, with a clock of which they know nothing yet.
+static void wake(struct receiver *r)
+{
+    if (!mare__wall_woke(&r->suspended_ns))
+        return;
+    r->who = draw();
+    begin_series(r, r->series);
 }
 
 int mare__clock_hear(const struct clock_arguments *args)
 {
     static struct receiver r;
-    uint8_t bytes[ROOM];
+    uint8_t bytes[ROOM], from[MARE__UDP_ADDRESS];
     mare_rbs_packet packet;
     r = (struct receiver){.args = args, .who = draw()};
     int code = join(args, r.group, &r.socket);
     if (code)
         return code;
     begin_series(&r, 0);
+    mare__arrivals_init(&r.arrivals);
+    r.suspended_ns = mare__wall_suspended_ns();
     mare__signals_take(stop);
     printf(args->json ? "{\"hearing\":\"%s\"}\n" : "hearing %s\n", args->listen);
     fflush(stdout);
     while (!stopped && (!args->count || r.compared < args->count)) {
         mare__udp_wait(r.socket, UINT64_C(3600000000000), &stopped);
-        int64_t utc_ns;
-        long length = mare__multicast_receive(r.socket, bytes, sizeof bytes, &utc_ns);
-        int64_t heard_ns = when_heard(&r, utc_ns);
-        if (length < 0 || !mare_rbs_decode(bytes, (uint32_t)length, &packet))
+        int64_t stamp_ns;
+        long length = mare__udp_receive(r.socket, from, bytes, sizeof bytes, &stamp_ns);
+        wake(&r);
+        int64_t heard_ns = when_heard(&r, stamp_ns);
+        if (length < 0 || length > (long)sizeof bytes ||
+            !mare_rbs_decode(bytes, (uint32_t)length, &packet))
             continue;
         if (packet.kind == MARE_RBS_BEACON)
             on_beacon(&r, &packet, heard_ns);

@@ -10,19 +10,21 @@
 #include "cli/cli.h"
 #include "cli/clock.h"
 #include "platform/platform.h"
-#include "platform/wall.h"
 
 enum { ROOM = 512, PRECISION = -23 };
 
+#define SECOND_NS UINT64_C(1000000000)
 #define LOCAL_CLOCK 0x7f7f0101u // 127.127.1.1, which everybody takes for an undisciplined clock
 
 struct service {
     const struct clock_arguments *args;
     int socket;
     struct clock_server upstream[MARE_NTP_SERVERS_MAX];
+    struct mare__arrivals arrivals;
     mare_time_clock clock;
     mare_ntp_server self;
-    unsigned peer; // the one that is followed
+    unsigned peer;      // the one that is followed
+    mare_ntp_leap leap; // … and what it announced when the clock was set, at self.reference_ns
     int64_t next_poll_ns, suspended_ns;
     uint64_t answered, unsaid; // unsaid: of which nothing was written
 };
@@ -35,14 +37,42 @@ static void stop(int number)
     stopped = 1;
 }
 
+// A disciplined clock does not know of the leap seconds that may have come since it was set.
+static mare_time_reading with_leaps(const struct service *s, mare_time_reading reading)
+{
+    if (reading.error_ns >= SECOND_NS * 86400)
+        return reading; // nobody knows, or it does not matter
+    int64_t latest_ns = reading.time_ns + (int64_t)(reading.error_ns + SECOND_NS);
+    reading.error_ns += mare_ntp_leaps_since(s->self.reference_ns, s->leap, latest_ns) * SECOND_NS;
+    return reading;
+}
+
 static mare_time_reading now(struct service *s)
 {
     struct mare__wall wall;
     mare__wall_read(&wall);
     if (s->args->servers)
-        return mare_time_clock_read(&s->clock, wall.local_ns);
+        return with_leaps(s, mare_time_clock_read(&s->clock, wall.local_ns));
     return (mare_time_reading){.time_ns = wall.utc_ns,
                                .error_ns = (uint64_t)(s->args->error_ms * 1e6) + wall.width_ns};
+}
+
+// What the clock showed a while ago. A disciplined one that was set since says what it shows at
+// that corner: a question that seems to have come late makes nobody's bound wrong.
+static mare_time_reading before(const struct service *s, const struct mare__wall *wall,
+                                int64_t age_ns)
+{
+    if (!s->args->servers)
+        return (mare_time_reading){.time_ns = wall->utc_ns - age_ns,
+                                   .error_ns =
+                                       (uint64_t)(s->args->error_ms * 1e6) + wall->width_ns};
+    int64_t local_ns = wall->local_ns - age_ns;
+    int64_t gap_ns = mare_time_clock_gap(&s->clock, local_ns);
+    mare_time_reading shown = mare_time_clock_target(&s->clock, local_ns);
+    shown.time_ns -= gap_ns;
+    if (shown.error_ns != MARE_TIME_UNKNOWN)
+        shown.error_ns += (uint64_t)(gap_ns < 0 ? -gap_ns : gap_ns);
+    return with_leaps(s, shown);
 }
 
 // ---- Following ---------------------------------------------------------------------------------
@@ -94,6 +124,7 @@ static void follow(struct service *s)
     s->self.stratum = e->stratum + 1;
     s->self.root_delay_ns = e->root_delay_ns;
     s->self.reference_ns = view.utc_ns;
+    s->leap = e->leap;
     s->self.reference_id = reference_of(s->upstream[view.peer].address);
 }
 
@@ -109,6 +140,18 @@ static bool is_answer(struct service *s, const uint8_t *from, const uint8_t *byt
         return true;
     }
     return false;
+}
+
+// What to announce: what the table knows, or what the followed server said, for as long as its day
+// lasts.
+static mare_ntp_leap announce(const struct service *s, int64_t utc_ns)
+{
+    int64_t day_ns = (int64_t)SECOND_NS * 86400;
+    int change = mare_time_leap_today(mare_time_leaps_known(), utc_ns);
+    if (change)
+        return change > 0 ? MARE_NTP_LEAP_INSERT : MARE_NTP_LEAP_DELETE;
+    bool same_day = utc_ns / day_ns == s->self.reference_ns / day_ns;
+    return s->args->servers && same_day ? s->leap : MARE_NTP_LEAP_NONE;
 }
 
 // ---- Serving -----------------------------------------------------------------------------------
@@ -140,17 +183,37 @@ static void report(struct service *s, const uint8_t *from, const uint8_t *answer
     fflush(stdout);
 }
 
+// A disciplined clock that nobody has set.
+static void begin_clock(struct service *s)
+{
+    mare_time_clock_init(&s->clock, (uint64_t)(s->args->drift_ppm * 1000),
+                         (uint64_t)(s->args->slew_ppm * 1000));
+}
+
+// After a suspend there is no time but the system's, until somebody is asked again.
+static void wake(struct service *s)
+{
+    if (s->args->servers && mare__clock_wake(s->args, s->upstream, &s->suspended_ns)) {
+        begin_clock(s);
+        s->self.stratum = MARE_NTP_UNSYNCHRONISED;
+    }
+}
+
 static void take(struct service *s)
 {
     uint8_t bytes[ROOM], out[MARE_NTP_PACKET_BYTES], from[MARE__UDP_ADDRESS];
-    long length = mare__udp_receive(s->socket, from, bytes, sizeof bytes);
-    // After the receive: a packet must not seem to have come before it did.
-    int64_t arrived_ns = mare__wall_local_ns();
-    mare_time_reading received = now(s);
+    struct mare__wall wall;
+    int64_t stamp_ns;
+    long length = mare__udp_receive(s->socket, from, bytes, sizeof bytes, &stamp_ns);
+    wake(s);
+    mare__wall_read(&wall);
+    int64_t age_ns = mare__wall_age_ns(&s->arrivals, &wall, stamp_ns);
     if (length <= 0 || length > (long)sizeof bytes ||
-        is_answer(s, from, bytes, (uint32_t)length, arrived_ns))
+        is_answer(s, from, bytes, (uint32_t)length, wall.local_ns - age_ns))
         return;
-    uint32_t answer = mare_ntp_serve(&s->self, bytes, (uint32_t)length, received, now(s), out);
+    mare_time_reading received = before(s, &wall, age_ns), leaves = now(s);
+    s->self.leap = announce(s, leaves.time_ns);
+    uint32_t answer = mare_ntp_serve(&s->self, bytes, (uint32_t)length, received, leaves, out);
     if (answer == 0)
         return;
     mare__udp_send(s->socket, from, out, answer);
@@ -193,13 +256,6 @@ static int open_service(struct service *s, const struct clock_arguments *args)
     return 0;
 }
 
-// A disciplined clock that nobody has set.
-static void begin_clock(struct service *s)
-{
-    mare_time_clock_init(&s->clock, (uint64_t)(s->args->drift_ppm * 1000),
-                         (uint64_t)(s->args->slew_ppm * 1000));
-}
-
 int mare__clock_serve(const struct clock_arguments *args)
 {
     static struct service s;
@@ -216,6 +272,7 @@ int mare__clock_serve(const struct clock_arguments *args)
     if (code)
         return code;
     begin_clock(&s);
+    mare__arrivals_init(&s.arrivals);
     s.suspended_ns = mare__wall_suspended_ns();
     while (!stopped && (!args->count || s.answered < args->count)) {
         int64_t left_ns = INT64_C(3600000000000);
@@ -227,10 +284,6 @@ int mare__clock_serve(const struct clock_arguments *args)
             left_ns = s.next_poll_ns - mare__wall_local_ns();
         }
         mare__udp_wait(s.socket, left_ns > 0 ? (uint64_t)left_ns : 0, &stopped);
-        if (args->servers && mare__clock_wake(args, s.upstream, &s.suspended_ns)) {
-            begin_clock(&s);
-            s.self.stratum = MARE_NTP_UNSYNCHRONISED;
-        }
         take(&s);
     }
     mare__udp_close(s.socket);

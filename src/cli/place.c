@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "platform/udp.h"
 
 const char mare__cli_place_help[] =
     "mare place evaluate FILE [options]      how well coordinates predict a matrix of round trips\n"
@@ -65,7 +66,7 @@ static int refuse(const char *what, const char *word)
 
 // ---- Arguments ---------------------------------------------------------------------------------
 
-static bool read_whole(const char *text, long least, long most, long *value)
+bool mare__place_read(const char *text, long least, long most, long *value)
 {
     char *end;
     errno = 0;
@@ -73,11 +74,11 @@ static bool read_whole(const char *text, long least, long most, long *value)
     return end != text && !*end && !errno && *value >= least && *value <= most;
 }
 
-static bool read_decimal(const char *text, double most, double *value)
+static bool read_decimal(const char *text, double least, double most, double *value)
 {
     char *end;
     *value = strtod(text, &end);
-    return end != text && !*end && *value >= 0 && *value <= most;
+    return end != text && !*end && *value >= least && *value <= most;
 }
 
 static bool read_flag(struct place_arguments *args, const char *word)
@@ -111,26 +112,78 @@ static int read_value(struct place_arguments *args, const char *word, const char
                  {"--liars", &args->liars, 1, 10000}};
     const struct {
         const char *name;
-        double *place, most;
-    } decimal[] = {{"--interval", &args->interval_ms, 1e6},
-                   {"--for", &args->seconds, 1e9},
-                   {"--hold", &args->hold_ms, 1000},
-                   {"--spikes", &args->spikes, 100}};
+        double *place, least, most;
+    } decimal[] = {{"--interval", &args->interval_ms, 1, 1e6},
+                   {"--for", &args->seconds, 1e-3, 1e9},
+                   {"--hold", &args->hold_ms, 0, 1000},
+                   {"--spikes", &args->spikes, 0, 100}};
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
         if (strcmp(word, whole[i].name) == 0)
-            return read_whole(value, whole[i].least, whole[i].most, whole[i].place) ? 1 : -1;
+            return mare__place_read(value, whole[i].least, whole[i].most, whole[i].place) ? 1 : -1;
     for (size_t i = 0; i < sizeof decimal / sizeof *decimal; i++)
         if (strcmp(word, decimal[i].name) == 0)
-            return read_decimal(value, decimal[i].most, decimal[i].place) ? 1 : -1;
+            return read_decimal(value, decimal[i].least, decimal[i].most, decimal[i].place) ? 1
+                                                                                            : -1;
     if (strcmp(word, "--algorithm") == 0) {
         args->gnp = strcmp(value, "gnp") == 0;
         return args->gnp || strcmp(value, "vivaldi") == 0 ? 1 : -1;
     }
-    if (strcmp(word, "--peer") == 0 && args->peers < PLACE_PEERS) {
+    if (strcmp(word, "--peer") == 0) {
+        if (args->peers == PLACE_PEERS || mare__udp_wrong(value, true))
+            return -1;
         args->peer[args->peers++] = value;
         return 1;
     }
     return 0;
+}
+
+// An option that would not be looked at is a mistake of its user. In `uses` are the commands, and
+// the algorithm where only one has a use for it. Of unknown options nothing is said here.
+static bool is_for(const char *option, const char *command, const char *algorithm)
+{
+#define MATRICES "evaluate replicas distance map"
+    static const struct {
+        const char *option, *commands, *algorithm;
+    } uses[] = {{"--algorithm", MATRICES, NULL},
+                {"--dimensions", MATRICES " agent", NULL},
+                {"--cycles", MATRICES, "vivaldi"},
+                {"--landmarks", MATRICES, "gnp"},
+                {"--seed", MATRICES, NULL},
+                {"--seeds", "evaluate", NULL},
+                {"--joining", "evaluate", "vivaldi"},
+                {"--leaving", "evaluate", "vivaldi"},
+                {"--liars", MATRICES, "vivaldi"},
+                {"--steady", MATRICES, "vivaldi"},
+                {"--spikes", MATRICES, "vivaldi"},
+                {"--peer", "agent", NULL},
+                {"--interval", "agent", NULL},
+                {"--for", "agent", NULL},
+                {"--hold", "agent", NULL},
+                {"--distribution", "evaluate", NULL},
+                {"--replicas", "map", NULL},
+                {"--json", "evaluate replicas distance agent ask", NULL}};
+#undef MATRICES
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
+        if (strcmp(uses[i].option, option) == 0)
+            return strstr(uses[i].commands, command) &&
+                   (!uses[i].algorithm || !algorithm || strcmp(uses[i].algorithm, algorithm) == 0);
+    }
+    return true;
+}
+
+// Whether all options were for this command, and for the algorithm that they ask for.
+static int check_options(const struct place_arguments *args, int argc, char **argv)
+{
+    const char *algorithm = args->gnp ? "gnp" : "vivaldi";
+    for (int i = 2; i < argc; i++) {
+        bool good = is_for(argv[i], argv[1], NULL);
+        if (good && is_for(argv[i], argv[1], algorithm))
+            continue;
+        fprintf(stderr, "mare place: %s is not for %s; 'mare help place' tells more\n", argv[i],
+                good ? algorithm : argv[1]);
+        return EXIT_USAGE;
+    }
+    return args->steady && !args->liars ? refuse("without --liars there is no", "--steady") : 0;
 }
 
 // Reads what follows the command. Returns 0 or an exit code.
@@ -165,12 +218,14 @@ static int read_arguments(struct place_arguments *args, int argc, char **argv)
 // made:N or made:N:SEED. Returns 0, or an exit code after saying why.
 static int make_matrix(const char *name, mare_sim_matrix *matrix)
 {
-    char *end;
-    long n = strtol(name + 5, &end, 10), seed = 1;
-    if (*end == ':')
-        seed = strtol(end + 1, &end, 10);
-    if (*end || n < 3 || n > 5000)
-        return refuse("made:N has from 3 to 5000 nodes, not", name);
+    char nodes[8];
+    long n, seed = 1;
+    size_t digits = strcspn(name + 5, ":");
+    const char *rest = name + 5 + digits;
+    snprintf(nodes, sizeof nodes, "%.*s", digits < sizeof nodes ? (int)digits : 0, name + 5);
+    if (!mare__place_read(nodes, 3, 5000, &n) ||
+        (*rest && !mare__place_read(rest + 1, 0, 1000000000, &seed)))
+        return refuse("made:N has from 3 to 5000 nodes, and made:N:SEED a number, not", name);
     if (!mare_sim_matrix_make(matrix, (uint32_t)n, (uint64_t)seed)) {
         fputs("mare place: not enough memory\n", stderr);
         return EXIT_DIED;
@@ -229,14 +284,21 @@ static int carry_out(const struct command *command, const struct place_arguments
 int mare__cli_place(int argc, char **argv)
 {
     struct place_arguments args = {.seed = 1, .seeds = 1, .interval_ms = 1000};
-    if (argc < 2 || strcmp(argv[1], "--help") == 0) {
-        fputs(mare__cli_place_help, argc < 2 ? stderr : stdout);
-        return argc < 2 ? EXIT_USAGE : 0;
+    if (argc < 2) {
+        fputs(mare__cli_place_help, stderr);
+        return EXIT_USAGE;
+    }
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0) {
+            fputs(mare__cli_place_help, stdout);
+            return 0;
+        }
     }
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(argv[1], commands[i].name) != 0)
             continue;
         int code = read_arguments(&args, argc, argv);
+        code = code ? code : check_options(&args, argc, argv);
         if (code)
             return code;
         if (!args.word[0] || args.words < commands[i].least || args.words > commands[i].most)

@@ -20,6 +20,9 @@ struct place_arguments {
     double interval_ms, hold_ms, seconds;
 };
 
+// Reads a whole number, and nothing but that, within limits.
+bool mare__place_read(const char *text, long least, long most, long *value);
+
 // One run as the arguments say. Returns false after saying why not.
 bool mare__place_run(const struct place_arguments *args, const mare_sim_matrix *matrix,
                      uint64_t seed, mare_sim_placed *placed);

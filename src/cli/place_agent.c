@@ -11,6 +11,7 @@
 #include "coord/place/agent.h"
 #include "platform/platform.h"
 #include "platform/udp.h"
+#include "platform/wall.h"
 
 enum { HELD = 256, DATAGRAM = 2048, ASKED_TIMES = 3 };
 
@@ -27,6 +28,8 @@ struct held {
 struct session {
     int socket;
     uint8_t here[MARE__UDP_ADDRESS];
+    struct mare__arrivals arrivals;
+    int64_t suspended_ns;
     uint64_t hold_ns;
     struct held held[HELD]; // a ring in the order of sending: all are held equally long
     unsigned first, count;
@@ -57,9 +60,15 @@ static int fail(const char *what, const char *why)
     return EXIT_DIED;
 }
 
-static int resolve(const char *text, uint8_t *address)
+// Where to be, or (`target`) where somebody is. What is no address at all is wrong usage.
+static int resolve(const char *text, bool target, uint8_t *address)
 {
-    const char *wrong = mare__udp_resolve(text, address);
+    const char *wrong = mare__udp_wrong(text, target);
+    if (wrong) {
+        fail(text, wrong);
+        return EXIT_USAGE;
+    }
+    wrong = mare__udp_resolve(text, address);
     return wrong ? fail(text, wrong) : 0;
 }
 
@@ -92,10 +101,17 @@ static void release(struct session *session)
 static void receive(struct session *session)
 {
     uint8_t from[MARE__UDP_ADDRESS], data[DATAGRAM], answer[MARE__AGENT_PACKET];
+    struct mare__wall wall;
+    int64_t stamp_ns;
     long length;
-    while ((length = mare__udp_receive(session->socket, from, data, sizeof data)) >= 0) {
+    while ((length = mare__udp_receive(session->socket, from, data, sizeof data, &stamp_ns)) >= 0) {
         size_t size = (size_t)length <= sizeof data ? (size_t)length : 0; // cut off: no packet
-        uint32_t wanted = mare__agent_receive(&session->agent, now_ns(), from, data, size, answer);
+        if (mare__wall_woke(&session->suspended_ns))
+            mare__agent_wake(&session->agent);
+        mare__wall_read(&wall);
+        uint64_t came_ns =
+            now_ns() - (uint64_t)mare__wall_age_ns(&session->arrivals, &wall, stamp_ns);
+        uint32_t wanted = mare__agent_receive(&session->agent, came_ns, from, data, size, answer);
         if (wanted)
             send_packet(session, from, answer, wanted);
     }
@@ -189,7 +205,7 @@ static int add_peers(struct session *session, const struct place_arguments *args
 {
     for (int i = 0; i < args->peers; i++) {
         uint8_t address[MARE__UDP_ADDRESS];
-        int code = resolve(args->peer[i], address);
+        int code = resolve(args->peer[i], true, address);
         if (code)
             return code;
         mare__agent_add(&session->agent, address, 1);
@@ -201,12 +217,14 @@ static int listen_at(struct session *session, const char *where)
 {
     uint8_t address[MARE__UDP_ADDRESS];
     char text[MARE__UDP_TEXT];
-    int code = resolve(where, address);
+    int code = resolve(where, false, address);
     if (code)
         return code;
     session->socket = mare__udp_listen(address, session->here);
     if (session->socket < 0)
         return fail(where, strerror(-session->socket));
+    mare__arrivals_init(&session->arrivals);
+    session->suspended_ns = mare__wall_suspended_ns();
     mare__udp_text(session->here, text);
     fprintf(stderr, "listening at %s\n", text);
     return 0;
@@ -228,11 +246,10 @@ int mare__place_agent(const struct place_arguments *args)
                          setup.dimensions, setup.seed + 1);
         code = add_peers(session, args);
     }
+    mare__signals_take(on_signal); // before anybody is told that it listens
     code = code ? code : listen_at(session, args->word[0]);
     if (code == 0) {
-        double interval_ms = args->interval_ms < 1 ? 1 : args->interval_ms;
-        mare__signals_take(on_signal);
-        run(session, (uint64_t)(interval_ms * 1e6),
+        run(session, (uint64_t)(args->interval_ms * 1e6),
             args->seconds > 0 ? now_ns() + (uint64_t)(args->seconds * 1e9) : UINT64_MAX);
         print_session(session, args->json);
         mare__udp_close(session->socket);
@@ -254,7 +271,8 @@ static bool question(int socket, const uint8_t *address, struct mare__agent_pack
         mare__udp_send(socket, address, data, mare__agent_write(&packet, data));
         while (now_ns() < end_ns) {
             mare__udp_wait(socket, end_ns - now_ns(), &interrupted);
-            long length = mare__udp_receive(socket, from, data, sizeof data);
+            int64_t stamp_ns; // of no interest here
+            long length = mare__udp_receive(socket, from, data, sizeof data, &stamp_ns);
             if (length >= 0 && (size_t)length <= sizeof data &&
                 memcmp(from, address, sizeof from) == 0 &&
                 mare__agent_read(reply, data, (size_t)length) && reply->kind == MARE__AGENT_REPLY &&
@@ -268,7 +286,7 @@ static bool question(int socket, const uint8_t *address, struct mare__agent_pack
 static int ask_one(const char *text, struct mare__agent_packet *reply)
 {
     uint8_t address[MARE__UDP_ADDRESS];
-    int code = resolve(text, address);
+    int code = resolve(text, true, address);
     if (code)
         return code;
     int socket = mare__udp_towards(address);

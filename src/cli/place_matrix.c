@@ -38,9 +38,10 @@ bool mare__place_run(const struct place_arguments *args, const mare_sim_matrix *
     if (args->gnp ? mare_sim_gnp_run(&gnp, matrix, placed)
                   : mare_sim_vivaldi_run(&vivaldi, matrix, placed))
         return true;
-    fail(args->gnp ? "gnp needs more landmarks than dimensions, as many nodes, and measurements "
-                     "between the landmarks"
-                   : "more nodes join, leave or lie than there are, or no memory is left");
+    fail(args->gnp
+             ? "gnp needs more landmarks than dimensions, as many nodes, and measurements "
+               "between the landmarks"
+             : "too few nodes are there before others join or after some leave, or no memory");
     return false;
 }
 
@@ -307,9 +308,8 @@ int mare__place_replicas(const struct place_arguments *args, const mare_sim_matr
 {
     mare_sim_placed placed;
     double means[3];
-    char *end;
-    long count = strtol(args->word[1], &end, 10);
-    if (*end || count < 1 || count > (long)matrix->n)
+    long count;
+    if (!mare__place_read(args->word[1], 1, (long)matrix->n, &count))
         return misuse("replicas: K is a number from 1 to the number of nodes");
     if (!mare__place_run(args, matrix, (uint64_t)args->seed, &placed))
         return EXIT_DIED;
@@ -332,10 +332,9 @@ int mare__place_replicas(const struct place_arguments *args, const mare_sim_matr
 int mare__place_distance(const struct place_arguments *args, const mare_sim_matrix *matrix)
 {
     mare_sim_placed placed;
-    char *end_a, *end_b;
-    long a = strtol(args->word[1], &end_a, 10), b = strtol(args->word[2], &end_b, 10);
-    if (!*args->word[1] || !*args->word[2] || *end_a || *end_b || a < 0 || b < 0 ||
-        a >= (long)matrix->n || b >= (long)matrix->n)
+    long a, b, last = (long)matrix->n - 1;
+    if (!mare__place_read(args->word[1], 0, last, &a) ||
+        !mare__place_read(args->word[2], 0, last, &b))
         return misuse("distance: A and B are numbers of nodes, from 0");
     if (!mare__place_run(args, matrix, (uint64_t)args->seed, &placed))
         return EXIT_DIED;
@@ -365,6 +364,10 @@ int mare__place_map(const struct place_arguments *args, const mare_sim_matrix *m
         return EXIT_DIED;
     uint32_t *chosen =
         args->replicas ? choose(matrix, &placed, (uint32_t)args->replicas, &mean) : NULL;
+    if (args->replicas && !chosen) {
+        mare_sim_placed_fini(&placed);
+        return fail("not enough memory");
+    }
     FILE *out = fopen(args->word[1], "w");
     bool written = out && mare_sim_map_write(&placed, chosen, (uint32_t)args->replicas, out);
     written = out && fclose(out) == 0 && written;

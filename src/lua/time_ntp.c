@@ -46,8 +46,8 @@ static bool read_key(lua_State *L, int index, mare_ntp_key *key)
     key->id = (uint32_t)mare__time_field(L, index, "id", 0, 1, UINT32_MAX);
     lua_getfield(L, index, "secret");
     const char *secret = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &length) : NULL;
-    if (length != sizeof key->secret || key->id == 0)
-        luaL_error(L, "a key must have an `id` and a `secret`, a string of 16 bytes");
+    if (!secret || length != sizeof key->secret || key->id == 0)
+        return luaL_error(L, "a key must have an `id` and a `secret`, a string of 16 bytes");
     memcpy(key->secret, secret, length);
     lua_pop(L, 1);
     return true;
@@ -117,6 +117,13 @@ static int client_note(lua_State *L)
     lua_pushstring(
         L, mare_ntp_verdict_name(mare_ntp_client_note(client, t[0], t[1], t[2], t[3], error_ns)));
     return 1;
+}
+
+// client:forget()
+static int client_forget(lua_State *L)
+{
+    mare_ntp_client_forget(check_client(L));
+    return 0;
 }
 
 // client:wait() -> ns
@@ -300,13 +307,25 @@ static int time_unstamp(lua_State *L)
     return 1;
 }
 
+// leaps(said, until, announced) -> how many may have come in between
+static int time_leaps(lua_State *L)
+{
+    int64_t said_ns = mare__time_check_calendar(L, 1), until_ns = mare__time_check_calendar(L, 2);
+    int64_t announced =
+        lua_isnoneornil(L, 3) ? 0 : mare__time_check_range(L, 3, 0, 3, "a leap indicator");
+    lua_pushinteger(L, mare_ntp_leaps_since(said_ns, (mare_ntp_leap)announced, until_ns));
+    return 1;
+}
+
 const luaL_Reg mare__time_client_methods[] = {
-    {"ask", client_ask},   {"take", client_take}, {"note", client_note},
-    {"wait", client_wait}, {"best", client_best}, {NULL, NULL},
+    {"ask", client_ask},   {"take", client_take},     {"note", client_note}, {"wait", client_wait},
+    {"best", client_best}, {"forget", client_forget}, {NULL, NULL},
 };
 
 const luaL_Reg mare__time_ntp_functions[] = {
-    {"measure", time_measure}, {"client", time_client},   {"select", time_select},
-    {"encode", time_encode},   {"decode", time_decode},   {"authentic", time_authentic},
-    {"stamp", time_stamp},     {"unstamp", time_unstamp}, {NULL, NULL},
+    {"measure", time_measure}, {"client", time_client},
+    {"select", time_select},   {"encode", time_encode},
+    {"decode", time_decode},   {"authentic", time_authentic},
+    {"stamp", time_stamp},     {"unstamp", time_unstamp},
+    {"leaps", time_leaps},     {NULL, NULL},
 };

@@ -14,8 +14,3 @@ bool mare__multicast_is_group(const uint8_t *address);
 // may hear the same group. `interface` is the address of the interface to use; its port does not
 // matter. Returns a descriptor, or minus an errno value.
 int mare__multicast_join(const uint8_t *group, const uint8_t *interface);
-
-// Takes one datagram that is there. Returns its length, cut to `room`, or -1 when there is none.
-// `utc_ns` is when it reached this machine by the system's clock: the kernel noted that, so that it
-// does not matter how late this program was woken. 0 when the kernel did not say.
-long mare__multicast_receive(int socket, void *data, size_t room, int64_t *utc_ns);

@@ -57,22 +57,33 @@ static void from_socket(const struct sockaddr_storage *from, uint8_t *address)
     }
 }
 
-static bool is_port(const char *text)
+// -1 for what is no port.
+static long port_of(const char *text)
 {
     size_t digits = strspn(text, "0123456789");
-    return digits > 0 && digits <= 5 && !text[digits] && atoi(text) <= UINT16_MAX;
+    long port = digits > 0 && digits <= 5 && !text[digits] ? strtol(text, NULL, 10) : -1;
+    return port <= UINT16_MAX ? port : -1;
+}
+
+const char *mare__udp_wrong(const char *text, bool target)
+{
+    const char *colon = strrchr(text, ':');
+    if (!colon || colon == text || colon - text >= HOST_MOST)
+        return "an address is HOST:PORT";
+    long port = port_of(colon + 1);
+    if (port < 0) // getaddrinfo would take 65536 for 0
+        return "a port is a number up to 65535";
+    return target && port == 0 ? "nobody is at port 0" : NULL;
 }
 
 const char *mare__udp_resolve(const char *text, uint8_t *address)
 {
     char host[HOST_MOST];
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_family = AF_UNSPEC}, *found;
-    const char *colon = strrchr(text, ':');
-    size_t length = colon ? (size_t)(colon - text) : 0;
-    if (!colon || length == 0 || length >= sizeof host)
-        return "an address is HOST:PORT";
-    if (!is_port(colon + 1)) // getaddrinfo would take 65536 for 0
-        return "a port is a number up to 65535";
+    const char *wrong = mare__udp_wrong(text, false), *colon = strrchr(text, ':');
+    if (wrong)
+        return wrong;
+    size_t length = (size_t)(colon - text);
     memcpy(host, text, length);
     host[length] = '\0';
     char *name = host;
@@ -112,6 +123,7 @@ int mare__udp_listen(const uint8_t *address, uint8_t *here)
         close(fd);
         return -error;
     }
+    mare__udp_stamp(fd);
     length = sizeof at;
     if (here && getsockname(fd, (struct sockaddr *)&at, &length) == 0)
         from_socket(&at, here);
@@ -123,7 +135,10 @@ int mare__udp_towards(const uint8_t *address)
     struct sockaddr_storage at;
     to_socket(address, &at);
     int fd = socket(at.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    return fd < 0 ? -errno : fd;
+    if (fd < 0)
+        return -errno;
+    mare__udp_stamp(fd);
+    return fd;
 }
 
 void mare__udp_close(int socket)
@@ -139,15 +154,46 @@ void mare__udp_send(int socket, const uint8_t *address, const void *data, size_t
     (void)sent;
 }
 
-long mare__udp_receive(int socket, uint8_t *address, void *data, size_t room)
+void mare__udp_stamp(int socket)
 {
+    int on = 1;
+    setsockopt(socket, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on); // where it fails we do without
+}
+
+static int64_t stamp_of(struct msghdr *message)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+        struct timespec stamp;
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPNS)
+            continue;
+        memcpy(&stamp, CMSG_DATA(c), sizeof stamp);
+        return (int64_t)stamp.tv_sec * 1000000000 + stamp.tv_nsec;
+    }
+    return 0;
+}
+
+long mare__udp_receive(int socket, uint8_t *address, void *data, size_t room, int64_t *stamp_ns)
+{
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(struct timespec))];
+    } control;
     struct sockaddr_storage from = {0};
-    socklen_t size = sizeof from;
+    struct iovec into = {.iov_base = data, .iov_len = room};
+    *stamp_ns = 0;
     for (;;) {
-        ssize_t got = recvfrom(socket, data, room, MSG_TRUNC, (struct sockaddr *)&from, &size);
+        struct msghdr message = {.msg_name = &from,
+                                 .msg_namelen = sizeof from,
+                                 .msg_iov = &into,
+                                 .msg_iovlen = 1,
+                                 .msg_control = &control,
+                                 .msg_controllen = sizeof control};
+        ssize_t got = recvmsg(socket, &message, MSG_TRUNC);
         // An error that an earlier datagram brought back (nobody listens there) is not about this.
         if (got < 0 && (errno == ECONNREFUSED || errno == EINTR))
             continue;
+        if (got >= 0)
+            *stamp_ns = stamp_of(&message);
         from_socket(&from, address);
         return got;
     }

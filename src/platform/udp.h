@@ -10,6 +10,10 @@
 
 enum { MARE__UDP_ADDRESS = 18, MARE__UDP_TEXT = 64 };
 
+// Why this cannot be the address of anybody, or NULL. Asks no name server. Somebody to be sent to
+// (`target`) has a port that is not 0.
+const char *mare__udp_wrong(const char *text, bool target);
+
 // What "host:port" or "[host]:port" means. Returns NULL, or why it could not be found out. May ask
 // a name server, and block.
 const char *mare__udp_resolve(const char *text, uint8_t *address);
@@ -28,8 +32,14 @@ void mare__udp_close(int socket);
 void mare__udp_send(int socket, const uint8_t *address, const void *data, size_t length);
 
 // Takes one datagram that is there. Returns its whole length, which may be more than `room`, or -1
-// when there is none.
-long mare__udp_receive(int socket, uint8_t *address, void *data, size_t room);
+// when there is none. `stamp_ns` is when it reached this machine by the system's clock: the kernel
+// noted that, so that it does not matter how late this program was woken (mare__wall_age_ns makes
+// sense of it). 0 when the kernel does not say.
+long mare__udp_receive(int socket, uint8_t *address, void *data, size_t room, int64_t *stamp_ns);
+
+// Makes the kernel note when datagrams arrive, if it can. The sockets of this file and of
+// multicast.h ask for it themselves.
+void mare__udp_stamp(int socket);
 
 // Whether a line can be written to a descriptor, a socket's or another's, without waiting for
 // whoever reads it.

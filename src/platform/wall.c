@@ -6,6 +6,10 @@
 
 enum { TRIES = 4, NAP_NS = 10000000 }; // a shorter one is how far apart two clocks were read
 
+#define STALE_NS INT64_C(10000000000) // nothing waits so long to be read
+#define SLEWED                                                                                     \
+    10 // the kernel runs the system's clock faster or slower by a tenth at most (ADJ_TICK)
+
 static int64_t read_ns(clockid_t clock)
 {
     struct timespec t;
@@ -46,11 +50,50 @@ void mare__wall_read(struct mare__wall *wall)
     wall->width_ns = UINT64_MAX;
     for (int i = 0; i < TRIES; i++) {
         int64_t before = mare__wall_local_ns(), utc = read_ns(CLOCK_REALTIME);
-        int64_t after = mare__wall_local_ns();
+        int64_t steady = read_ns(CLOCK_MONOTONIC), after = mare__wall_local_ns();
         if ((uint64_t)(after - before) >= wall->width_ns)
             continue;
         wall->local_ns = before + (after - before) / 2;
         wall->utc_ns = utc;
+        wall->ahead_ns = utc - steady;
         wall->width_ns = (uint64_t)(after - before) + 1;
     }
+}
+
+void mare__arrivals_init(struct mare__arrivals *arrivals)
+{
+    *arrivals = (struct mare__arrivals){.trusted_ns = INT64_MIN};
+    mare__wall_read(&arrivals->seen);
+}
+
+static int64_t size(int64_t span_ns)
+{
+    return span_ns < 0 ? -span_ns : span_ns;
+}
+
+// By how much the monotonic clock is ahead of the oscillator.
+static int64_t slewed(const struct mare__wall *wall)
+{
+    return wall->utc_ns - wall->ahead_ns - wall->local_ns;
+}
+
+// The system's clock and the monotonic one are slewed together: what changes their difference is a
+// clock that was set, a leap second, or a suspended machine. Stamps from before may still be in the
+// queue, so that for a while none is believed. A change that two looks are too wide to show is
+// taken off the age, and so is all slewing since the last look, of which the age is a part.
+int64_t mare__wall_age_ns(struct mare__arrivals *arrivals, const struct mare__wall *now,
+                          int64_t stamp_ns)
+{
+    const struct mare__wall seen = arrivals->seen;
+    int64_t unsure_ns = (int64_t)(now->width_ns + seen.width_ns);
+    if (size(now->ahead_ns - seen.ahead_ns) > unsure_ns)
+        arrivals->trusted_ns = now->local_ns + STALE_NS;
+    arrivals->seen = *now;
+    if (stamp_ns == 0 || now->local_ns < arrivals->trusted_ns)
+        return 0;
+    int64_t age_ns = now->utc_ns - stamp_ns - unsure_ns;
+    if (age_ns <= 0 || age_ns >= STALE_NS)
+        return 0;
+    int64_t most_ns = age_ns / SLEWED, found_ns = size(slewed(now) - slewed(&seen));
+    return age_ns - (found_ns < most_ns ? found_ns : most_ns);
 }

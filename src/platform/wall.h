@@ -7,13 +7,31 @@
 #include <stdint.h>
 
 struct mare__wall {
-    int64_t local_ns;  // of the oscillator
-    int64_t utc_ns;    // of the system's clock, since 1970
+    int64_t local_ns; // of the oscillator
+    int64_t utc_ns;   // of the system's clock, since 1970
+    int64_t ahead_ns; // utc_ns minus the monotonic clock: changed by a set clock or a suspend alone
     uint64_t width_ns; // they were read within this of each other
 };
 
 // Reads both, as close to each other as can be.
 void mare__wall_read(struct mare__wall *wall);
+
+// Makes sense of the kernel's stamps of arrivals, which are by the system's clock: that may be set
+// between a stamp and the look at it.
+struct mare__arrivals {
+    struct mare__wall seen; // at the last look
+    int64_t trusted_ns;     // by the oscillator: until then no stamp is worth anything
+};
+
+// Begins. No datagram that was there before must be asked about.
+void mare__arrivals_init(struct mare__arrivals *arrivals);
+
+// How long before `now` a datagram came that the kernel gave this stamp: never more than it was, so
+// that nothing seems to have come before it did, but less by what the kernel may have slewed the
+// clock since the last look, and by how well the clocks can be read. 0 when there is no stamp (0),
+// when it makes no sense, or the system's clock was set or the machine suspended a moment ago.
+int64_t mare__wall_age_ns(struct mare__arrivals *arrivals, const struct mare__wall *now,
+                          int64_t stamp_ns);
 
 // The oscillator alone. While the machine is suspended it stands still.
 int64_t mare__wall_local_ns(void);

@@ -16,16 +16,16 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tools'))
 import tap  # noqa: E402
+import plot_clocks  # noqa: E402
+from clocks import (  # noqa: E402
+    BRIEFLY, EPOCH, MARE, PATIENCE, SECRET, SLOW, Case, Served, clock, free_port, query, reply,
+    stamp)
 
-MARE = str(pathlib.Path(sys.argv.pop()).resolve())
-SLOW = int(os.environ.get('MARE_TEST_SLOW', '1'))
 # Where tools/setup.sh unpacks what it does not install, then where it may be installed.
 UNPACKED = tap.ROOT / 'build-unpacked/chrony/usr'
 PATH = os.pathsep.join([f'{UNPACKED}/sbin', f'{UNPACKED}/bin', os.environ.get('PATH', ''),
@@ -33,116 +33,6 @@ PATH = os.pathsep.join([f'{UNPACKED}/sbin', f'{UNPACKED}/bin', os.environ.get('P
 CHRONYD = shutil.which('chronyd', path=PATH)
 CHRONYC = shutil.which('chronyc', path=PATH)
 NTPDIG = shutil.which('ntpdig', path=PATH)
-SECRET = '00112233445566778899aabbccddeeff'
-EPOCH = 2208988800  # 1970 in seconds since 1900
-PATIENCE = 20 * SLOW
-BRIEFLY = 0.3 * SLOW  # for an answer that will not come, or that is asked for again
-
-
-def clock(*args):
-    return subprocess.run([MARE, 'clock', *args], capture_output=True, text=True,
-                          timeout=60 * SLOW, check=False)
-
-
-def query(*servers, options=(), timeout=PATIENCE):
-    """What the servers said. Without an answer each question takes the timeout."""
-    done = clock('query', *servers, '--json', '--timeout', str(timeout), *options)
-    return done.returncode, json.loads(done.stdout)
-
-
-def free_port():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(('127.0.0.1', 0))
-        return probe.getsockname()[1]
-
-
-def stamp(seconds):
-    return int((seconds + EPOCH) * 2 ** 32) % 2 ** 64
-
-
-class Fake(threading.Thread):
-    """A server that answers as `answer(question, now)` says: None, bytes, or a list of them."""
-
-    def __init__(self, answer):
-        super().__init__(daemon=True)
-        self.answer = answer
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.bind(('127.0.0.1', 0))
-        self.name = f'127.0.0.1:{self.socket.getsockname()[1]}'
-        self.asked = 0
-        self.start()
-
-    def run(self):
-        while True:
-            question, who = self.socket.recvfrom(512)
-            if question == b'end':
-                return
-            self.asked += 1
-            answers = self.answer(question, time.time())
-            for data in answers if isinstance(answers, list) else [answers]:
-                if data:
-                    self.socket.sendto(data, who)
-
-    def end(self):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-            other.sendto(b'end', self.socket.getsockname())
-        self.join()
-        self.socket.close()
-
-
-def reply(question, now, **changes):
-    """A good answer to a question, with changes."""
-    fields = {'leap': 0, 'version': 4, 'mode': 4, 'stratum': 2, 'poll': 0, 'precision': -20,
-              'delay': 0, 'dispersion': 66, 'reference': b'\x7f\0\0\1', 'set': stamp(now - 10),
-              'origin': question[40:48], 'receive': stamp(now), 'transmit': stamp(now), **changes}
-    first = fields['leap'] << 6 | fields['version'] << 3 | fields['mode']
-    return (struct.pack('>BBbbII4sQ', first, fields['stratum'], fields['poll'],
-                        fields['precision'], fields['delay'], fields['dispersion'],
-                        fields['reference'], fields['set'])
-            + fields['origin'] + struct.pack('>QQ', fields['receive'], fields['transmit']))
-
-
-class Served:
-    """`mare clock serve`, for as long as the with block lasts."""
-
-    def __init__(self, *args, at='127.0.0.1:0'):
-        self.process = subprocess.Popen([MARE, 'clock', 'serve', at, *args], text=True,
-                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        line = self.process.stdout.readline()
-        if 'serving on ' not in line:
-            self.process.wait()
-            raise AssertionError(line)
-        self.name = line.split()[-1]
-        self.port = self.name.split(':')[-1]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.communicate(timeout=PATIENCE)
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.path = pathlib.Path(self.folder.name)
-        self.keys = self.path / 'keys'
-        self.keys.write_text(f'# keys\n3 SHA1 HEX:00\n7 AES128 HEX:{SECRET}\n'
-                             '9 AES128 ASCII:sixteen-letters!\n')
-        self.fakes = []
-
-    def tearDown(self):
-        for one in self.fakes:
-            one.end()
-        self.folder.cleanup()
-
-    def fake(self, **changes):
-        return self.fake_by(lambda question, now: reply(question, now, **changes))
-
-    def fake_by(self, answer):
-        self.fakes.append(Fake(answer))
-        return self.fakes[-1]
 
 
 class Chrony(Case):
@@ -308,6 +198,42 @@ class Following(Case):
             self.wait_for_stratum(served.name, 2)
             lie[0] = 1000
             self.wait_for_stratum(served.name, 6)
+
+    def leap_night(self, served, midnight):
+        """Asks until midnight has passed; yields when it left, its bound and what it announces."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+            asker.settimeout(PATIENCE)
+            left = 0
+            while left < midnight + 0.1:
+                asker.sendto(b'\x23' + bytes(39) + b'question', ('127.0.0.1', int(served.port)))
+                data = asker.recv(512)
+                first, stratum, delay, dispersion = struct.unpack('>BB2xII', data[:12])
+                left = int.from_bytes(data[40:48], 'big') / 2 ** 32 - EPOCH
+                if stratum:
+                    yield left, (delay / 2 + dispersion) / 2 ** 16, first >> 6
+                time.sleep(0.02)
+
+    def test_a_clock_that_is_followed_knows_of_leap_seconds(self):
+        # A server that is asked once, and does not say that a second will be inserted: one that
+        # the table knows, in 2016, and one that nobody knows of, after the table has expired; and
+        # one that says so on any day.
+        for midnight, leap in ((1483228800, 0), (1835481600, 0), (1784160000, 1)):
+            begin = time.time()
+            upstream = self.fake_by(lambda question, now, by=midnight - 4 - begin, li=leap: reply(
+                question, now + by, leap=li))
+            with Served('--follow', upstream.name, '--interval', '3600') as served:
+                seen = set()
+                for left, bound, announced in self.leap_night(served, midnight):
+                    if left + bound + 1 < midnight:
+                        self.assertLess(bound, 0.5 * SLOW)
+                        self.assertEqual(announced, 0 if midnight == 1835481600 else 1)
+                        seen.add('before')
+                    elif left > midnight - 1:
+                        self.assertGreaterEqual(bound, 1)
+                    if left > midnight:
+                        self.assertEqual(announced, 0)
+                        seen.add('after')
+                self.assertIn('after', seen)
 
     def test_who_asks_for_patience_gets_it(self):
         impatient, other = self.fake(stratum=0, leap=3, reference=b'RATE'), self.fake()
@@ -554,6 +480,48 @@ class Words(Case):
         for row in rows:
             self.assertGreater(row['bound_ns'], row['error_ns'])
 
+    def test_a_simulation_that_is_violated(self):
+        # Somebody needs so much of his bound; with a per cent less of it the checker speaks.
+        first = json.loads(clock('simulate', '--seeds', '5', '--json').stdout.splitlines()[0])
+        needed = int(first['closest_percent'])
+        self.assertEqual(clock('simulate', '--seeds', '5', '--bound', str(needed + 1)).returncode,
+                         0)
+        less = ('simulate', '--seeds', '5', '--bound', str(needed - 1))
+        done = clock(*less, '--json')
+        self.assertEqual(done.returncode, 1)
+        said = json.loads(done.stdout)
+        self.assertEqual(sorted(said), ['detail', 'seed', 'violation'])
+        self.assertEqual(said['violation'], 'BOUND')
+        self.assertIn(said['seed'], range(1, 6))
+        done = clock(*less)
+        self.assertEqual((done.returncode, done.stdout),
+                         (1, f'seed {said["seed"]}: BOUND is violated: {said["detail"]}\n'))
+
+    def test_every_reading_of_a_simulation(self):
+        rows = [json.loads(line) for line in clock(
+            'simulate', '--seeds', '3', '--json', '--readings').stdout.splitlines()]
+        sums, rows = rows[-3:], rows[:-3]
+        for one in sums:
+            ours = [row for row in rows if row['reading'] == one['method']]
+            self.assertEqual(len(ours), one['readings'])
+            for name in 'error_ns', 'bound_ns':
+                mean = sum(row[name] for row in ours) / len(ours)
+                self.assertAlmostEqual(mean, one[name], delta=1)
+            worst = max(row['error_ns'] / row['bound_ns'] for row in ours)
+            self.assertAlmostEqual(100 * worst, one['closest_percent'], delta=0.06)
+
+    def test_the_plot_is_what_is_drawn_now(self):
+        if SLOW > 1:
+            self.skipTest('the same in every build')
+        done = subprocess.run([sys.executable, str(tap.ROOT / 'tools/plot_clocks.py'), '--check',
+                               MARE], capture_output=True, text=True, timeout=300, check=False)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''))
+        self.assertEqual(plot_clocks.outside([(5, 5), (5, 6), (0, 0), (7, 8)]), 2)
+        # Of 100 to 158 ns, the reading that needs most of its bound, and the one in the middle.
+        largest, middle = plot_clocks.curves([(101, 50), (150, 60), (120, 10), (2000, 1)])
+        self.assertEqual(largest, [(101, 50), (2000, 1)])
+        self.assertEqual([error for _, error in middle], [50, 1])
+
     def test_wrong_usage_is_2_and_says_why(self):
         bad = self.path / 'bad'
         bad.write_text('7 AES128 HEX:1234\n')
@@ -570,7 +538,13 @@ class Words(Case):
                            (('query', 'x', '--samples', '2.5'), '--samples'),
                            (('query', 'x', '--stratum', '3'), '--stratum is not for query'),
                            (('serve', 'x', '--samples', '3'), '--samples is not for serve'),
-                           (('simulate', '5'), '5'), (('serve', '127.0.0.1:65536'), '65535'),
+                           (('simulate', '5'), '5'),
+                           (('simulate', '--readings'), '--readings'),
+                           (('simulate', '--bound', '0'), '--bound'),
+                           (('simulate', '--bound', '101'), '--bound'),
+                           (('query', 'x', '--bound', '50'), '--bound is not for query'),
+                           (('query', 'x', '--readings'), '--readings is not for query'),
+                           (('serve', '127.0.0.1:65536'), '65535'),
                            (('hear', '239.1.2.3:1', '--name', 'ninechars'), 'ninechars'),
                            (('hear', '239.1.2.3:1', '--name', 'a"b'), 'a"b'),
                            (('serve',), 'address'), (('serve', 'x'), 'x'), (('hear',), 'address'),
@@ -597,9 +571,12 @@ class Words(Case):
         self.assertIn(nobody, done.stdout)
         self.assertIn('no time', done.stdout)
         with Served() as served:
-            code, said = query(served.name, nobody, '127.0.0.1:65536', options=('--samples', '2'))
+            code, said = query(served.name, '127.0.0.1:0', '127.0.0.1:65536',
+                               options=('--samples', '2'))
             self.assertEqual((code, said['agreed']), (1, False))  # one of three: it might lie
-            code, said = query(served.name, nobody, options=('--samples', '2'))
+            self.assertEqual([one.get('why') for one in said['servers']],
+                             [None, 'nobody is at port 0', 'a port is a number up to 65535'])
+            code, said = query(served.name, nobody, options=('--samples', '2'), timeout=SLOW)
         self.assertEqual((code, said['agreed'], said['server']), (0, True, served.name))
         self.assertEqual(said['servers'][1]['server'], nobody)
         self.assertNotIn('why', said['servers'][0])

@@ -86,6 +86,17 @@ return {
         t.eq(client:note(30000, 30100, 30090, 30010, 0), "absurd")
         t.eq(client:note(30000, 30100, 30900, 30010, 0), "absurd")
     end,
+    a_client_forgets_what_an_oscillator_that_stood_still_counted = function()
+        local client = time.client {drift = 0, precision = 0}
+        t.eq(client:note(1000, 1504, 1504, 1008, 3), "taken")
+        local question = client:ask(2000, 77)
+        client:forget()
+        t.fails("empty", client:best(3000))
+        t.eq(client:take(3000, answer(question, 2500, 2500)), "duplicate") -- it was given up
+        t.fails("empty", client:best(3000))
+        t.eq(client:take(5000, answer(client:ask(4000, 78), 4500, 4500)), "taken")
+        t.eq(client:best(5000).samples, 1)
+    end,
     servers_outvote_a_liar = function()
         local choice = time.select {
             {time = 100, error = 10}, {time = 102, error = 10}, {time = 500, error = 5},
@@ -200,6 +211,17 @@ return {
         local later = new_year + MINUTE
         t.eq(client:take(10, answer(question, later, later)), "taken")
         t.eq(client:best(10).time, later + 37 * SECOND + 5)
+    end,
+    leap_seconds_that_may_have_come = function()
+        local new_year, july = 1483228800 * SECOND, 1814400000 * SECOND -- of 2017, of 2027
+        t.eq(time.leaps(new_year - 1, new_year), 1)
+        t.eq(time.leaps(new_year, new_year + 86400 * SECOND), 0)
+        t.eq(time.leaps(new_year, new_year + 86400 * SECOND, 1), 1) -- announced
+        t.eq(time.leaps(new_year, new_year + 86399 * SECOND, 2), 0)
+        t.eq(time.leaps(july - SECOND, july), 1) -- the table has expired, a month ends
+        t.eq(time.leaps(july, july + 30 * 86400 * SECOND), 0)
+        t.raises("#3.*leap indicator", function() time.leaps(0, 0, 4) end)
+        t.raises("#2.*instant", function() time.leaps(0, FAR_FUTURE) end)
     end,
     misuse_names_what_is_wrong = function()
         local clock, rbs, client = time.clock(), time.rbs(), time.client()

@@ -65,24 +65,108 @@ class Matrix(unittest.TestCase):
                            (('replicas', 'made:9', '10'), 'K'), (('replicas', 'made:9', 'x'), 'K'),
                            (('distance', 'made:9', '0', '9'), 'A and B'),
                            (('distance', 'made:9', '', ''), 'A and B'),
+                           (('distance', 'made:9', '0', '-1'), '-1'),
+                           (('distance', 'made:9', '0', '1x'), 'A and B'),
+                           (('distance', 'made:9', '0'), 'distance'),
+                           (('distance', 'made:9', '0', '1', '2', '3'), "'3'"),
+                           (('replicas', 'made:9', '0'), 'K'), (('replicas', 'made:9', ''), 'K'),
+                           (('map', 'made:9'), 'map'),
+                           (('map', 'made:9', '/dev/null', '--replicas', '10'), '--replicas'),
+                           (('evaluate', 'made:9', '--seed'), '--seed'),
+                           (('evaluate', 'made:9', '--seed', '1.5'), '--seed'),
+                           (('evaluate', 'made:9', '--seeds', '0'), '--seeds'),
+                           (('evaluate', 'made:9', '--spikes', 'nan'), '--spikes'),
+                           (('evaluate', 'made:9', '--spikes', '101'), '--spikes'),
+                           (('evaluate', 'made:9', '--landmarks', '1', '--algorithm', 'gnp'),
+                            '--landmarks'),
+                           (('evaluate', 'made:9', '--what', '1'), '--what'),
+                           (('evaluate', 'made:9:'), 'made:9:'),
+                           (('evaluate', 'made:9:x'), 'made:9:x'),
+                           (('evaluate', 'made:9:-1'), 'made:9:-1'),
+                           (('evaluate', 'made:'), 'made:'),
+                           (('evaluate', 'made:99999999999999999999'), 'made:9'),
+                           (('evaluate', 'made:5001'), 'made:5001'),
+                           (('evaluate', 'made:9', '--steady'), '--liars'),
+                           (('agent',), 'agent'), (('ask',), 'ask'),
+                           (('ask', '127.0.0.1:1', '127.0.0.1:2', '127.0.0.1:3'), 'ask'),
+                           (('agent', '127.0.0.1:0', '--for', '0'), '--for'),
+                           (('agent', '127.0.0.1:0', '--for', '-1'), '--for'),
+                           (('agent', '127.0.0.1:0', '--hold', '1001'), '--hold'),
+                           (('agent', '127.0.0.1:0', '--interval', '0'), '--interval'),
                            (('agent', '127.0.0.1:0', '--interval', '-1'), '--interval')):
+            self.refuses(args, word)
+
+    def refuses(self, args, word):
+        done = place(*args)
+        self.assertEqual(done.returncode, 2, args)
+        self.assertIn(word, done.stderr, args)
+        self.assertEqual(done.stdout, '', args)
+
+    def test_what_is_no_address_is_wrong_usage(self):
+        # A port that does not fit must not become another one: 65536 is 0, 72537 is 7001.
+        for address in ('127.0.0.1', '127.0.0.1:', ':7001', '127.0.0.1:65536', '127.0.0.1:72537',
+                        '127.0.0.1:4294974297', '127.0.0.1:-1', '127.0.0.1:7001x',
+                        '127.0.0.1: 7001', '127.0.0.1:0x1', 'x' * 300 + ':1', ''):
+            self.refuses(('agent', address, '--for', '0.1'), '')
+            self.refuses(('agent', '127.0.0.1:0', '--for', '0.1', '--peer', address), '--peer')
+            self.refuses(('ask', address), '')
+            self.refuses(('ask', '127.0.0.1:0', address), '')
+        self.refuses(('agent', '127.0.0.1:0', '--for', '0.1', '--peer', '127.0.0.1:0'), '--peer')
+        self.refuses(('ask', '127.0.0.1:0'), 'port 0')
+        crowd = [word for i in range(65) for word in ('--peer', f'127.0.0.1:{i + 1}')]
+        self.refuses(('agent', '127.0.0.1:0', '--for', '0.1', *crowd), ':65')
+
+    def test_options_of_others_are_refused(self):
+        words = {'evaluate': ('made:9',), 'replicas': ('made:9', '2'),
+                 'distance': ('made:9', '0', '1'), 'map': ('made:9', '/dev/null'),
+                 'agent': ('127.0.0.1:0',), 'ask': ('127.0.0.1:1',)}
+        matrix = {'evaluate', 'replicas', 'distance', 'map'}
+        users = {('--algorithm', 'gnp'): matrix, ('--dimensions', '2'): matrix | {'agent'},
+                 ('--cycles', '9'): matrix, ('--seed', '2'): matrix, ('--seeds', '2'): {'evaluate'},
+                 ('--joining', '2'): {'evaluate'}, ('--leaving', '2'): {'evaluate'},
+                 ('--liars', '1'): matrix, ('--spikes', '1'): matrix,
+                 ('--peer', '127.0.0.1:1'): {'agent'}, ('--interval', '9'): {'agent'},
+                 ('--for', '0.1'): {'agent'}, ('--hold', '1'): {'agent'},
+                 ('--distribution',): {'evaluate'}, ('--replicas', '2'): {'map'},
+                 ('--json',): set(words) - {'map'}, ('--landmarks', '5'): matrix}
+        for option, takers in users.items():
+            for command, rest in words.items():
+                if command not in takers:
+                    self.refuses((command, *rest, *option), f'{option[0]} is not for {command}')
+        for option in ('--cycles', '9'), ('--joining', '2'), ('--leaving', '2'), ('--liars', '1'), \
+                ('--spikes', '1'), ('--steady',):
+            self.refuses(('evaluate', 'made:9', '--algorithm', 'gnp', *option),
+                         f'{option[0]} is not for gnp')
+        self.refuses(('evaluate', 'made:9', '--landmarks', '5'), '--landmarks is not for vivaldi')
+        gnp = ('--algorithm', 'gnp', '--landmarks', '5', '--dimensions', '2')
+        for command in matrix:  # and those who may have them do
+            for option in (('--cycles', '9', '--seed', '2', '--liars', '1', '--spikes', '1'), gnp):
+                done = place(command, *words[command], *option)
+                self.assertEqual((done.returncode, done.stderr), (0, ''), (command, option))
+
+    def test_help_is_given_wherever_it_is_asked_for(self):
+        for args in (('--help',), ('evaluate', '--help'), ('agent', '127.0.0.1:0', '--help')):
             done = place(*args)
-            self.assertEqual(done.returncode, 2, args)
-            self.assertIn(word, done.stderr)
-            self.assertEqual(done.stdout, '')
+            self.assertEqual((done.returncode, done.stderr), (0, ''))
+            self.assertIn('mare place evaluate', done.stdout)
 
     def test_files_that_cannot_be_read(self):
         bad = self.path / 'bad.tsv'
         for text, word in (('0 1\n1\n', 'row 2'), ('', 'empty'), ('0 1\n1 x\n', 'no number'),
                            ('0 -\nnan 0\n', 'no pair'),
-                           ('0 1\n', 'only 1 rows'), ('0 1\n1 0 1\n', 'longer')):
+                           ('0 1\n', 'only 1 rows'), ('0 1\n1 0 1\n', 'longer'),
+                           ('0\n', '2 to 20,000'), ('0 1\n1 0\n0 1\n', 'more rows')):
             bad.write_text(text)
             done = place('evaluate', bad)
             self.assertEqual(done.returncode, 1)
             self.assertIn(word, done.stderr)
             self.assertIn('bad.tsv', done.stderr)
-        self.assertEqual(place('evaluate', self.path / 'none').returncode, 1)
-        self.assertEqual(place('map', 'made:9', '/nowhere/map.svg').returncode, 1)
+        for args, word in ((('evaluate', self.path / 'none'), 'none: No such file'),
+                           (('map', 'made:9', '/nowhere/map.svg'), 'map.svg: No such file'),
+                           (('map', 'made:9', '/dev/full'), '/dev/full: No space')):
+            done = place(*args)
+            self.assertEqual(done.returncode, 1, args)
+            self.assertIn(word, done.stderr)
 
     def test_a_square_is_found(self):
         """Four nodes on a square: a plane holds them, and so both ways must."""
@@ -132,8 +216,18 @@ class Matrix(unittest.TestCase):
         joining = figures('evaluate', 'made:90', '--joining', '20')
         self.assertLessEqual(joining['probes'], 20)
         self.assertEqual(joining['pairs'], 70 * 69)
-        self.assertEqual(place('evaluate', 'made:9', '--joining', '8').returncode, 1)
-        self.assertEqual(place('evaluate', 'made:9', '--algorithm', 'gnp').returncode, 1)
+        for args, word in ((('--joining', '8'), 'too few nodes are there'),
+                           (('--leaving', '8'), 'too few nodes are there'),
+                           (('--liars', '10'), 'nobody is left to judge'),
+                           (('--liars', '8'), 'nobody is left to judge'),
+                           (('--algorithm', 'gnp'), 'gnp needs more landmarks')):
+            for command in ('evaluate', 'made:9'), ('evaluate', 'made:9', '--seeds', '2'):
+                done = place(*command, *args)
+                self.assertEqual((done.returncode, done.stdout), (1, ''), args)
+                self.assertIn(word, done.stderr)
+        for command in ('replicas', 'made:9', '2'), ('distance', 'made:9', '0', '1'), \
+                ('map', 'made:9', '/dev/null'):
+            self.assertEqual(place(*command, '--algorithm', 'gnp').returncode, 1)
 
     def test_replicas(self):
         found = figures('replicas', 'made:80', '4')
@@ -161,11 +255,9 @@ class Matrix(unittest.TestCase):
 class Agent:
     """A running agent. `hold` makes its line so slow; a round trip is the sum of both holds."""
 
-    def __init__(self, hold, *peers):
+    def __init__(self, hold, *options):
         command = [MARE, 'place', 'agent', '127.0.0.1:0', '--hold', str(hold), '--interval', '20',
-                   '--json']
-        for peer in peers:
-            command += ['--peer', peer]
+                   '--json', *options]
         self.hold = hold
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         text=True)
@@ -240,7 +332,7 @@ class Live(unittest.TestCase):
             agent.process.stderr.close()
 
     def start(self, hold, *peers):
-        self.agents.append(Agent(hold, *peers))
+        self.agents.append(Agent(hold, *(word for peer in peers for word in ('--peer', peer))))
         return self.agents[-1]
 
     def group(self, *holds):
@@ -297,14 +389,49 @@ class Live(unittest.TestCase):
         self.assertIn('0 probes', done.stdout)
         self.assertIn('listening at 127.0.0.1:', done.stderr)
 
+    def test_every_probe_has_a_number_of_its_own(self):
+        """Nobody who has seen some can answer the next, nor one who has seen another agent's."""
+        seen = []
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+            peer.bind(('127.0.0.1', 0))
+            peer.settimeout(30 * SLOW)
+            for _ in range(2):
+                agent = self.start(0, '127.0.0.1:%d' % peer.getsockname()[1])
+                for _ in range(4):
+                    probe, who = peer.recvfrom(512)
+                    seen.append(int.from_bytes(probe[8:16], 'little'))
+                    peer.sendto(probe[:5] + b'\x02' + probe[6:], who)  # so that it asks again
+                agent.end()
+        self.assertEqual(len(set(seen)), 8)
+        steps = {(b - a) % 2 ** 64 for a, b in zip(seen, seen[1:])}
+        self.assertEqual(len(steps), 7)  # it does not count
+        self.assertGreater(max(seen), 2 ** 56)
+
+    def test_signals_end_it_from_the_first_word_on(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) * 5:
+            agent = self.start(0)
+            self.assertEqual(agent.end(number)['answers'], 0)
+            self.assertEqual(agent.process.returncode, 0)
+
     def test_what_cannot_be(self):
         agent = self.start(0)
-        for args in (('agent', agent.address), ('agent', 'nohost'), ('agent', '127.0.0.1:x'),
-                     ('agent', '127.0.0.1:0', '--peer', 'no.such.host.invalid:1')):
+        for args, word in ((('agent', agent.address), 'in use'),  # somebody is there already
+                           (('agent', '192.0.2.1:7001'), 'assign'),
+                           (('agent', 'no.such.host.invalid:1'), 'no.such.host.invalid'),
+                           (('agent', '127.0.0.1:0', '--peer', 'no.such.host.invalid:1'),
+                            'no.such.host.invalid')):
             done = place(*args, '--for', '0.1')
-            self.assertEqual(done.returncode, 1, args)
-            self.assertRegex(done.stderr, 'mare place: .')
+            self.assertEqual((done.returncode, done.stdout), (1, ''), args)
+            self.assertRegex(done.stderr, f'mare place: .*{word}')
         self.assertEqual(place('ask', agent.address).returncode, 0)
+        done = place('ask', agent.address, 'no.such.host.invalid:1')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('no.such.host.invalid', done.stderr)
+        flat = Agent(0, '--dimensions', '2')
+        self.agents.append(flat)
+        done = place('ask', agent.address, flat.address)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('another number of dimensions', done.stderr)
         address = agent.address
         agent.end()
         done = place('ask', address)

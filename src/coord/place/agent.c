@@ -219,6 +219,12 @@ uint32_t mare__agent_probe(struct mare__agent *agent, uint64_t now_ns, uint64_t 
     return write_packet(agent, MARE__AGENT_PROBE, peer->nonce, address, bytes);
 }
 
+void mare__agent_wake(struct mare__agent *agent)
+{
+    for (uint32_t i = 0; i < agent->count; i++)
+        agent->peer[i].sent_ns = 0;
+}
+
 static void take_reply(struct mare__agent *agent, uint64_t now_ns, const uint8_t *address,
                        const struct mare__agent_packet *packet)
 {

@@ -73,6 +73,10 @@ void mare__agent_add(struct mare__agent *agent, const uint8_t *address, int fixe
 uint32_t mare__agent_probe(struct mare__agent *agent, uint64_t now_ns, uint64_t nonce,
                            uint8_t *address, uint8_t *bytes);
 
+/* The machine was suspended, and the clock of the instants given here stood still: the answers to
+ * probes under way would seem faster than they are, so they are not waited for. */
+void mare__agent_wake(struct mare__agent *agent);
+
 /* `data` has arrived from `address`. Returns the length of the answer in `bytes`, 0 for none. What
  * makes no sense, or answers nothing that was asked, is counted and ignored. */
 uint32_t mare__agent_receive(struct mare__agent *agent, uint64_t now_ns, const uint8_t *address,

@@ -55,9 +55,7 @@
 #define FIT_STEPS 6u     /* with each of them */
 #define FIT_HOLD 0.03    /* how strongly a newcomer is held at its nearest peer */
 #define FIT_PASSABLE 0.5 /* a beginning that fits so much of what is remembered will do */
-#define FIT_CHOICE                                                                                 \
-    1.25                 /* else a beginning that fits this many times worse than the best is none \
-                          */
+#define FIT_CHOICE 1.25  /* else one that fits this many times worse than the best is none */
 #define MAJORITY 4u      /* peers, of whom one can be told to be the odd one */
 #define PULL_PART 0.25   /* of all other pulls, for a single one */
 #define REPLAYED 4u      /* remembered samples a step takes up again */

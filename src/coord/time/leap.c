@@ -101,6 +101,36 @@ int mare_time_leap_near(const mare_time_leaps *leaps, int64_t utc_ns, int64_t ne
     return 0;
 }
 
+/* The number of a day's month, counted from the March before year 0: in years that begin in March
+ * the day that is put in comes last, and months of 31, 30, 31, 30, 31 days come again and again. */
+static int64_t month_of(int64_t day)
+{
+    const int64_t cycle = 146097; /* days of 400 years */
+    int64_t days = day + 719468;  /* since the first of that March */
+    int64_t cycles = (days < 0 ? days - (cycle - 1) : days) / cycle;
+    int64_t rest = days - cycles * cycle;
+    int64_t year = (rest - rest / 1460 + rest / 36524 - rest / (cycle - 1)) / 365;
+    int64_t of_year = rest - (365 * year + year / 4 - year / 100);
+    return (400 * cycles + year) * 12 + (5 * of_year + 2) / 153;
+}
+
+static int64_t month_at(int64_t second)
+{
+    return month_of((second < 0 ? second - (DAY_S - 1) : second) / DAY_S);
+}
+
+uint32_t mare_time_leaps_possible(const mare_time_leaps *leaps, int64_t from_ns, int64_t to_ns)
+{
+    int64_t from_s = second_of(from_ns), to_s = second_of(to_ns);
+    uint32_t found = 0;
+    for (uint32_t i = 1; i < leaps->count; i++)
+        found += leaps->entry[i].utc_s > from_s && leaps->entry[i].utc_s <= to_s;
+    int64_t unknown_s = from_s > leaps->expires_s ? from_s : leaps->expires_s;
+    if (to_s > unknown_s)
+        found += (uint32_t)(month_at(to_s) - month_at(unknown_s));
+    return found;
+}
+
 int mare_time_leap_today(const mare_time_leaps *leaps, int64_t utc_ns)
 {
     int64_t now_s = second_of(utc_ns);

@@ -119,6 +119,7 @@ static int64_t instant(const mare_ntp_client *client, uint64_t stamp)
 void mare_ntp_client_forget(mare_ntp_client *client)
 {
     client->count = client->next = 0;
+    client->pending = 0;
 }
 
 static uint64_t age_of(const mare_ntp_sample *sample, int64_t local_ns)
@@ -145,18 +146,22 @@ static int contradicts(const mare_ntp_client *client, const mare_ntp_sample *fre
     return 0;
 }
 
-/* When the server last said so, in UTC, that a second would be inserted or left out at the end of
- * the day, that end; the end of time otherwise. Counting in TAI there is nothing to be afraid of.
- */
-static int64_t leap_ns(const mare_ntp_client *client)
+uint32_t mare_ntp_leaps_since(int64_t said_ns, mare_ntp_leap announced, int64_t until_ns)
 {
-    int announced =
-        client->last.leap == MARE_NTP_LEAP_INSERT || client->last.leap == MARE_NTP_LEAP_DELETE;
-    if (client->setup.leaps || !announced)
-        return INT64_MAX;
-    int64_t said_ns = mare_ntp_unstamp(client->last.transmit, client->setup.near_ns);
+    uint32_t possible = mare_time_leaps_possible(mare_time_leaps_known(), said_ns, until_ns);
     int64_t into_day = (said_ns % DAY_NS + DAY_NS) % DAY_NS;
-    return said_ns - into_day + DAY_NS;
+    int expected = announced == MARE_NTP_LEAP_INSERT || announced == MARE_NTP_LEAP_DELETE;
+    return possible == 0 && expected && until_ns - said_ns >= DAY_NS - into_day ? 1 : possible;
+}
+
+/* Leap seconds that may have come between the server's last answer and some UTC. Counting in TAI
+ * there is nothing to be afraid of. */
+static uint32_t leaps_since(const mare_ntp_client *client, int64_t until_ns)
+{
+    if (client->setup.leaps || client->last.version == 0)
+        return 0;
+    return mare_ntp_leaps_since(mare_ntp_unstamp(client->last.transmit, client->setup.near_ns),
+                                (mare_ntp_leap)client->last.leap, until_ns);
 }
 
 mare_ntp_verdict mare_ntp_client_note(mare_ntp_client *client, int64_t t1_ns, int64_t t2_ns,
@@ -194,7 +199,7 @@ static mare_ntp_verdict take_sample(mare_ntp_client *client, int64_t local_ns,
         mare_time_leap_near(setup->leaps, mare_ntp_unstamp(packet->transmit, setup->near_ns),
                             LEAP_NEAR))
         return MARE_NTP_AMBIGUOUS;
-    if (instant(client, packet->transmit) >= leap_ns(client))
+    if (leaps_since(client, instant(client, packet->transmit)))
         mare_ntp_client_forget(client); /* what was measured on the other side of the leap */
     mare_ntp_verdict verdict =
         mare_ntp_client_note(client, client->asked_ns, instant(client, packet->receive),
@@ -280,11 +285,11 @@ int mare_ntp_client_best(const mare_ntp_client *client, int64_t local_ns,
         .reference_id = client->last.reference_id,
         .samples = client->count,
         .leap = (mare_ntp_leap)client->last.leap};
-    /* A second before it, as one may be left out. */
-    int64_t from_ns = leap_ns(client);
-    int64_t left_ns =
-        from_ns == INT64_MAX ? from_ns : from_ns - MARE_TIME_SECOND - estimate->time_ns;
-    if (left_ns <= 0 || (uint64_t)left_ns <= estimate->error_ns)
-        estimate->error_ns = mare__add_bound(estimate->error_ns, MARE__PPB);
+    /* A second before it, as one may be left out, and by the latest that it may be now. */
+    uint64_t late_ns = mare__add_bound(estimate->error_ns, MARE__PPB);
+    int64_t until_ns = late_ns < (uint64_t)DAY_NS ? estimate->time_ns + (int64_t)late_ns
+                                                  : estimate->time_ns + DAY_NS;
+    estimate->error_ns =
+        mare__add_bound(estimate->error_ns, leaps_since(client, until_ns) * (uint64_t)MARE__PPB);
     return 1;
 }

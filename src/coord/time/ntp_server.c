@@ -39,7 +39,9 @@ static int64_t utc_of(const mare_ntp_server *server, int64_t time_ns)
 
 static uint8_t leap_of(const mare_ntp_server *server, int64_t utc_ns)
 {
-    int change = server->leaps ? mare_time_leap_today(server->leaps, utc_ns) : 0;
+    if (!server->leaps)
+        return (uint8_t)server->leap;
+    int change = mare_time_leap_today(server->leaps, utc_ns);
     return change > 0   ? MARE_NTP_LEAP_INSERT
            : change < 0 ? MARE_NTP_LEAP_DELETE
                         : MARE_NTP_LEAP_NONE;

@@ -159,17 +159,44 @@ static void only_answers_that_were_asked_for_count(void **state)
     packet.nonce++;
     mare__agent_write(&packet, bytes);
     mare__agent_receive(agent, later, net.address[1], bytes, length, none); /* another nonce */
-    assert_memory_equal(&before, mare_coord_vivaldi_here(agent->node), sizeof before);
-    assert_int_equal(agent->ignored, 2);
     packet.nonce--;
+    packet.dimensions = 3; /* another network's space, though the place would fit into ours */
+    mare__agent_receive(agent, later, net.address[1], bytes, mare__agent_write(&packet, bytes),
+                        none);
+    assert_memory_equal(&before, mare_coord_vivaldi_here(agent->node), sizeof before);
+    assert_int_equal(agent->ignored, 3);
+    packet.dimensions = 2;
     mare__agent_write(&packet, bytes);
     mare__agent_receive(agent, later, net.address[1], bytes, length, none);
     assert_int_equal(agent->answers, 1);
     assert_true(agent->peer[0].rtt == 30);
     before = *mare_coord_vivaldi_here(agent->node);
     mare__agent_receive(agent, later, net.address[1], bytes, length, none); /* the same again */
-    assert_int_equal(agent->ignored, 3);
+    assert_int_equal(agent->ignored, 4);
     assert_memory_equal(&before, mare_coord_vivaldi_here(agent->node), sizeof before);
+    teardown(&net);
+}
+
+/* The clock stood still while the machine slept: the answer to a probe from before says nothing of
+ * the way. It is nobody's fault either. */
+static void a_probe_from_before_a_suspend_is_given_up(void **state)
+{
+    (void)state;
+    struct net net;
+    uint8_t to[MARE__AGENT_ADDRESS], bytes[MARE__AGENT_PACKET], none[MARE__AGENT_PACKET];
+    setup(&net, 2);
+    struct mare__agent *agent = &net.agent[0];
+    mare__agent_add(agent, net.address[1], 1);
+    uint32_t length = mare__agent_probe(agent, net.now_ns, next_nonce(), to, bytes);
+    bytes[5] = MARE__AGENT_REPLY;
+    mare__agent_wake(agent);
+    mare__agent_receive(agent, net.now_ns + MS, net.address[1], bytes, length, none);
+    assert_true(agent->answers == 0 && agent->ignored == 1 && agent->peer[0].silent == 0);
+    length = mare__agent_probe(agent, net.now_ns + 2 * MS, next_nonce(), to, bytes);
+    assert_true(length > 0); /* at once: the old one is not waited for */
+    bytes[5] = MARE__AGENT_REPLY;
+    mare__agent_receive(agent, net.now_ns + 3 * MS, net.address[1], bytes, length, none);
+    assert_true(agent->answers == 1);
     teardown(&net);
 }
 
@@ -312,6 +339,7 @@ static void questions_and_crowds(void **state)
 UNIT_TESTS(cmocka_unit_test(packets_are_read_as_written),
            cmocka_unit_test(what_is_no_packet_is_not_read),
            cmocka_unit_test(only_answers_that_were_asked_for_count),
+           cmocka_unit_test(a_probe_from_before_a_suspend_is_given_up),
            cmocka_unit_test(one_acquaintance_is_enough),
            cmocka_unit_test(who_is_silent_is_forgotten), cmocka_unit_test(patience),
            cmocka_unit_test(questions_and_crowds))

@@ -7,6 +7,8 @@
 
 #include <mare/coord_time.h>
 
+#include <time.h>
+
 #define S MARE_TIME_SECOND
 #define MS (S / 1000)
 #define MINUTE (60 * S)
@@ -27,6 +29,45 @@ static void the_exercise_gives_600_ms(void **state)
     assert_true(mare_time_model_in_spec(&slow));
     slow.drift_ppb--;
     assert_false(mare_time_model_in_spec(&slow));
+}
+
+/* Figure 6.1: the object file is from 2144; its source is changed after that, on a machine whose
+ * clock is behind, and seems to be from 2143. With the bounds nobody is fooled: either may be the
+ * newer one. Once the slow clock follows the other the order is right. */
+static void make_is_not_fooled(void **state)
+{
+    (void)state;
+    mare_time_model behind = {.offset_ns = -2 * S};
+    mare_time_clock right, wrong;
+    mare_time_clock_init(&right, 0, 500000);
+    mare_time_clock_init(&wrong, 0, 500000);
+    mare_time_clock_set(&right, 0, 0, S / 2);
+    mare_time_clock_set(&wrong, 0, mare_time_model_read(&behind, 0), 5 * S / 2);
+    mare_time_reading object = mare_time_clock_read(&right, 2144 * S);
+    mare_time_reading source = mare_time_clock_read(&wrong, 2145 * S);
+    assert_int_equal(object.time_ns, 2144 * S);
+    assert_int_equal(source.time_ns, 2143 * S);
+    assert_true(source.time_ns + (int64_t)source.error_ns >
+                object.time_ns - (int64_t)object.error_ns);
+    mare_time_clock_set(&wrong, 2145 * S, 2145 * S, 0);
+    int64_t done = 2145 * S + 2 * S / 500000 * MARE_TIME_SECOND; /* 2 s at 500 ppm */
+    object = mare_time_clock_read(&right, done);
+    source = mare_time_clock_read(&wrong, done + S);
+    assert_true(source.time_ns > object.time_ns);
+}
+
+/* For a leap second power companies run at 61 Hz for 60 s, or at 51 Hz for 50 s: the clocks on the
+ * line gain a second. */
+static void clocks_on_the_power_line(void **state)
+{
+    (void)state;
+    static const int64_t hz[] = {60, 50};
+    for (int i = 0; i < 2; i++) {
+        mare_time_model line = {.skew_ppb =
+                                    mare_time_skew_ppb((uint64_t)hz[i], (uint64_t)hz[i] + 1)};
+        int64_t gained = mare_time_model_read(&line, hz[i] * S) - hz[i] * S;
+        assert_in_range(gained, S - 60, S + 60); /* a rate is given in parts in 10^9 */
+    }
 }
 
 /* A timer of 60 Hz with a relative error of 10⁻⁵ ticks between 215,998 and 216,002 times an hour.
@@ -318,7 +359,38 @@ static void a_second_left_out(void **state)
     assert_int_equal(mare_time_leap_today(&leaps, 0), -1);
 }
 
+/* The C library's calendar knows where months end. */
+static int64_t month_of(int64_t utc_ns)
+{
+    struct tm date;
+    time_t second = (time_t)(utc_ns / S - (utc_ns % S < 0));
+    assert_non_null(gmtime_r(&second, &date));
+    return date.tm_year * 12 + date.tm_mon;
+}
+
+static void leap_seconds_that_may_be(void **state)
+{
+    (void)state;
+    const mare_time_leaps *known = mare_time_leaps_known();
+    const mare_time_leaps none = {.expires_s = INT64_MIN};
+    uint64_t seed = unit_seed();
+    assert_int_equal(mare_time_leaps_possible(known, JAN_2017 * S - 1, JAN_2017 * S), 1);
+    assert_int_equal(mare_time_leaps_possible(known, JAN_2017 * S, known->expires_s * S), 0);
+    assert_int_equal(mare_time_leaps_possible(known, JAN_2017 * S - S, JAN_2017 * S - 1), 0);
+    assert_int_equal(mare_time_leaps_possible(known, 0, JAN_2017 * S), 37 - 10);
+    /* From 28 June 2027 to the same day of the next year: twelve months end. */
+    assert_int_equal(
+        mare_time_leaps_possible(known, JAN_2017 * S, (known->expires_s + 366 * 86400) * S), 12);
+    for (int i = 0; i < 200000; i++) {
+        int64_t from = (int64_t)(unit_random(&seed) >> 2) - INT64_MAX / 4; /* 1897 … 2043 */
+        int64_t to = from + (int64_t)(unit_random(&seed) % (UINT64_C(1) << (i % 61)));
+        assert_int_equal(mare_time_leaps_possible(&none, from, to), month_of(to) - month_of(from));
+        assert_int_equal(mare_time_leaps_possible(&none, to, from - 1), 0);
+    }
+}
+
 UNIT_TESTS(cmocka_unit_test(the_exercise_gives_600_ms), cmocka_unit_test(the_timer_of_60_hz),
+           cmocka_unit_test(make_is_not_fooled), cmocka_unit_test(clocks_on_the_power_line),
            cmocka_unit_test(a_skew_of_large_numbers), cmocka_unit_test(two_clocks_part_by_two_rho),
            cmocka_unit_test(nobody_has_set_it), cmocka_unit_test(the_first_setting_is_a_jump),
            cmocka_unit_test(ticks_of_9_and_11), cmocka_unit_test(a_late_finding_is_carried_forward),
@@ -328,4 +400,5 @@ UNIT_TESTS(cmocka_unit_test(the_exercise_gives_600_ms), cmocka_unit_test(the_tim
            cmocka_unit_test(a_finding_replaces_the_one_before),
            cmocka_unit_test(it_never_goes_back), cmocka_unit_test(an_oscillator_that_goes_back),
            cmocka_unit_test(gps_was_14_seconds_ahead), cmocka_unit_test(the_table_expires),
-           cmocka_unit_test(the_last_night_of_2016), cmocka_unit_test(a_second_left_out))
+           cmocka_unit_test(the_last_night_of_2016), cmocka_unit_test(a_second_left_out),
+           cmocka_unit_test(leap_seconds_that_may_be))

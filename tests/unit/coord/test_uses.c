@@ -219,7 +219,7 @@ static void what_cannot_be_a_place_is_not_chosen(void **state)
 {
     (void)state;
     mare_coord_place client = at(0, 0), none = at(NAN, 0), site[] = {none, at(3, 4), at(9, 9)};
-    mare_coord_place deep = at(0, 0);
+    mare_coord_place deep = at(0, 0), beyond = at(1e300, 0);
     deep.height = -100;
     uint32_t chosen[3];
     double mean;
@@ -229,6 +229,7 @@ static void what_cannot_be_a_place_is_not_chosen(void **state)
     assert_int_equal(mare_coord_nearest(&client, &deep, 1), MARE_COORD_NOBODY);
     assert_int_equal(mare_coord_next_hop(&site[2], &client, site, 3), 1);
     assert_int_equal(mare_coord_next_hop(&none, &client, site, 3), MARE_COORD_NOBODY);
+    assert_int_equal(mare_coord_next_hop(&beyond, &client, site, 3), MARE_COORD_NOBODY);
     assert_int_equal(mare_coord_next_hop(&client, &none, site, 3), MARE_COORD_NOBODY);
     mare_coord_replicas wanted = {
         .count = 1, .clients = 1, .sites = 3, .client = &client, .site = site};

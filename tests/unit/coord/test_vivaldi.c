@@ -107,13 +107,14 @@ static void refuses_places_that_cannot_be(void **state)
     mare_coord_vivaldi *node = make(2, 1);
     mare_coord_place before = *mare_coord_vivaldi_here(node);
     const mare_coord_place good = {.x = {1, 2}, .height = 1, .error = 0.1};
-    mare_coord_place bad[6], beyond = good;
-    for (size_t i = 0; i < 6; i++)
+    mare_coord_place bad[10], beyond = good;
+    for (size_t i = 0; i < 10; i++)
         bad[i] = good;
-    bad[0].x[0] = NAN, bad[1].x[7] = INFINITY, bad[2].x[1] = 1e12;
-    bad[3].height = -1, bad[4].error = NAN, bad[5].error = -0.1;
+    bad[0].x[0] = NAN, bad[1].x[7] = INFINITY, bad[2].x[1] = 1e12, bad[3].x[1] = -1e12;
+    bad[4].height = -1, bad[5].height = 1e12, bad[6].height = NAN;
+    bad[7].error = NAN, bad[8].error = -0.1, bad[9].error = INFINITY;
     assert_true(mare_coord_place_valid(&good));
-    for (size_t i = 0; i < 6; i++) {
+    for (size_t i = 0; i < 10; i++) {
         assert_false(mare_coord_place_valid(&bad[i]));
         assert_int_equal(mare_coord_vivaldi_update(node, 1, &bad[i], 10), MARE_COORD_MALFORMED);
     }

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+"""What tests of `mare clock` share: the program, servers that are not what they seem, packets."""
+import json
+import os
+import pathlib
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+MARE = str(pathlib.Path(sys.argv.pop()).resolve())
+SLOW = int(os.environ.get('MARE_TEST_SLOW', '1'))
+SECRET = '00112233445566778899aabbccddeeff'
+EPOCH = 2208988800  # 1970 in seconds since 1900
+PATIENCE = 20 * SLOW
+BRIEFLY = 0.3 * SLOW  # for an answer that will not come, or that is asked for again
+
+
+def clock(*args):
+    return subprocess.run([MARE, 'clock', *args], capture_output=True, text=True,
+                          timeout=60 * SLOW, check=False)
+
+
+def query(*servers, options=(), timeout=PATIENCE):
+    """What the servers said. Without an answer each question takes the timeout."""
+    done = clock('query', *servers, '--json', '--timeout', str(timeout), *options)
+    return done.returncode, json.loads(done.stdout)
+
+
+def free_port():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(('127.0.0.1', 0))
+        return probe.getsockname()[1]
+
+
+def stamp(seconds):
+    return int((seconds + EPOCH) * 2 ** 32) % 2 ** 64
+
+
+class Fake(threading.Thread):
+    """A server that answers as `answer(question, now)` says: None, bytes, or a list of them."""
+
+    def __init__(self, answer):
+        super().__init__(daemon=True)
+        self.answer = answer
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(('127.0.0.1', 0))
+        self.name = f'127.0.0.1:{self.socket.getsockname()[1]}'
+        self.asked = 0
+        self.start()
+
+    def run(self):
+        while True:
+            question, who = self.socket.recvfrom(512)
+            if question == b'end':
+                return
+            self.asked += 1
+            answers = self.answer(question, time.time())
+            for data in answers if isinstance(answers, list) else [answers]:
+                if data:
+                    self.socket.sendto(data, who)
+
+    def end(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.sendto(b'end', self.socket.getsockname())
+        self.join()
+        self.socket.close()
+
+
+def reply(question, now, **changes):
+    """A good answer to a question, with changes."""
+    fields = {'leap': 0, 'version': 4, 'mode': 4, 'stratum': 2, 'poll': 0, 'precision': -20,
+              'delay': 0, 'dispersion': 66, 'reference': b'\x7f\0\0\1', 'set': stamp(now - 10),
+              'origin': question[40:48], 'receive': stamp(now), 'transmit': stamp(now), **changes}
+    first = fields['leap'] << 6 | fields['version'] << 3 | fields['mode']
+    return (struct.pack('>BBbbII4sQ', first, fields['stratum'], fields['poll'],
+                        fields['precision'], fields['delay'], fields['dispersion'],
+                        fields['reference'], fields['set'])
+            + fields['origin'] + struct.pack('>QQ', fields['receive'], fields['transmit']))
+
+
+class Served:
+    """`mare clock serve`, for as long as the with block lasts."""
+
+    def __init__(self, *args, at='127.0.0.1:0'):
+        self.process = subprocess.Popen([MARE, 'clock', 'serve', at, *args], text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        line = self.process.stdout.readline()
+        if 'serving on ' not in line:
+            self.process.wait()
+            raise AssertionError(line)
+        self.name = line.split()[-1]
+        self.port = self.name.split(':')[-1]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.communicate(timeout=PATIENCE)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.folder.name)
+        self.keys = self.path / 'keys'
+        self.keys.write_text(f'# keys\n3 SHA1 HEX:00\n7 AES128 HEX:{SECRET}\n'
+                             '9 AES128 ASCII:sixteen-letters!\n')
+        self.fakes = []
+
+    def tearDown(self):
+        for one in self.fakes:
+            one.end()
+        self.folder.cleanup()
+
+    def fake(self, **changes):
+        return self.fake_by(lambda question, now: reply(question, now, **changes))
+
+    def fake_by(self, answer):
+        self.fakes.append(Fake(answer))
+        return self.fakes[-1]
