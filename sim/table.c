@@ -80,9 +80,12 @@ static void write_kept(const mare_sim_options *options, const mare_sim_outcome *
 {
     unsigned promises = options->setup.algorithm->promises(&options->setup);
     unsigned open = outcome->waiting ? promises & MARE_COORD_EM2 : 0;
+    unsigned unchecked = options->no_vectors ? promises & MARE_COORD_EM3 : 0; /* check_mutex.c */
     fputs("promises  ", out);
-    mare_sim_write_promises(promises & ~open, out);
+    mare_sim_write_promises(promises & ~open & ~unchecked, out);
     fputs(": kept\n", out);
+    if (unchecked)
+        fputs("          EM3: not checked, of so many no happened-before is kept\n", out);
     if (open)
         fprintf(out, "          EM2: not known, %" PRIu64 " still waited at the end\n",
                 outcome->waiting);

@@ -26,7 +26,7 @@ end
 
 -- The specification of one run of a sweep.
 local function drawn(spec, seed)
-    return with(settled(spec), {seed = seed, vary = true, n = spec.n or 2 + seed % 7})
+    return with(settled(spec), {seed = seed, vary = true})
 end
 
 -- What repeats a run that was shrunk.

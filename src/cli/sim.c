@@ -103,7 +103,7 @@ static void make_room_to_join(mare_sim_options *options)
 static bool prepare(mare_sim_options *options, const struct arguments *args, uint64_t seed,
                     bool calm)
 {
-    uint32_t n = calm ? CALM_MEMBERS : 2 + (uint32_t)(seed % 7);
+    uint32_t n = calm ? CALM_MEMBERS : mare_sim_draw_members(seed);
     mare_sim_options_init(options, args->setup.algorithm, args->n ? args->n : n);
     memcpy(options->setup.param, args->setup.param, sizeof options->setup.param);
     options->seed = seed;

@@ -10,7 +10,7 @@
 
 #include "lua/binding.h"
 
-enum { SHRINK_BUDGET = 2000, MILLION = 1000000, DRIFT_MOST = 100000 };
+enum { SHRINK_BUDGET = 2000, MILLION = 1000000, DRIFT_MOST = 100000, CALM_MEMBERS = 3 };
 
 // ---- Reading the specification -----------------------------------------------------------------
 
@@ -317,14 +317,16 @@ static void read_options(struct mare__lua_sim *sim, mare_sim_options *options)
 {
     lua_State *L = sim->L;
     const mare_coord_algorithm *algorithm = read_algorithm(sim);
-    uint64_t n = number_field(L, SIM_SPEC, "n", 3);
+    bool vary = flag_field(L, SIM_SPEC, "vary");
+    uint64_t seed = number_field(L, SIM_SPEC, "seed", 1);
+    uint64_t n = number_field(L, SIM_SPEC, "n", vary ? mare_sim_draw_members(seed) : CALM_MEMBERS);
     uint64_t capacity = number_field(L, SIM_SPEC, "capacity", n);
     if (n < 1 || capacity < n || capacity > MARE_COORD_MEMBERS_MAX)
         luaL_error(L, "`n` is 1 to 65536, and `capacity` not smaller");
     mare_sim_options_init(options, algorithm, (uint32_t)n);
     options->setup.capacity = (uint32_t)capacity;
     options->setup.context = sim;
-    options->seed = number_field(L, SIM_SPEC, "seed", 1);
+    options->seed = seed;
     read_params(L, &options->setup);
     mare__lua_sim_check_spec(L, &options->setup);
     has(L, "names", LUA_TTABLE);
@@ -340,7 +342,7 @@ static void read_options(struct mare__lua_sim *sim, mare_sim_options *options)
     mare_sim_options trial = *options; // what raises does so before the faults are drawn
     read_network(L, &trial.network);
     read_numbers(L, &trial);
-    if (flag_field(L, SIM_SPEC, "vary"))
+    if (vary)
         mare_sim_vary(options);
     read_network(L, &options->network);
     read_numbers(L, options);

@@ -20,7 +20,8 @@
  *   - Whoever has passed on an ELECTION waits for its COORDINATOR, and the caller for its return;
  *     one that waits too long (`hop_us` for each member and turn, and a random part) calls a higher
  *     round. So a list that is lost with its holder is replaced. It waits twice as long each time,
- *     until a round comes to its end: a slow network must not be taken for a lost list for ever.
+ *     until a round comes to its end, and keeps in mind how long that one took: a slow network must
+ *     not be taken for a lost list for ever.
  *   - One that returns or joins calls, and so does one that hears of it; or that its leader is down
  *     or gone; or that is told of a leader that it knows to be down, or lower than itself.
  *
@@ -36,6 +37,7 @@
 
 #include "coord/bytes.h"
 #include "coord/election/epoch.h"
+#include "coord/election/patience.h"
 #include "coord/machine.h"
 #include "coord/table.h"
 
@@ -49,7 +51,6 @@ enum { WHICH = 1, BEHIND };                /* … of RECEIVED */
 
 #define NUMBER_BYTES 4u
 #define NAME_BYTES (2u * NUMBER_BYTES) /* a name on the list: the number, and which life of it */
-#define DOUBLINGS 10u                  /* of patience, at most */
 
 typedef struct name {
     uint32_t number, life;
@@ -60,8 +61,8 @@ typedef struct ring {
     uint64_t settled; /* the last one whose COORDINATOR I have seen (the caller: come back) */
     uint64_t epoch;
     uint32_t leader;
-    uint32_t calling; /* without single: my own list is under way */
-    uint32_t late;    /* how often in a row I have waited in vain for a round's end */
+    uint32_t calling;        /* without single: my own list is under way */
+    mare__patience patience; /* with a round that does not come to its end */
 
     /* With repair: what I have passed on and is not acknowledged. */
     uint32_t holding, kind, to, listed;
@@ -102,13 +103,13 @@ static int is_former(const mare_coord *m, name n)
 /* Waits for the round to come to its end. */
 static void wait_for_end(mare_coord *m, mare_coord_effects *fx)
 {
-    const ring *r = m->state;
+    ring *r = m->state;
     if (!mare__param(m, REPAIR))
         return;
     uint64_t turn_us =
-        (uint64_t)mare__param(m, HOP_US) * mare__set_count(m->members, m->setup.capacity)
-        << r->late;
-    mare__set_timer(fx, PATIENCE, 2 * turn_us + mare__random(m) % (turn_us + 1));
+        (uint64_t)mare__param(m, HOP_US) * mare__set_count(m->members, m->setup.capacity);
+    uint64_t patience_us = mare__patience_begin(&r->patience, m->now_us, 2 * turn_us);
+    mare__set_timer(fx, PATIENCE, patience_us + mare__random(m) % (patience_us / 2 + 1));
 }
 
 static void close(mare_coord *m, uint64_t round, name leader, mare_coord_effects *fx);
@@ -234,9 +235,10 @@ static void on_coordinator(mare_coord *m, const mare_coord_message *msg, mare_co
         return; /* a higher one is under way; or I have passed it on */
     if (one_round(m))
         r->round = r->settled = round;
-    r->late = 0;
-    if (mare__param(m, REPAIR))
+    if (mare__param(m, REPAIR)) {
+        mare__patience_rewarded(&r->patience, m->now_us);
         mare__cancel_timer(fx, PATIENCE);
+    }
     adopt(m, round, leader, fx);
     if (!is_mine(m, round))
         pass(m, COORDINATOR, round, leader, NULL, 0, fx);
@@ -313,7 +315,7 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
     if (which == RETRY && r->holding) {
         pass(m, r->kind, r->round, r->chosen, r->list, r->listed, fx);
     } else if (which == PATIENCE && r->settled < r->round) {
-        r->late += r->late < DOUBLINGS;
+        mare__patience_failed(&r->patience);
         call(m, fx);
     }
 }

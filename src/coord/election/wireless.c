@@ -25,8 +25,9 @@
  *     together. The paper does with fewer elections by beacons of the leader; this way a network
  *     that rests is silent.
  *   - A node that has waited too long for an election's end calls a higher one, and waits twice as
- *     long for that, until one ends: a slow network is not a lost message. One that is told of a
- *     leader worse than itself calls too: the tree has missed it.
+ *     long for that, until one ends: a slow network is not a lost message. How long that one took
+ *     it keeps in mind, or those for whom an election ended would soon be the next to cut one off.
+ *     One that is told of a leader worse than itself calls too: the tree has missed it.
  *   - Who is behind (it lost its memory, or comes from elsewhere) is told how far the others are.
  *
  * Epochs: an election with count c that finds l makes epoch c' × capacity of the group + l, where
@@ -39,6 +40,7 @@
  * For agreement, that links work both ways and rest in the end. */
 
 #include "coord/election/epoch.h"
+#include "coord/election/patience.h"
 #include "coord/machine.h"
 #include "coord/table.h"
 
@@ -48,7 +50,6 @@ enum { ELECTION, ACK, REPORT, LEADER, GOT };      /* messages */
 enum { ID, NODE, WORTH, LIFE };                   /* fields */
 
 #define WORTH_LIMIT (INT64_C(1) << 32)
-#define DOUBLINGS 10u /* of patience, at most */
 
 typedef struct node {
     uint32_t number, life; /* which node, and which life of it */
@@ -61,9 +62,9 @@ typedef struct wireless {
     uint64_t epoch;
     uint32_t open;     /* `id` is under way here */
     uint32_t reported; /* my part of it is done */
-    uint32_t late;     /* how often in a row I have waited in vain for an election's end */
     uint32_t parent;
-    node best; /* below me */
+    mare__patience patience; /* with an election that does not end */
+    node best;               /* below me */
     node leader;
     mare__set waiting;  /* asked, and not answered yet */
     mare__set informed; /* neighbours that know the result of `settled` */
@@ -137,7 +138,7 @@ static void settle(mare_coord *m, uint64_t id, node leader, uint32_t from, mare_
 {
     wireless *w = m->state;
     w->id = w->settled = id;
-    w->open = w->late = 0;
+    w->open = 0;
     w->leader = leader;
     w->epoch = epoch_of(m, id, leader);
     mare__elected(fx, leader.number, w->epoch);
@@ -145,8 +146,10 @@ static void settle(mare_coord *m, uint64_t id, node leader, uint32_t from, mare_
     mare__set_add(w->informed, m->setup.self);
     if (from != MARE_COORD_NOBODY)
         mare__set_add(w->informed, from);
-    if (mare__param(m, REPAIR))
+    if (mare__param(m, REPAIR)) {
+        mare__patience_rewarded(&w->patience, m->now_us);
         mare__cancel_timer(fx, PATIENCE);
+    }
     inform(m, fx);
 }
 
@@ -182,9 +185,11 @@ static void take_part(mare_coord *m, uint64_t id, uint32_t parent, mare_coord_ef
         mare__set_add(w->waiting, i);
         say(m, fx, i, ELECTION, id, (node){0});
     }
-    uint64_t patience_us = (uint64_t)mare__param(m, PATIENCE_US) << w->late;
-    if (mare__param(m, REPAIR))
+    if (mare__param(m, REPAIR)) {
+        uint64_t least_us = (uint64_t)mare__param(m, PATIENCE_US);
+        uint64_t patience_us = mare__patience_begin(&w->patience, m->now_us, least_us);
         mare__set_timer(fx, PATIENCE, patience_us + mare__random(m) % patience_us);
+    }
     try_report(m, fx);
 }
 
@@ -287,7 +292,7 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
     if (!mare__param(m, REPAIR))
         return;
     if (which == PATIENCE && w->open) {
-        w->late += w->late < DOUBLINGS;
+        mare__patience_failed(&w->patience);
         call(m, fx);
     } else if (which == RETRY && !w->open && w->settled) {
         inform(m, fx);
