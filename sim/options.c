@@ -16,6 +16,7 @@
 #define SLOW_IN 16u
 #define SLOW_TIMES 4u
 #define SLOW_DURATION 10u
+#define DURATION_US 1000000u
 
 static int param_index(const mare_coord_setup *setup, const char *name)
 {
@@ -52,7 +53,7 @@ void mare_sim_options_init(mare_sim_options *options, const mare_coord_algorithm
         .network = {.delay = MARE_SIM_UNIFORM, .delay_us = 1000},
         .detector = MARE_SIM_ACCURATE,
         .detect_us = 20000,
-        .duration_us = 1000000,
+        .duration_us = DURATION_US,
         .settle_us = MARE_SIM_DERIVED,
         .think_us = 5000,
         .hold_us = 1000,
@@ -66,6 +67,16 @@ void mare_sim_options_fini(mare_sim_options *options)
     mare_sim_faults_fini(&options->faults);
 }
 
+void mare_sim_make_room_to_join(mare_sim_options *options)
+{
+    for (uint32_t i = 0; i < options->faults.count; i++) {
+        const mare_sim_fault *fault = &options->faults.fault[i];
+        if (fault->kind == MARE_SIM_JOIN && fault->process >= options->setup.capacity &&
+            fault->process < MARE_COORD_MEMBERS_MAX)
+            options->setup.capacity = fault->process + 1;
+    }
+}
+
 uint32_t mare_sim_draw_members(uint64_t seed)
 {
     mare_sim_random random = mare_sim_stream(seed, 6);
@@ -75,18 +86,21 @@ uint32_t mare_sim_draw_members(uint64_t seed)
 }
 
 /* Now and then messages take longer than the algorithm waits for them: then the run is longer, so
- * that as much happens. In large groups much happens in a short time. */
+ * that as much happens. In large groups much happens in a short time. A duration that was chosen is
+ * left alone. */
 static void vary_scale(mare_sim_options *options)
 {
     mare_sim_random random = mare_sim_stream(options->seed, 7);
     int slow = mare_sim_below(&random, SLOW_IN) == 0;
     uint64_t delay_us = mare_sim_below(&random, SLOW_TIMES * timer_us(&options->setup) + 1);
-    if (options->setup.members > FEW_MOST) {
+    slow &= options->setup.members <= FEW_MOST;
+    options->network.delay_us += slow ? delay_us : 0;
+    if (options->duration_us != DURATION_US)
+        return;
+    if (options->setup.members > FEW_MOST)
         options->duration_us = options->duration_us * FEW_MOST / options->setup.members;
-    } else if (slow) {
-        options->network.delay_us += delay_us;
+    else if (slow)
         options->duration_us += SLOW_DURATION * delay_us;
-    }
 }
 
 /* A circle that hardly has places for all, or many more; superpeers for each or for all. Settings

@@ -27,6 +27,7 @@ void mare_sim_write_summary(const mare_sim_options *options, const mare_sim_outc
                             FILE *out);
 void mare_sim_write_json(const mare_sim_options *options, const mare_sim_outcome *outcome,
                          FILE *out);
+/* The options of `mare sim NAME` that repeat the run: "--n 3 --seed 1 …". */
 void mare_sim_write_replay(const mare_sim_options *options, FILE *out);
 void mare_sim_write_shiviz(const mare_sim_recording *recording, FILE *out);
 void mare_sim_write_svg(const mare_sim_recording *recording, const mare_sim_options *options,

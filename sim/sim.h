@@ -94,6 +94,9 @@ void mare_sim_options_init(mare_sim_options *options, const mare_coord_algorithm
                            uint32_t processes);
 void mare_sim_options_fini(mare_sim_options *options);
 
+/* A group has no more slots than founders, unless faults let others join: makes room for them. */
+void mare_sim_make_room_to_join(mare_sim_options *options);
+
 /* How many processes a run of this seed has, when nobody says: mostly a few, seldom up to 40. */
 uint32_t mare_sim_draw_members(uint64_t seed);
 

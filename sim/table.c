@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* One run in words and in JSON: its summary, and the command that repeats it. */
+/* One run in words and in JSON: its summary, and the options that repeat it. */
 
 #include "sim/report.h"
 
@@ -126,9 +126,9 @@ void mare_sim_write_replay(const mare_sim_options *options, FILE *out)
     char *faults = faults_text(options);
     const mare_coord_algorithm *algorithm = options->setup.algorithm;
     fprintf(out,
-            "mare sim %s --n %" PRIu32 " --seed %" PRIu64 " --loss %" PRIu32 " --duplicate %" PRIu32
+            "--n %" PRIu32 " --seed %" PRIu64 " --loss %" PRIu32 " --duplicate %" PRIu32
             " --abandon %" PRIu32 " --drift %" PRIu32 " --faults '%s'",
-            algorithm->name, options->setup.members, options->seed, options->network.loss_ppm,
+            options->setup.members, options->seed, options->network.loss_ppm,
             options->network.duplicate_ppm, options->abandon_ppm, options->drift_ppm,
             faults ? faults : "");
     if (options->rounds)
@@ -138,7 +138,6 @@ void mare_sim_write_replay(const mare_sim_options *options, FILE *out)
             fprintf(out, " --param %s=%" PRId64, algorithm->params[i].name,
                     options->setup.param[i]);
     }
-    fputc('\n', out);
     free(faults);
 }
 
