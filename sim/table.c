@@ -75,18 +75,24 @@ static void write_entries(const mare_sim_options *options, const mare_sim_outcom
             (double)outcome->wait_us / grants / 1000, (double)outcome->wait_most_us / 1000);
 }
 
-/* Never calls kept what the run has not asked for. */
-static void write_kept(const mare_sim_options *options, const mare_sim_outcome *outcome, FILE *out)
+unsigned mare_sim_kept(const mare_sim_options *options, const mare_sim_outcome *outcome)
 {
     unsigned promises = options->setup.algorithm->promises(&options->setup);
-    unsigned open = outcome->waiting ? promises & MARE_COORD_EM2 : 0;
-    unsigned unchecked = options->no_vectors ? promises & MARE_COORD_EM3 : 0; /* check_mutex.c */
+    unsigned open = outcome->waiting ? MARE_COORD_EM2 : 0;
+    unsigned unchecked = options->no_vectors ? MARE_COORD_EM3 : 0; /* check_mutex.c needs them */
+    return promises & ~open & ~unchecked;
+}
+
+static void write_kept(const mare_sim_options *options, const mare_sim_outcome *outcome, FILE *out)
+{
+    unsigned kept = mare_sim_kept(options, outcome);
+    unsigned rest = options->setup.algorithm->promises(&options->setup) & ~kept;
     fputs("promises  ", out);
-    mare_sim_write_promises(promises & ~open & ~unchecked, out);
+    mare_sim_write_promises(kept, out);
     fputs(": kept\n", out);
-    if (unchecked)
+    if (rest & MARE_COORD_EM3)
         fputs("          EM3: not checked, of so many no happened-before is kept\n", out);
-    if (open)
+    if (rest & MARE_COORD_EM2)
         fprintf(out, "          EM2: not known, %" PRIu64 " still waited at the end\n",
                 outcome->waiting);
 }

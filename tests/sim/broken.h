@@ -39,6 +39,7 @@ extern const mare_coord_algorithm mare_broken_views_shy;
 extern const mare_coord_algorithm mare_broken_voting;
 extern const mare_coord_algorithm mare_broken_voting_rank;
 extern const mare_coord_algorithm mare_broken_wireless;
+extern const mare_coord_algorithm mare_broken_wireless_hasty;
 extern const mare_coord_algorithm mare_broken_wireless_life;
 extern const mare_coord_algorithm mare_broken_berkeley_bound;
 extern const mare_coord_algorithm mare_broken_berkeley_step;

@@ -54,6 +54,7 @@ static const variant variants[] = {
     {&mare_broken_views, "ATOMIC", "different deliveries", 5},
     {&mare_broken_bully_silent, "AGREEMENT", "leader", 3},
     {&mare_broken_ring, "AGREEMENT", "leader", 3},
+    {&mare_broken_wireless_hasty, "AGREEMENT", "leader", 3},
     {&mare_broken_superpeer_dht, "AGREEMENT", "superpeer", 1},
     {&mare_broken_superpeer_tokens, "AGREEMENT", "superpeer", 1},
     {&mare_broken_views_shy, "AGREEMENT", "delivers nothing", 1},

@@ -355,6 +355,10 @@ static void what_is_not_checked_is_not_called_kept(void **state)
         assert_non_null(
             strstr(text, no_vectors ? "EM1, EM2, fencing: kept" : "EM1, EM2, EM3, fencing: kept"));
         assert_int_equal(strstr(text, "EM3: not checked") != NULL, no_vectors);
+        assert_int_equal(mare_sim_kept(&options, &outcome) & MARE_COORD_EM3,
+                         no_vectors ? 0 : MARE_COORD_EM3);
+        outcome.waiting = 1;
+        assert_int_equal(mare_sim_kept(&options, &outcome) & MARE_COORD_EM2, 0);
     }
     mare_sim_options large;
     mare_sim_options_init(&large, mare_coord_find("ricart"), 513);
