@@ -194,6 +194,7 @@ static void what_failed_once(void **state)
     run_seed(mare_coord_find("ricart"), 15044);    /* two that each had the other for dead */
     run_seed(mare_coord_find("ricart"), 15646);
     run_seed(mare_coord_find("ricart"), 1150915); /* news of the group told out of order */
+    run_seed(mare_coord_find("ring"), 21028);     /* a new life in an epoch below the last one's */
     run_seed(mare_coord_find("views"), 3887);     /* both while views were being written */
     run_seed(mare_coord_find("views"), 4937);
 }

@@ -141,11 +141,17 @@ static void pass(mare_coord *m, uint32_t kind, uint64_t round, name leader, cons
         close(m, round, myself(m), fx);
 }
 
+/* What a round finds: a leader, in an epoch. */
+static uint64_t epoch_of(const mare_coord *m, uint64_t round, name leader)
+{
+    return mare__epoch_make(mare__epoch_count(round / m->setup.capacity, leader.life),
+                            leader.number, m->setup.capacity);
+}
+
 static void adopt(mare_coord *m, uint64_t round, name leader, mare_coord_effects *fx)
 {
     ring *r = m->state;
-    uint64_t count = mare__epoch_count(round / m->setup.capacity, leader.life);
-    uint64_t epoch = mare__epoch_make(count, leader.number, m->setup.capacity);
+    uint64_t epoch = epoch_of(m, round, leader);
     if (epoch < r->epoch || (epoch == r->epoch && r->leader == leader.number) ||
         is_former(m, leader))
         return;
@@ -244,8 +250,8 @@ static void on_coordinator(mare_coord *m, const mare_coord_message *msg, mare_co
         pass(m, COORDINATOR, round, leader, NULL, 0, fx);
     int gone = is_former(m, leader) || /* while its name went round */
                (leader.number != m->setup.self && !mare__alive(m, leader.number));
-    int passed_over = leader.number < m->setup.self; /* I came after the list */
-    int too_late = r->leader != leader.number;       /* a rival round was first */
+    int passed_over = leader.number < m->setup.self;      /* I came after the list */
+    int too_late = r->epoch > epoch_of(m, round, leader); /* I know of a later one */
     if (mare__param(m, REPAIR) && (gone || passed_over || too_late))
         call(m, fx);
 }
