@@ -3,9 +3,11 @@
 /* The checker of elections, from what the applications are told alone.
  *
  *   ONE-LEADER  no two members are told of different leaders of one epoch, ever: not by lost
- *               messages, partitions or restarts.
+ *               messages, partitions or restarts. And a leader that has lost its memory is another
+ *               one: it does not lead in an epoch of which anybody was told in its earlier life.
  *   EPOCH       what one member is told does not go back: each ELECTED of a life has an epoch that
- *               is not smaller than the one before it.
+ *               is not smaller than the one before it. A crash does not end a life, the loss of
+ *               memory does.
  *
  * Epochs are remembered in a table of fixed size, where a new one takes the place of an old one
  * with the same remainder: elections of long ago are forgotten, and nobody speaks of them.
@@ -20,44 +22,71 @@
 typedef struct term {
     uint64_t epoch;
     uint32_t leader, told; /* who was told first */
+    uint32_t life;         /* of the leader, when it was */
     int used;
 } term;
 
+typedef struct member {
+    uint64_t latest; /* the epoch that it was told last */
+    uint32_t life;   /* counts losses of memory */
+} member;
+
 typedef struct leaders {
     term term[REMEMBERED];
-    uint64_t latest[]; /* by member: the epoch that it was told last */
+    member member[];
 } leaders;
 
 static size_t size(const mare_sim_options *options)
 {
-    return sizeof(leaders) + options->setup.capacity * sizeof(uint64_t);
+    return sizeof(leaders) + options->setup.capacity * sizeof(member);
+}
+
+/* Epochs of later lives are far apart and would fall into the same few places. */
+static term *place_of(leaders *l, uint64_t epoch)
+{
+    return &l->term[(epoch * UINT64_C(0x9E3779B97F4A7C15) >> 32) % REMEMBERED];
 }
 
 static void check_elected(leaders *l, mare_sim *sim, const mare_sim_observation *seen)
 {
     uint64_t epoch = seen->effect->number;
     uint32_t leader = seen->effect->peer;
-    term *t = &l->term[epoch % REMEMBERED];
+    uint32_t life = leader < mare_sim_options_of(sim)->setup.capacity ? l->member[leader].life : 0;
+    member *who = &l->member[seen->process];
+    term *t = place_of(l, epoch);
     if (t->used && t->epoch == epoch && t->leader != leader)
         mare_sim_violate(sim, "ONE-LEADER",
                          "p%" PRIu32 " was told that p%" PRIu32 " leads in epoch %" PRIu64
                          ", p%" PRIu32 " that p%" PRIu32 " does",
                          t->told, t->leader, epoch, seen->process, leader);
     if (!t->used || t->epoch != epoch)
-        *t = (term){.epoch = epoch, .leader = leader, .told = seen->process, .used = 1};
-    if (epoch < l->latest[seen->process])
+        *t = (term){
+            .epoch = epoch, .leader = leader, .told = seen->process, .life = life, .used = 1};
+    if (leader == seen->process && t->life != life)
+        mare_sim_violate(sim, "ONE-LEADER",
+                         "p%" PRIu32 " leads in epoch %" PRIu64
+                         ", in which it led before it lost its memory",
+                         leader, epoch);
+    if (epoch < who->latest)
         mare_sim_violate(sim, "EPOCH", "p%" PRIu32 " was told of epoch %" PRIu64 " after %" PRIu64,
-                         seen->process, epoch, l->latest[seen->process]);
-    l->latest[seen->process] = epoch;
+                         seen->process, epoch, who->latest);
+    who->latest = epoch;
+}
+
+static void begin_life(member *who)
+{
+    who->latest = 0;
+    who->life++;
 }
 
 static void see(void *state, mare_sim *sim, const mare_sim_observation *seen)
 {
     leaders *l = state;
+    int without_memory = seen->sight == MARE_SIM_RESTARTED && seen->number == 0;
     if (seen->sight == MARE_SIM_EFFECT && seen->effect->kind == MARE_COORD_ELECTED)
         check_elected(l, sim, seen);
-    else if (seen->sight == MARE_SIM_CRASHED || seen->sight == MARE_SIM_DEPARTED)
-        l->latest[seen->process] = 0;
+    else if (without_memory || seen->sight == MARE_SIM_JOINED)
+        begin_life(&l->member[seen->process]);
 }
 
 const mare_sim_checker mare_sim_check_leader = {

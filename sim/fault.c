@@ -275,10 +275,19 @@ static int refuse_one(const mare_sim_fault *fault, uint32_t processes, uint32_t 
 }
 
 int mare_sim_faults_refuse(const mare_sim_fault_list *list, uint32_t processes, uint32_t capacity,
-                           char *why, size_t room)
+                           uint64_t duration_us, char *why, size_t room)
 {
-    for (uint32_t i = 0; i < list->count; i++)
-        if (refuse_one(&list->fault[i], processes, capacity, why, room))
+    for (uint32_t i = 0; i < list->count; i++) {
+        const mare_sim_fault *fault = &list->fault[i];
+        if (refuse_one(fault, processes, capacity, why, room))
             return 1;
+        if (fault->at_us >= duration_us) {
+            snprintf(why, room,
+                     "'%s' at %" PRIu64 " us: nothing fails from %" PRIu64
+                     " us on, where the run's phase with faults ends",
+                     kind_names[fault->kind], fault->at_us, duration_us);
+            return 1;
+        }
+    }
     return 0;
 }

@@ -57,10 +57,11 @@ size_t mare_sim_faults_write(const mare_sim_fault_list *list, char *out, size_t 
  * understand. */
 size_t mare_sim_faults_read(mare_sim_fault_list *list, const char *text);
 
-/* Whether every fault can happen in a group of `processes` founders out of `capacity` slots.
- * Returns 0, or nonzero after writing into `why` which cannot and what could. */
+/* Whether every fault can happen in a group of `processes` founders out of `capacity` slots, in a
+ * phase with faults of `duration_us`. Returns 0, or nonzero after writing into `why` which cannot
+ * and what could. */
 int mare_sim_faults_refuse(const mare_sim_fault_list *list, uint32_t processes, uint32_t capacity,
-                           char *why, size_t room);
+                           uint64_t duration_us, char *why, size_t room);
 
 /* Whether a message from `from` to `to` is stopped by this fault while it lasts. */
 int mare_sim_fault_stops(const mare_sim_fault *fault, uint32_t from, uint32_t to);

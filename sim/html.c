@@ -57,10 +57,10 @@ static void write_verdict(const mare_sim_drawing *d)
         fprintf(out, "<p class=\"verdict bad\">%s is violated: ", d->outcome->violation);
         mare__sim_escape(d->outcome->detail, out);
     } else {
-        unsigned promises = d->options->setup.algorithm->promises(&d->options->setup);
-        fprintf(out, "<p class=\"verdict\">%s", promises ? "Kept: " : "No promise was broken");
-        if (promises)
-            mare_sim_write_promises(promises, out);
+        unsigned kept = mare_sim_kept(d->options, d->outcome);
+        fprintf(out, "<p class=\"verdict\">%s", kept ? "Kept: " : "No promise was broken");
+        if (kept)
+            mare_sim_write_promises(kept, out);
     }
     if (d->layout.cut_before || d->layout.cut_after)
         fprintf(out,

@@ -176,7 +176,7 @@ int mare_sim_options_refuse(const mare_sim_options *options, char *why, size_t r
         }
     }
     return mare_sim_faults_refuse(&options->faults, options->setup.members, options->setup.capacity,
-                                  why, room);
+                                  options->duration_us, why, room);
 }
 
 static void make_machine(mare_sim *sim, uint32_t who)

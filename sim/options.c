@@ -4,7 +4,46 @@
 
 #include "sim/sim.h"
 
+#include <string.h>
+
 #define VECTORS_MAX 512u /* larger groups do not keep happened-before unless told to */
+
+/* What seeds draw: mostly groups of 2 to 8, one in so many larger; mostly delays far below the
+ * algorithm's timers, one in so many up to some times as long. */
+#define FEW_MOST 8u
+#define MANY_MOST 40u
+#define MANY_IN 64u
+#define SLOW_IN 16u
+#define SLOW_TIMES 4u
+#define SLOW_DURATION 10u
+#define DURATION_US 1000000u
+
+static int param_index(const mare_coord_setup *setup, const char *name)
+{
+    for (int i = 0; i < MARE_COORD_PARAMS && setup->algorithm->params[i].name; i++) {
+        if (strcmp(setup->algorithm->params[i].name, name) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static void set_unless_chosen(mare_coord_setup *setup, const char *name, int64_t value)
+{
+    int at = param_index(setup, name);
+    if (at >= 0 && setup->param[at] == setup->algorithm->params[at].initial)
+        mare_coord_setup_set(setup, name, value);
+}
+
+static uint64_t timer_us(const mare_coord_setup *setup)
+{
+    static const char *const names[] = {"retry_us", "answer_us", "gossip_us"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        int at = param_index(setup, names[i]);
+        if (at >= 0)
+            return (uint64_t)setup->param[at];
+    }
+    return 0;
+}
 
 void mare_sim_options_init(mare_sim_options *options, const mare_coord_algorithm *algorithm,
                            uint32_t processes)
@@ -14,8 +53,8 @@ void mare_sim_options_init(mare_sim_options *options, const mare_coord_algorithm
         .network = {.delay = MARE_SIM_UNIFORM, .delay_us = 1000},
         .detector = MARE_SIM_ACCURATE,
         .detect_us = 20000,
-        .duration_us = 1000000,
-        .settle_us = 2000000,
+        .duration_us = DURATION_US,
+        .settle_us = MARE_SIM_DERIVED,
         .think_us = 5000,
         .hold_us = 1000,
         .no_vectors = processes > VECTORS_MAX,
@@ -26,6 +65,53 @@ void mare_sim_options_init(mare_sim_options *options, const mare_coord_algorithm
 void mare_sim_options_fini(mare_sim_options *options)
 {
     mare_sim_faults_fini(&options->faults);
+}
+
+void mare_sim_make_room_to_join(mare_sim_options *options)
+{
+    for (uint32_t i = 0; i < options->faults.count; i++) {
+        const mare_sim_fault *fault = &options->faults.fault[i];
+        if (fault->kind == MARE_SIM_JOIN && fault->process >= options->setup.capacity &&
+            fault->process < MARE_COORD_MEMBERS_MAX)
+            options->setup.capacity = fault->process + 1;
+    }
+}
+
+uint32_t mare_sim_draw_members(uint64_t seed)
+{
+    mare_sim_random random = mare_sim_stream(seed, 6);
+    int many = mare_sim_below(&random, MANY_IN) == 0;
+    return many ? FEW_MOST + 1 + (uint32_t)mare_sim_below(&random, MANY_MOST - FEW_MOST)
+                : 2 + (uint32_t)(seed % (FEW_MOST - 1));
+}
+
+/* Now and then messages take longer than the algorithm waits for them: then the run is longer, so
+ * that as much happens. In large groups much happens in a short time. A duration that was chosen is
+ * left alone. */
+static void vary_scale(mare_sim_options *options)
+{
+    mare_sim_random random = mare_sim_stream(options->seed, 7);
+    int slow = mare_sim_below(&random, SLOW_IN) == 0;
+    uint64_t delay_us = mare_sim_below(&random, SLOW_TIMES * timer_us(&options->setup) + 1);
+    slow &= options->setup.members <= FEW_MOST;
+    options->network.delay_us += slow ? delay_us : 0;
+    if (options->duration_us != DURATION_US)
+        return;
+    if (options->setup.members > FEW_MOST)
+        options->duration_us = options->duration_us * FEW_MOST / options->setup.members;
+    else if (slow)
+        options->duration_us += SLOW_DURATION * delay_us;
+}
+
+/* A circle that hardly has places for all, or many more; superpeers for each or for all. Settings
+ * that were chosen are left alone. */
+static void vary_circle(mare_sim_options *options)
+{
+    mare_sim_random random = mare_sim_stream(options->seed, 8);
+    uint64_t bits = 3 + mare_sim_below(&random, 14), prefix = mare_sim_below(&random, bits + 1);
+    set_unless_chosen(&options->setup, "bits", (int64_t)bits);
+    set_unless_chosen(&options->setup, "prefix", (int64_t)prefix);
+    set_unless_chosen(&options->setup, "salt", (int64_t)mare_sim_below(&random, 1000));
 }
 
 void mare_sim_vary(mare_sim_options *options)
@@ -52,6 +138,8 @@ void mare_sim_vary(mare_sim_options *options)
         options->setup.capacity = options->setup.members + 2;
     if (tolerated & MARE_COORD_SUSPECTS && mare_sim_below(&random, 2))
         options->detector = MARE_SIM_EAGER;
+    vary_scale(options);
+    vary_circle(options);
     options->faults.count = 0;
     mare_sim_faults_draw(&options->faults, &random, tolerated, options->setup.members,
                          options->setup.capacity, options->duration_us);

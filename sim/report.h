@@ -22,11 +22,16 @@ typedef struct mare_sim_show {
 int mare_sim_show_run(const mare_sim_options *options, const mare_sim_show *show, FILE *out,
                       mare_sim_outcome *outcome);
 
+/* The promises that a run without violation has shown to be kept: not those that it did not ask
+ * for, or could not check. */
+unsigned mare_sim_kept(const mare_sim_options *options, const mare_sim_outcome *outcome);
+
 /* Each one alone. */
 void mare_sim_write_summary(const mare_sim_options *options, const mare_sim_outcome *outcome,
                             FILE *out);
 void mare_sim_write_json(const mare_sim_options *options, const mare_sim_outcome *outcome,
                          FILE *out);
+/* The options of `mare sim NAME` that repeat the run: "--n 3 --seed 1 …". */
 void mare_sim_write_replay(const mare_sim_options *options, FILE *out);
 void mare_sim_write_shiviz(const mare_sim_recording *recording, FILE *out);
 void mare_sim_write_svg(const mare_sim_recording *recording, const mare_sim_options *options,

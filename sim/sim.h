@@ -67,6 +67,8 @@ typedef struct mare_sim_hooks {
                  uint32_t length, uint64_t *delay_us);
 } mare_sim_hooks;
 
+#define MARE_SIM_DERIVED UINT64_MAX /* as mare_sim_bound() says */
+
 typedef struct mare_sim_options {
     mare_coord_setup setup; /* algorithm, founders, capacity, parameters; self and seed are set */
     mare_sim_hooks hooks;
@@ -75,10 +77,10 @@ typedef struct mare_sim_options {
     mare_sim_detector detector;
     uint64_t detect_us;
     mare_sim_fault_list faults;
-    uint32_t drift_ppm;                /* clocks run wrong by up to this much, either way */
-    uint64_t offset_us;                /* … and start apart by up to this much */
-    uint64_t duration_us;              /* of the phase with faults */
-    uint64_t settle_us;                /* bound for progress after it; 0: no such phase */
+    uint32_t drift_ppm;   /* clocks run wrong by up to this much, either way */
+    uint64_t offset_us;   /* … and start apart by up to this much */
+    uint64_t duration_us; /* of the phase with faults */
+    uint64_t settle_us;   /* bound for progress after it; 0: no such phase; or MARE_SIM_DERIVED */
     const mare_sim_workload *workload; /* NULL: the family's own, by mare_sim_workload_find() */
     void *workload_context;            /* for a workload that brings its own script */
     uint32_t entrants; /* mutex: processes 0 … entrants − 1 make requests; 0: all */
@@ -91,6 +93,12 @@ typedef struct mare_sim_options {
 void mare_sim_options_init(mare_sim_options *options, const mare_coord_algorithm *algorithm,
                            uint32_t processes);
 void mare_sim_options_fini(mare_sim_options *options);
+
+/* A group has no more slots than founders, unless faults let others join: makes room for them. */
+void mare_sim_make_room_to_join(mare_sim_options *options);
+
+/* How many processes a run of this seed has, when nobody says: mostly a few, seldom up to 40. */
+uint32_t mare_sim_draw_members(uint64_t seed);
 
 /* Draws network, faults and pace from options->seed, within what the algorithm tolerates. */
 void mare_sim_vary(mare_sim_options *options);
@@ -105,6 +113,9 @@ typedef struct mare_sim_outcome {
     uint64_t waiting;               /* still, at the end of a run without second phase */
     uint64_t by_kind[256];          /* messages sent, by kind */
 } mare_sim_outcome;
+
+/* How long progress may take when nothing fails any more: sim/bound.c has the rule. */
+uint64_t mare_sim_bound(const mare_sim_options *options);
 
 /* Whether options make no sense: a machine that cannot be made, a fault that cannot happen. Returns
  * 0, or nonzero after writing the reason into `why`. */

@@ -62,7 +62,7 @@ const char mare__sim_style[] =
     "stroke-width:2.5px}"
     "svg.mare .w{font-size:10.5px;fill:var(--soft);font-style:italic;stroke:var(--paper);"
     "stroke-width:3px}svg.mare .w.elected{fill:var(--leads);font-style:normal;font-weight:600}"
-    ".deliver{fill:var(--inside)}\n"
+    "svg.mare .w.left{text-anchor:end}.deliver{fill:var(--inside)}\n"
     ".note circle{fill:var(--ink)}svg.mare .note text{fill:var(--paper);text-anchor:middle;"
     "font-size:10.5px;font-weight:700}\n"
     "svg.past .m,svg.past .e{opacity:.13}svg.past .on{opacity:1}"

@@ -150,8 +150,8 @@ static void draw_name(const mare_sim_drawing *d, const arrow *a)
         count++;
     if (kind >= count)
         return;
-    /* Near the sender and below the middle, so that crossing arrows keep their names apart. */
-    double part = 0.34, angle = atan2(a->y2 - a->y1, a->x2 - a->x1) * 180 / 3.14159265358979;
+    double angle = atan2(a->y2 - a->y1, a->x2 - a->x1) * 180 / 3.14159265358979;
+    double part = mare__sim_place_name(d, a->x1, a->y1, a->x2, a->y2, forms[kind].name);
     fprintf(d->out,
             "<text class=\"n\" transform=\"translate(%.1f %.1f) rotate(%.1f)\" dy=\"-4\">%s</text>",
             a->x1 + part * (a->x2 - a->x1), a->y1 + part * (a->y2 - a->y1), angle,
@@ -321,90 +321,6 @@ static void draw_clock(const mare_sim_drawing *d, size_t index, uint64_t *shown)
             mare_sim_layout_y(&d->layout, record->process) - 11, record->lamport);
 }
 
-/* How many of the same kind came before it at this process and moment: words go below each other.
- */
-static int rank_of(const mare_sim_recording *r, const mare_sim_record *record)
-{
-    int rank = 0;
-    for (const mare_sim_record *i = record; i-- > r->record && i->time_us == record->time_us;)
-        rank += i->process == record->process && i->sight == MARE_SIM_EFFECT &&
-                i->effect == record->effect;
-    return rank;
-}
-
-/* Its words if it has any, and if not whose it is. */
-static void name_delivery(const mare_sim_recording *r, const mare_sim_record *record, char *text,
-                          size_t room)
-{
-    const uint8_t *data = record->data == MARE_SIM_NONE ? NULL : r->bytes + record->data;
-    uint32_t length = record->length < 24 ? record->length : 24, words = 0;
-    while (words < length && data && data[words] >= 32 && data[words] <= 126)
-        words++;
-    if (words && words == length)
-        snprintf(text, room, "%.*s", (int)length, (const char *)data);
-    else
-        snprintf(text, room, "of %s", mare_sim_name(r, record->peer).text);
-}
-
-/* "view 3: p2 p3"; many members are cut short. */
-static void name_view(const mare_sim_recording *r, const mare_sim_record *record, char *text,
-                      size_t room)
-{
-    int length = snprintf(text, room, "view %" PRIu64 ":", record->number);
-    for (uint32_t i = 0; i + 4 <= record->length; i += 4) {
-        uint32_t member;
-        memcpy(&member, r->bytes + record->data + i, sizeof member);
-        if ((size_t)length + 20 > room) {
-            snprintf(text + length, room - (size_t)length, " …");
-            return;
-        }
-        length +=
-            snprintf(text + length, room - (size_t)length, " %s", mare_sim_name(r, member).text);
-    }
-}
-
-/* Above or below the line of its process, so that they keep apart: views, news, marks. */
-static double height_of(mare_coord_effect_kind effect)
-{
-    return effect == MARE_COORD_VIEW ? -24 : effect == MARE_COORD_MARK ? 38 : 27;
-}
-
-static void draw_news(const mare_sim_drawing *d, const mare_sim_record *record)
-{
-    const mare_sim_recording *r = d->layout.recording;
-    double x = mare_sim_layout_x(&d->layout, record->time_us);
-    double y = mare_sim_layout_y(&d->layout, record->process) + 11 * rank_of(r, record);
-    char text[80] = "";
-    switch (record->effect) {
-    case MARE_COORD_ELECTED:
-        snprintf(text, sizeof text, "%s leads · %" PRIu64, mare_sim_name(r, record->peer).text,
-                 record->number);
-        break;
-    case MARE_COORD_DELIVER:
-        name_delivery(r, record, text, sizeof text);
-        fprintf(d->out, "<rect class=\"deliver\" x=\"%.1f\" y=\"%.1f\" width=\"7\" height=\"7\"/>",
-                x - 3.5, y + 12);
-        break;
-    case MARE_COORD_VIEW:
-        name_view(r, record, text, sizeof text);
-        break;
-    case MARE_COORD_REVOKED:
-    case MARE_COORD_MARK:
-        snprintf(text, sizeof text, "%s",
-                 record->text == MARE_SIM_NONE ? "" : (const char *)r->bytes + record->text);
-        break;
-    case MARE_COORD_SUSPECT:
-        snprintf(text, sizeof text, "suspects %s", mare_sim_name(r, record->peer).text);
-        break;
-    default:
-        return;
-    }
-    fprintf(d->out, "<text class=\"w %s\" x=\"%.1f\" y=\"%.1f\">",
-            mare_coord_effect_name(record->effect), x + 2, y + height_of(record->effect));
-    mare__sim_escape(text, d->out);
-    fputs("</text>", d->out);
-}
-
 static void draw_events(const mare_sim_drawing *d)
 {
     const mare_sim_recording *r = d->layout.recording;
@@ -418,7 +334,7 @@ static void draw_events(const mare_sim_drawing *d)
             draw_step(d, i);
             draw_clock(d, i, shown);
         } else if (record->sight == MARE_SIM_EFFECT) {
-            draw_news(d, record);
+            mare__sim_draw_words(d, i);
         }
     }
     fputs("</g>\n", d->out);
@@ -484,6 +400,7 @@ void mare__sim_draw(mare_sim_drawing *d)
         fprintf(d->out, "<style>%s</style>\n", mare__sim_style);
     fprintf(d->out, "<rect class=\"paper\" width=\"%.1f\" height=\"%.1f\"/>\n", l->width,
             l->height);
+    mare__sim_place_words(d);
     mare__sim_draw_cuts(d);
     draw_axis(d);
     mare__sim_draw_spans(d);
@@ -493,6 +410,7 @@ void mare__sim_draw(mare_sim_drawing *d)
     draw_notes(d);
     draw_names(d);
     fputs("</svg>\n", d->out);
+    mare__sim_forget_words(d);
 }
 
 void mare_sim_write_svg(const mare_sim_recording *recording, const mare_sim_options *options,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-/* Shared by svg.c (arrows, events, the whole), spans.c (what lasts) and html.c (the page). */
+/* Shared by svg.c (arrows, events, the whole), words.c (what is written beside them), spans.c (what
+ * lasts) and html.c (the page). */
 
 #include "sim/layout.h"
 
@@ -12,6 +13,7 @@ typedef struct mare_sim_drawing {
     const mare_sim_outcome *outcome;
     int page; /* inside a page that has its own heading and shows its own hints */
     FILE *out;
+    struct mare_sim_words *words; /* where they stand, while the drawing is made: words.c */
 } mare_sim_drawing;
 
 #define MARE_SIM_COLOURS 12u
@@ -21,6 +23,14 @@ void mare__sim_draw(mare_sim_drawing *d);
 /* spans.c: shaded partitions; then lines, pauses, crashes, who waits, is inside, leads. */
 void mare__sim_draw_cuts(const mare_sim_drawing *d);
 void mare__sim_draw_spans(const mare_sim_drawing *d);
+
+/* words.c: finds places for the words beside events, and for names along arrows (which part of the
+ * way from the sender), where they cover each other least; draws the words of one record. */
+void mare__sim_place_words(mare_sim_drawing *d);
+void mare__sim_forget_words(mare_sim_drawing *d);
+double mare__sim_place_name(const mare_sim_drawing *d, double x1, double y1, double x2, double y2,
+                            const char *name);
+void mare__sim_draw_words(const mare_sim_drawing *d, size_t index);
 
 /* Text for XML, and a moment as people write it. */
 void mare__sim_escape(const char *text, FILE *out);

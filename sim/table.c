@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* One run in words and in JSON: its summary, and the command that repeats it. */
+/* One run in words and in JSON: its summary, and the options that repeat it. */
 
 #include "sim/report.h"
 
@@ -75,15 +75,24 @@ static void write_entries(const mare_sim_options *options, const mare_sim_outcom
             (double)outcome->wait_us / grants / 1000, (double)outcome->wait_most_us / 1000);
 }
 
-/* Never calls kept what the run has not asked for. */
-static void write_kept(const mare_sim_options *options, const mare_sim_outcome *outcome, FILE *out)
+unsigned mare_sim_kept(const mare_sim_options *options, const mare_sim_outcome *outcome)
 {
     unsigned promises = options->setup.algorithm->promises(&options->setup);
-    unsigned open = outcome->waiting ? promises & MARE_COORD_EM2 : 0;
+    unsigned open = outcome->waiting ? MARE_COORD_EM2 : 0;
+    unsigned unchecked = options->no_vectors ? MARE_COORD_EM3 : 0; /* check_mutex.c needs them */
+    return promises & ~open & ~unchecked;
+}
+
+static void write_kept(const mare_sim_options *options, const mare_sim_outcome *outcome, FILE *out)
+{
+    unsigned kept = mare_sim_kept(options, outcome);
+    unsigned rest = options->setup.algorithm->promises(&options->setup) & ~kept;
     fputs("promises  ", out);
-    mare_sim_write_promises(promises & ~open, out);
+    mare_sim_write_promises(kept, out);
     fputs(": kept\n", out);
-    if (open)
+    if (rest & MARE_COORD_EM3)
+        fputs("          EM3: not checked, of so many no happened-before is kept\n", out);
+    if (rest & MARE_COORD_EM2)
         fprintf(out, "          EM2: not known, %" PRIu64 " still waited at the end\n",
                 outcome->waiting);
 }
@@ -123,9 +132,9 @@ void mare_sim_write_replay(const mare_sim_options *options, FILE *out)
     char *faults = faults_text(options);
     const mare_coord_algorithm *algorithm = options->setup.algorithm;
     fprintf(out,
-            "mare sim %s --n %" PRIu32 " --seed %" PRIu64 " --loss %" PRIu32 " --duplicate %" PRIu32
+            "--n %" PRIu32 " --seed %" PRIu64 " --loss %" PRIu32 " --duplicate %" PRIu32
             " --abandon %" PRIu32 " --drift %" PRIu32 " --faults '%s'",
-            algorithm->name, options->setup.members, options->seed, options->network.loss_ppm,
+            options->setup.members, options->seed, options->network.loss_ppm,
             options->network.duplicate_ppm, options->abandon_ppm, options->drift_ppm,
             faults ? faults : "");
     if (options->rounds)
@@ -135,7 +144,6 @@ void mare_sim_write_replay(const mare_sim_options *options, FILE *out)
             fprintf(out, " --param %s=%" PRId64, algorithm->params[i].name,
                     options->setup.param[i]);
     }
-    fputc('\n', out);
     free(faults);
 }
 

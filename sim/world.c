@@ -289,7 +289,9 @@ static void look_for_waiting(mare_sim *sim, int more)
 static void run(mare_sim *sim)
 {
     const mare_sim_options *options = sim->options;
-    uint64_t end_us = options->duration_us + options->settle_us;
+    uint64_t settle_us =
+        options->settle_us == MARE_SIM_DERIVED ? mare_sim_bound(options) : options->settle_us;
+    uint64_t end_us = options->duration_us + settle_us;
     mare_sim_due due;
     int more = 0;
     while (!sim->over && (more = mare_sim_heap_pop(&sim->heap, &due)) && due.time_us <= end_us) {

@@ -26,7 +26,7 @@ end
 
 -- The specification of one run of a sweep.
 local function drawn(spec, seed)
-    return with(settled(spec), {seed = seed, vary = true, n = spec.n or 2 + seed % 7})
+    return with(settled(spec), {seed = seed, vary = true})
 end
 
 -- What repeats a run that was shrunk.
@@ -71,7 +71,15 @@ function sim.sweep(spec, count, from)
     return shrink(spec, seed, {}), seed
 end
 
+local function is_algorithm(name)
+    for _, known in ipairs(core.algorithms()) do
+        if known == name then return true end
+    end
+    return false
+end
+
 local function load_scenario(name)
+    if is_algorithm(name) then return {algorithm = name} end
     if not name:find "%.lua$" then
         return require("mare.figures." .. name)
     end
@@ -89,7 +97,7 @@ end
 
 -- ---- Sweeps from the command line --------------------------------------------------------------
 
-local BAR_WIDTH, LINE_WIDTH = 24, 79 -- as in src/cli/sim.c: a line that wraps cannot be overwritten
+local BAR_WIDTH, LINE_WIDTH = 24, 79 -- a line that wraps cannot be overwritten
 
 local function show_progress(done, all, messages)
     local filled = done * BAR_WIDTH // all
@@ -100,7 +108,7 @@ local function show_progress(done, all, messages)
     io.stderr:flush()
 end
 
--- Adds up what runs did, under the names that `mare sim ALGORITHM --seeds` has for it.
+-- Adds up what runs did, under the names that reports have for it.
 local function counting(asked)
     local total = {entries = 0, messages = 0, lost = 0, deliveries = 0, elections = 0}
     local source = {entries = "grants", messages = "sent"}
@@ -117,16 +125,10 @@ local function quote(word)
     return word:find "^[%w%.,:+@%%/=_-]+$" and word or "'" .. word:gsub("'", [['\'']]) .. "'"
 end
 
--- The command that repeats a run that was shrunk: a sweep of one seed.
+-- The command that repeats a run that was shrunk; of a scenario, a sweep of one seed.
 local function replay(name, asked, outcome)
-    local words = {"mare sim", quote(name), "--seeds 1 --seed", outcome.seed, "--n", outcome.n,
-                   "--loss", outcome.loss_ppm, "--duplicate", outcome.duplicate_ppm,
-                   "--abandon", outcome.abandon_ppm, "--drift", outcome.drift_ppm,
-                   "--faults", "'" .. outcome.faults .. "'"}
-    local function add(...) table.move({...}, 1, select("#", ...), #words + 1, words) end
-    if outcome.rounds > 0 then add("--rounds", outcome.rounds) end
-    for _, param in ipairs(asked.param) do add("--param", quote(param)) end
-    return table.concat(words, " ")
+    return ("mare sim %s %s%s"):format(quote(name), asked.algorithm and "" or "--seeds 1 ",
+                                       outcome.replay)
 end
 
 local function report_violation(name, spec, asked, seed)
@@ -150,15 +152,18 @@ end
 
 local function report_sweep(name, spec, asked, total, met)
     if asked.json then
-        io.write(('{"scenario":"%s","seeds":%d,"entries":%d,"messages":%d,"lost":%d,' ..
+        io.write(('{"%s":"%s","seeds":%d,"entries":%d,"messages":%d,"lost":%d,' ..
                   '"deliveries":%d,"elections":%d,"expected":%d,"violation":null}\n'):format(
-            name:gsub('[%c"\\]', "?"), asked.seeds, total.entries, total.messages, total.lost,
-            total.deliveries, total.elections, met))
+            asked.algorithm and "algorithm" or "scenario", name:gsub('[%c"\\]', "?"), asked.seeds,
+            total.entries, total.messages, total.lost, total.deliveries, total.elections, met))
     else
-        io.write(("%s: %d seeds, %d messages (%d lost), "):format(
+        io.write(("%s: %d seeds, %d messages (%d lost)"):format(
             name, asked.seeds, total.messages, total.lost))
-        print(spec.expect and ("%s is broken in %d, as it is to be; nothing else is"):format(
-            spec.expect, met) or "no violation")
+        for _, what in ipairs {"entries", "elections", "deliveries"} do
+            if total[what] > 0 then io.write((", %d %s"):format(total[what], what)) end
+        end
+        print(spec.expect and (", %s is broken in %d, as it is to be; nothing else is"):format(
+            spec.expect, met) or ", no violation")
     end
     return spec.expect and met == 0 and 1 or 0
 end
@@ -232,10 +237,12 @@ local function run_scenario(spec, asked)
     return outcome.violation == spec.expect and 0 or 1
 end
 
---- What `mare sim FILE.lua` and `mare sim FIGURE` do; the command line gives the arguments.
+--- What `mare sim FILE.lua`, `mare sim FIGURE` and sweeps do; the command line gives the
+--- arguments.
 function sim.main(name, ...)
     local ok, code = pcall(function(...)
         local asked = read_words {...}
+        asked.algorithm = is_algorithm(name)
         local spec = override(load_scenario(name), asked)
         return asked.seeds and sweep_scenario(name, spec, asked) or run_scenario(spec, asked)
     end, ...)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// `mare sim`: the simulator from the command line. Algorithms are run from here; scenario files and
-// figures are Lua and go to the module mare.sim, in an ordinary process.
+// `mare sim`: the simulator from the command line. One run of an algorithm is done here; sweeps,
+// scenario files and figures go to the module mare.sim, in Lua, in an ordinary process.
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,8 +12,7 @@
 #include "platform/platform.h"
 #include "sim/report.h"
 
-enum { SHRINK_BUDGET = 2000, CALM_MEMBERS = 4, BAR_WIDTH = 24 };
-enum { LINE_WIDTH = 79 }; // of a terminal: a line that wraps cannot be overwritten
+enum { CALM_MEMBERS = 4 };
 
 struct arguments {
     mare_coord_setup setup; // the algorithm and its parameters
@@ -87,23 +86,12 @@ static void override(mare_sim_options *options, const struct arguments *args)
         options->rounds = (uint32_t)args->rounds;
 }
 
-// A group has no more slots than founders, unless faults let others join.
-static void make_room_to_join(mare_sim_options *options)
-{
-    for (uint32_t i = 0; i < options->faults.count; i++) {
-        const mare_sim_fault *fault = &options->faults.fault[i];
-        if (fault->kind == MARE_SIM_JOIN && fault->process >= options->setup.capacity &&
-            fault->process < MARE_COORD_MEMBERS_MAX)
-            options->setup.capacity = fault->process + 1;
-    }
-}
-
 // The options of one run: drawn from the seed, or calm, one request each and no second phase.
 // Returns whether they make sense, after saying why they do not.
 static bool prepare(mare_sim_options *options, const struct arguments *args, uint64_t seed,
                     bool calm)
 {
-    uint32_t n = calm ? CALM_MEMBERS : 2 + (uint32_t)(seed % 7);
+    uint32_t n = calm ? CALM_MEMBERS : mare_sim_draw_members(seed);
     mare_sim_options_init(options, args->setup.algorithm, args->n ? args->n : n);
     memcpy(options->setup.param, args->setup.param, sizeof options->setup.param);
     options->seed = seed;
@@ -114,111 +102,13 @@ static bool prepare(mare_sim_options *options, const struct arguments *args, uin
         mare_sim_vary(options);
     }
     override(options, args);
-    make_room_to_join(options);
+    mare_sim_make_room_to_join(options);
     char why[200];
     if (!mare_sim_options_refuse(options, why, sizeof why))
         return true;
     fprintf(stderr, "mare sim: %s\n", why);
     mare_sim_options_fini(options);
     return false;
-}
-
-static void show_progress(uint64_t done, uint64_t all, uint64_t messages)
-{
-    char bar[3 * BAR_WIDTH + 1] = "", words[LINE_WIDTH - BAR_WIDTH + 1];
-    uint64_t filled = done * BAR_WIDTH / all;
-    for (uint64_t i = 0; i < BAR_WIDTH; i++)
-        strcat(bar, i < filled ? "█" : "░");
-    snprintf(words, sizeof words,
-             " %3" PRIu64 " %%  %" PRIu64 " of %" PRIu64 " seeds, %.1f M messages ",
-             done * 100 / all, done, all, (double)messages / 1e6);
-    fprintf(stderr, "\r%s%s", bar, words);
-    if (done == all)
-        fputs("\r\033[K", stderr);
-    fflush(stderr);
-}
-
-// Found: shrinks it, draws it, and prints the line that repeats it.
-static int report_violation(mare_sim_options *options, const struct arguments *args,
-                            const mare_sim_outcome *found, uint64_t seed)
-{
-    char name[100];
-    struct mare_sim_show show = args->show;
-    mare_sim_outcome outcome;
-    snprintf(name, sizeof name, "mare-sim-%s-%" PRIu64 ".html", args->setup.algorithm->name, seed);
-    show.draw = show.draw ? show.draw : name;
-    if (!show.json)
-        printf("seed %" PRIu64 ": %s is violated: %s\n", seed, found->violation, found->detail);
-    uint32_t before = options->faults.count;
-    unsigned runs = mare_sim_shrink(options, found->violation, SHRINK_BUDGET);
-    if (!show.json)
-        printf("shrunk from %" PRIu32 " faults to %" PRIu32 " in %u runs:\n\n", before,
-               options->faults.count, runs);
-    mare_sim_show_run(options, &show, stdout, &outcome);
-    if (!show.json)
-        printf("drawn     %s\nreplay    ", show.draw);
-    mare_sim_write_replay(options, show.json ? stderr : stdout);
-    return EXIT_DIED;
-}
-
-struct total {
-    uint64_t entries, messages, lost, deliveries, elections;
-};
-
-static void add(struct total *total, const mare_sim_outcome *outcome)
-{
-    total->entries += outcome->grants;
-    total->messages += outcome->sent;
-    total->lost += outcome->lost;
-    total->deliveries += outcome->deliveries;
-    total->elections += outcome->elections;
-}
-
-static void report_sweep(const struct arguments *args, const struct total *total)
-{
-    const char *name = args->setup.algorithm->name;
-    if (args->show.json) {
-        printf("{\"algorithm\":\"%s\",\"seeds\":%" PRIu64 ",\"entries\":%" PRIu64
-               ",\"messages\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"deliveries\":%" PRIu64
-               ",\"elections\":%" PRIu64 ",\"violation\":null}\n",
-               name, args->seeds, total->entries, total->messages, total->lost, total->deliveries,
-               total->elections);
-        return;
-    }
-    printf("%s: %" PRIu64 " seeds, %" PRIu64 " messages (%" PRIu64 " lost)", name, args->seeds,
-           total->messages, total->lost);
-    if (total->entries)
-        printf(", %" PRIu64 " entries", total->entries);
-    if (total->elections)
-        printf(", %" PRIu64 " elected", total->elections);
-    if (total->deliveries)
-        printf(", %" PRIu64 " deliveries", total->deliveries);
-    puts(", no violation");
-}
-
-static int sweep(const struct arguments *args)
-{
-    struct total total = {0};
-    bool bar = isatty(STDERR_FILENO) && !args->show.json;
-    uint64_t step = args->seeds / 200 + 1;
-    for (uint64_t done = 0; done < args->seeds; done++) {
-        mare_sim_options options;
-        mare_sim_outcome outcome;
-        if (!prepare(&options, args, args->seed + done, false))
-            return EXIT_USAGE;
-        bool good = mare_sim_run(&options, NULL, &outcome);
-        add(&total, &outcome);
-        if (bar && (done % step == 0 || !good))
-            show_progress(good ? done : args->seeds, args->seeds, total.messages);
-        int code = good ? 0 : report_violation(&options, args, &outcome, args->seed + done);
-        mare_sim_options_fini(&options);
-        if (!good)
-            return code;
-    }
-    if (bar)
-        show_progress(args->seeds, args->seeds, total.messages);
-    report_sweep(args, &total);
-    return 0;
 }
 
 // Delivered messages in a second, checkers and all.
@@ -264,8 +154,9 @@ static int run_once(const struct arguments *args)
         return EXIT_USAGE;
     int code = mare_sim_show_run(&options, &show, stdout, &outcome);
     if (code == 1 && !show.json && args->seed_given) {
-        fputs("replay    ", stdout);
+        printf("replay    mare sim %s ", options.setup.algorithm->name);
         mare_sim_write_replay(&options, stdout);
+        putchar('\n');
     }
     mare_sim_options_fini(&options);
     return code;
@@ -412,7 +303,7 @@ static int read_options(struct arguments *args, int argc, char **argv)
     return 0;
 }
 
-// ---- Scenarios ---------------------------------------------------------------------------------
+// ---- Scenarios and sweeps ----------------------------------------------------------------------
 
 static bool is_file(const char *name)
 {
@@ -420,13 +311,11 @@ static bool is_file(const char *name)
     return length > 4 && strcmp(name + length - 4, ".lua") == 0;
 }
 
-// A scenario runs as a program whose arguments are the options, checked, and "--bar" if there is
-// somebody to see it.
-static int run_scenario(const struct arguments *args, int argc, char **argv)
+// Runs as a program whose arguments are the options, checked, and "--bar" if there is somebody to
+// see it.
+static int run_in_lua(const struct arguments *args, int argc, char **argv)
 {
     static char code[] = "require 'mare.sim'.main(...)", bar[] = "--bar";
-    if (args->table || args->speed)
-        return refuse("a figure or file has no", args->table ? "--table" : "--speed");
     char **words = calloc((size_t)argc + 2, sizeof *words);
     if (!words) {
         fputs("mare sim: out of memory\n", stderr);
@@ -509,11 +398,11 @@ int mare__cli_sim(int argc, char **argv)
     int code = read_options(&args, argc, argv);
     if (code)
         return code;
-    if (scenario)
-        return run_scenario(&args, argc, argv);
+    if (scenario && (args.table || args.speed))
+        return refuse("a figure or file has no", args.table ? "--table" : "--speed");
     if (args.table)
         return print_table(&args);
     if (args.speed)
         return print_speed(&args);
-    return args.seeds ? sweep(&args) : run_once(&args);
+    return scenario || args.seeds ? run_in_lua(&args, argc, argv) : run_once(&args);
 }

@@ -9,8 +9,9 @@
 #include <string.h>
 
 #include "lua/binding.h"
+#include "sim/report.h"
 
-enum { SHRINK_BUDGET = 2000, MILLION = 1000000, DRIFT_MOST = 100000 };
+enum { SHRINK_BUDGET = 2000, MILLION = 1000000, DRIFT_MOST = 100000, CALM_MEMBERS = 3 };
 
 // ---- Reading the specification -----------------------------------------------------------------
 
@@ -311,20 +312,24 @@ static void read_faults(lua_State *L, mare_sim_options *options)
         luaL_error(L, "`faults` is not understood from '%s' on", text + wrong - 1);
     if (text)
         mare_sim_faults_read(&options->faults, text); // from here on nothing raises
+    if (!has(L, "capacity", LUA_TNUMBER))
+        mare_sim_make_room_to_join(options);
 }
 
 static void read_options(struct mare__lua_sim *sim, mare_sim_options *options)
 {
     lua_State *L = sim->L;
     const mare_coord_algorithm *algorithm = read_algorithm(sim);
-    uint64_t n = number_field(L, SIM_SPEC, "n", 3);
+    bool vary = flag_field(L, SIM_SPEC, "vary");
+    uint64_t seed = number_field(L, SIM_SPEC, "seed", 1);
+    uint64_t n = number_field(L, SIM_SPEC, "n", vary ? mare_sim_draw_members(seed) : CALM_MEMBERS);
     uint64_t capacity = number_field(L, SIM_SPEC, "capacity", n);
     if (n < 1 || capacity < n || capacity > MARE_COORD_MEMBERS_MAX)
         luaL_error(L, "`n` is 1 to 65536, and `capacity` not smaller");
     mare_sim_options_init(options, algorithm, (uint32_t)n);
     options->setup.capacity = (uint32_t)capacity;
     options->setup.context = sim;
-    options->seed = number_field(L, SIM_SPEC, "seed", 1);
+    options->seed = seed;
     read_params(L, &options->setup);
     mare__lua_sim_check_spec(L, &options->setup);
     has(L, "names", LUA_TTABLE);
@@ -340,7 +345,8 @@ static void read_options(struct mare__lua_sim *sim, mare_sim_options *options)
     mare_sim_options trial = *options; // what raises does so before the faults are drawn
     read_network(L, &trial.network);
     read_numbers(L, &trial);
-    if (flag_field(L, SIM_SPEC, "vary"))
+    options->duration_us = trial.duration_us; // faults are drawn for as long
+    if (vary)
         mare_sim_vary(options);
     read_network(L, &options->network);
     read_numbers(L, options);
@@ -388,8 +394,8 @@ static void push_outcome(lua_State *L, const mare_coord_algorithm *algorithm,
 struct run {
     mare_sim_options options;
     mare_sim_outcome outcome;
-    char *text, *faults;
-    size_t length;
+    char *text, *faults, *replay;
+    size_t length, replay_length;
     uint32_t faults_before;
     unsigned shrink_runs;
     int code;
@@ -429,6 +435,19 @@ static void carry_out(lua_State *L, struct run *run, const mare_sim_show *show)
     run->faults = malloc(length + 1);
     if (run->faults)
         mare_sim_faults_write(&run->options.faults, run->faults, length + 1);
+    FILE *replay = open_memstream(&run->replay, &run->replay_length);
+    if (replay) {
+        mare_sim_write_replay(&run->options, replay);
+        fclose(replay);
+    }
+}
+
+static void free_run(struct run *run)
+{
+    mare_sim_options_fini(&run->options);
+    free(run->text);
+    free(run->faults);
+    free(run->replay);
 }
 
 // What repeats the run, as it was drawn or shrunk.
@@ -437,6 +456,8 @@ static void push_options(lua_State *L, const struct run *run)
     const mare_sim_options *options = &run->options;
     lua_pushstring(L, run->faults ? run->faults : "");
     lua_setfield(L, -2, "faults");
+    lua_pushlstring(L, run->replay ? run->replay : "", run->replay_length);
+    lua_setfield(L, -2, "replay");
     set_number(L, "n", options->setup.members);
     set_number(L, "seed", options->seed);
     set_number(L, "rounds", options->rounds);
@@ -478,23 +499,19 @@ static int sim_run(lua_State *L)
     show.captions = &sim->captions;
     carry_out(L, &run, &show);
     if (sim->failed) {
-        mare_sim_options_fini(&run.options);
-        free(run.text);
-        free(run.faults);
+        free_run(&run);
         lua_getfield(L, SIM_KEPT, "error");
         return lua_error(L);
     }
     push_outcome(L, run.options.setup.algorithm, &run.outcome);
     push_options(L, &run);
-    mare_sim_options_fini(&run.options);
     lua_pushlstring(L, run.text ? run.text : "", run.length);
     lua_setfield(L, -2, "text");
     lua_pushboolean(L, run.code != 2);
     lua_setfield(L, -2, "written");
     lua_getfield(L, SIM_KEPT, "seen");
     lua_setfield(L, -2, "seen");
-    free(run.text);
-    free(run.faults);
+    free_run(&run);
     return 1;
 }
 

@@ -19,6 +19,7 @@ enum {
     FAULTS_MOST = 12,
     UNIT_US = 1000,
     DURATION_US = 300 * UNIT_US,
+    SETTLE_US = 2000 * UNIT_US,
     SLOWEST_US = 65 * UNIT_US,
     LOST_FROM = 240,
 };
@@ -118,6 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     choose_settings(&options.setup, settings);
     options.seed = next_byte(&in);
     options.duration_us = DURATION_US;
+    options.settle_us = SETTLE_US; // what the input slows down is no part of the network
     options.think_us = 2000u * (members >> 5);
     unsigned tolerated = algorithm->tolerates(&options.setup);
     if (tolerated & MARE_COORD_CHURN)

@@ -7,6 +7,7 @@
 
 extern const mare_coord_algorithm mare_broken_bully_count;
 extern const mare_coord_algorithm mare_broken_bully_epoch;
+extern const mare_coord_algorithm mare_broken_bully_life;
 extern const mare_coord_algorithm mare_broken_bully_silent;
 extern const mare_coord_algorithm mare_broken_causal;
 extern const mare_coord_algorithm mare_broken_causal_clock;
@@ -25,6 +26,7 @@ extern const mare_coord_algorithm mare_broken_ricart_stamp;
 extern const mare_coord_algorithm mare_broken_ricart_tie;
 extern const mare_coord_algorithm mare_broken_ricart_zero;
 extern const mare_coord_algorithm mare_broken_ring;
+extern const mare_coord_algorithm mare_broken_ring_life;
 extern const mare_coord_algorithm mare_broken_superpeer_dht;
 extern const mare_coord_algorithm mare_broken_superpeer_tokens;
 extern const mare_coord_algorithm mare_broken_token_blind;
@@ -43,5 +45,7 @@ extern const mare_coord_algorithm mare_broken_views_past;
 extern const mare_coord_algorithm mare_broken_voting;
 extern const mare_coord_algorithm mare_broken_voting_rank;
 extern const mare_coord_algorithm mare_broken_wireless;
+extern const mare_coord_algorithm mare_broken_wireless_hasty;
+extern const mare_coord_algorithm mare_broken_wireless_life;
 extern const mare_coord_algorithm mare_broken_berkeley_bound;
 extern const mare_coord_algorithm mare_broken_berkeley_step;

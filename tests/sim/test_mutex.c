@@ -450,7 +450,7 @@ static void sweep(const char *name, const char *param, int64_t value, uint64_t s
     for (uint64_t seed = 1; seed <= seeds; seed++) {
         mare_sim_options options;
         mare_sim_outcome out;
-        mare_sim_options_init(&options, mare_coord_find(name), 2 + (uint32_t)(seed % 7));
+        mare_sim_options_init(&options, mare_coord_find(name), mare_sim_draw_members(seed));
         mare_coord_setup_set(&options.setup, param, value);
         options.seed = seed;
         mare_sim_vary(&options);

@@ -177,7 +177,7 @@ static void necessary_acknowledgements_suffice(void **state)
     for (uint64_t seed = 1; seed <= 500; seed++) {
         mare_sim_options options;
         mare_sim_outcome out;
-        mare_sim_options_init(&options, mare_coord_find("total"), 2 + (uint32_t)(seed % 7));
+        mare_sim_options_init(&options, mare_coord_find("total"), mare_sim_draw_members(seed));
         mare_coord_setup_set(&options.setup, "acks", 0);
         options.seed = seed;
         mare_sim_vary(&options);

@@ -58,6 +58,23 @@ def past_of(event, steps, arrows):
     return past
 
 
+# Pairs of words, clocks and names of messages whose middle lines come closer than six pixels.
+COVERED = '''(() => {
+    const all = [...document.querySelectorAll('svg.mare :is(.w, .n, .c)')];
+    const words = all.filter(each => each.textContent).map(each => {
+        const box = each.getBBox(), m = each.getScreenCTM(), points = [];
+        for (let part = 0; part <= 1; part += Math.min(0.5, 6 / box.width))
+            points.push(new DOMPoint(box.x + box.width * part, box.y + box.height / 2)
+                        .matrixTransform(m));
+        return {text: each.textContent, points};
+    });
+    const near = (a, b) => a.points.some(p => b.points.some(q =>
+        Math.hypot(p.x - q.x, p.y - q.y) < 6));
+    return words.flatMap((a, i) => words.slice(i + 1).filter(b => near(a, b))
+                         .map(b => a.text + ' / ' + b.text));
+})()'''
+
+
 @unittest.skipUnless(browser.find(), 'Chromium is not installed')
 class Page(unittest.TestCase):
     @classmethod
@@ -115,6 +132,12 @@ class Page(unittest.TestCase):
                 if key:
                     self.browser.key(key)
                 self.assertTrue(self.browser.run('box.scrollHeight <= box.clientHeight'), figure)
+
+    def test_words_do_not_cover_each_other(self):
+        for figure in ('bully-eight', 'bully-one-way', 'ring-two-rounds', 'views-crash',
+                       'ricart-8-and-12', 'voting-replicas', 'central-takeover'):
+            self.draw(figure)
+            self.assertEqual(self.browser.run(COVERED), [], figure)
 
     def test_others_fade_while_one_is_followed(self):
         self.draw('ricart', '--n', '3')

@@ -3,8 +3,7 @@
 /* Prints a line for each algorithm: a digest of the traces of its first seeds, byte for byte, with
  * everything that the seeds decide. test_compilers.py builds it with several compilers. */
 
-#include "sim/record.h"
-#include "sim/sim.h"
+#include "tests/sim/drawn.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,25 +20,11 @@ static uint64_t mix(uint64_t digest, const char *text, size_t length)
 static uint64_t mix_trace(uint64_t digest, size_t *bytes, const mare_coord_algorithm *algorithm,
                           uint64_t seed)
 {
-    mare_sim_options options;
-    mare_sim_outcome outcome;
-    mare_sim_recording recording;
-    char *text = NULL;
-    size_t length = 0;
-    mare_sim_options_init(&options, algorithm, 2 + (uint32_t)(seed % 7));
-    options.seed = seed;
-    mare_sim_vary(&options);
-    mare_sim_recording_init(&recording, algorithm, options.setup.capacity);
-    mare_sim_observer *observers[] = {&recording.observer, NULL};
-    mare_sim_run(&options, observers, &outcome);
-    FILE *out = open_memstream(&text, &length);
-    mare_sim_recording_write_text(&recording, out);
-    fclose(out);
+    size_t length;
+    char *text = trace_of(algorithm, seed, &length);
     digest = mix(digest, text, length);
     *bytes += length;
     free(text);
-    mare_sim_recording_fini(&recording);
-    mare_sim_options_fini(&options);
     return digest;
 }
 

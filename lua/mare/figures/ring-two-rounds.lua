@@ -5,7 +5,7 @@ return require "mare._rounds" ({
     text = [[
 7 led and has died; 2 and 5 notice at the same time. Each sends a list with its number to its
 successor; everybody adds its own and passes it on, leaving 7 out. The number after + is the
-length of a list in bytes, four for each process on it. Both lists come home with the same seven
+length of a list in bytes, eight for each process on it. Both lists come home with the same seven
 numbers, so both choose 6: the second one does no harm, and costs fourteen messages.]],
     notes = {
         {2000, "ELECTION of 2, [2], and ELECTION of 5, [5], leave together."},

@@ -24,14 +24,15 @@
  *     one say COORDINATOR does too. So two leaders find each other when they can talk again.
  *   - Members that are down are not asked, and nothing is awaited from them.
  *
- * Epochs: the winner takes the next number above all it has seen whose remainder by the capacity is
- * its own number. So an epoch names its leader, and two leaders of one epoch are impossible under
- * any fault. Two leaders of *different* epochs at one moment are possible, and this is precisely
- * when: a member's ELECTION or the OK to it is lost or late on every path to the higher ones for
- * longer than it waits (a partition, one-way loss, a pause, a detector that is wrong). The lower
- * one then leads those that hear it until a message passes between the two leaders, or between one
- * of them and a member of the other. tests/sim shows it with a one-way cut. Work that must not be
- * done twice carries the epoch, and its receiver refuses smaller ones than it has seen.
+ * Epochs: the winner takes a count above all it has seen, one that belongs to its life (epoch.h),
+ * times the capacity, plus its own number. So an epoch names its leader and which life of it, and
+ * two leaders of one epoch are impossible under any fault, loss of memory included. Two leaders of
+ * *different* epochs at one moment are possible, and this is precisely when: a member's ELECTION or
+ * the OK to it is lost or late on every path to the higher ones for longer than it waits (a
+ * partition, one-way loss, a pause, a detector that is wrong). The lower one then leads those that
+ * hear it until a message passes between the two leaders, or between one of them and a member of
+ * the other. tests/sim shows it with a one-way cut. Work that must not be done twice carries the
+ * epoch, and its receiver refuses smaller ones than it has seen.
  *
  * Assumes nothing for the above: any delay, order, loss, repeated delivery, members that come and
  * go, detectors that are wrong. For agreement, that messages pass in time in the end. */
@@ -45,7 +46,6 @@ enum { ANSWER, RETRY };                      /* timers */
 enum { ELECTION, OK, COORDINATOR, ACK };     /* messages: all say an epoch */
 enum { QUIET, ASKING, GIVING_WAY, LEADING }; /* phases */
 
-#define EPOCH_LIMIT (UINT64_C(1) << 60)
 #define ATTEMPTS 2u   /* with repair: how often ELECTION is sent before silence counts */
 #define WAY_FACTOR 4u /* who gives way waits this much longer than for an answer */
 
@@ -76,8 +76,8 @@ static void arm(mare_coord *m, mare_coord_effects *fx)
 static void win(mare_coord *m, mare_coord_effects *fx)
 {
     bully *b = m->state;
-    b->epoch = b->seen =
-        mare__epoch_make(b->seen / m->setup.capacity + 1, m->setup.self, m->setup.capacity);
+    uint64_t count = mare__epoch_count(b->seen / m->setup.capacity + 1, m->setup.incarnation);
+    b->epoch = b->seen = mare__epoch_make(count, m->setup.self, m->setup.capacity);
     b->leader = m->setup.self;
     b->phase = LEADING;
     mare__cancel_timer(fx, ANSWER);
@@ -188,7 +188,7 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
 {
     bully *b = m->state;
     uint64_t epoch = msg->field[0];
-    if (epoch >= EPOCH_LIMIT ||
+    if (epoch >= MARE__EPOCH_LIMIT ||
         (msg->kind == COORDINATOR && !mare__epoch_names(epoch, from, m->setup.capacity)) ||
         (msg->kind == ELECTION && from > m->setup.self) ||
         (msg->kind == OK && from < m->setup.self))

@@ -20,21 +20,24 @@
  *   - Whoever has passed on an ELECTION waits for its COORDINATOR, and the caller for its return;
  *     one that waits too long (`hop_us` for each member and turn, and a random part) calls a higher
  *     round. So a list that is lost with its holder is replaced. It waits twice as long each time,
- *     until a round comes to its end: a slow network must not be taken for a lost list for ever.
+ *     until a round comes to its end, and keeps in mind how long that one took: a slow network must
+ *     not be taken for a lost list for ever.
  *   - One that returns or joins calls, and so does one that hears of it; or that its leader is down
  *     or gone; or that is told of a leader that it knows to be down, or lower than itself.
  *
- * Epochs: a round with count c elects l in epoch c × capacity + l. An epoch names its leader, so
- * two leaders of one epoch are impossible under any fault. Callers of one count that agree on the
- * leader agree on the epoch. Members that cannot reach each other can have leaders of different
- * epochs at one moment only if DOWN is said of members that live; otherwise a round does not close
- * without everybody that is up.
+ * Epochs: a round with count c elects l in epoch c' × capacity + l, where c' is c or the first
+ * count above it that belongs to the life of l (epoch.h). An epoch names its leader and which life
+ * of it, so two leaders of one epoch are impossible under any fault, loss of memory included.
+ * Callers of one count that agree on the leader agree on the epoch. Members that cannot reach each
+ * other can have leaders of different epochs at one moment only if DOWN is said of members that
+ * live; otherwise a round does not close without everybody that is up.
  *
  * Assumes: DOWN is only said of the dead, and is said in the end. Any delay, order, loss, repeated
- * delivery; members may join and leave. The list is 4 bytes a member. */
+ * delivery; members may join and leave. The list is 8 bytes a member. */
 
 #include "coord/bytes.h"
 #include "coord/election/epoch.h"
+#include "coord/election/patience.h"
 #include "coord/machine.h"
 #include "coord/table.h"
 
@@ -43,22 +46,27 @@
 enum { REPAIR, SINGLE, HOP_US, RETRY_US }; /* parameters */
 enum { PATIENCE, RETRY };                  /* timers */
 enum { ELECTION, COORDINATOR, RECEIVED };  /* messages */
-enum { ROUND, LEADER, WHICH = 1, BEHIND }; /* fields */
+enum { ROUND, LEADER, LIFE };              /* fields */
+enum { WHICH = 1, BEHIND };                /* … of RECEIVED */
 
-#define ROUND_LIMIT (UINT64_C(1) << 60)
-#define NAME_BYTES 4u
-#define DOUBLINGS 10u /* of patience, at most */
+#define NUMBER_BYTES 4u
+#define NAME_BYTES (2u * NUMBER_BYTES) /* a name on the list: the number, and which life of it */
+
+typedef struct name {
+    uint32_t number, life;
+} name;
 
 typedef struct ring {
     uint64_t round;   /* the highest that I have passed on: count × capacity + caller */
     uint64_t settled; /* the last one whose COORDINATOR I have seen (the caller: come back) */
     uint64_t epoch;
     uint32_t leader;
-    uint32_t calling; /* without single: my own list is under way */
-    uint32_t late;    /* how often in a row I have waited in vain for a round's end */
+    uint32_t calling;        /* without single: my own list is under way */
+    mare__patience patience; /* with a round that does not come to its end */
 
     /* With repair: what I have passed on and is not acknowledged. */
-    uint32_t holding, kind, to, chosen, listed;
+    uint32_t holding, kind, to, listed;
+    name chosen;
     uint8_t *list; /* of names */
 } ring;
 
@@ -67,9 +75,27 @@ static int one_round(const mare_coord *m)
     return mare__param(m, REPAIR) || mare__param(m, SINGLE);
 }
 
-static uint32_t read_name(const uint8_t *at)
+static name myself(const mare_coord *m)
 {
-    return (uint32_t)mare__get_number(at, NAME_BYTES);
+    return (name){m->setup.self, (uint32_t)m->setup.incarnation};
+}
+
+static name read_name(const uint8_t *at)
+{
+    return (name){(uint32_t)mare__get_number(at, NUMBER_BYTES),
+                  (uint32_t)mare__get_number(at + NUMBER_BYTES, NUMBER_BYTES)};
+}
+
+static void write_name(uint8_t *at, name n)
+{
+    mare__put_number(at, n.number, NUMBER_BYTES);
+    mare__put_number(at + NUMBER_BYTES, n.life, NUMBER_BYTES);
+}
+
+/* Whether it is about me as I was before I lost my memory. */
+static int is_former(const mare_coord *m, name n)
+{
+    return n.number == m->setup.self && n.life != m->setup.incarnation;
 }
 
 /* Passing on ----------------------------------------------------------------------------------- */
@@ -77,25 +103,27 @@ static uint32_t read_name(const uint8_t *at)
 /* Waits for the round to come to its end. */
 static void wait_for_end(mare_coord *m, mare_coord_effects *fx)
 {
-    const ring *r = m->state;
+    ring *r = m->state;
     if (!mare__param(m, REPAIR))
         return;
     uint64_t turn_us =
-        (uint64_t)mare__param(m, HOP_US) * mare__set_count(m->members, m->setup.capacity)
-        << r->late;
-    mare__set_timer(fx, PATIENCE, 2 * turn_us + mare__random(m) % (turn_us + 1));
+        (uint64_t)mare__param(m, HOP_US) * mare__set_count(m->members, m->setup.capacity);
+    uint64_t patience_us = mare__patience_begin(&r->patience, m->now_us, 2 * turn_us);
+    mare__set_timer(fx, PATIENCE, patience_us + mare__random(m) % (patience_us / 2 + 1));
 }
 
-static void close(mare_coord *m, uint64_t round, uint32_t leader, mare_coord_effects *fx);
+static void close(mare_coord *m, uint64_t round, name leader, mare_coord_effects *fx);
 
 /* Sends to the successor what is to be passed on. One that is alone is its own successor. */
-static void pass(mare_coord *m, uint32_t kind, uint64_t round, uint32_t leader, const uint8_t *list,
+static void pass(mare_coord *m, uint32_t kind, uint64_t round, name leader, const uint8_t *list,
                  uint32_t length, mare_coord_effects *fx)
 {
     ring *r = m->state;
     uint32_t next = mare__successor(m);
-    mare_coord_message msg = {
-        .kind = kind, .field = {round, leader}, .tail = list, .tail_length = length};
+    mare_coord_message msg = {.kind = kind,
+                              .field = {round, leader.number, leader.life},
+                              .tail = list,
+                              .tail_length = length};
     if (mare__param(m, REPAIR)) {
         r->holding = next != m->setup.self;
         r->kind = kind;
@@ -110,22 +138,30 @@ static void pass(mare_coord *m, uint32_t kind, uint64_t round, uint32_t leader, 
     if (next != m->setup.self)
         mare__send(m, fx, next, &msg);
     else if (kind == ELECTION)
-        close(m, round, m->setup.self, fx);
+        close(m, round, myself(m), fx);
 }
 
-static void adopt(mare_coord *m, uint64_t round, uint32_t leader, mare_coord_effects *fx)
+/* What a round finds: a leader, in an epoch. */
+static uint64_t epoch_of(const mare_coord *m, uint64_t round, name leader)
+{
+    return mare__epoch_make(mare__epoch_count(round / m->setup.capacity, leader.life),
+                            leader.number, m->setup.capacity);
+}
+
+static void adopt(mare_coord *m, uint64_t round, name leader, mare_coord_effects *fx)
 {
     ring *r = m->state;
-    uint64_t epoch = mare__epoch_make(round / m->setup.capacity, leader, m->setup.capacity);
-    if (epoch < r->epoch || (epoch == r->epoch && r->leader == leader))
+    uint64_t epoch = epoch_of(m, round, leader);
+    if (epoch < r->epoch || (epoch == r->epoch && r->leader == leader.number) ||
+        is_former(m, leader))
         return;
     r->epoch = epoch;
-    r->leader = leader;
-    mare__elected(fx, leader, epoch);
+    r->leader = leader.number;
+    mare__elected(fx, leader.number, epoch);
 }
 
 /* The list has come back: the leader's name goes round. */
-static void close(mare_coord *m, uint64_t round, uint32_t leader, mare_coord_effects *fx)
+static void close(mare_coord *m, uint64_t round, name leader, mare_coord_effects *fx)
 {
     ring *r = m->state;
     r->calling = 0;
@@ -142,22 +178,24 @@ static void call(mare_coord *m, mare_coord_effects *fx)
     if (!one_round(m) && r->calling)
         return;
     r->calling = 1;
-    r->round = (r->round / m->setup.capacity + 1) * m->setup.capacity + m->setup.self;
+    uint64_t known = r->epoch > r->round ? r->epoch : r->round;
+    uint64_t count = mare__epoch_count(known / m->setup.capacity + 1, m->setup.incarnation);
+    r->round = count * m->setup.capacity + m->setup.self;
     mare__mark(m, fx, "calls an election");
     wait_for_end(m, fx);
-    mare__put_number(first, m->setup.self, NAME_BYTES);
-    pass(m, ELECTION, r->round, 0, first, NAME_BYTES, fx);
+    write_name(first, myself(m));
+    pass(m, ELECTION, r->round, (name){0}, first, NAME_BYTES, fx);
 }
 
 /* Messages ------------------------------------------------------------------------------------- */
 
-static uint32_t highest(const mare_coord *m, const mare_coord_message *msg)
+static name highest(const mare_coord *m, const mare_coord_message *msg)
 {
-    uint32_t best = m->setup.self;
+    name best = myself(m);
     for (uint32_t i = 0; i < msg->tail_length; i += NAME_BYTES) {
-        uint32_t name = read_name(msg->tail + i);
-        if (name > best && mare__alive(m, name))
-            best = name;
+        name listed = read_name(msg->tail + i);
+        if (listed.number > best.number && mare__alive(m, listed.number))
+            best = listed;
     }
     return best;
 }
@@ -189,29 +227,31 @@ static void on_election(mare_coord *m, const mare_coord_message *msg, mare_coord
     uint32_t length = msg->tail_length + NAME_BYTES;
     uint8_t *grown = fx->bytes + fx->bytes_room - length;
     memmove(grown, msg->tail, msg->tail_length);
-    mare__put_number(grown + msg->tail_length, m->setup.self, NAME_BYTES);
+    write_name(grown + msg->tail_length, myself(m));
     wait_for_end(m, fx);
-    pass(m, ELECTION, round, 0, grown, length, fx);
+    pass(m, ELECTION, round, (name){0}, grown, length, fx);
 }
 
 static void on_coordinator(mare_coord *m, const mare_coord_message *msg, mare_coord_effects *fx)
 {
     ring *r = m->state;
     uint64_t round = msg->field[ROUND];
-    uint32_t leader = (uint32_t)msg->field[LEADER];
+    name leader = {(uint32_t)msg->field[LEADER], (uint32_t)msg->field[LIFE]};
     if (one_round(m) && (round < r->round || round <= r->settled))
         return; /* a higher one is under way; or I have passed it on */
     if (one_round(m))
         r->round = r->settled = round;
-    r->late = 0;
-    if (mare__param(m, REPAIR))
+    if (mare__param(m, REPAIR)) {
+        mare__patience_rewarded(&r->patience, m->now_us);
         mare__cancel_timer(fx, PATIENCE);
+    }
     adopt(m, round, leader, fx);
     if (!is_mine(m, round))
         pass(m, COORDINATOR, round, leader, NULL, 0, fx);
-    int gone = leader != m->setup.self && !mare__alive(m, leader); /* while its name went round */
-    int passed_over = leader < m->setup.self;                      /* I came after the list */
-    int too_late = r->leader != leader; /* a rival round of the same count was first */
+    int gone = is_former(m, leader) || /* while its name went round */
+               (leader.number != m->setup.self && !mare__alive(m, leader.number));
+    int passed_over = leader.number < m->setup.self;      /* I came after the list */
+    int too_late = r->epoch > epoch_of(m, round, leader); /* I know of a later one */
     if (mare__param(m, REPAIR) && (gone || passed_over || too_late))
         call(m, fx);
 }
@@ -238,13 +278,15 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
                                  mare_coord_effects *fx)
 {
     uint32_t capacity = m->setup.capacity;
-    if (msg->field[ROUND] >= ROUND_LIMIT || msg->field[ROUND] < capacity ||
+    if (msg->field[ROUND] >= MARE__EPOCH_LIMIT || msg->field[ROUND] < capacity ||
         msg->tail_length % NAME_BYTES || msg->tail_length / NAME_BYTES > capacity ||
-        msg->field[BEHIND] >= ROUND_LIMIT ||
-        (msg->kind == COORDINATOR && msg->field[LEADER] >= capacity))
+        (msg->kind == RECEIVED && msg->field[BEHIND] >= MARE__EPOCH_LIMIT) ||
+        (msg->kind == COORDINATOR &&
+         (msg->field[LEADER] >= capacity || msg->field[LIFE] >= MARE__LIFE_LIMIT)))
         return MARE_COORD_MALFORMED;
     for (uint32_t i = 0; i < msg->tail_length; i += NAME_BYTES) {
-        if (read_name(msg->tail + i) >= capacity)
+        name listed = read_name(msg->tail + i);
+        if (listed.number >= capacity || listed.life >= MARE__LIFE_LIMIT)
             return MARE_COORD_MALFORMED;
     }
     if (msg->kind != RECEIVED && mare__param(m, REPAIR)) {
@@ -279,7 +321,7 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
     if (which == RETRY && r->holding) {
         pass(m, r->kind, r->round, r->chosen, r->list, r->listed, fx);
     } else if (which == PATIENCE && r->settled < r->round) {
-        r->late += r->late < DOUBLINGS;
+        mare__patience_failed(&r->patience);
         call(m, fx);
     }
 }
@@ -372,7 +414,7 @@ static const mare_coord_param params[] = {
 
 static const mare_coord_form forms[] = {
     {"ELECTION", {"round"}, 1},
-    {"COORDINATOR", {"round", "leader"}, 0},
+    {"COORDINATOR", {"round", "leader", "life"}, 0},
     {"RECEIVED", {"round", "kind", "settled"}, 0},
     {0},
 };

@@ -25,32 +25,34 @@
  *     together. The paper does with fewer elections by beacons of the leader; this way a network
  *     that rests is silent.
  *   - A node that has waited too long for an election's end calls a higher one, and waits twice as
- *     long for that, until one ends: a slow network is not a lost message. One that is told of a
- *     leader worse than itself calls too: the tree has missed it.
+ *     long for that, until one ends: a slow network is not a lost message. How long that one took
+ *     it keeps in mind, or those for whom an election ended would soon be the next to cut one off.
+ *     One that is told of a leader worse than itself calls too: the tree has missed it.
  *   - Who is behind (it lost its memory, or comes from elsewhere) is told how far the others are.
  *
- * Epochs: an election with count c that finds l makes epoch c × capacity of the group + l. An epoch
- * names its leader, so two leaders of one epoch are impossible under any fault. While parts of the
- * network do not reach each other each has a leader, of different epochs unless it is the same one.
+ * Epochs: an election with count c that finds l makes epoch c' × capacity of the group + l, where
+ * c' is c or the first count above it that belongs to the life of l (epoch.h). An epoch names its
+ * leader and which life of it, so two leaders of one epoch are impossible under any fault, loss of
+ * memory included. While parts of the network do not reach each other each has a leader, of
+ * different epochs unless it is the same one.
  *
  * Assumes nothing for that: any delay, order, loss, repeated delivery, neighbours that come and go.
  * For agreement, that links work both ways and rest in the end. */
 
 #include "coord/election/epoch.h"
+#include "coord/election/patience.h"
 #include "coord/machine.h"
 #include "coord/table.h"
 
 enum { REPAIR, CAPACITY, RETRY_US, PATIENCE_US }; /* parameters */
 enum { RETRY, PATIENCE };                         /* timers */
 enum { ELECTION, ACK, REPORT, LEADER, GOT };      /* messages */
-enum { ID, NODE, WORTH };                         /* fields */
+enum { ID, NODE, WORTH, LIFE };                   /* fields */
 
-#define ID_LIMIT (UINT64_C(1) << 60)
 #define WORTH_LIMIT (INT64_C(1) << 32)
-#define DOUBLINGS 10u /* of patience, at most */
 
 typedef struct node {
-    uint32_t number;
+    uint32_t number, life; /* which node, and which life of it */
     uint64_t worth;
 } node;
 
@@ -60,9 +62,9 @@ typedef struct wireless {
     uint64_t epoch;
     uint32_t open;     /* `id` is under way here */
     uint32_t reported; /* my part of it is done */
-    uint32_t late;     /* how often in a row I have waited in vain for an election's end */
     uint32_t parent;
-    node best; /* below me */
+    mare__patience patience; /* with an election that does not end */
+    node best;               /* below me */
     node leader;
     mare__set waiting;  /* asked, and not answered yet */
     mare__set informed; /* neighbours that know the result of `settled` */
@@ -71,18 +73,34 @@ typedef struct wireless {
 static void say(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t kind, uint64_t id,
                 node about)
 {
-    mare_coord_message msg = {.kind = kind, .field = {id, about.number, about.worth}};
+    mare_coord_message msg = {.kind = kind, .field = {id, about.number, about.worth, about.life}};
     mare__send(m, fx, to, &msg);
 }
 
 static node myself(const mare_coord *m)
 {
-    return (node){m->setup.self, (uint64_t)mare__param(m, CAPACITY)};
+    return (node){m->setup.self, (uint32_t)m->setup.incarnation,
+                  (uint64_t)mare__param(m, CAPACITY)};
 }
 
 static int is_better(node a, node b)
 {
-    return a.worth > b.worth || (a.worth == b.worth && a.number > b.number);
+    if (a.worth != b.worth)
+        return a.worth > b.worth;
+    return a.number != b.number ? a.number > b.number : a.life > b.life;
+}
+
+/* What an election finds: a leader, in an epoch. */
+static uint64_t epoch_of(const mare_coord *m, uint64_t id, node leader)
+{
+    return mare__epoch_make(mare__epoch_count(id / m->setup.capacity, leader.life), leader.number,
+                            m->setup.capacity);
+}
+
+/* Whether it is about me as I was before I lost my memory. */
+static int is_former(const mare_coord *m, node n)
+{
+    return n.number == m->setup.self && n.life != m->setup.incarnation;
 }
 
 static uint32_t next_of(const mare_coord *m, mare__set set, uint32_t from)
@@ -110,8 +128,8 @@ static void arm(mare_coord *m, mare_coord_effects *fx)
 static void inform(mare_coord *m, mare_coord_effects *fx)
 {
     wireless *w = m->state;
-    mare_coord_message msg = {.kind = LEADER,
-                              .field = {w->settled, w->leader.number, w->leader.worth}};
+    mare_coord_message msg = {
+        .kind = LEADER, .field = {w->settled, w->leader.number, w->leader.worth, w->leader.life}};
     mare__send_rest(m, fx, w->informed, &msg);
 }
 
@@ -120,16 +138,18 @@ static void settle(mare_coord *m, uint64_t id, node leader, uint32_t from, mare_
 {
     wireless *w = m->state;
     w->id = w->settled = id;
-    w->open = w->late = 0;
+    w->open = 0;
     w->leader = leader;
-    w->epoch = mare__epoch_make(id / m->setup.capacity, leader.number, m->setup.capacity);
+    w->epoch = epoch_of(m, id, leader);
     mare__elected(fx, leader.number, w->epoch);
     mare__set_clear(w->informed, m->setup.capacity);
     mare__set_add(w->informed, m->setup.self);
     if (from != MARE_COORD_NOBODY)
         mare__set_add(w->informed, from);
-    if (mare__param(m, REPAIR))
+    if (mare__param(m, REPAIR)) {
+        mare__patience_rewarded(&w->patience, m->now_us);
         mare__cancel_timer(fx, PATIENCE);
+    }
     inform(m, fx);
 }
 
@@ -165,18 +185,21 @@ static void take_part(mare_coord *m, uint64_t id, uint32_t parent, mare_coord_ef
         mare__set_add(w->waiting, i);
         say(m, fx, i, ELECTION, id, (node){0});
     }
-    uint64_t patience_us = (uint64_t)mare__param(m, PATIENCE_US) << w->late;
-    if (mare__param(m, REPAIR))
+    if (mare__param(m, REPAIR)) {
+        uint64_t least_us = (uint64_t)mare__param(m, PATIENCE_US);
+        uint64_t patience_us = mare__patience_begin(&w->patience, m->now_us, least_us);
         mare__set_timer(fx, PATIENCE, patience_us + mare__random(m) % patience_us);
+    }
     try_report(m, fx);
 }
 
 static void call(mare_coord *m, mare_coord_effects *fx)
 {
     wireless *w = m->state;
+    uint64_t known = w->epoch > w->id ? w->epoch : w->id;
+    uint64_t count = mare__epoch_count(known / m->setup.capacity + 1, m->setup.incarnation);
     mare__mark(m, fx, "calls an election");
-    take_part(m, (w->id / m->setup.capacity + 1) * m->setup.capacity + m->setup.self,
-              MARE_COORD_NOBODY, fx);
+    take_part(m, count * m->setup.capacity + m->setup.self, MARE_COORD_NOBODY, fx);
 }
 
 /* Messages ------------------------------------------------------------------------------------- */
@@ -203,7 +226,7 @@ static void on_answer(mare_coord *m, uint32_t from, const mare_coord_message *ms
                       mare_coord_effects *fx)
 {
     wireless *w = m->state;
-    node found = {(uint32_t)msg->field[NODE], msg->field[WORTH]};
+    node found = {(uint32_t)msg->field[NODE], (uint32_t)msg->field[LIFE], msg->field[WORTH]};
     if (!w->open || msg->field[ID] != w->id || !mare__set_has(w->waiting, from))
         return;
     mare__set_remove(w->waiting, from);
@@ -217,16 +240,15 @@ static void on_leader(mare_coord *m, uint32_t from, const mare_coord_message *ms
 {
     wireless *w = m->state;
     uint64_t id = msg->field[ID];
-    node leader = {(uint32_t)msg->field[NODE], msg->field[WORTH]};
-    uint64_t epoch = mare__epoch_make(id / m->setup.capacity, leader.number, m->setup.capacity);
+    node leader = {(uint32_t)msg->field[NODE], (uint32_t)msg->field[LIFE], msg->field[WORTH]};
     if (mare__param(m, REPAIR))
         say(m, fx, from, GOT, id, (node){0});
     if (id == w->settled) {
         mare__set_add(w->informed, from);
     } else if (id < w->id) {
         mare__set_remove(w->informed, from); /* it has something older: tell it */
-    } else if (epoch < w->epoch) {
-        w->id = id; /* a rival election of the same count found another: neither holds */
+    } else if (epoch_of(m, id, leader) < w->epoch || is_former(m, leader)) {
+        w->id = id; /* a rival election found another; or me, whom I have forgotten */
         call(m, fx);
     } else {
         settle(m, id, leader, from, fx);
@@ -239,8 +261,9 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
                                  mare_coord_effects *fx)
 {
     wireless *w = m->state;
-    if (msg->field[ID] >= ID_LIMIT || msg->field[ID] < m->setup.capacity ||
-        msg->field[NODE] >= m->setup.capacity || msg->field[WORTH] > (uint64_t)WORTH_LIMIT)
+    if (msg->field[ID] >= MARE__EPOCH_LIMIT || msg->field[ID] < m->setup.capacity ||
+        msg->field[NODE] >= m->setup.capacity || msg->field[WORTH] > (uint64_t)WORTH_LIMIT ||
+        msg->field[LIFE] >= MARE__LIFE_LIMIT)
         return MARE_COORD_MALFORMED;
     if (msg->kind == ELECTION)
         on_election(m, from, msg->field[ID], fx);
@@ -269,7 +292,7 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
     if (!mare__param(m, REPAIR))
         return;
     if (which == PATIENCE && w->open) {
-        w->late += w->late < DOUBLINGS;
+        mare__patience_failed(&w->patience);
         call(m, fx);
     } else if (which == RETRY && !w->open && w->settled) {
         inform(m, fx);
@@ -322,7 +345,7 @@ static void init(mare_coord *m)
 static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
 {
     *effects = 2 * setup->capacity + 12;
-    *bytes = (2 * setup->capacity + 4) * MARE__MESSAGE_BYTES(3);
+    *bytes = (2 * setup->capacity + 4) * MARE__MESSAGE_BYTES(4);
 }
 
 static void look(const mare_coord *m, mare_coord_view *view)
@@ -373,8 +396,8 @@ static const mare_coord_param params[] = {
 static const mare_coord_form forms[] = {
     {"ELECTION", {"id"}, 0},
     {"ACK", {"id"}, 0},
-    {"REPORT", {"id", "best", "capacity"}, 0},
-    {"LEADER", {"id", "leader", "capacity"}, 0},
+    {"REPORT", {"id", "best", "capacity", "life"}, 0},
+    {"LEADER", {"id", "leader", "capacity", "life"}, 0},
     {"GOT", {"id"}, 0},
     {0},
 };

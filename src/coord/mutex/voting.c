@@ -56,8 +56,9 @@ enum { TIME, TICKET, REPLICA, STAMP }; /* fields; a vote's number, as STAMP */
 typedef struct voting {
     uint64_t clock, stamp;
     uint64_t ticket; /* of my last attempt: incarnation and count */
+    uint64_t begun_us;
     uint16_t asking; /* an attempt is under way */
-    uint16_t late;   /* how many in a row had to be given up because answers were missing */
+    uint16_t late;   /* how many of this wait had to be given up because answers were missing */
     uint32_t failed; /* attempts of this wait that were in vain */
     uint32_t n, m;   /* replicas, votes needed */
     uint32_t *home;  /* by replica: who coordinates */
@@ -208,6 +209,7 @@ static void begin_attempt(mare_coord *m, mare_coord_effects *fx)
     voting *v = m->state;
     uint32_t first = (uint32_t)(mare__random(m) % v->n), count = 0;
     v->asking = 1;
+    v->begun_us = m->now_us;
     v->ticket++;
     v->stamp = v->clock + 1;
     mare__set_clear(v->asked, v->n);
@@ -249,6 +251,18 @@ static void end_attempt(mare_coord *m, mare_coord_effects *fx)
     }
 }
 
+/* How long to leave the others alone, at most: twice as long each time, until that is long enough
+ * for an attempt of everybody, one after the other. */
+static uint64_t backoff_us(const mare_coord *m)
+{
+    const voting *v = m->state;
+    uint64_t first_us = (uint64_t)mare__param(m, BACKOFF_US);
+    uint64_t enough_us = (m->now_us - v->begun_us) * m->setup.capacity;
+    uint64_t most_us = first_us << BACKOFF_DOUBLINGS;
+    most_us = most_us > enough_us ? most_us : enough_us;
+    return v->failed < 20 && first_us << v->failed < most_us ? first_us << v->failed : most_us;
+}
+
 /* Enters with m votes; gives up for a while when they cannot be had any more. */
 static void decide(mare_coord *m, int in_vain, mare_coord_effects *fx)
 {
@@ -259,10 +273,9 @@ static void decide(mare_coord *m, int in_vain, mare_coord_effects *fx)
         mare__grant(m, fx, ++v->clock * m->setup.capacity + m->setup.self);
     } else if (in_vain || (!mare__param(m, QUEUE) &&
                            mare__set_covered(v->asked, v->answered, v->answered, v->n))) {
-        uint32_t doublings = v->failed < BACKOFF_DOUBLINGS ? v->failed : BACKOFF_DOUBLINGS;
-        uint64_t most = (uint64_t)mare__param(m, BACKOFF_US) << doublings;
+        uint64_t most = backoff_us(m);
         v->failed++;
-        v->late = in_vain ? (uint16_t)(v->late + (v->late < ATTEMPT_DOUBLINGS)) : 0;
+        v->late = (uint16_t)(v->late + (in_vain && v->late < ATTEMPT_DOUBLINGS));
         end_attempt(m, fx);
         mare__mark(m, fx, "backs off");
         mare__set_timer(fx, BACKOFF, 1 + mare__random(m) % most);

@@ -4,6 +4,8 @@
 
 #include "support/unit.h"
 
+#include "coord/election/epoch.h"
+
 #include <mare/coord.h>
 #include <stdlib.h>
 #include <string.h>
@@ -512,6 +514,25 @@ static void costs_are_in_order(void **state)
     }
 }
 
+/* Whose a count is: the only life that would take it. */
+static void counts_belong_to_one_life(void **state)
+{
+    (void)state;
+    const uint64_t lives[] = {0, 1, 2, 3, 1000, 1700000000, MARE__LIFE_LIMIT - 1};
+    const size_t count = sizeof lives / sizeof *lives;
+    uint64_t from = 1;
+    for (int i = 0; i < 1000; i++, from = from * 3 / 2 % (UINT64_C(1) << 40) + 1) {
+        for (size_t a = 0; a < count; a++) {
+            uint64_t taken = mare__epoch_count(from, lives[a]);
+            assert_true(taken >= from && taken - from <= 8 * MARE__LIFE_LIMIT);
+            for (size_t b = 0; b < count; b++)
+                assert_int_equal(mare__epoch_count(taken, lives[b]) == taken, a == b);
+        }
+    }
+    assert_int_equal(mare__epoch_count(1, 0), 1); /* founders count 1, 2 … 7, 9 … */
+    assert_int_equal(mare__epoch_count(8, 0), 9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -534,6 +555,7 @@ int main(void)
         cmocka_unit_test(arbitrary_events_are_survived),
         cmocka_unit_test(the_table_is_complete),
         cmocka_unit_test(costs_are_in_order),
+        cmocka_unit_test(counts_belong_to_one_life),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

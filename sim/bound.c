@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+
+/* How long progress may take in the second phase, when nothing fails any more: derived from what
+ * the run's network and the algorithm's timers make of it.
+ *
+ *     bound = detection + 4 × timers + 16 × the longest that a message takes + work
+ *                                      (elections: 24 ×)
+ *
+ *   detection   twice what the detector takes, for one news and the answer to it
+ *   timers      all that the algorithm waits by, each four times over: to notice that something
+ *               was lost, and twice again where a wait is doubled
+ *   messages    what is under way must arrive, and what was begun with it come to its end, or be
+ *               given up and begun again
+ *   work        mutual exclusion: the entries asked for, one after the other, each with a stay and
+ *               six messages in a row; the others: the message times of the algorithm's formula,
+ *               four times over, and for multicasts the pause before the first of each, for
+ *               elections the looks that must find agreement
+ *
+ * Who does not promise EM2 goes by luck, as rivals do that back off at random; then all of it is
+ * taken 32 times.
+ *
+ * The factors are the coarse part. tests/sim/test_sim.c measures how much of the bound runs really
+ * take, and fails when it could be a fifth of what it is. */
+
+#include "sim/sim.h"
+
+#include <string.h>
+
+#define MESSAGES 16u
+#define MESSAGES_OF_ELECTION 24u
+#define WAITS 4u
+#define MESSAGES_PER_ENTRY 6u
+#define TURNS 4u
+#define LUCK 32u
+
+#define PAUSE_US 200000u /* ten times the mean of workload_order.c */
+#define LOOKS_US 120000u /* six of workload_election.c */
+
+/* The longest that a message takes; one in a million takes longer where there is no longest. */
+static uint64_t longest_us(const mare_sim_options *options)
+{
+    static const uint64_t times[] = {[MARE_SIM_FIXED] = 1,
+                                     [MARE_SIM_UNIFORM] = 2,
+                                     [MARE_SIM_EXPONENTIAL] = 14,
+                                     [MARE_SIM_SPIKY] = 40};
+    const mare_sim_network *net = &options->network;
+    uint64_t n = options->setup.capacity;
+    return net->bus ? n * n * net->delay_us : times[net->delay] * net->delay_us;
+}
+
+static int is_timer(const char *name)
+{
+    static const char *const names[] = {"retry_us",  "answer_us",  "patience_us", "hop_us",
+                                        "gossip_us", "backoff_us", "rest_us",     "round_us"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(names[i], name) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* A hop is waited for at each member in turn; gossip spreads from one to the next, and further. */
+static uint64_t timers_us(const mare_coord_setup *setup)
+{
+    uint64_t sum_us = 0;
+    for (int i = 0; i < MARE_COORD_PARAMS && setup->algorithm->params[i].name; i++) {
+        const char *name = setup->algorithm->params[i].name;
+        uint64_t times = strcmp(name, "hop_us") == 0      ? setup->capacity
+                         : strcmp(name, "gossip_us") == 0 ? setup->capacity / 2 + 2
+                                                          : 1;
+        sum_us += is_timer(name) ? times * (uint64_t)setup->param[i] : 0;
+    }
+    return sum_us;
+}
+
+static uint64_t work_us(const mare_sim_options *options)
+{
+    const mare_coord_setup *setup = &options->setup;
+    uint64_t mean_us = options->network.delay_us;
+    mean_us += options->network.delay == MARE_SIM_SPIKY ? mean_us : 0;
+    uint64_t entries = setup->capacity;
+    entries *= setup->algorithm->promises(setup) & MARE_COORD_EM2 ? 2 : 1;
+    if (setup->algorithm->family == MARE_COORD_MUTEX)
+        return entries * (options->hold_us + MESSAGES_PER_ENTRY * mean_us);
+    mare_coord_cost cost;
+    mare_coord_cost_of(setup, &cost);
+    uint64_t turn_us = cost.delay_most == UINT64_MAX ? 0 : cost.delay_most * mean_us;
+    int multicasts = setup->algorithm->family == MARE_COORD_ORDER;
+    return TURNS * turn_us + (multicasts ? PAUSE_US : LOOKS_US);
+}
+
+uint64_t mare_sim_bound(const mare_sim_options *options)
+{
+    const mare_coord_setup *setup = &options->setup;
+    int by_luck = setup->algorithm->family == MARE_COORD_MUTEX &&
+                  !(setup->algorithm->promises(setup) & MARE_COORD_EM2);
+    int election = setup->algorithm->family == MARE_COORD_ELECTION;
+    uint64_t messages = election ? MESSAGES_OF_ELECTION : MESSAGES;
+    uint64_t bound_us = 2 * options->detect_us + WAITS * timers_us(setup) +
+                        messages * longest_us(options) + work_us(options);
+    return by_luck ? LUCK * bound_us : bound_us;
+}
