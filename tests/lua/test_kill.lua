@@ -270,10 +270,11 @@ return {
         for i = 1, 5e5 do big[i] = i end
         for _ = 1, 3 do
             local log = mare.channel(1)
-            local p = mare.spawn(function(log, big)
-                local c <close> = setmetatable({}, {__close = function() log:send "closed" end})
-                log:send "here"
-                mare.channel():send(big)
+            local p = mare.spawn(function(said, values)
+                local function close() said:send "closed" end
+                local _guard <close> = setmetatable({}, {__close = close})
+                said:send "here"
+                mare.channel():send(values)
             end, log, big)
             t.eq(log:receive(t.patience), "here")
             p:kill()
