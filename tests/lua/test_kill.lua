@@ -270,10 +270,11 @@ return {
         for i = 1, 5e5 do big[i] = i end
         for _ = 1, 3 do
             local log = mare.channel(1)
-            local p = mare.spawn(function(log, big)
-                local c <close> = setmetatable({}, {__close = function() log:send "closed" end})
-                log:send "here"
-                mare.channel():send(big)
+            local p = mare.spawn(function(said, values)
+                local function close() said:send "closed" end
+                local _guard <close> = setmetatable({}, {__close = close})
+                said:send "here"
+                mare.channel():send(values)
             end, log, big)
             t.eq(log:receive(t.patience), "here")
             p:kill()
@@ -346,28 +347,32 @@ return {
 
     while_its_handlers_run = function()
         -- On its way out, well or by an error: a kill may end the one that runs, never the others.
-        for _, last in ipairs {"return 'result'", "error('own error', 0)"} do
-            local log, go = mare.channel(10), mare.channel(1)
-            local p = mare.spawn([[
-                local log, go = ...
-                kept = setmetatable({}, {__gc = function() log:trysend "gc" end})
-                local _ <close> = setmetatable({}, {__close = function() log:trysend "outer" end})
-                local _ <close> = setmetatable({}, {__close = function()
-                    log:trysend "here"
-                    while #go == 0 do require "mare".now() end
-                    log:trysend "inner"
-                end})
-                ]] .. last, log, go)
-            t.eq(log:receive(t.patience), "here")
-            p:kill "too late"
-            go:send(true)
-            local _, _, code = p:join(t.patience)
-            t.ok(code == nil or code == "died" or code == "killed", code)
-            local said = {}
-            log:close()
-            for word in log:messages() do said[#said + 1] = word end
-            t.eq({table.unpack(said, said[1] == "inner" and 2 or 1)}, {"outer", "gc"})
-        end
+        -- It cannot give way there, so it has a worker to itself.
+        t.with_workers(2, function()
+            for _, last in ipairs {"return 'result'", "error('own error', 0)"} do
+                local log, go = mare.channel(10), mare.channel(1)
+                local p = mare.spawn([[
+                    local log, go = ...
+                    kept = setmetatable({}, {__gc = function() log:trysend "gc" end})
+                    local function outer() log:trysend "outer" end
+                    local _ <close> = setmetatable({}, {__close = outer})
+                    local _ <close> = setmetatable({}, {__close = function()
+                        log:trysend "here"
+                        while #go == 0 do require "mare".now() end
+                        log:trysend "inner"
+                    end})
+                    ]] .. last, log, go)
+                t.eq(log:receive(t.patience), "here")
+                p:kill "too late"
+                go:send(true)
+                local _, _, code = p:join(t.patience)
+                t.ok(code == nil or code == "died" or code == "killed", code)
+                local said = {}
+                log:close()
+                for word in log:messages() do said[#said + 1] = word end
+                t.eq({table.unpack(said, said[1] == "inner" and 2 or 1)}, {"outer", "gc"})
+            end
+        end)
     end,
 
     while_it_yields = function()
