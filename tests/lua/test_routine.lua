@@ -326,12 +326,14 @@ return {
     an_error_of_the_main_script_ends_them_all = function()
         local log = mare.channel(10)
         local p = mare.spawn(function()
+            local inside = {}
             local function guarded(word)
                 local _ <close> = setmetatable({}, {__close = function() log:trysend(word) end})
                 coroutine.wrap(function()
                     local _ <close> = setmetatable({}, {__close = function()
                         log:trysend(word .. " inside")
                     end})
+                    inside[word] = true
                     mare.channel():receive()
                 end)()
             end
@@ -340,7 +342,7 @@ return {
             mare.go(function() while true do mare.yield() end end)
             mare.go(guarded, "never ran")
             local _ <close> = setmetatable({}, {__close = function() log:trysend "main" end})
-            mare.yield()
+            repeat mare.yield() until inside.first and inside.second
             mare.go(guarded, "never ran")
             error("on purpose", 0)
         end)
