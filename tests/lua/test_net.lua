@@ -610,10 +610,10 @@ local cases = {
         local listener = assert(net.listen(HERE, 0))
         client:write "one\ntwo\n"
         t.eq(server:read "l", "one") -- "two" is read, and not given out
-        local results = mare.channel(1)
+        local results, presents = mare.channel(1), mare.channel(1)
         local process = mare.spawn(function(mine)
             results:send(mine:read "l")
-            local also_mine = results:receive()
+            local also_mine = presents:receive()
             local stream = also_mine:accept()
             stream:write "from the other"
             stream:close()
@@ -625,9 +625,9 @@ local cases = {
         t.raises("a stream that was sent before", mare.spawn, print, server)
         t.eq(tostring(server), "stream (sent)")
         local _, port = listener:address()
-        results:send(listener)
+        presents:send(listener)
         t.raises("the listener was sent to another process", listener.accept, listener)
-        t.raises("a listener that was sent before", results.trysend, results, listener)
+        t.raises("a listener that was sent before", presents.trysend, presents, listener)
         t.eq(tostring(listener), "listener (sent)")
         t.eq(assert(net.connect(HERE, port)):read("a", t.patience), "from the other")
         local ok, again, back = process:join(t.patience)
