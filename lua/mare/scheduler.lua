@@ -23,7 +23,8 @@ scheduler.poll_time = 0.01
 
 local ready, first, last = {}, 1, 0        -- the line: objects
 local objects = {}                         -- by identifier, while they wait or run
-local stopped, driven, looping = false, false, false
+local running = 0                          -- handlers that have begun and not ended
+local stopped, driven = false, false
 
 local function make_ready(object)
     last = last + 1
@@ -95,7 +96,7 @@ function scheduler.wait_for_events(seconds)
             mare.yield() -- the others have their turn
             changed:tryreceive()
         else
-            if count == 0 and not seconds then break end
+            if count == 0 and running == 0 and not seconds then break end
             if not changed:receive(deadline) then break end
         end
     end
@@ -126,7 +127,12 @@ end
 -- Runs an object in its coroutine, the execution token, which waits and yields as it likes.
 local function run(object)
     local parameters = object.parameters
-    local token <close> = setmetatable({}, {__close = function() objects[object.id] = nil end})
+    running = running + 1
+    local token <close> = setmetatable({}, {__close = function()
+        objects[object.id] = nil
+        running = running - 1
+        changed:trysend(true)
+    end})
     local co = coroutine.create(object.method)
     local got = table.pack(coroutine.resume(co, table.unpack(parameters, 1, parameters.n)))
     while got[1] and coroutine.status(co) ~= "dead" do
@@ -153,11 +159,10 @@ function scheduler.step(seconds)
     return true
 end
 
---- Handles events until stop is called, or no source and nothing ready is left.
+--- Handles events until stop is called, or no source is left and every handler has ended.
 function scheduler.loop()
-    stopped, driven, looping = false, true, true
-    while not stopped and (count > 0 or first <= last) do scheduler.step() end
-    looping = false
+    stopped, driven = false, true
+    while not stopped and (count > 0 or first <= last or running > 0) do scheduler.step() end
 end
 
 --- Ends the loop, from a handler too; what runs goes on.
@@ -179,6 +184,7 @@ local function run_free()
         end
     end
     free = nil
+    changed:trysend(true) -- what it has taken note of is for who drives the loop now
 end
 
 local function pump_channel(id, channel)

@@ -34,12 +34,24 @@ static bool enqueue(struct mare__pool *pool, struct mare__routine *routine)
     else
         pool->head = routine;
     pool->tail = routine;
-    // Relaxed: for the tick, which only wants to know whether there are some.
-    atomic_fetch_add_explicit(&pool->ready, 1, memory_order_relaxed);
     bool parked = pool->parked;
     pool->parked = false;
     mare__lock_release(&pool->lock);
     return parked;
+}
+
+// The same for one whose slice is over: it stays the first, for only where it waits or yields may
+// another routine see what it is in the middle of. (The process runs, so nobody need make it
+// ready.)
+static void requeue(struct mare__pool *pool, struct mare__routine *routine)
+{
+    mare__lock_acquire(&pool->lock);
+    routine->next = pool->head;
+    routine->queued = true;
+    if (!pool->head)
+        pool->tail = routine;
+    pool->head = routine;
+    mare__lock_release(&pool->lock);
 }
 
 static void wake(struct mare__wait *wait)
@@ -60,7 +72,6 @@ static struct mare__routine *dequeue(mare_process *process, struct mare__pool *p
     if (routine && !*killed) {
         pool->head = routine->next;
         routine->queued = false;
-        atomic_fetch_sub_explicit(&pool->ready, 1, memory_order_relaxed);
     } else {
         routine = NULL;
         pool->parked = !*killed;
@@ -360,7 +371,10 @@ bool mare__pool_back(mare_process *process, int *status, int *results)
             lua_pop(routine->thread, *results);
         pool->running = NULL;
         move_out(process, routine);
-        if (process->yield != MARE__YIELD_WAIT || !mare__sleep_commit(process, &routine->sleep))
+        if (process->yield == MARE__YIELD_SLICE)
+            requeue(pool, routine);
+        else if (process->yield != MARE__YIELD_WAIT ||
+                 !mare__sleep_commit(process, &routine->sleep))
             enqueue(pool, routine);
         return true;
     }

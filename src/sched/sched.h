@@ -26,7 +26,8 @@
 enum mare__status { MARE__IDLE, MARE__READY, MARE__RUNNING, MARE__BLOCKED, MARE__FINISHED };
 
 // Why a process gave up its worker. BY_PROGRAM: the program's own coroutine.yield at its top level.
-enum mare__yield { MARE__YIELD_BY_PROGRAM, MARE__YIELD_TURN, MARE__YIELD_WAIT };
+// SLICE: its time was over, not by its own choice.
+enum mare__yield { MARE__YIELD_BY_PROGRAM, MARE__YIELD_TURN, MARE__YIELD_SLICE, MARE__YIELD_WAIT };
 
 // What a process that gave up its worker waits for, beside time.
 enum mare__waits {
@@ -674,7 +675,6 @@ enum mare__stage { MARE__ROUTINE_LIVES, MARE__ROUTINE_DONE, MARE__ROUTINE_FAILED
 struct mare__pool {
     mare__lock lock; // guards the line of the ready, and `parked`
     struct mare__routine *head, *tail;
-    atomic_uint ready;
     bool parked; // none is ready, and the process stands in no queue: who wakes one wakes it
 
     // Touched only by the thread that runs the process.

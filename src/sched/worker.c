@@ -300,7 +300,10 @@ void mare__give_way(lua_State *L)
         return; // left to finish; the next tick tries again
     }
     mare__count(&process->worker->counters.preemptions);
-    process->yield = MARE__YIELD_TURN;
+    // Only an interrupt makes one routine give way to another: to the main one, whose it is.
+    struct mare__pool *pool = atomic_load_explicit(&process->pool, memory_order_relaxed);
+    bool interrupted = pool && atomic_load(&pool->main.sleep.wait.note);
+    process->yield = interrupted ? MARE__YIELD_TURN : MARE__YIELD_SLICE;
     lua_yield(L, 0);
 }
 
@@ -358,8 +361,9 @@ static void on_tick(void *argument)
         worker->age > 2 * MARE__SLICE_TICKS && // it did not give way when it was asked to
         atomic_load(&runtime->attendant.started) && !atomic_exchange(&watcher->unattended, true))
         mare__unpark(&runtime->attendant.parker);
-    bool over = (wanted || looks || (pool && length_of(&pool->ready) > 0)) &&
-                worker->age >= MARE__SLICE_TICKS;
+    // Routines of its own that are ready are no reason: they share variables, and a turn among them
+    // ends only where one waits or yields.
+    bool over = (wanted || looks) && worker->age >= MARE__SLICE_TICKS;
     if (process->winding_up) // a killed one has time for that, but not for ever
         over = mare__killed(process) && worker->age >= MARE__WIND_UP_TICKS;
     else if (atomic_load(&process->sleep.wait.note) ||
@@ -412,7 +416,7 @@ static void run(struct mare__worker *worker, mare_process *process)
                 mare__process_finish(process, status, results);
                 return;
             }
-            bool whole = process->yield == MARE__YIELD_TURN || ++turns >= TURNS_OF_ROUTINES;
+            bool whole = process->yield != MARE__YIELD_WAIT || ++turns >= TURNS_OF_ROUTINES;
             if (worker->ticked || (whole && (is_wanted(worker) || watched(worker)))) {
                 // After a tick in any case: a timer may be due, or the worker may be to leave.
                 mare__ready(process);
