@@ -218,10 +218,10 @@ function http.request(what)
     stream:timeout(time)
     local name = port == 80 and host or ("%s:%d"):format(host, port)
     local kind = body and (type(body) == "function" or #body) or nil
-    local ok
+    local ok, _
     ok, message, code = stream:write(raw.request(method, target, name, what.headers,
         kind, false, false), type(body) == "string" and body or "")
-    if ok and type(body) == "function" then ok, message, code = write_chunks(stream, body) end
+    if ok and type(body) == "function" then _, message, code = write_chunks(stream, body) end
     local reader = raw.reader("responses", what.limits)
     reader:expect(method)
     local response

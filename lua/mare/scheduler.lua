@@ -61,6 +61,9 @@ function scheduler.create_object(method, ...)
     return object
 end
 
+--- The handler object of an identifier, while it waits to run or runs; or nil.
+function scheduler.find_object(id) return objects[id] end
+
 local function event(id, ...)
     local source = sources[id]
     if source then
@@ -128,7 +131,7 @@ end
 local function run(object)
     local parameters = object.parameters
     running = running + 1
-    local token <close> = setmetatable({}, {__close = function()
+    local _ <close> = setmetatable({}, {__close = function()
         objects[object.id] = nil
         running = running - 1
         changed:trysend(true)

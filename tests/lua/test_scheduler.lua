@@ -191,5 +191,8 @@ return {
         t.raises("#2 to 'register_source'", scheduler.register_source, mare.channel(), 42)
         t.raises("#1 to 'create_object'", scheduler.create_object, 42)
         t.eq(scheduler.remove_source(12345), false)
+        local object = scheduler.create_object(print, 1, nil, 3)
+        t.eq(scheduler.find_object(object.id), object)
+        t.eq({object.parameters.n, scheduler.find_object(-1)}, {3, nil})
     end,
 }
