@@ -53,7 +53,7 @@ return {
         for i = 1, 8 do
             channels[i] = mare.channel()
         end
-        local p = mare.spawn(function(road, one, two)
+        local p = mare.spawn(function(road, one, two) -- luacheck: ignore 431
             local seen, same = {[road] = true, [one] = true, [two] = true}, 0
             for _ = 1, 8 do
                 seen[road:receive()] = true
