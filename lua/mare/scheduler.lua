@@ -211,6 +211,12 @@ local function pump_waits(id, source, wait)
     forget(id)
 end
 
+-- One event, its end.
+local function pump_end(id, source)
+    event(id, source:wait())
+    forget(id)
+end
+
 -- In a process with a thread of its own: it may block.
 local function block(wait, out)
     while true do
@@ -232,6 +238,8 @@ local function begin(id, source)
         return mare.go(pump_waits, id, source, source.wait)
     elseif name == "stream" then
         return mare.go(pump_waits, id, source, source.read)
+    elseif name == "child" then
+        return mare.go(pump_end, id, source)
     elseif kind == "table" and source.poll then
         polled[#polled + 1] = id
     elseif kind == "table" and source.wait then

@@ -14,6 +14,8 @@ enum mare__kind {
     MARE__KIND_STREAM,
     MARE__KIND_LISTENER,
     MARE__KIND_TIMER,
+    MARE__KIND_CHILD,
+    MARE__KIND_SIGNALS,
     MARE__KIND_REQUEST, // to the loop; nothing that a program sees
     MARE__KIND_CODE
 };
@@ -21,7 +23,7 @@ enum mare__kind {
 // Whether what is of that kind has one owner at a time: sent in a message, it changes hands.
 static inline bool mare__kind_is_owned(uint8_t kind)
 {
-    return kind >= MARE__KIND_BUFFER && kind <= MARE__KIND_TIMER;
+    return kind >= MARE__KIND_BUFFER && kind < MARE__KIND_REQUEST;
 }
 
 struct mare__object {

@@ -22,6 +22,7 @@ static struct {
     mare_runtime *runtime; // under the mutex: NULL once it is being stopped
     pthread_t thread;
     bool started;
+    atomic_bool lingers; // processes have ended, and programs that they started are awaited
     atomic_bool over;
 } interrupt = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -35,7 +36,7 @@ static void on_signal(int number)
 
 // A process inside a C function that does not come back cannot be ended in order. The second is
 // counted in naps: where this thread has to wait for a processor the others have to wait as well,
-// and get as much more time.
+// and get as much more time. Programs that were asked to end have a time of their own.
 static void end_within_a_second(int number)
 {
     int nobody = -1;
@@ -47,7 +48,8 @@ static void end_within_a_second(int number)
     }
     pthread_mutex_unlock(&interrupt.mutex);
     for (int naps = 0; naps < 100 && !atomic_load(&interrupt.over);)
-        naps += !mare__park(&interrupt.parker, mare__platform_live.now_ns(NULL) + 10000000u);
+        naps += !mare__park(&interrupt.parker, mare__platform_live.now_ns(NULL) + 10000000u) &&
+                !atomic_load(&interrupt.lingers);
     if (atomic_load(&interrupt.over))
         return;
     fflush(stdout);
@@ -118,6 +120,7 @@ mare_runtime *mare__cli_start(void)
         return NULL;
     }
     runtime->exits_in_order = true;
+    runtime->in_last_call = &interrupt.lingers;
     mare__cli_trace_begin(runtime);
     take_signals(runtime);
     return runtime;

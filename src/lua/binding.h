@@ -39,18 +39,28 @@ int mare__lua_open_place(lua_State *L);
 int mare__lua_open_time(lua_State *L);
 int mare__lua_open_net(lua_State *L);
 int mare__lua_open_http(lua_State *L);
+int mare__lua_open_child(lua_State *L);
+int mare__lua_open_signal(lua_State *L);
+int mare__lua_open_terminal(lua_State *L);
 
 // Returns what join returns for a process that has finished.
 int mare__lua_push_end(lua_State *L, mare_process *process);
+
+// The same for a child: "exit", code; or "signal", number.
+int mare__lua_push_child_end(lua_State *L, struct mare__object *child);
 
 extern const luaL_Reg mare__channel_methods[], mare__channel_metamethods[];
 extern const luaL_Reg mare__process_methods[], mare__process_metamethods[];
 extern const luaL_Reg mare__buffer_methods[], mare__buffer_metamethods[];
 extern const luaL_Reg mare__stream_methods[], mare__listener_methods[], mare__stream_metamethods[];
 extern const luaL_Reg mare__timer_methods[], mare__timer_metamethods[];
+extern const luaL_Reg mare__child_metamethods[], mare__signals_methods[],
+    mare__signals_metamethods[];
 
 // What a select receives from: see struct mare__class.
 mare_err mare__stream_watch(struct mare__object *object, mare_channel **channel);
+mare_err mare__child_watch(struct mare__object *object, mare_channel **channel);
+mare_err mare__signals_watch(struct mare__object *object, mare_channel **channel);
 mare_err mare__timer_watch(struct mare__object *object, mare_channel **channel);
 
 // Functions of the module `mare` that live in other files.

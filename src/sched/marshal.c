@@ -310,6 +310,10 @@ static const char *refusal_of_moved(const struct mare__ref_link *ref)
         return "a stream that was sent before";
     case MARE__KIND_LISTENER:
         return "a listener that was sent before";
+    case MARE__KIND_CHILD:
+        return "a child that was sent before";
+    case MARE__KIND_SIGNALS:
+        return "a watch for signals that was sent before";
     default:
         return "a buffer that was sent before";
     }
