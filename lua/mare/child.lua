@@ -38,7 +38,7 @@ local function check_options(name, options, more)
         end
     end
     if #options == 0 then refuse(name, "no program is named") end
-    if options.grace and not (options.grace >= 0) then
+    if options.grace and (options.grace < 0 or options.grace ~= options.grace) then
         refuse(name, "option 'grace': a time cannot be negative")
     end
 end

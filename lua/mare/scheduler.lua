@@ -238,6 +238,8 @@ local function begin(id, source)
         return mare.go(pump_waits, id, source, source.wait)
     elseif name == "stream" then
         return mare.go(pump_waits, id, source, source.read)
+    elseif name == "signals" then
+        return mare.go(pump_waits, id, source, source.next)
     elseif name == "child" then
         return mare.go(pump_end, id, source)
     elseif kind == "table" and source.poll then

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "platform/terminal.h"
 #include "sched/sched.h"
 
 // ---- Signals ------------------------------------------------------------------------------------
@@ -28,8 +29,10 @@ static struct {
 
 static void on_signal(int number)
 {
-    if (interrupt.number && !interrupt.repl)
-        _exit(EXIT_SIGNAL + number); // for the second time
+    if (interrupt.number && !interrupt.repl) { // for the second time
+        mare__terminal_restore();
+        _exit(EXIT_SIGNAL + number);
+    }
     interrupt.number = number;
     mare__unpark(&interrupt.parker);
 }
@@ -53,6 +56,7 @@ static void end_within_a_second(int number)
     if (atomic_load(&interrupt.over))
         return;
     fflush(stdout);
+    mare__terminal_restore();
     _exit(EXIT_SIGNAL + number);
 }
 

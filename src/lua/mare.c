@@ -332,6 +332,10 @@ static lua_CFunction module_of(const char *name)
         return mare__lua_open_http;
     if (strcmp(name, "mare._child") == 0)
         return mare__lua_open_child;
+    if (strcmp(name, "mare.signal") == 0)
+        return mare__lua_open_signal;
+    if (strcmp(name, "mare._terminal") == 0)
+        return mare__lua_open_terminal;
     for (size_t i = 0; i < mare__embedded_count; i++)
         if (strcmp(mare__embedded[i].name, name) == 0)
             return open_embedded;
@@ -350,6 +354,8 @@ static const struct mare__class classes[] = {
                              mare__stream_watch},
     [MARE__KIND_TIMER] = {"timer", mare__timer_methods, mare__timer_metamethods, mare__timer_watch},
     [MARE__KIND_CHILD] = {"child", NULL, mare__child_metamethods, mare__child_watch},
+    [MARE__KIND_SIGNALS] = {"signals", mare__signals_methods, mare__signals_metamethods,
+                            mare__signals_watch},
     [MARE__KIND_REQUEST] = {"request", nothing, nothing, NULL},
     [MARE__KIND_CODE] = {"code", nothing, nothing, NULL},
 };
@@ -374,7 +380,9 @@ MARE_API int luaopen_mare__child(lua_State *L);
 MARE_API int luaopen_mare__http(lua_State *L);
 MARE_API int luaopen_mare__net(lua_State *L);
 MARE_API int luaopen_mare__sim(lua_State *L);
+MARE_API int luaopen_mare__terminal(lua_State *L);
 MARE_API int luaopen_mare_place(lua_State *L);
+MARE_API int luaopen_mare_signal(lua_State *L);
 MARE_API int luaopen_mare_time(lua_State *L);
 
 int luaopen_mare(lua_State *L)
@@ -405,6 +413,16 @@ int luaopen_mare__net(lua_State *L)
 int luaopen_mare__sim(lua_State *L)
 {
     return mare__lua_host_open(L, mare__lua_open_sim);
+}
+
+int luaopen_mare__terminal(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_terminal);
+}
+
+int luaopen_mare_signal(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_signal);
 }
 
 int luaopen_mare_place(lua_State *L)

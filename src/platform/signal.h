@@ -25,9 +25,10 @@ enum { MARE__SIGNAL_WATCHES = 256 }; // in a program, at a time
 // signal is watched it does nothing else; then again what it did before. -ENOSPC: too many.
 int mare__signal_watch(uint64_t set);
 
-// The signals that have come since the last time; the descriptor is not readable then until more
-// come.
-uint64_t mare__signal_take(int fd);
+// The next of the signals that have come, or 0: then the descriptor is not readable until one
+// does. And whether there is one.
+int mare__signal_take(int fd);
+bool mare__signal_has_come(int fd);
 
 // Before the descriptor is closed.
 void mare__signal_forget(int fd);
