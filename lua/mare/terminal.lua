@@ -52,7 +52,8 @@ function terminal.password(prompt, timeout)
     local line
     line, message, code = stream:read("l", timeout)
     if quiet then io.stderr:write "\n" end -- the one that was typed was not shown either
-    return line, message, code
+    if line then return line end
+    return nil, message, code
 end
 
 return terminal
