@@ -10,7 +10,7 @@ local mare, child, signal = require "mare", require "mare.child", require "mare.
 
 local MOST, PERIOD = 3, 60           -- restarts, in so many seconds
 local FIRST, LONGEST = 0.05, 10      -- seconds between two starts
-local GRACE = 2                      -- from being asked to end to being killed
+local GRACE = 1                      -- from being asked to end to being killed
 
 local function say(name, ...) print(("%-8s| %s"):format(name, table.concat({...}, " "))) end
 

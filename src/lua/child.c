@@ -56,43 +56,53 @@ static char **check_strings(lua_State *L, int index)
     return strings;
 }
 
-// A descriptor of one of these streams, for the child; -1: none can be had. A stream is not this
-// side's any more.
-static int take_stream(lua_State *L, int index)
+static const char *const words[] = {"inherit", "pipe", "stdout", NULL};
+static const char *const hows[] = {"read", "write", "append", NULL};
+
+// Raises all errors there are to raise, before anything is open: a stream, a file, {path, how}, or
+// a word.
+static void check_stream(lua_State *L, int index)
 {
-    struct mare__stream *stream = mare__lua_stream(L, index);
-    luaL_argcheck(L, !mare__stream_closed(stream), index, "the stream is closed");
-    luaL_argcheck(L, mare__stream_buffered(stream) == 0, index,
-                  "the stream has bytes that were read and not taken");
-    luaL_argcheck(L, stream->object.waiters == 0, index, "a routine waits for the stream");
-    int fd = mare__descriptor_copy(stream->source.fd);
-    if (fd >= 0)
-        mare__descriptor_may_block(fd);
-    return fd;
+    luaL_Stream *file = luaL_testudata(L, index, LUA_FILEHANDLE);
+    if (mare__handle_of(L, index, MARE__KIND_STREAM)) {
+        const struct mare__stream *stream = mare__lua_stream(L, index);
+        luaL_argcheck(L, !mare__stream_closed(stream), index, "the stream is closed");
+        luaL_argcheck(L, mare__stream_buffered(stream) == 0, index,
+                      "the stream has bytes that were read and not taken");
+        luaL_argcheck(L, stream->object.waiters == 0, index, "a routine waits for the stream");
+    } else if (file) {
+        luaL_argcheck(L, file->closef, index, "the file is closed");
+    } else if (lua_istable(L, index)) {
+        lua_rawgeti(L, index, 1);
+        lua_rawgeti(L, index, 2);
+        mare__lua_name(L, -2);
+        luaL_checkoption(L, -1, NULL, hows);
+        lua_pop(L, 2);
+    } else {
+        luaL_checkoption(L, index, NULL, words);
+    }
 }
 
-// A table {path, how}.
 static int open_file(lua_State *L, int index)
 {
-    static const char *const hows[] = {"read", "write", "append", NULL};
     lua_rawgeti(L, index, 1);
     lua_rawgeti(L, index, 2);
-    const char *path = mare__lua_name(L, -2);
     int how = luaL_checkoption(L, -1, NULL, hows);
-    int fd = mare__open_for_child(path, (enum mare__open_as)how);
+    int fd = mare__open_for_child(lua_tostring(L, -2), (enum mare__open_as)how);
     lua_pop(L, 2);
     return fd;
 }
 
+// What was checked, opened. Returns 0, or an errno value, negated.
 static int open_stream(lua_State *L, int index, struct mare__child_stream *stream)
 {
-    static const char *const words[] = {"inherit", "pipe", "stdout", NULL};
     luaL_Stream *file = luaL_testudata(L, index, LUA_FILEHANDLE);
     stream->use = MARE__CHILD_GIVEN;
     if (mare__handle_of(L, index, MARE__KIND_STREAM)) {
-        stream->fd = take_stream(L, index);
+        int fd = mare__lua_stream(L, index)->source.fd;
+        stream->fd = mare__descriptor_copy(fd);
+        mare__descriptor_waits(fd, true);
     } else if (file) {
-        luaL_argcheck(L, file->closef, index, "the file is closed");
         stream->fd = mare__descriptor_copy(fileno(file->f));
     } else if (lua_istable(L, index)) {
         stream->fd = open_file(L, index);
@@ -108,12 +118,18 @@ static int open_stream(lua_State *L, int index, struct mare__child_stream *strea
     return stream->fd;
 }
 
-// Streams that were given to the child are not this side's any more.
-static void close_given(lua_State *L)
+// Streams that were given to the child are not this side's any more; or still are.
+static void settle_given(lua_State *L, bool started)
 {
-    for (int i = 0; i < MARE__CHILD_STREAMS; i++)
-        if (mare__handle_of(L, STREAMS + i, MARE__KIND_STREAM))
-            mare__source_close(&mare__lua_stream(L, STREAMS + i)->source);
+    for (int i = 0; i < MARE__CHILD_STREAMS; i++) {
+        if (!mare__handle_of(L, STREAMS + i, MARE__KIND_STREAM))
+            continue;
+        struct mare__source *source = &mare__lua_stream(L, STREAMS + i)->source;
+        if (started)
+            mare__source_close(source);
+        else
+            mare__descriptor_waits(source->fd, false);
+    }
 }
 
 // Pushes `nil, message, code` with the message on top of the stack.
@@ -190,6 +206,8 @@ static int child_spawn(lua_State *L)
                                           lua_isnil(L, FOLDER) ? NULL : mare__lua_name(L, FOLDER),
                                       .group = lua_toboolean(L, GROUP),
                                       .session = lua_toboolean(L, DETACHED)};
+    for (int i = 0; i < MARE__CHILD_STREAMS; i++)
+        check_stream(L, STREAMS + i);
     int err = 0, last = 0;
     for (; last < MARE__CHILD_STREAMS && !err; last++)
         err = open_stream(L, STREAMS + last, &streams[last]);
@@ -197,12 +215,13 @@ static int child_spawn(lua_State *L)
         for (int i = 0; i < MARE__CHILD_STREAMS; i++)
             if (streams[i].use == MARE__CHILD_GIVEN && streams[i].fd >= MARE__CHILD_STREAMS)
                 mare__socket_close(streams[i].fd);
+        settle_given(L, false);
         return fail_to_open(L, STREAMS + last - 1, -err);
     }
     err = mare__child_start(mare__self(L)->runtime, &spawning, streams, &child);
+    settle_given(L, err == 0);
     if (err)
         return fail_to_start(L, &spawning, -err);
-    close_given(L);
     return push_child(L, child);
 }
 

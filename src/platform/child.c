@@ -183,7 +183,7 @@ int mare__open_for_child(const char *path, enum mare__open_as how)
                                 [MARE__OPEN_APPEND] = O_WRONLY | O_CREAT | O_APPEND};
     int fd = out_of_the_way(open(path, flags[how] | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
     if (fd >= 0)
-        mare__descriptor_may_block(fd);
+        mare__descriptor_waits(fd, true);
     return fd;
 }
 
@@ -193,11 +193,11 @@ int mare__descriptor_copy(int fd)
     return other < 0 ? -errno : other;
 }
 
-void mare__descriptor_may_block(int fd)
+void mare__descriptor_waits(int fd, bool waits)
 {
     int flags = fcntl(fd, F_GETFL);
     if (flags >= 0)
-        fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
+        fcntl(fd, F_SETFL, waits ? flags & ~O_NONBLOCK : flags | O_NONBLOCK);
 }
 
 char **mare__environment(void)

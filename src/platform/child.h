@@ -59,8 +59,8 @@ int mare__open_for_child(const char *path, enum mare__open_as how);
 // Another descriptor for the same, that children do not get by themselves.
 int mare__descriptor_copy(int fd);
 
-// What waited for nothing may wait again: for one that is a child's from here on.
-void mare__descriptor_may_block(int fd);
+// Whether reads and writes wait: a child that gets it expects that, this program does not.
+void mare__descriptor_waits(int fd, bool waits);
 
 // This program's environment; whether a path is a folder that can be entered; whether there is
 // something of that name, as seen from a folder (NULL: this program's).

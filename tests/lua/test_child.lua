@@ -235,6 +235,11 @@ return {
         client:close()
         t.eq({c:wait(t.patience)}, {"exit", 0})
         t.raises("the stream is closed", child.spawn, {"cat", stdin = server})
+        -- When there is no child it stays here, and does not hold a worker.
+        local a <close> = spawn("exec sleep 1000", {stdin = "pipe", stdout = "pipe"})
+        t.fails("noname", child.spawn {"mare-nowhere", stdin = a.stdout})
+        t.fails("noname", child.spawn {"cat", stdin = a.stdout, stdout = "/nowhere/at/all"})
+        t.fails("timeout", a.stdout:read("l", 0.01))
     end,
 
     pipes_can_be_given_to_another = function()
