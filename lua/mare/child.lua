@@ -38,6 +38,7 @@ local function check_options(name, options, more)
         end
     end
     if #options == 0 then refuse(name, "no program is named") end
+    if options.input and options.stdin then refuse(name, "both 'input' and 'stdin' are given") end
     if options.grace and (options.grace < 0 or options.grace ~= options.grace) then
         refuse(name, "option 'grace': a time cannot be negative")
     end
@@ -143,7 +144,7 @@ end
 
 local function finish(c, options, deadline)
     local limit, out, err = options.limit or child.limit, nil, nil
-    if c.stdin then mare.go(feed, c.stdin, options.input, deadline) end
+    if c.stdin then mare.go(feed, c.stdin, options.input or "", deadline) end
     -- Both at once, or the one that nobody reads would hold back the other.
     local second = c.stderr and mare.go(collect, c.stderr, limit, deadline)
     local how, message, code

@@ -363,6 +363,8 @@ return {
         t.raises("option 'stdout': 'file' is no stream", child.spawn, {"ls", stdout = "file"})
         t.raises("option 'stdout': string, stream or file expected, got number", child.spawn,
             {"ls", stdout = 5})
+        t.raises("both 'input' and 'stdin'", child.run, {"cat", input = "x", stdin = "null"})
+        t.eq(run("cat", {stdin = "pipe"}).out, "") -- nobody could write there
         t.raises("'A=' cannot be a name", child.spawn, {"ls", env = {["A="] = "x"}})
         t.raises("A: string or false expected, got table", child.spawn, {"ls", env = {A = {}}})
         t.raises("zero byte", child.spawn, {"ls", "a\0b", stdin = "pipe"})
