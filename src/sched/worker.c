@@ -98,29 +98,36 @@ static void own_ready(struct mare__worker *own, mare_process *process)
     mare__unpark(&own->parker);
 }
 
-void mare__ready(mare_process *process)
+// Into a queue, where others see it.
+static __attribute__((noinline)) void ready_in_queue(mare_process *process)
 {
     mare_runtime *runtime = process->runtime;
     struct mare__worker *worker = mare__this_worker();
-    atomic_store_explicit(&process->status, MARE__READY, memory_order_relaxed); // for those who ask
-    if (__builtin_expect(process->own != NULL, 0)) {
+    if (process->own) {
         own_ready(process->own, process);
         return;
     }
-    if (worker && worker->runtime == runtime) {
-        // Relaxed: only this thread fills its slot; emptying it is an exchange.
-        if (length_of(&worker->length) == 0 && worker->tick.made &&
-            !atomic_load_explicit(&worker->slot, memory_order_relaxed)) {
-            // Release: pairs with the exchange of whoever takes it.
-            atomic_store_explicit(&worker->slot, process, memory_order_release);
-            return; // this worker will be free for it before anybody could be woken
-        }
+    if (worker && worker->runtime == runtime)
         queue_push(worker, process);
-    } else {
+    else
         inbox_push(runtime, process);
-    }
     atomic_thread_fence(memory_order_seq_cst); // added, then looks: pairs with the fence in go_idle
     wake_one(runtime);
+}
+
+void mare__ready(mare_process *process)
+{
+    struct mare__worker *worker = mare__this_worker();
+    atomic_store_explicit(&process->status, MARE__READY, memory_order_relaxed); // for those who ask
+    // Relaxed: only this thread fills its slot; emptying it is an exchange.
+    if (worker && worker->runtime == process->runtime && !process->own &&
+        length_of(&worker->length) == 0 && worker->tick.made &&
+        !atomic_load_explicit(&worker->slot, memory_order_relaxed))
+        // Release: pairs with the exchange of whoever takes it. Nobody is woken: this worker will
+        // be free for it before that.
+        atomic_store_explicit(&worker->slot, process, memory_order_release);
+    else
+        ready_in_queue(process);
 }
 
 // By a thief, or by the owner when thieves may be about: under the lock, where alone a shared slot
@@ -387,14 +394,13 @@ static bool is_wanted(const struct mare__worker *worker)
 }
 
 // Gives the process the worker until it waits, its turn is over or it ends.
-static void run(struct mare__worker *worker, mare_process *process)
+static inline __attribute__((always_inline)) void run(struct mare__worker *worker,
+                                                      mare_process *process)
 {
     int arguments = 0, results = 0, turns = 0;
     process->worker = worker;
     mare__count(&process->slices);
     mare__count(&worker->counters.switches);
-    atomic_store_explicit(&process->status, MARE__RUNNING,
-                          memory_order_relaxed); // for those who ask
     for (;;) {
         if (process->pool && !mare__pool_next(process, &arguments))
             return;
@@ -446,7 +452,7 @@ static void run(struct mare__worker *worker, mare_process *process)
 }
 
 // The oldest ready process that this worker can find.
-static mare_process *find(struct mare__worker *worker)
+static inline mare_process *find(struct mare__worker *worker)
 {
     mare_process *outside = inbox_pop(worker->runtime);
     if (outside)
