@@ -343,15 +343,27 @@ static inline void mare__count(atomic_ulong *counter)
 }
 
 // ---- worker.c -----------------------------------------------------------------------------------
-// A block of zeros of a kind's size, or NULL; and its return. Any thread; workers keep some.
-void *mare__spare_take(enum mare__spares kind, size_t size);
-void mare__spare_give(enum mare__spares kind, void *block);
+// What the thread of a worker does, and the one of a process that has one for itself.
+void mare__worker_serve(struct mare__worker *worker);
+void mare__worker_serve_own(struct mare__worker *own);
 
 // Makes a process ready; it will run. Any thread.
 void mare__ready(mare_process *process);
 
 // A timer was started, perhaps by a thread that will not look at it: a worker does.
 void mare__workers_look(mare_runtime *runtime);
+
+// Whether every worker sleeps, no timer is pending, nothing is watched and nothing is ready.
+bool mare__workers_stuck(mare_runtime *runtime);
+
+// In a count hook: yields, if that is possible here.
+void mare__give_way(lua_State *L);
+void mare__give_way_hook(lua_State *L, lua_Debug *event);
+
+// ---- crew.c -------------------------------------------------------------------------------------
+// A block of zeros of a kind's size, or NULL; and its return. Any thread; workers keep some.
+void *mare__spare_take(enum mare__spares kind, size_t size);
+void mare__spare_give(enum mare__spares kind, void *block);
 
 // Starts or ends workers until there are `count`.
 mare_err mare__workers_set(mare_runtime *runtime, unsigned count);
@@ -366,13 +378,6 @@ bool mare__worker_own(mare_process *process);
 // Gives a worker something to wait in, if it has nothing yet; returns what it has. Any thread.
 struct mare__watcher *mare__worker_watch(struct mare__worker *worker,
                                          struct mare__watcher *watcher);
-
-// Whether every worker sleeps, no timer is pending, nothing is watched and nothing is ready.
-bool mare__workers_stuck(mare_runtime *runtime);
-
-// In a count hook: yields, if that is possible here.
-void mare__give_way(lua_State *L);
-void mare__give_way_hook(lua_State *L, lua_Debug *event);
 
 // ---- timer.c ------------------------------------------------------------------------------------
 // Ends the wait with MARE_TIMEOUT at the deadline, if it has not ended by then. The caller holds
