@@ -91,7 +91,7 @@ return {
         local holder = mare.spawn(function()
             local timers = {}
             for i = 1, 100 do timers[i] = mare.timer(3600) end
-            mare.timer(7200):wait()
+            return mare.timer(7200):wait(), #timers
         end)
         t.reaches(function() return pending() >= before + 101 end)
         holder:kill()
