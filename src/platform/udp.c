@@ -59,6 +59,16 @@ static void from_socket(const struct sockaddr_storage *from, uint8_t *address)
     }
 }
 
+void mare__udp_pack(const struct mare__address *address, uint8_t *packed)
+{
+    from_socket(&address->storage, packed);
+}
+
+void mare__udp_unpack(const uint8_t *packed, struct mare__address *address)
+{
+    address->length = to_socket(packed, &address->storage);
+}
+
 // -1 for what is no port.
 static long port_of(const char *text)
 {
