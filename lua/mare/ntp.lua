@@ -141,7 +141,7 @@ function Server:exchange(deadline)
         return false
     end
     self.why = not verdict and code ~= "timeout" and message or nil
-    self.code = self.why and code
+    self.code = verdict == "kiss" and "refused" or self.why and code
     if not verdict then return nil, message, code end
     return verdict == "taken"
 end
