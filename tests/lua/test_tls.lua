@@ -261,7 +261,6 @@ local cases = {
 
     select_sees_what_has_been_decrypted = function()
         local client, server = pair()
-        t.fails("timeout", mare.select({server}, 0.01))
         client:write "first"
         client:write "second" -- a record of its own, which comes with the first
         t.eq(mare.select({server}, patience), 1)
@@ -269,7 +268,7 @@ local cases = {
         t.eq(server:read(5), "first")
         t.eq(mare.select({server}, 0), 1)
         t.eq(server:read(6), "second")
-        t.fails("timeout", mare.select({server}, 0.01))
+        t.fails("timeout", server:read(nil, 0.01))
         client:close()
         t.eq(mare.select({server, mare.channel()}, patience), 1)
         t.fails("closed", server:read())
@@ -280,11 +279,17 @@ local cases = {
         for i = 1, 5 do clients[i], servers[i] = pair() end
         for _ = 1, 5 do
             for i = 5, 1, -1 do
-                local chosen = mare.go(mare.select, servers, patience)
+                local chosen = mare.go(function()
+                    local n, got
+                    repeat -- it may be told of what was read meanwhile
+                        n = assert(mare.select(servers, patience))
+                        got = servers[n]:read(nil, 0)
+                    until got
+                    return n, got
+                end)
                 mare.yield()
                 clients[i]:write "x"
-                t.eq({chosen:join(patience)}, {true, i, true})
-                t.eq(servers[i]:read(), "x")
+                t.eq({chosen:join(patience)}, {true, i, "x"})
             end
         end
     end,

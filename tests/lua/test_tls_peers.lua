@@ -289,6 +289,37 @@ local function run(checks)
 end
 
 return {
+    -- The stock interpreter, which finds what is written in Lua beside these tests.
+    a_host_serves_and_asks = function()
+        if not shell.has_stock() then t.skip "no lua5.4 that can load mare.so" end
+        local library = debug.getinfo(1, "S").source:match "^@(.*)tests/lua/" .. "lua/?.lua;"
+        local got = shell.stock(("package.path = %q .. package.path\n"):format(library) .. [[
+            local mare, net, tls = require "mare", require "mare.net", require "mare.tls"
+            local certificate, key = assert(tls.selfsigned "localhost")
+            local listener = assert(tls.listen("127.0.0.1", 0,
+                {certificate = certificate, key = key}))
+            local host, port = listener:address()
+            local process = mare.spawn(function(certificate)
+                local stream = assert(require "mare.tls".connect(host, port,
+                    {authorities = certificate, name = "localhost"}))
+                stream:write(("x"):rep(3000000))
+                stream:shutdown()
+                return #stream:read "a"
+            end, certificate)
+            local stream = assert(listener:accept(20))
+            print(#stream:read "a", stream:tls().version)
+            local text = ("y"):rep(5000000) -- waits often, on one stack
+            print(stream:write(text), stream:close(), process:join())
+            local server = mare.spawn(function(mine)
+                return select(3, mine:accept():read "l")
+            end, listener)
+            print(select(3, tls.connect(host, port, {authorities = certificate}, 20)))
+            print(server:join())
+        ]])
+        t.eq({got.out, got.err, got.code}, {"3000000\tTLSv1.3\ntrue\ttrue\ttrue\t5000000\n"
+            .. "denied\ntrue\tdenied\n", "", 0})
+    end,
+
     our_server = {function() run(ours) end, timeout = 120},
     our_client = {function() run(theirs) end, timeout = 120},
 }
