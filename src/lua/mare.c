@@ -330,6 +330,8 @@ static lua_CFunction module_of(const char *name)
         return mare__lua_open_net;
     if (strcmp(name, "mare._http") == 0)
         return mare__lua_open_http;
+    if (strcmp(name, "mare._tls") == 0)
+        return mare__lua_open_tls;
     for (size_t i = 0; i < mare__embedded_count; i++)
         if (strcmp(mare__embedded[i].name, name) == 0)
             return open_embedded;
@@ -348,6 +350,7 @@ static const struct mare__class classes[] = {
                              mare__stream_watch},
     [MARE__KIND_UDP] = {"socket", mare__udp_methods, mare__udp_metamethods, mare__stream_watch},
     [MARE__KIND_TIMER] = {"timer", mare__timer_methods, mare__timer_metamethods, mare__timer_watch},
+    [MARE__KIND_TLS] = {"tls context", mare__tls_methods, nothing, NULL},
     [MARE__KIND_REQUEST] = {"request", nothing, nothing, NULL},
     [MARE__KIND_CODE] = {"code", nothing, nothing, NULL},
 };
@@ -371,6 +374,7 @@ MARE_API int luaopen_luaproc(lua_State *L);
 MARE_API int luaopen_mare__http(lua_State *L);
 MARE_API int luaopen_mare__net(lua_State *L);
 MARE_API int luaopen_mare__sim(lua_State *L);
+MARE_API int luaopen_mare__tls(lua_State *L);
 MARE_API int luaopen_mare_place(lua_State *L);
 MARE_API int luaopen_mare_time(lua_State *L);
 
@@ -397,6 +401,11 @@ int luaopen_mare__net(lua_State *L)
 int luaopen_mare__sim(lua_State *L)
 {
     return mare__lua_host_open(L, mare__lua_open_sim);
+}
+
+int luaopen_mare__tls(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_tls);
 }
 
 int luaopen_mare_place(lua_State *L)

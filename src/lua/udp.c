@@ -348,12 +348,12 @@ const luaL_Reg mare__udp_methods[] = {{"receive", udp_receive},
                                       {"join", udp_join},
                                       {"leave", udp_leave},
                                       {"option", udp_option},
-                                      {"limit", mare__stream_limit},
-                                      {"timeout", mare__stream_timeout},
-                                      {"address", mare__stream_address},
-                                      {"peer", mare__stream_peer},
-                                      {"close", mare__stream_close},
+                                      {"limit", mare__lua_stream_limit},
+                                      {"timeout", mare__lua_stream_timeout},
+                                      {"address", mare__lua_stream_address},
+                                      {"peer", mare__lua_stream_peer},
+                                      {"close", mare__lua_stream_close},
                                       {NULL, NULL}};
 
 const luaL_Reg mare__udp_metamethods[] = {
-    {"__tostring", mare__stream_tostring}, {"__close", mare__stream_leave}, {NULL, NULL}};
+    {"__tostring", mare__lua_stream_tostring}, {"__close", mare__lua_stream_leave}, {NULL, NULL}};
