@@ -13,6 +13,9 @@ enum mare__kind {
     MARE__KIND_BUFFER,
     MARE__KIND_STREAM,
     MARE__KIND_LISTENER,
+    MARE__KIND_FILE,
+    MARE__KIND_FOLDER,
+    MARE__KIND_WATCHER,
     MARE__KIND_TIMER,
     MARE__KIND_REQUEST, // a job; nothing that a program sees
     MARE__KIND_CODE

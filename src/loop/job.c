@@ -346,6 +346,8 @@ void mare__jobs_post(struct mare__jobs *jobs, void (*function)(void *argument), 
     struct posted *posted = is_usable(jobs) ? mare__alloc_zero(sizeof *posted) : NULL;
     bool started = false;
     if (posted) {
+        posted->function = function;
+        posted->argument = argument;
         posted->job.run = run_posted;
         posted->job.end = end_posted;
         posted->job.jobs = mare__jobs_ref(jobs);
