@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Files, folders and their names, without blocking a worker. What waits, waits in C (src/lua/file.c
--- for open files, src/lua/path.c for names); here are the options and what is made of several calls.
+-- for open files, src/lua/path.c for names); here are the options, and what is made of several
+-- calls.
 local mare, raw = require "mare", require "mare._file"
 
 local file = {}

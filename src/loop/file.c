@@ -58,23 +58,34 @@ static int keep(struct mare__file_job *job, int fd, struct mare__folder *folder)
     descriptor->fd = fd;
     descriptor->seekable = fd >= 0 && mare__file_seek(fd, 0, MARE__FROM_HERE) >= 0;
     descriptor->folder = folder;
-    job->descriptor = descriptor;
+    job->opened = descriptor;
     return 0;
 }
 
 // ---- Jobs ---------------------------------------------------------------------------------------
 
+static void let_go_of_used(struct mare__file_job *job)
+{
+    if (job->descriptor)
+        let_go(job->descriptor);
+    job->descriptor = NULL;
+}
+
+// The job itself may be kept until the collector comes, but a file that was closed meanwhile shall
+// not.
 static void run(struct mare__job *job)
 {
     struct mare__file_job *file_job = (struct mare__file_job *)job;
     file_job->result = file_job->act(file_job);
+    let_go_of_used(file_job);
 }
 
 static void end(struct mare__job *job)
 {
     struct mare__file_job *file_job = (struct mare__file_job *)job;
-    if (file_job->descriptor)
-        let_go(file_job->descriptor);
+    let_go_of_used(file_job); // it was never begun
+    if (file_job->opened)
+        let_go(file_job->opened);
     mare__free(file_job->bytes);
     mare__free(file_job);
 }

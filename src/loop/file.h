@@ -23,7 +23,8 @@ struct mare__file_job {
     struct mare__job job;
     int (*act)(struct mare__file_job *job); // what `result` shall be; on a thread of the pool
     const char *path, *other;               // NULL: none
-    struct mare__descriptor *descriptor;    // what it uses, or what it opened; held
+    struct mare__descriptor *descriptor;    // what it uses, held until it is over
+    struct mare__descriptor *opened;        // what it opened, held until somebody takes it
     int64_t offset;
     unsigned how, permissions;
     bool flag, sync;
@@ -44,7 +45,7 @@ struct mare__file_job *mare__file_job_new(mare_runtime *runtime,
                                           const char *other);
 
 // ---- What they do: the fields that matter are said ----------------------------------------------
-int mare__act_open(struct mare__file_job *job);      // path, how, permissions; descriptor
+int mare__act_open(struct mare__file_job *job);      // path, how, permissions; opened
 int mare__act_load(struct mare__file_job *job);      // path, limit; bytes, size
 int mare__act_store(struct mare__file_job *job);     // path, bytes, size, how, permissions,
                                                      // flag: atomic, sync
@@ -58,7 +59,7 @@ int mare__act_target(struct mare__file_job *job);    // path; bytes, size
 int mare__act_real(struct mare__file_job *job);      // path; bytes, size
 int mare__act_temporary(struct mare__file_job *job); // path, flag: a folder; bytes, size: its name
 int mare__act_info(struct mare__file_job *job);      // path, flag: follow; info
-int mare__act_scan(struct mare__file_job *job);      // path; descriptor
+int mare__act_scan(struct mare__file_job *job);      // path; opened
 
 // With a descriptor.
 int mare__act_read(struct mare__file_job *job);     // limit; bytes, size

@@ -485,8 +485,8 @@ static int folder_next(lua_State *L)
 int mare__lua_push_file(lua_State *L, struct mare__file_job *job, enum mare__kind kind,
                         const char *path)
 {
-    struct mare__descriptor *descriptor = job->descriptor;
-    job->descriptor = NULL;
+    struct mare__descriptor *descriptor = job->opened;
+    job->opened = NULL;
     struct mare__file *file = mare__file_new(mare__self(L)->runtime, descriptor, kind, path);
     if (!file)
         return mare__lua_fail(L, MARE_NOMEM);

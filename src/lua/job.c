@@ -15,8 +15,9 @@ mare_err mare__lua_job_outcome(lua_State *L, struct mare__job *job)
 {
     mare_process *self = mare__self(L);
     mare__block_clean(self);
-    mare__job_leave(job);
     mare_err err = self->sleep.wait.result;
+    bool over = mare__job_is_over(job); // before leaving, after which it may never be begun
+    mare__job_leave(job);
     // What is over at the last moment is over; but who was cancelled is.
-    return mare__job_is_over(job) && (err == MARE_TIMEOUT || err == MARE_CLOSED) ? MARE_OK : err;
+    return over && (err == MARE_TIMEOUT || err == MARE_CLOSED) ? MARE_OK : err;
 }

@@ -78,8 +78,11 @@ static int job_done(lua_State *L, int status, lua_KContext finish)
     (void)status;
     struct mare__file_job *job = mare__lua_file_job(L);
     mare_err err = mare__lua_job_outcome(L, &job->job);
-    if (err)
+    if (err) {
+        // What it opens, now or later, is nobody's: it must not wait for the collector.
+        mare__handle_forget(L, mare__handle_of(L, -1, MARE__KIND_REQUEST));
         return mare__lua_fail(L, err);
+    }
     if (job->result >= 0)
         return ((int (*)(lua_State *, struct mare__file_job *))finish)(L, job);
     if (!job->other)

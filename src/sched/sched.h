@@ -594,6 +594,9 @@ static inline bool mare__handle_moved(const struct mare__ref_link *ref)
 // those of one case.
 void mare__handles_left(lua_State *L, uint32_t which, bool sent);
 
+// Gives back at once what only this reference refers to; it is empty from here on.
+void mare__handle_forget(lua_State *L, struct mare__ref_link *ref);
+
 // The methods that the table at a stack index is to supply, or NULL if it is something else.
 const luaL_Reg *mare__handle_methods(lua_State *L, int index);
 
