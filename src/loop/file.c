@@ -64,26 +64,27 @@ static int keep(struct mare__file_job *job, int fd, struct mare__folder *folder)
 
 // ---- Jobs ---------------------------------------------------------------------------------------
 
-static void let_go_of_used(struct mare__file_job *job)
-{
-    if (job->descriptor)
-        let_go(job->descriptor);
-    job->descriptor = NULL;
-}
-
 // The job itself may be kept until the collector comes, but a file that was closed meanwhile shall
 // not.
+static void drop(struct mare__job *job)
+{
+    struct mare__file_job *file_job = (struct mare__file_job *)job;
+    if (file_job->descriptor)
+        let_go(file_job->descriptor);
+    file_job->descriptor = NULL;
+}
+
 static void run(struct mare__job *job)
 {
     struct mare__file_job *file_job = (struct mare__file_job *)job;
     file_job->result = file_job->act(file_job);
-    let_go_of_used(file_job);
+    drop(job);
 }
 
 static void end(struct mare__job *job)
 {
     struct mare__file_job *file_job = (struct mare__file_job *)job;
-    let_go_of_used(file_job); // it was never begun
+    drop(job); // it was never started
     if (file_job->opened)
         let_go(file_job->opened);
     mare__free(file_job->bytes);
@@ -101,6 +102,7 @@ struct mare__file_job *mare__file_job_new(mare_runtime *runtime,
         return NULL;
     }
     char *room = (char *)(job + 1);
+    job->job.drop = drop;
     job->act = act;
     job->path = path ? memcpy(room, path, size) : NULL;
     job->other = other ? memcpy(room + size, other, more) : NULL;

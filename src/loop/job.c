@@ -186,8 +186,11 @@ static void leave(struct mare__job *job, unsigned waiters)
         uncount(job);
     }
     pthread_mutex_unlock(&job->jobs->mutex);
-    if (dropped)
-        release(job);
+    if (!dropped)
+        return;
+    if (job->drop)
+        job->drop(job);
+    release(job);
 }
 
 void mare__job_leave(struct mare__job *job)

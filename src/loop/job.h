@@ -21,6 +21,9 @@ struct mare__job {
     // On a thread of the pool. It must touch nothing but what the job owns: the runtime may have
     // ended meanwhile.
     void (*run)(struct mare__job *job);
+    // It will never be begun, and gives back what it would have used; on the thread of the last who
+    // waited. NULL: nothing.
+    void (*drop)(struct mare__job *job);
     // Frees it with what it owns. Any thread, perhaps after the runtime's end.
     void (*end)(struct mare__job *job);
 
