@@ -14,9 +14,12 @@ enum mare__kind {
     MARE__KIND_STREAM,
     MARE__KIND_LISTENER,
     MARE__KIND_UDP,
+    MARE__KIND_FILE,
+    MARE__KIND_FOLDER,
+    MARE__KIND_WATCHER,
     MARE__KIND_TIMER,
     MARE__KIND_TLS,     // a context, shared by all who have it
-    MARE__KIND_REQUEST, // to the loop; nothing that a program sees
+    MARE__KIND_REQUEST, // a job; nothing that a program sees
     MARE__KIND_CODE
 };
 

@@ -4,6 +4,7 @@
 // message it changes hands.
 #pragma once
 
+#include "loop/job.h"
 #include "loop/observer.h"
 #include "platform/socket.h"
 #include "platform/tls.h"
@@ -95,12 +96,10 @@ static inline size_t mare__stream_buffered(const struct mare__stream *stream)
 }
 
 // ---- Names --------------------------------------------------------------------------------------
-// A name being resolved. Its channel gets a message when it has been.
+// A name being resolved, by a thread of the pool.
 struct mare__lookup {
-    struct mare__object object; // referred to by who asked, and by the loop
-    struct mare__request request;
-    struct mare__resolving resolving;
-    mare_channel *done;
+    struct mare__job job;
+    struct mare__resolved resolved;
     char host[];
 };
 

@@ -41,6 +41,7 @@ int mare__lua_open_net(lua_State *L);
 int mare__lua_udp(lua_State *L); // of the module mare._net
 int mare__lua_open_http(lua_State *L);
 int mare__lua_open_tls(lua_State *L);
+int mare__lua_open_file(lua_State *L);
 
 // Returns what join returns for a process that has finished.
 int mare__lua_push_end(lua_State *L, mare_process *process);
@@ -51,6 +52,7 @@ extern const luaL_Reg mare__buffer_methods[], mare__buffer_metamethods[];
 extern const luaL_Reg mare__stream_methods[], mare__listener_methods[], mare__stream_metamethods[];
 extern const luaL_Reg mare__udp_methods[], mare__udp_metamethods[];
 extern const luaL_Reg mare__tls_methods[];
+extern const luaL_Reg mare__file_methods[], mare__folder_methods[], mare__file_metamethods[];
 extern const luaL_Reg mare__timer_methods[], mare__timer_metamethods[];
 
 // What a select receives from: see struct mare__class.

@@ -332,6 +332,8 @@ static lua_CFunction module_of(const char *name)
         return mare__lua_open_http;
     if (strcmp(name, "mare._tls") == 0)
         return mare__lua_open_tls;
+    if (strcmp(name, "mare._file") == 0)
+        return mare__lua_open_file;
     for (size_t i = 0; i < mare__embedded_count; i++)
         if (strcmp(mare__embedded[i].name, name) == 0)
             return open_embedded;
@@ -349,6 +351,9 @@ static const struct mare__class classes[] = {
     [MARE__KIND_LISTENER] = {"listener", mare__listener_methods, mare__stream_metamethods,
                              mare__stream_watch},
     [MARE__KIND_UDP] = {"socket", mare__udp_methods, mare__udp_metamethods, mare__stream_watch},
+    [MARE__KIND_FILE] = {"file", mare__file_methods, mare__file_metamethods, NULL},
+    [MARE__KIND_FOLDER] = {"folder", mare__folder_methods, mare__file_metamethods, NULL},
+    [MARE__KIND_WATCHER] = {"watcher", nothing, nothing, NULL},
     [MARE__KIND_TIMER] = {"timer", mare__timer_methods, mare__timer_metamethods, mare__timer_watch},
     [MARE__KIND_TLS] = {"tls context", mare__tls_methods, nothing, NULL},
     [MARE__KIND_REQUEST] = {"request", nothing, nothing, NULL},
@@ -371,6 +376,7 @@ mare_err mare_start(const mare_options *options, mare_runtime **out)
 // Only hosts call these: states of ours have the modules without them.
 MARE_API int luaopen_mare(lua_State *L);
 MARE_API int luaopen_luaproc(lua_State *L);
+MARE_API int luaopen_mare__file(lua_State *L);
 MARE_API int luaopen_mare__http(lua_State *L);
 MARE_API int luaopen_mare__net(lua_State *L);
 MARE_API int luaopen_mare__sim(lua_State *L);
@@ -386,6 +392,11 @@ int luaopen_mare(lua_State *L)
 int luaopen_luaproc(lua_State *L)
 {
     return mare__lua_host_open(L, mare__lua_open_luaproc);
+}
+
+int luaopen_mare__file(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_file);
 }
 
 int luaopen_mare__http(lua_State *L)

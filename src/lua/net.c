@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "lua/job.h"
 #include "lua/net.h"
 
 // ---- Failures -----------------------------------------------------------------------------------
@@ -644,9 +645,9 @@ int mare__lua_stream_tostring(lua_State *L)
 static int resolve_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_err err = mare__lua_wait_outcome(L);
     struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
-    const struct mare__resolving *lookup = &((struct mare__lookup *)ref->object)->resolving;
+    mare_err err = mare__lua_job_outcome(L, (struct mare__job *)ref->object);
+    const struct mare__resolved *lookup = &((struct mare__lookup *)ref->object)->resolved;
     if (err)
         return mare__lua_fail(L, err);
     if (lookup->status) {
@@ -682,8 +683,7 @@ static int net_resolve(lua_State *L)
     if (!lookup)
         return mare__lua_fail(L, MARE_NOMEM);
     mare__handle_push_new(L, lookup);
-    mare__message_clear(&self->sleep.wait.message);
-    return mare__block(L, self, MARE__WAITS_TO_RECEIVE, lookup->done, deadline, resolve_done, 0);
+    return mare__lua_wait_job(L, &lookup->job, deadline, resolve_done, 0);
 }
 
 // ---- In a select --------------------------------------------------------------------------------

@@ -16,6 +16,9 @@ static void runtime_free(mare_runtime *runtime)
         runtime->watchers = watcher->next;
         watcher->destroy(watcher);
     }
+    struct mare__jobs *jobs = atomic_load(&runtime->jobs);
+    if (jobs)
+        atomic_load (&runtime->jobs_stop)(jobs);
     pthread_cond_destroy(&runtime->end_signal);
     pthread_mutex_destroy(&runtime->end_mutex);
     pthread_mutex_destroy(&runtime->trace.mutex);

@@ -229,6 +229,7 @@ struct mare__class {
 };
 
 struct mare__harvest; // what the standard libraries are made of: see lazy.c
+struct mare__jobs;    // threads for what blocks: see src/loop/job.h
 
 struct mare_runtime {
     struct mare__platform platform;
@@ -256,9 +257,11 @@ struct mare_runtime {
         struct mare__parker parker;
         atomic_bool started, quit;
     } attendant;
-    atomic_uint own_threads;        // of processes with a worker of their own
-    atomic_uint own_busy;           // those that do not sleep
-    struct mare__watcher *watchers; // all there were, under worker_lock; the end frees them
+    atomic_uint own_threads;         // of processes with a worker of their own
+    atomic_uint own_busy;            // those that do not sleep, and jobs that somebody waits for
+    struct mare__watcher *watchers;  // all there were, under worker_lock; the end frees them
+    struct mare__jobs *_Atomic jobs; // made when first needed
+    void (*_Atomic jobs_stop)(struct mare__jobs *jobs); // how they end; set before
 
     mare__lock inbox_lock; // ready processes that come from no worker
     mare_process *inbox_head, *inbox_tail;
@@ -603,6 +606,9 @@ static inline bool mare__handle_moved(const struct mare__ref_link *ref)
 // The message was sent, or not: its buffers are the receiver's, or still ours. Of several, only
 // those of one case.
 void mare__handles_left(lua_State *L, uint32_t which, bool sent);
+
+// Gives back at once what only this reference refers to; it is empty from here on.
+void mare__handle_forget(lua_State *L, struct mare__ref_link *ref);
 
 // The methods that the table at a stack index is to supply, or NULL if it is something else.
 const luaL_Reg *mare__handle_methods(lua_State *L, int index);
