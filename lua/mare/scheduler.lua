@@ -218,6 +218,12 @@ local function receive(socket)
     return table.unpack(got, 1, got.n)
 end
 
+-- One event, its end.
+local function pump_end(id, source)
+    event(id, source:wait())
+    forget(id)
+end
+
 -- In a process with a thread of its own: it may block.
 local function block(wait, out)
     while true do
@@ -241,6 +247,10 @@ local function begin(id, source)
         return mare.go(pump_waits, id, source, source.read)
     elseif name == "socket" then
         return mare.go(pump_waits, id, source, receive)
+    elseif name == "signals" then
+        return mare.go(pump_waits, id, source, source.next)
+    elseif name == "child" then
+        return mare.go(pump_end, id, source)
     elseif kind == "table" and source.poll then
         polled[#polled + 1] = id
     elseif kind == "table" and source.wait then

@@ -35,6 +35,8 @@ int mare__socket_connect(const struct mare__address *address, int *fd);
 int mare__socket_outcome(int fd);
 
 int mare__socket_accept(int fd, struct mare__address *peer);
+
+// Pipes and terminals can be read from and written to as well.
 ssize_t mare__socket_read(int fd, void *bytes, size_t size); // 0: the peer sends no more
 ssize_t mare__socket_write(int fd, struct iovec *pieces, int count);
 int mare__socket_shutdown(int fd); // of our direction

@@ -316,6 +316,10 @@ static const char *refusal_of_moved(const struct mare__ref_link *ref)
     case MARE__KIND_FOLDER:
     case MARE__KIND_WATCHER:
         return "a file, folder or watcher that was sent before";
+    case MARE__KIND_CHILD:
+        return "a child that was sent before";
+    case MARE__KIND_SIGNALS:
+        return "a watch for signals that was sent before";
     default:
         return "a buffer that was sent before";
     }

@@ -43,6 +43,7 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     mare__list_init(&runtime->idle);
     mare__list_init(&runtime->processes);
     mare__list_init(&runtime->keepers);
+    mare__list_init(&runtime->lingering);
     mare__list_init(&runtime->channels.list);
     atomic_init(&runtime->next_deadline, MARE_FOREVER);
     atomic_init(&runtime->exit_code, -1);
@@ -134,6 +135,19 @@ void mare__runtime_kill_all(mare_runtime *runtime, const char *reason)
     }
 }
 
+// Nothing runs any more.
+static void make_last_call(mare_runtime *runtime)
+{
+    void (*last_call)(mare_runtime *) = atomic_load(&runtime->last_call);
+    if (!last_call)
+        return;
+    if (runtime->in_last_call)
+        atomic_store(runtime->in_last_call, true);
+    last_call(runtime);
+    if (runtime->in_last_call)
+        atomic_store(runtime->in_last_call, false);
+}
+
 void mare_stop(mare_runtime *runtime)
 {
     if (!mare__runtime_valid(runtime))
@@ -148,6 +162,7 @@ void mare_stop(mare_runtime *runtime)
     mare__state_trim(runtime, 0);
     mare__process_release_kept(runtime);
     mare__chan_empty_all(&runtime->channels);
+    make_last_call(runtime);
     runtime_free(runtime);
 }
 

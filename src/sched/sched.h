@@ -289,6 +289,12 @@ struct mare_runtime {
     atomic_ulong live, spawned_outside; // by threads that are not workers
     atomic_ullong next_id, next_channel;
 
+    // What outlives its processes, until the layer above sees to it at the end of all.
+    mare__lock linger_lock;
+    struct mare__list lingering;
+    _Atomic(void (*)(mare_runtime *runtime)) last_call; // NULL: there never was any
+    atomic_bool *in_last_call;                          // is to say so meanwhile; or NULL
+
     // Those who wait for the end: of all processes, or for nothing being able to move.
     pthread_mutex_t end_mutex;
     pthread_cond_t end_signal;
@@ -568,6 +574,7 @@ enum {
     MARE__REGISTRY_HOOKS,
     MARE__REGISTRY_HOST,
     MARE__REGISTRY_ROUTINES,
+    MARE__REGISTRY_PIPES,  // of children: see lua/child.c
     MARE__REGISTRY_HANDLES // and those after it: see handle.c
 };
 
