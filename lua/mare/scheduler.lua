@@ -230,6 +230,8 @@ local function begin(id, source)
         return mare.go(pump_waits, id, source, source.accept)
     elseif name == "timer" then
         return mare.go(pump_waits, id, source, source.wait)
+    elseif name == "source" then
+        return mare.go(pump_waits, id, source, source.next)
     elseif name == "stream" then
         return mare.go(pump_waits, id, source, source.read)
     elseif kind == "table" and source.poll then

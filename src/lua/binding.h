@@ -48,10 +48,12 @@ extern const luaL_Reg mare__process_methods[], mare__process_metamethods[];
 extern const luaL_Reg mare__buffer_methods[], mare__buffer_metamethods[];
 extern const luaL_Reg mare__stream_methods[], mare__listener_methods[], mare__stream_metamethods[];
 extern const luaL_Reg mare__timer_methods[], mare__timer_metamethods[];
+extern const luaL_Reg mare__source_methods[], mare__source_metamethods[];
 
 // What a select receives from: see struct mare__class.
 mare_err mare__stream_watch(struct mare__object *object, mare_channel **channel);
 mare_err mare__timer_watch(struct mare__object *object, mare_channel **channel);
+mare_err mare__source_events(struct mare__object *object, mare_channel **channel);
 
 // Functions of the module `mare` that live in other files.
 int mare__lua_spawn(lua_State *L);

@@ -347,6 +347,8 @@ static const struct mare__class classes[] = {
     [MARE__KIND_LISTENER] = {"listener", mare__listener_methods, mare__stream_metamethods,
                              mare__stream_watch},
     [MARE__KIND_TIMER] = {"timer", mare__timer_methods, mare__timer_metamethods, mare__timer_watch},
+    [MARE__KIND_SOURCE] = {"source", mare__source_methods, mare__source_metamethods,
+                           mare__source_events},
     [MARE__KIND_REQUEST] = {"request", nothing, nothing, NULL},
     [MARE__KIND_CODE] = {"code", nothing, nothing, NULL},
 };

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -155,6 +156,12 @@ int mare__socket_shutdown(int fd)
 void mare__socket_close(int fd)
 {
     close(fd);
+}
+
+int mare__socket_copy(int fd)
+{
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return copy < 0 ? -errno : copy;
 }
 
 int mare__socket_address(int fd, bool peer, struct mare__address *address)

@@ -256,8 +256,9 @@ struct mare_runtime {
         struct mare__parker parker;
         atomic_bool started, quit;
     } attendant;
-    atomic_uint own_threads;        // of processes with a worker of their own
-    atomic_uint own_busy;           // those that do not sleep
+    // Of processes with a worker of their own, and of sources; and those that do not sleep, or of
+    // which an event may come.
+    atomic_uint own_threads, own_busy;
     struct mare__watcher *watchers; // all there were, under worker_lock; the end frees them
 
     mare__lock inbox_lock; // ready processes that come from no worker
@@ -278,6 +279,14 @@ struct mare_runtime {
     unsigned recycled_count;
     atomic_uint recycle_limit; // states kept at the most
     atomic_uint images;        // states with a remembered image, kept or in use
+
+    // Sources of kinds written in C: see loop/source.c, which fills it.
+    struct {
+        mare__lock lock;
+        struct mare__list all;
+        struct mare__poller *poller;         // or NULL
+        void (*stop)(mare_runtime *runtime); // closes them all; NULL: there was none
+    } sources;
 
     struct mare__channels channels;
     mare__lock process_lock;
