@@ -673,6 +673,7 @@ struct mare__routine {
     uint8_t stage;       // enum mare__stage
     bool queued;         // under the pool's lock: it stands in the line
     bool noted;          // somebody knows how it ended
+    bool detached;       // the process does not wait for its end
     int values;          // on the thread's stack: arguments before the first run, then results
     mare_channel *ended; // closed when it ends, or NULL; its userdata is the routine's user value
     struct mare__sleep sleep;
@@ -690,7 +691,7 @@ struct mare__pool {
     struct mare__list all;
     struct mare__routine *running;
     uint64_t last_id;
-    unsigned alive;
+    unsigned alive; // and not detached
     struct mare__routine main;
 };
 
@@ -700,6 +701,9 @@ void mare__routine_start(lua_State *L, struct mare__routine *routine, lua_State 
 
 // Ends what a routine of this process waits for, or will wait for next, with MARE_CANCELLED.
 void mare__routine_cancel(struct mare__routine *routine);
+
+// The process does not wait for its end any more. False: it has ended, or nothing else is left.
+bool mare__routine_detach(struct mare__routine *routine);
 
 // Whether the routine that runs is the main one, which others can interrupt but not cancel.
 bool mare__routine_is_main(const mare_process *process);
