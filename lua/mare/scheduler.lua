@@ -440,6 +440,10 @@ function scheduler.register_source(source, handler, whenended)
     return record.id
 end
 
+--- A source of what can be read from a device file, a FIFO or a terminal, as it comes; or nil,
+--- message, code.
+scheduler.device = require "mare._source".device
+
 --- Forgets a source; its own handler may do so. An event that is ready is still handled. Returns
 --- whether there was one.
 function scheduler.remove_source(id)

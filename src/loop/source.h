@@ -26,3 +26,6 @@ struct mare_source {
     struct mare__source watch; // the descriptor, if there is one
     struct mare__list turn;    // in the ring of those that are polled
 };
+
+// A source of what a device file has to read. 0, or an errno value.
+int mare__device_source(mare_runtime *runtime, const char *path, mare_source **out);

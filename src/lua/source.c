@@ -3,6 +3,7 @@
 #include "loop/source.h"
 
 #include "lua/binding.h"
+#include "lua/net.h"
 
 static mare_source *check(lua_State *L, int index)
 {
@@ -72,6 +73,24 @@ mare_err mare__source_events(struct mare__object *object, mare_channel **channel
 {
     *channel = ((mare_source *)object)->events;
     return MARE_OK;
+}
+
+// device(path)
+static int source_device(lua_State *L)
+{
+    mare_source *source;
+    int err = mare__device_source(mare__self(L)->runtime, mare__lua_name(L, 1), &source);
+    if (err)
+        return mare__lua_fail_system(L, err);
+    mare__handle_push_new(L, source);
+    return 1;
+}
+
+int mare__lua_open_source(lua_State *L)
+{
+    static const luaL_Reg functions[] = {{"device", source_device}, {NULL, NULL}};
+    mare__lazy_table(L, functions);
+    return 1;
 }
 
 // ---- For C modules ------------------------------------------------------------------------------

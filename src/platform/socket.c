@@ -164,6 +164,24 @@ int mare__socket_copy(int fd)
     return copy < 0 ? -errno : copy;
 }
 
+int mare__device_open(const char *path)
+{
+    int flags = O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    int fd = open(path, O_RDWR | flags);
+    if (fd < 0 && (errno == EACCES || errno == EROFS))
+        fd = open(path, O_RDONLY | flags);
+    return fd < 0 ? -errno : fd;
+}
+
+ssize_t mare__device_read(int fd, void *bytes, size_t size)
+{
+    ssize_t got;
+    do
+        got = read(fd, bytes, size);
+    while (got < 0 && errno == EINTR);
+    return got < 0 ? -errno : got;
+}
+
 int mare__socket_address(int fd, bool peer, struct mare__address *address)
 {
     address->length = sizeof address->storage;
