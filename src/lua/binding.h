@@ -45,6 +45,7 @@ int mare__lua_open_file(lua_State *L);
 int mare__lua_open_child(lua_State *L);
 int mare__lua_open_signal(lua_State *L);
 int mare__lua_open_terminal(lua_State *L);
+int mare__lua_open_source(lua_State *L);
 
 // Returns what join returns for a process that has finished.
 int mare__lua_push_end(lua_State *L, mare_process *process);
@@ -62,12 +63,14 @@ extern const luaL_Reg mare__file_methods[], mare__folder_methods[], mare__file_m
 extern const luaL_Reg mare__timer_methods[], mare__timer_metamethods[];
 extern const luaL_Reg mare__child_metamethods[], mare__signals_methods[],
     mare__signals_metamethods[];
+extern const luaL_Reg mare__source_methods[], mare__source_metamethods[];
 
 // What a select receives from: see struct mare__class.
 mare_err mare__stream_watch(struct mare__object *object, mare_channel **channel);
 mare_err mare__child_watch(struct mare__object *object, mare_channel **channel);
 mare_err mare__signals_watch(struct mare__object *object, mare_channel **channel);
 mare_err mare__timer_watch(struct mare__object *object, mare_channel **channel);
+mare_err mare__source_events(struct mare__object *object, mare_channel **channel);
 
 // Functions of the module `mare` that live in other files.
 int mare__lua_spawn(lua_State *L);

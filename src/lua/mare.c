@@ -340,6 +340,8 @@ static lua_CFunction module_of(const char *name)
         return mare__lua_open_signal;
     if (strcmp(name, "mare._terminal") == 0)
         return mare__lua_open_terminal;
+    if (strcmp(name, "mare._source") == 0)
+        return mare__lua_open_source;
     for (size_t i = 0; i < mare__embedded_count; i++)
         if (strcmp(mare__embedded[i].name, name) == 0)
             return open_embedded;
@@ -365,6 +367,8 @@ static const struct mare__class classes[] = {
     [MARE__KIND_CHILD] = {"child", NULL, mare__child_metamethods, mare__child_watch},
     [MARE__KIND_SIGNALS] = {"signals", mare__signals_methods, mare__signals_metamethods,
                             mare__signals_watch},
+    [MARE__KIND_SOURCE] = {"source", mare__source_methods, mare__source_metamethods,
+                           mare__source_events},
     [MARE__KIND_REQUEST] = {"request", nothing, nothing, NULL},
     [MARE__KIND_CODE] = {"code", nothing, nothing, NULL},
 };
@@ -390,6 +394,7 @@ MARE_API int luaopen_mare__file(lua_State *L);
 MARE_API int luaopen_mare__http(lua_State *L);
 MARE_API int luaopen_mare__net(lua_State *L);
 MARE_API int luaopen_mare__sim(lua_State *L);
+MARE_API int luaopen_mare__source(lua_State *L);
 MARE_API int luaopen_mare__terminal(lua_State *L);
 MARE_API int luaopen_mare__tls(lua_State *L);
 MARE_API int luaopen_mare_place(lua_State *L);
@@ -444,6 +449,11 @@ int luaopen_mare__terminal(lua_State *L)
 int luaopen_mare_signal(lua_State *L)
 {
     return mare__lua_host_open(L, mare__lua_open_signal);
+}
+
+int luaopen_mare__source(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_source);
 }
 
 int luaopen_mare_place(lua_State *L)

@@ -70,7 +70,7 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
         luaL_error(
             L,
             "bad argument #1 to 'select' (case %I: expected a channel, a process, a timer, a "
-            "stream, a listener, a socket or a table)",
+            "stream, a listener, a socket, a child, a watch for signals, a source or a table)",
             number);
     }
     self->sleep.case_count++;
@@ -113,7 +113,8 @@ static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_e
     lua_rawgeti(L, 1, (lua_Integer)fired + 1);
     struct mare__ref_link *ref = mare__handle_test(L, -1);
     int kind = ref ? ref->object->kind : 0;
-    bool told = class_of(self, ref) != NULL;
+    // Who has a source gets its event; of others it is told only that there is something.
+    bool told = class_of(self, ref) != NULL && kind != MARE__KIND_SOURCE;
     lua_pop(L, 1); // the table of cases keeps it
     lua_pushinteger(L, (lua_Integer)fired + 1);
     if (kind == MARE__KIND_PROCESS || kind == MARE__KIND_CHILD)

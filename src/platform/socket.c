@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -213,6 +214,30 @@ int mare__socket_shutdown(int fd)
 void mare__socket_close(int fd)
 {
     close(fd);
+}
+
+int mare__socket_copy(int fd)
+{
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return copy < 0 ? -errno : copy;
+}
+
+int mare__device_open(const char *path)
+{
+    int flags = O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    int fd = open(path, O_RDWR | flags);
+    if (fd < 0 && (errno == EACCES || errno == EROFS))
+        fd = open(path, O_RDONLY | flags);
+    return fd < 0 ? -errno : fd;
+}
+
+ssize_t mare__device_read(int fd, void *bytes, size_t size)
+{
+    ssize_t got;
+    do
+        got = read(fd, bytes, size);
+    while (got < 0 && errno == EINTR);
+    return got < 0 ? -errno : got;
 }
 
 int mare__socket_address(int fd, bool peer, struct mare__address *address)

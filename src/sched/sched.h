@@ -257,8 +257,9 @@ struct mare_runtime {
         struct mare__parker parker;
         atomic_bool started, quit;
     } attendant;
-    atomic_uint own_threads;         // of processes with a worker of their own
-    atomic_uint own_busy;            // those that do not sleep, and jobs that somebody waits for
+    // Of processes with a worker of their own, and of sources; and those that do not sleep, or of
+    // which an event may come, and jobs that somebody waits for.
+    atomic_uint own_threads, own_busy;
     struct mare__watcher *watchers;  // all there were, under worker_lock; the end frees them
     struct mare__jobs *_Atomic jobs; // made when first needed
     void (*_Atomic jobs_stop)(struct mare__jobs *jobs); // how they end; set before
@@ -281,6 +282,14 @@ struct mare_runtime {
     unsigned recycled_count;
     atomic_uint recycle_limit; // states kept at the most
     atomic_uint images;        // states with a remembered image, kept or in use
+
+    // Sources of kinds written in C: see loop/source.c, which fills it.
+    struct {
+        mare__lock lock;
+        struct mare__list all;
+        struct mare__poller *poller;         // or NULL
+        void (*stop)(mare_runtime *runtime); // closes them all; NULL: there was none
+    } sources;
 
     struct mare__channels channels;
     mare__lock process_lock;
@@ -713,6 +722,7 @@ struct mare__routine {
     uint8_t stage;       // enum mare__stage
     bool queued;         // under the pool's lock: it stands in the line
     bool noted;          // somebody knows how it ended
+    bool detached;       // the process does not wait for its end
     int values;          // on the thread's stack: arguments before the first run, then results
     mare_channel *ended; // closed when it ends, or NULL; its userdata is the routine's user value
     struct mare__sleep sleep;
@@ -730,7 +740,7 @@ struct mare__pool {
     struct mare__list all;
     struct mare__routine *running;
     uint64_t last_id;
-    unsigned alive;
+    unsigned alive; // and not detached
     struct mare__routine main;
 };
 
@@ -740,6 +750,9 @@ void mare__routine_start(lua_State *L, struct mare__routine *routine, lua_State 
 
 // Ends what a routine of this process waits for, or will wait for next, with MARE_CANCELLED.
 void mare__routine_cancel(struct mare__routine *routine);
+
+// The process does not wait for its end any more. False: it has ended, or nothing else is left.
+bool mare__routine_detach(struct mare__routine *routine);
 
 // Whether the routine that runs is the main one, which others can interrupt but not cancel.
 bool mare__routine_is_main(const mare_process *process);
