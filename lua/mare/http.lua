@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- HTTP/1.1, server and client. Reading and checking messages is C (src/wire/http.c, strict, with a
 -- limit on everything); here is what a server and a client do with them.
-local mare, net, raw = require "mare", require "mare.net", require "mare._http"
+local net, raw = require "mare.net", require "mare._http"
 
 local http = {}
 
@@ -55,21 +55,11 @@ local function date_now()
     return date
 end
 
--- Closing with bytes unread would reset the connection, and the client might lose the answer: what
--- it still sends is thrown away for a little while.
-local function linger(stream)
-    local deadline = mare.deadline(1)
-    stream:shutdown()
-    for _ = 1, 64 do
-        if not stream:read(nil, deadline) then return end
-    end
-end
-
 local function refuse(stream, status, reason)
     local text = ("%d %s: %s\n"):format(status, raw.phrase(status), reason)
     stream:write(raw.response(status, {["content-type"] = "text/plain"}, #text, 1, false,
         date_now()), text)
-    linger(stream)
+    net.linger(stream)
 end
 
 -- What a handler returned, as status, headers and body.
@@ -117,7 +107,8 @@ local function respond(stream, request, response, keep)
     local length = parts and chunked
     if not parts then length = body and #body end
     local good, head = xpcall(raw.response, on_error, status, headers, length, request.minor,
-        keep and (chunked or not parts), date_now())
+        keep and (chunked or not parts), date_now(),
+        type(response) == "table" and response.upgrade or nil)
     if not good then
         report(head)
         return respond(stream, request, failure, false)
@@ -127,6 +118,15 @@ local function respond(stream, request, response, keep)
     local ok, message, code = stream:write(head)
     if not ok then return nil, message, code end
     return (chunked and write_chunks or write_all)(stream, body)
+end
+
+--- Answers a request now, as if its handler had returned the response, and then ends the
+--- connection.
+function Message:answer(response)
+    self.taken = true
+    local ok, message, code = respond(self.stream, self, response, false)
+    net.linger(self.stream)
+    return ok, message, code
 end
 
 -- What is left of a request's body, so that the next request is found; false: close instead.
@@ -168,15 +168,15 @@ function http.handle(stream, handler, options)
         request.stream = stream
         if request.has_body then give_body(reader, stream, request, options) end
         local ok, response = xpcall(handler, on_error, request)
-        if request.taken then return end -- the handler speaks another protocol now
         if not ok then
             report(response)
             response = failure
         end
+        if request.taken then return end -- the handler speaks another protocol now
         local read = not request.has_body or skip_body(request)
         local keep = request.keep_alive and ok and read
         if not respond(stream, request, response, keep) then return end
-        if not read then linger(stream) end
+        if not read then net.linger(stream) end
         if not keep then return end
     end
 end
@@ -194,14 +194,42 @@ end
 
 -- ---- The client ---------------------------------------------------------------------------------
 
-local function split(url)
-    local scheme, host, port, target = url:match "^(%a+)://([^/:?#%[%]]+):?(%d*)([^#]*)"
+local usual_port = {http = 80, ws = 80}
+
+--- Where a URL leads: a table with `scheme`, `host`, `port`, `target`, and `name`, the value of
+--- Host. nil for what is no URL that we can follow.
+function http.locate(url)
+    local scheme, host, port, target = url:match "^(%a+)://([^/:?#%[%]@]+):?(%d*)([^#]*)"
     if not scheme then
-        scheme, host, port, target = url:match "^(%a+)://%[([^%]]+)%]:?(%d*)([^#]*)"
+        scheme, host, port, target = url:match "^(%a+)://(%[[^%]]+%]):?(%d*)([^#]*)"
     end
-    if scheme ~= "http" then return nil end
+    scheme = scheme and scheme:lower()
+    if not usual_port[scheme] or not (target == "" or target:find "^[/?]") or #port > 5
+        or (tonumber(port) or 0) > 65535 then
+        return nil
+    end
     if not target:find "^/" then target = "/" .. target end
-    return host, tonumber(port ~= "" and port or 80), target
+    local name = (port == "" or tonumber(port) == usual_port[scheme]) and host
+        or ("%s:%s"):format(host, port)
+    return {scheme = scheme, host = host:match "^%[(.*)%]$" or host, target = target, name = name,
+        port = tonumber(port ~= "" and port or usual_port[scheme])}
+end
+
+--- A stream to where `http.locate` says that a URL leads.
+function http.open(place, timeout)
+    return net.connect(place.host, place.port, timeout)
+end
+
+--- The head of what answers a request of that method, within so many seconds; or nil, message,
+--- code.
+function http.read_response(stream, method, seconds, reader)
+    reader = reader or raw.reader "responses"
+    reader:expect(method)
+    while true do
+        local response, message, code = reader:head(stream, seconds, seconds)
+        if not response then return nil, message, code end
+        if not response.interim then return response end
+    end
 end
 
 --- Makes a request: `url`, or a table with `url`, `method`, `headers`, `body` (a string, or a
@@ -209,30 +237,26 @@ end
 --- `response:read()`, `response:text()`, `response:close()`), or nil, message, code.
 function http.request(what)
     if type(what) == "string" then what = {url = what} end
-    local host, port, target = split(what.url or "")
-    if not host then error("bad argument #1 to 'request' (an http:// URL expected)", 2) end
+    local place = http.locate(what.url or "")
+    if not place or not place.scheme:find "^http" then
+        error("bad argument #1 to 'request' (an http:// URL expected)", 2)
+    end
     local body, method = what.body, what.method or (what.body and "POST" or "GET")
     local time = what.timeout or http.message_time
-    local stream, message, code = net.connect(host, port, time)
+    local stream, message, code = http.open(place, time)
     if not stream then return nil, message, code end
     stream:timeout(time)
-    local name = port == 80 and host or ("%s:%d"):format(host, port)
     local kind = body and (type(body) == "function" or #body) or nil
     local ok, _
-    ok, message, code = stream:write(raw.request(method, target, name, what.headers,
-        kind, false, false), type(body) == "string" and body or "")
+    ok, message, code = stream:write(raw.request(method, place.target, place.name,
+        what.headers, kind, false, false), type(body) == "string" and body or "")
     if ok and type(body) == "function" then _, message, code = write_chunks(stream, body) end
     local reader = raw.reader("responses", what.limits)
-    reader:expect(method)
-    local response
-    repeat
-        local m, c
-        response, m, c = reader:head(stream, time, time)
-        if not response then
-            stream:close()
-            return nil, message or m, code or c
-        end
-    until not response.interim
+    local response, m, c = http.read_response(stream, method, time, reader)
+    if not response then
+        stream:close()
+        return nil, message or m, code or c
+    end
     response.stream = stream
     response.next_part = response.has_body and body_reader(reader, stream, time)
     function response:close() return self.stream:close() end
