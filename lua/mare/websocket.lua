@@ -435,21 +435,21 @@ local function shake_hands(stream, head, key, protocols, deadline)
     return response
 end
 
---- A WebSocket to a `ws://` URL. Options: `protocols`, `headers`, `timeout` (10 s, for all of it),
---- `limit`, `ping_time`, `close_time`. Or nil, message, code; of an answer that is no handshake the
---- status as well.
+--- A WebSocket to a `ws://` or `wss://` URL. Options: `protocols`, `headers`, `timeout` (10 s, for
+--- all of it), `limit`, `ping_time`, `close_time`, `tls` (as for `tls.connect`). Or nil, message,
+--- code; of an answer that is no handshake the status as well.
 function websocket.connect(url, options)
     options = options or {}
     local place = type(url) == "string" and http.locate(url)
     if not place or not place.scheme:find "^ws" then
-        error("bad argument #1 to 'connect' (a ws:// URL expected)", 2)
+        error("bad argument #1 to 'connect' (a ws:// or wss:// URL expected)", 2)
     end
     local reader = raw.reader("client", options.limit or websocket.limit)
     local protocols = options.protocols and table.concat(options.protocols, ", ")
     local key = raw.key()
     local head = raw.request(place.target, place.name, options.headers, key, protocols)
     local deadline = as_deadline(options.timeout, websocket.open_time)
-    local stream, message, code = http.open(place, deadline, options)
+    local stream, message, code = http.open(place, deadline, options.tls)
     if not stream then return nil, message, code end
     local response, status
     response, message, code, status = shake_hands(stream, head, key, protocols, deadline)

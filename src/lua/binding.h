@@ -40,6 +40,7 @@ int mare__lua_open_time(lua_State *L);
 int mare__lua_open_net(lua_State *L);
 int mare__lua_open_http(lua_State *L);
 int mare__lua_open_websocket(lua_State *L);
+int mare__lua_open_tls(lua_State *L);
 
 // Returns what join returns for a process that has finished.
 int mare__lua_push_end(lua_State *L, mare_process *process);
@@ -48,6 +49,7 @@ extern const luaL_Reg mare__channel_methods[], mare__channel_metamethods[];
 extern const luaL_Reg mare__process_methods[], mare__process_metamethods[];
 extern const luaL_Reg mare__buffer_methods[], mare__buffer_metamethods[];
 extern const luaL_Reg mare__stream_methods[], mare__listener_methods[], mare__stream_metamethods[];
+extern const luaL_Reg mare__tls_methods[];
 extern const luaL_Reg mare__timer_methods[], mare__timer_metamethods[];
 
 // What a select receives from: see struct mare__class.

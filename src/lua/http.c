@@ -38,23 +38,34 @@ static void push_lower(lua_State *L, struct mare__span name)
         lua_remove(L, -2);
 }
 
-// Names in lower case; several fields of a name are one, with commas between.
+// Adds a value to those that the table on top has under the name above it, and pops both: with a
+// comma; but a cookie may have commas in it, so these are a list.
+static void add_field(lua_State *L, struct mare__span value, bool cookie)
+{
+    lua_pushvalue(L, -1);
+    bool first = lua_rawget(L, -3) == LUA_TNIL;
+    if (first) {
+        lua_pop(L, 1);
+        if (cookie)
+            lua_createtable(L, 1, 0);
+    }
+    if (!first && !cookie)
+        lua_pushliteral(L, ", ");
+    lua_pushlstring(L, value.at, value.size);
+    if (cookie)
+        lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+    else if (!first)
+        lua_concat(L, 3);
+    lua_rawset(L, -3);
+}
+
+// Names in lower case; several fields of a name are one.
 static void push_fields(lua_State *L, const struct mare__http_head *head)
 {
     lua_createtable(L, 0, (int)head->count);
     for (size_t i = 0; i < head->count; i++) {
-        const struct mare__http_field *field = &head->fields[i];
-        push_lower(L, field->name);
-        lua_pushvalue(L, -1);
-        if (lua_rawget(L, -3) == LUA_TNIL) {
-            lua_pop(L, 1);
-            lua_pushlstring(L, field->value.at, field->value.size);
-        } else {
-            lua_pushliteral(L, ", ");
-            lua_pushlstring(L, field->value.at, field->value.size);
-            lua_concat(L, 3);
-        }
-        lua_rawset(L, -3);
+        push_lower(L, head->fields[i].name);
+        add_field(L, head->fields[i].value, strcmp(lua_tostring(L, -1), "set-cookie") == 0);
     }
 }
 
@@ -196,8 +207,7 @@ static int read_message(lua_State *L, struct mare__stream *stream, bool body, bo
             continue;
         }
         if (got < 0)
-            return mare__lua_fail_system(L, (int)-got);
-        stream->drained = got > 0 && got < MARE__STREAM_ROOM;
+            return mare__lua_fail_io(L, stream, (int)-got);
         if (got == 0)
             continue;
         if (body || !lua_toboolean(L, DEADLINE + 1)) { // it moves: the time is counted anew

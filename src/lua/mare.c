@@ -332,6 +332,8 @@ static lua_CFunction module_of(const char *name)
         return mare__lua_open_http;
     if (strcmp(name, "mare._websocket") == 0)
         return mare__lua_open_websocket;
+    if (strcmp(name, "mare._tls") == 0)
+        return mare__lua_open_tls;
     for (size_t i = 0; i < mare__embedded_count; i++)
         if (strcmp(mare__embedded[i].name, name) == 0)
             return open_embedded;
@@ -349,6 +351,7 @@ static const struct mare__class classes[] = {
     [MARE__KIND_LISTENER] = {"listener", mare__listener_methods, mare__stream_metamethods,
                              mare__stream_watch},
     [MARE__KIND_TIMER] = {"timer", mare__timer_methods, mare__timer_metamethods, mare__timer_watch},
+    [MARE__KIND_TLS] = {"tls context", mare__tls_methods, nothing, NULL},
     [MARE__KIND_REQUEST] = {"request", nothing, nothing, NULL},
     [MARE__KIND_CODE] = {"code", nothing, nothing, NULL},
 };
@@ -373,6 +376,7 @@ MARE_API int luaopen_mare__http(lua_State *L);
 MARE_API int luaopen_mare__net(lua_State *L);
 MARE_API int luaopen_mare__sim(lua_State *L);
 MARE_API int luaopen_mare__websocket(lua_State *L);
+MARE_API int luaopen_mare__tls(lua_State *L);
 MARE_API int luaopen_mare_place(lua_State *L);
 MARE_API int luaopen_mare_time(lua_State *L);
 
@@ -404,6 +408,11 @@ int luaopen_mare__sim(lua_State *L)
 int luaopen_mare__websocket(lua_State *L)
 {
     return mare__lua_host_open(L, mare__lua_open_websocket);
+}
+
+int luaopen_mare__tls(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_tls);
 }
 
 int luaopen_mare_place(lua_State *L)

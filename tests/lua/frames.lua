@@ -16,8 +16,8 @@ end
 
 --- A server whose connections are given to `handler(w, request)`; ended with the variable's scope.
 --- What accept returned instead of a WebSocket is sent to `refused`.
-function frames.server(handler, options, refused)
-    local listener = assert(net.listen("127.0.0.1", 0))
+function frames.server(handler, options, refused, listener)
+    listener = listener or assert(net.listen("127.0.0.1", 0))
     local _, port = listener:address()
     mare.go(http.serve, listener, function(request)
         if request.path == "/plain" then return "plain" end

@@ -2,7 +2,7 @@
 -- WebSockets: every promise of docs/reference/websocket.md, ours against ours and against frames
 -- made by hand. What goes wrong is in test_websocket_faults.lua; others' programs, in tests/e2e.
 local mare, t, frames = require "mare", require "t", require "frames"
-local websocket = require "mare.websocket"
+local websocket, tls = require "mare.websocket", require "mare.tls"
 local patience, make = t.patience, frames.make
 local TEXT, BINARY, CONTINUES, FINAL = frames.TEXT, frames.BINARY, frames.CONTINUES, frames.FINAL
 local PING, PONG, CLOSE = frames.PING | FINAL, frames.PONG | FINAL, frames.CLOSE | FINAL
@@ -372,6 +372,18 @@ return {
             local w <close> = open(s, {protocols = case[1]})
             t.eq({w.protocol, w:receive(patience)}, {case[2], tostring(case[2]), "text"})
         end
+    end,
+
+    it_runs_over_tls = function()
+        local certificate, key = tls.selfsigned "localhost"
+        local listener = assert(tls.listen("127.0.0.1", 0, {certificate = certificate, key = key}))
+        local s <close> = frames.server(frames.echo, nil, nil, listener)
+        local url = "wss://localhost:" .. s.port .. "/"
+        local w <close> = assert(websocket.connect(url, {tls = {authorities = certificate}}))
+        local text = ("é"):rep(100000)
+        t.eq({w:send(text), w:receive(patience)}, {true, text, "text"})
+        t.eq(w:close(1000), true)
+        t.eq((websocket.connect(url)), nil) -- signed by nobody we know
     end,
 
     headers_can_be_added = function()

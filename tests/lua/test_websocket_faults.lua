@@ -146,9 +146,9 @@ local cases = {
         local s <close> = frames.server(frames.echo)
         local got = {websocket.connect(s.url .. "plain")}
         t.eq({got[1], got[3], got[4]}, {nil, "denied", 200})
-        t.raises("a ws:// URL expected", websocket.connect, "http://a/")
-        t.raises("a ws:// URL expected", websocket.connect, "ws://user@a/")
-        t.raises("a ws:// URL expected", websocket.connect, nil)
+        t.raises("a ws:// or wss:// URL expected", websocket.connect, "http://a/")
+        t.raises("a ws:// or wss:// URL expected", websocket.connect, "ws://user@a/")
+        t.raises("a ws:// or wss:// URL expected", websocket.connect, nil)
         t.raises("may not be sent", websocket.connect, s.url, {headers = {["x-a"] = "1\r\nx-b: 2"}})
         t.fails("refused", websocket.connect("ws://127.0.0.1:1/"))
     end,
