@@ -12,7 +12,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SLOW = float(os.environ.get('MARE_TEST_SLOW', '1'))
-PATIENCE = 30 * SLOW
+PATIENCE = 60 * SLOW
 NODE = shutil.which('node')
 NODE_MODULES = pathlib.Path('/usr/share/nodejs')  # where Debian's packages are
 UNPACKED = ROOT / 'build-unpacked/nginx/usr/sbin/nginx'
