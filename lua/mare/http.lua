@@ -184,7 +184,9 @@ function http.handle(stream, handler, options)
         if request.taken then return end -- the handler speaks another protocol now
         local read = not request.has_body or skip_body(request)
         local keep = request.keep_alive and ok and read
-        if not respond(stream, request, response, keep) then return end
+        local answered = respond(stream, request, response, keep)
+        if type(response) == "table" and response.finally then response.finally() end
+        if not answered then return end
         if not read then net.linger(stream) end
         if not keep then return end
     end
