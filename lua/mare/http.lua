@@ -11,16 +11,19 @@ local http = {}
 --- and each part of a body may take; how long a write may.
 http.idle_time, http.message_time, http.write_time = 60, 10, 30
 
+-- Bytes of a body, unless limits say otherwise: as in src/wire/http.h.
+local body_most = 1048576
+
 -- A body that may be long: a function that returns its next part, or nil, message, code. When all
 -- of it has come `at_end` is called.
 local function body_reader(reader, stream, time, at_end)
     local over = false
     return function()
         if over then return nil end
-        local part, message, code = reader:body(stream, time, time)
+        local part, message, code, status = reader:body(stream, time, time)
         if part then return part end
         over = true
-        if part == nil then return nil, message, code end
+        if part == nil then return nil, message, code, status end
         if at_end then at_end() end
     end
 end
@@ -154,8 +157,10 @@ local function give_body(reader, stream, request, options)
             request.continued = true
             stream:write "HTTP/1.1 100 Continue\r\n\r\n"
         end
-        local part, message, code = read()
-        request.failed = request.failed or message
+        local part, message, code, status = read()
+        if message then
+            request.failed, request.status = message, status or code == "timeout" and 408 or 400
+        end
         return part, message, code
     end
 end
@@ -166,6 +171,7 @@ function http.handle(stream, handler, options)
     local reader = raw.reader("requests", options.limits)
     local idle = options.idle_time or http.idle_time
     local hurry = options.message_time or http.message_time
+    local most = options.limits and options.limits.body or body_most
     stream:timeout(options.write_time or http.write_time)
     while true do
         local request, message, _, status = reader:head(stream, idle, hurry)
@@ -175,11 +181,17 @@ function http.handle(stream, handler, options)
         end
         setmetatable(request, Message)
         request.stream = stream
+        if request.length and request.length > most then
+            return refuse(stream, 413, "the body is too large")
+        end
         if request.has_body then give_body(reader, stream, request, options) end
         local ok, response = xpcall(handler, on_error, request)
         if not ok then
             report(response)
             response = failure
+        end
+        if request.failed and (not ok or response == nil) then -- it is not the handler's fault
+            response = {status = request.status, body = request.failed .. "\n"}
         end
         if request.taken then return end -- the handler speaks another protocol now
         local read = not request.has_body or skip_body(request)
@@ -305,6 +317,7 @@ local function complete(response, connection, wanted, finished)
         if wanted.limits and wanted.limits.body then connection.reader:limit(wanted.limits.body) end
         response.next_part = body_reader(connection.reader, connection.stream, wanted.time, at_end)
     else
+        connection.reader:body(connection.stream, 0, 0) -- takes note of the end, without waiting
         at_end()
     end
     return setmetatable(response, Message)
