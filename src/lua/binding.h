@@ -40,6 +40,7 @@ int mare__lua_open_time(lua_State *L);
 int mare__lua_open_net(lua_State *L);
 int mare__lua_udp(lua_State *L); // of the module mare._net
 int mare__lua_open_http(lua_State *L);
+int mare__lua_open_websocket(lua_State *L);
 int mare__lua_open_tls(lua_State *L);
 int mare__lua_open_file(lua_State *L);
 int mare__lua_open_child(lua_State *L);

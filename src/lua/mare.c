@@ -330,6 +330,8 @@ static lua_CFunction module_of(const char *name)
         return mare__lua_open_net;
     if (strcmp(name, "mare._http") == 0)
         return mare__lua_open_http;
+    if (strcmp(name, "mare._websocket") == 0)
+        return mare__lua_open_websocket;
     if (strcmp(name, "mare._tls") == 0)
         return mare__lua_open_tls;
     if (strcmp(name, "mare._file") == 0)
@@ -396,6 +398,7 @@ MARE_API int luaopen_mare__net(lua_State *L);
 MARE_API int luaopen_mare__sim(lua_State *L);
 MARE_API int luaopen_mare__source(lua_State *L);
 MARE_API int luaopen_mare__terminal(lua_State *L);
+MARE_API int luaopen_mare__websocket(lua_State *L);
 MARE_API int luaopen_mare__tls(lua_State *L);
 MARE_API int luaopen_mare_place(lua_State *L);
 MARE_API int luaopen_mare_signal(lua_State *L);
@@ -434,6 +437,11 @@ int luaopen_mare__net(lua_State *L)
 int luaopen_mare__sim(lua_State *L)
 {
     return mare__lua_host_open(L, mare__lua_open_sim);
+}
+
+int luaopen_mare__websocket(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_websocket);
 }
 
 int luaopen_mare__tls(lua_State *L)

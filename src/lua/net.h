@@ -4,6 +4,7 @@
 
 #include "loop/stream.h"
 #include "lua/binding.h"
+#include "wire/http.h"
 
 // The stream at a stack index, or an error that names the argument.
 struct mare__stream *mare__lua_stream(lua_State *L, int index);
@@ -42,6 +43,11 @@ int mare__lua_fail_system(lua_State *L, int err);
 int mare__lua_fail_io(lua_State *L, const struct mare__stream *stream, int err);
 int mare__lua_fail_tls(lua_State *L, const struct mare__tls_error *error);
 int mare__lua_fail_stream(lua_State *L, mare_err err);
+
+// The header fields in the table at an index: strings or numbers by name, or lists of them; into an
+// array of MARE__LUA_FIELDS_MAX. What is converted stays in the stack, so that the spans hold.
+enum { MARE__LUA_FIELDS_MAX = 128 };
+size_t mare__lua_fields(lua_State *L, int table, struct mare__http_field *fields);
 
 // Methods of streams that live in tls.c.
 int mare__lua_stream_handshake(lua_State *L);
