@@ -39,6 +39,7 @@ int mare__lua_open_place(lua_State *L);
 int mare__lua_open_time(lua_State *L);
 int mare__lua_open_net(lua_State *L);
 int mare__lua_open_http(lua_State *L);
+int mare__lua_open_socket(lua_State *L);
 
 // Returns what join returns for a process that has finished.
 int mare__lua_push_end(lua_State *L, mare_process *process);

@@ -330,6 +330,8 @@ static lua_CFunction module_of(const char *name)
         return mare__lua_open_net;
     if (strcmp(name, "mare._http") == 0)
         return mare__lua_open_http;
+    if (strcmp(name, "mare._socket") == 0)
+        return mare__lua_open_socket;
     for (size_t i = 0; i < mare__embedded_count; i++)
         if (strcmp(mare__embedded[i].name, name) == 0)
             return open_embedded;
@@ -370,6 +372,7 @@ MARE_API int luaopen_luaproc(lua_State *L);
 MARE_API int luaopen_mare__http(lua_State *L);
 MARE_API int luaopen_mare__net(lua_State *L);
 MARE_API int luaopen_mare__sim(lua_State *L);
+MARE_API int luaopen_mare__socket(lua_State *L);
 MARE_API int luaopen_mare_place(lua_State *L);
 MARE_API int luaopen_mare_time(lua_State *L);
 
@@ -396,6 +399,11 @@ int luaopen_mare__net(lua_State *L)
 int luaopen_mare__sim(lua_State *L)
 {
     return mare__lua_host_open(L, mare__lua_open_sim);
+}
+
+int luaopen_mare__socket(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_socket);
 }
 
 int luaopen_mare_place(lua_State *L)
