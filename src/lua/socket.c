@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Sockets as the system knows them, for lua/mare/luasocket.lua: a call tries, and says `false` when
+// Sockets as the system knows them, for lua/mare/luasocket: a call tries, and says `false` when
 // it is not possible now; another waits until it is. Failures are `nil` and LuaSocket's words. A
 // socket is a stream that only these functions see; what the program holds is an object around it.
 #include <errno.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "loop/naming.h"
-#include "lua/net.h"
+#include "lua/socket.h"
 #include "platform/rawsocket.h"
 #include "platform/wall.h"
 
@@ -71,14 +70,14 @@ static const char *words_for(int err)
     }
 }
 
-static int fail(lua_State *L, int err)
+int mare__socket_fail(lua_State *L, int err)
 {
     lua_pushnil(L);
     lua_pushstring(L, words_for(err));
     return 2;
 }
 
-static int fail_in_words(lua_State *L, const char *words)
+int mare__socket_fail_words(lua_State *L, const char *words)
 {
     lua_pushnil(L);
     lua_pushstring(L, words);
@@ -89,7 +88,7 @@ static int fail_in_words(lua_State *L, const char *words)
 static int outcome(lua_State *L, int r)
 {
     if (r < 0 && r != -EAGAIN && r != -EINPROGRESS)
-        return fail(L, -r);
+        return mare__socket_fail(L, -r);
     lua_pushboolean(L, r >= 0);
     return 1;
 }
@@ -98,7 +97,7 @@ static int push_socket(lua_State *L, int fd)
 {
     struct mare__stream *stream = mare__stream_new(mare__self(L)->runtime, fd, MARE__KIND_STREAM);
     if (!stream)
-        return fail(L, ENOMEM);
+        return mare__socket_fail(L, ENOMEM);
     mare__handle_push_new(L, stream);
     return 1;
 }
@@ -122,10 +121,10 @@ static bool read_address(lua_State *L, int index, struct mare__address *address)
 
 static int no_address(lua_State *L)
 {
-    return fail_in_words(L, "host or service not provided, or not known");
+    return mare__socket_fail_words(L, "host or service not provided, or not known");
 }
 
-static const char *family_of(const struct mare__address *address)
+const char *mare__socket_family(const struct mare__address *address)
 {
     return address->storage.ss_family == AF_INET6  ? "inet6"
            : address->storage.ss_family == AF_INET ? "inet"
@@ -141,7 +140,7 @@ static int push_address(lua_State *L, const struct mare__address *address)
     if (port < 0)
         return 1;
     lua_pushinteger(L, port);
-    lua_pushstring(L, family_of(address));
+    lua_pushstring(L, mare__socket_family(address));
     return 3;
 }
 
@@ -150,7 +149,7 @@ static int socket_name(lua_State *L)
 {
     struct mare__address address;
     int err = mare__socket_address(descriptor(L, 1), lua_toboolean(L, 2), &address);
-    return err ? fail(L, -err) : push_address(L, &address);
+    return err ? mare__socket_fail(L, -err) : push_address(L, &address);
 }
 
 // ---- Beginning and end --------------------------------------------------------------------------
@@ -163,7 +162,7 @@ static int socket_open(lua_State *L)
     static const int family[] = {AF_INET, AF_INET6, AF_UNIX}, kind[] = {SOCK_STREAM, SOCK_DGRAM};
     int fd = mare__raw_open(family[luaL_checkoption(L, 1, NULL, families)],
                             kind[luaL_checkoption(L, 2, NULL, kinds)]);
-    return fd < 0 ? fail(L, -fd) : push_socket(L, fd);
+    return fd < 0 ? mare__socket_fail(L, -fd) : push_socket(L, fd);
 }
 
 // bind(socket, host, port), bind(socket, path)
@@ -224,7 +223,7 @@ static int socket_descriptor(lua_State *L)
 static int socket_adopt(lua_State *L)
 {
     int fd = (int)luaL_checkinteger(L, 1), err = mare__raw_adopt(fd);
-    return err < 0 ? fail(L, -err) : push_socket(L, fd);
+    return err < 0 ? mare__socket_fail(L, -err) : push_socket(L, fd);
 }
 
 // borrow(descriptor): the same over a copy, so that the original can be closed or watched by
@@ -232,7 +231,7 @@ static int socket_adopt(lua_State *L)
 static int socket_borrow(lua_State *L)
 {
     int fd = mare__raw_duplicate((int)luaL_checkinteger(L, 1));
-    return fd < 0 ? fail(L, -fd) : push_socket(L, fd);
+    return fd < 0 ? mare__socket_fail(L, -fd) : push_socket(L, fd);
 }
 
 // lend(socket): somebody else has its descriptor from now on; the socket is closed.
@@ -306,7 +305,7 @@ static int socket_sendto(lua_State *L)
 // ---- Waiting ------------------------------------------------------------------------------------
 
 // What a wait returns: true, or nil and "timeout", "closed" or "cancelled".
-static int waited(lua_State *L, mare_err err)
+int mare__socket_waited(lua_State *L, mare_err err)
 {
     if (!err) {
         lua_pushboolean(L, 1);
@@ -320,7 +319,7 @@ static int waited(lua_State *L, mare_err err)
 static int wait_done(lua_State *L, int status, lua_KContext way)
 {
     (void)status;
-    return waited(L, mare__lua_outcome(L, mare__lua_stream(L, 1), (int)way));
+    return mare__socket_waited(L, mare__lua_outcome(L, mare__lua_stream(L, 1), (int)way));
 }
 
 // wait(socket, to write [, deadline])
@@ -330,10 +329,10 @@ static int socket_wait(lua_State *L)
     int way = lua_toboolean(L, 2) ? MARE__TO_WRITE : MARE__TO_READ;
     uint64_t deadline = mare__lua_deadline(L, 3);
     if (mare__stream_closed(stream))
-        return waited(L, MARE_CLOSED);
+        return mare__socket_waited(L, MARE_CLOSED);
     int results = mare__lua_wait_stream(L, stream, way, deadline, wait_done, way);
     if (results == MARE__WAITED)
-        return waited(L, MARE_OK);
+        return mare__socket_waited(L, MARE_OK);
     lua_replace(L, 2); // of nil, message, code, which a host gets at once
     lua_settop(L, 2);
     lua_pushnil(L);
@@ -381,7 +380,7 @@ static int any_done(lua_State *L, int status, lua_KContext context)
     bool fired = self->sleep.wait.fired != MARE__FIRED_NONE;
     mare_err err = self->sleep.wait.result;
     mare__block_drop_cases(self);
-    return waited(L, fired ? MARE_OK : err);
+    return mare__socket_waited(L, fired ? MARE_OK : err);
 }
 
 // waitany(sockets, whether to write, deadline): until one seems to be ready
@@ -399,7 +398,7 @@ static int socket_waitany(lua_State *L)
     struct mare__case *cases =
         mare__alloc((size_t)(count + 1) * (sizeof *cases + sizeof(mare_channel *)));
     if (!cases)
-        return fail(L, ENOMEM);
+        return mare__socket_fail(L, ENOMEM);
     self->sleep.cases = cases;
     for (lua_Integer i = 1; i <= count; i++) {
         lua_rawgeti(L, 1, i);
@@ -412,7 +411,8 @@ static int socket_waitany(lua_State *L)
                                   : mare__source_watch(self->runtime, &stream->source, way);
         if (!ready) {
             mare__block_drop_cases(self);
-            return mare__stream_closed(stream) ? waited(L, MARE_OK) : fail(L, ENOMEM);
+            return mare__stream_closed(stream) ? mare__socket_waited(L, MARE_OK)
+                                               : mare__socket_fail(L, ENOMEM);
         }
         struct mare__case *one = &cases[self->sleep.case_count++];
         memset(one, 0, sizeof *one);
@@ -451,7 +451,7 @@ static int socket_setoption(lua_State *L)
         break;
     }
     if (!fits || mare__option_set(descriptor(L, 1), option, &value) < 0)
-        return fail_in_words(L, "setsockopt failed");
+        return mare__socket_fail_words(L, "setsockopt failed");
     lua_pushboolean(L, 1);
     return 1;
 }
@@ -464,7 +464,7 @@ static int socket_getoption(lua_State *L)
     char host[MARE__HOST_MAX];
     luaL_argcheck(L, option, 2, "no such option");
     if (mare__option_get(descriptor(L, 1), option, &value) < 0)
-        return fail_in_words(L, "getsockopt failed");
+        return mare__socket_fail_words(L, "getsockopt failed");
     switch (option->kind) {
     case MARE__OPTION_NUMBER:
         lua_pushnumber(L, value.number);
@@ -486,126 +486,6 @@ static int socket_getoption(lua_State *L)
         lua_pushboolean(L, value.number);
         return 1;
     }
-}
-
-// ---- Names --------------------------------------------------------------------------------------
-
-static int inquiry_done(lua_State *L, int status, lua_KContext context)
-{
-    (void)status, (void)context;
-    mare_process *self = mare__self(L);
-    mare__block_clean(self);
-    mare_err err = self->sleep.wait.result;
-    struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
-    const struct mare__inquiry *inquiry = (struct mare__inquiry *)ref->object;
-    const struct mare__naming *naming = &inquiry->naming;
-    if (err)
-        return waited(L, err);
-    if (naming->status)
-        return fail_in_words(L, mare__naming_error(naming->status));
-    if (!*inquiry->host) {
-        lua_pushstring(L, naming->name);
-        return 1;
-    }
-    lua_createtable(L, naming->count, 0);
-    for (int i = 0; i < naming->count; i++) {
-        char host[MARE__HOST_MAX];
-        mare__address_text(&naming->addresses[i], host);
-        lua_createtable(L, 0, 2);
-        lua_pushstring(L, host);
-        lua_setfield(L, -2, "addr");
-        lua_pushstring(L, family_of(&naming->addresses[i]));
-        lua_setfield(L, -2, "family");
-        lua_rawseti(L, -2, i + 1);
-    }
-    lua_pushstring(L, naming->name);
-    return 2;
-}
-
-static int inquire(lua_State *L, struct mare__inquiry *inquiry, uint64_t deadline)
-{
-    mare_process *self = mare__self(L);
-    if (!inquiry)
-        return fail(L, ENOMEM);
-    mare__handle_push_new(L, inquiry);
-    if (!mare__inquiry_start(self->runtime, inquiry))
-        return fail(L, ENOMEM);
-    mare__message_clear(&self->sleep.wait.message);
-    return mare__block(L, self, MARE__WAITS_TO_RECEIVE, inquiry->done, deadline, inquiry_done, 0);
-}
-
-// find(host, family or nil [, deadline]): a list of {addr =, family =}, and the canonical name
-static int socket_find(lua_State *L)
-{
-    mare_process *self = mare__self(L);
-    const char *host = luaL_checkstring(L, 1), *family = luaL_optstring(L, 2, "");
-    uint64_t deadline = mare__lua_deadline(L, 3);
-    if (!*host)
-        return no_address(L);
-    mare__block_check(L, self);
-    struct mare__inquiry *inquiry = mare__inquiry_new(self->runtime, host);
-    if (inquiry)
-        inquiry->naming.family = strcmp(family, "inet") == 0    ? AF_INET
-                                 : strcmp(family, "inet6") == 0 ? AF_INET6
-                                                                : AF_UNSPEC;
-    return inquire(L, inquiry, deadline);
-}
-
-// nameof(address, whether it must have one [, deadline])
-static int socket_nameof(lua_State *L)
-{
-    mare_process *self = mare__self(L);
-    struct mare__address address;
-    uint64_t deadline = mare__lua_deadline(L, 3);
-    if (!mare__address_numeric(&address, luaL_checkstring(L, 1), 0))
-        return no_address(L);
-    mare__block_check(L, self);
-    struct mare__inquiry *inquiry = mare__inquiry_new(self->runtime, "");
-    if (inquiry) {
-        inquiry->naming.addresses[0] = address;
-        inquiry->naming.must_exist = lua_toboolean(L, 2);
-    }
-    return inquire(L, inquiry, deadline);
-}
-
-// numeric(host): its family, or nothing if it is a name
-static int socket_numeric(lua_State *L)
-{
-    struct mare__address address;
-    if (!mare__address_numeric(&address, luaL_checkstring(L, 1), 0))
-        return 0;
-    lua_pushstring(L, family_of(&address));
-    return 1;
-}
-
-// service(name [, of datagrams]): its number, or nil
-static int socket_service(lua_State *L)
-{
-    int number = mare__service_number(luaL_checkstring(L, 1), lua_toboolean(L, 2));
-    if (number < 0)
-        lua_pushnil(L);
-    else
-        lua_pushinteger(L, number);
-    return 1;
-}
-
-// servicename(number)
-static int socket_servicename(lua_State *L)
-{
-    char name[MARE__HOST_MAX];
-    mare__service_name((int)luaL_checkinteger(L, 1), name);
-    lua_pushstring(L, name);
-    return 1;
-}
-
-static int socket_hostname(lua_State *L)
-{
-    char name[MARE__HOST_MAX];
-    int err = mare__host_name(name);
-    if (err)
-        return fail(L, -err);
-    lua_pushstring(L, name);
-    return 1;
 }
 
 // time(): of day, in seconds
@@ -645,12 +525,12 @@ int mare__lua_open_socket(lua_State *L)
                                                  {"waitany", socket_waitany},
                                                  {"setoption", socket_setoption},
                                                  {"getoption", socket_getoption},
-                                                 {"find", socket_find},
-                                                 {"nameof", socket_nameof},
-                                                 {"numeric", socket_numeric},
-                                                 {"service", socket_service},
-                                                 {"servicename", socket_servicename},
-                                                 {"hostname", socket_hostname},
+                                                 {"find", mare__socket_find},
+                                                 {"nameof", mare__socket_nameof},
+                                                 {"numeric", mare__socket_numeric},
+                                                 {"service", mare__socket_service},
+                                                 {"servicename", mare__socket_servicename},
+                                                 {"hostname", mare__socket_hostname},
                                                  {"time", socket_time},
                                                  {NULL, NULL}};
     mare__lazy_table(L, private_functions);
