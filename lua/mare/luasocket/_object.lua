@@ -228,11 +228,21 @@ end
 
 -- ---- Addresses ----------------------------------------------------------------------------------
 
+--- The addresses of a host, a list of {addr =, family =}, and its official name. A number is its
+--- own address, and no thread need look for it.
+function object.find(host, family, deadline)
+    local numeric = raw.numeric(host)
+    if numeric and (family or numeric) == numeric then
+        return {{addr = host, family = numeric}}, host
+    end
+    return raw.find(host, family, deadline)
+end
+
 --- The addresses of a host that the object can use. Names are looked up without haste when the
 --- object may not wait: LuaSocket waits for them, too.
 function object.addresses(state, start, host)
     local family = state.family ~= "unspec" and state.family or nil
-    return raw.find(host, family, object.deadline(state, start) or nil)
+    return object.find(host, family, object.deadline(state, start) or nil)
 end
 
 --- The number of a port or a service.

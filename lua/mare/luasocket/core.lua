@@ -279,7 +279,7 @@ local function host_entry(host)
         if not name then return nil end
         return {name = name, alias = {}, ip = {host}}
     end
-    local addresses, name = raw.find(host, "inet")
+    local addresses, name = object.find(host, "inet")
     if not addresses then return nil end
     local entry = {name = name ~= "" and name or host, alias = {}, ip = {}}
     for index, address in ipairs(addresses) do entry.ip[index] = address.addr end
@@ -302,7 +302,7 @@ function core.dns.gethostname() return raw.hostname() end
 
 --- A list of {family =, addr =}.
 function core.dns.getaddrinfo(host)
-    local addresses, why = raw.find(object.string(host, 1))
+    local addresses, why = object.find(object.string(host, 1))
     if not addresses then return nil, why end
     return addresses
 end
@@ -312,7 +312,7 @@ function core.dns.getnameinfo(host, service)
     if host == nil and service == nil then error("host and serv cannot be both nil", 2) end
     local names = {}
     if host ~= nil then
-        local addresses, why = raw.find(object.string(host, 1))
+        local addresses, why = object.find(object.string(host, 1))
         if not addresses then return nil, why end
         for index, address in ipairs(addresses) do
             names[index] = raw.nameof(address.addr, false) or address.addr
