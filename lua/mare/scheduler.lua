@@ -211,6 +211,13 @@ local function pump_waits(id, source, wait)
     forget(id)
 end
 
+-- A datagram too long, or refused by a peer, is not the end of a socket.
+local function receive(socket)
+    local got
+    repeat got = table.pack(socket:receive()) until got[3] ~= "toobig" and got[3] ~= "refused"
+    return table.unpack(got, 1, got.n)
+end
+
 -- In a process with a thread of its own: it may block.
 local function block(wait, out)
     while true do
@@ -232,6 +239,8 @@ local function begin(id, source)
         return mare.go(pump_waits, id, source, source.wait)
     elseif name == "stream" then
         return mare.go(pump_waits, id, source, source.read)
+    elseif name == "socket" then
+        return mare.go(pump_waits, id, source, receive)
     elseif kind == "table" and source.poll then
         polled[#polled + 1] = id
     elseif kind == "table" and source.wait then
@@ -242,16 +251,17 @@ local function begin(id, source)
         source:start(function(...) event(id, ...) end)
     else
         error("bad argument #1 to 'register_source' (expected a channel, timer, stream, listener, "
-            .. "or a table with start, poll or wait)", 3)
+            .. "socket or a table with start, poll or wait)", 3)
     end
 end
 
 --- Calls the handler, in a coroutine of its own, for each event of the source; returns the source's
 --- identifier. A source is a channel (its messages), a timer, a stream (what it reads), a listener
---- (its connections), or a table: asynchronous, with `start(self, notify)`, which keeps `notify`
---- and calls it with each event; synchronous with a time limit, with `poll(self, seconds)`, which
---- returns an event or nil; synchronous without one, with `wait()`, which returns an event, or nil
---- at the end, and runs in a thread of its own, in another Lua state: it is copied there.
+--- (its connections), a socket (its datagrams), or a table: asynchronous, with `start(self,
+--- notify)`, which keeps `notify` and calls it with each event; synchronous with a time limit, with
+--- `poll(self, seconds)`, which returns an event or nil; synchronous without one, with `wait()`,
+--- which returns an event, or nil at the end, and runs in a thread of its own, in another Lua
+--- state: it is copied there.
 function scheduler.register_source(source, handler)
     if type(handler) ~= "function" then
         error(("bad argument #2 to 'register_source' (function expected, got %s)"):format(

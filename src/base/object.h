@@ -13,6 +13,7 @@ enum mare__kind {
     MARE__KIND_BUFFER,
     MARE__KIND_STREAM,
     MARE__KIND_LISTENER,
+    MARE__KIND_UDP,
     MARE__KIND_TIMER,
     MARE__KIND_REQUEST, // to the loop; nothing that a program sees
     MARE__KIND_CODE

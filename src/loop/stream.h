@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Streams: connections that bytes go through, and the listeners that accept them. A stream has one
-// owner at a time, a process; sent in a message it changes hands.
+// Streams: connections that bytes go through, the listeners that accept them, and sockets for
+// datagrams, which need less of the same. A stream has one owner at a time, a process; sent in a
+// message it changes hands.
 #pragma once
 
 #include "loop/observer.h"
@@ -14,7 +15,7 @@ struct mare__stream {
     mare_runtime *runtime;
     struct mare__source source;
     uint64_t timeout;  // of each call, in nanoseconds; MARE_FOREVER: none
-    uint64_t line_max; // bytes of a line, beyond which it is refused
+    uint64_t line_max; // bytes of a line, or a datagram, beyond which it is refused
     // What was read and not yet asked for: only as long as there is such.
     char *bytes;
     size_t first, end, room;

@@ -38,6 +38,7 @@ int mare__lua_open_sim(lua_State *L);
 int mare__lua_open_place(lua_State *L);
 int mare__lua_open_time(lua_State *L);
 int mare__lua_open_net(lua_State *L);
+int mare__lua_udp(lua_State *L); // of the module mare._net
 int mare__lua_open_http(lua_State *L);
 int mare__lua_open_socket(lua_State *L);
 
@@ -48,6 +49,7 @@ extern const luaL_Reg mare__channel_methods[], mare__channel_metamethods[];
 extern const luaL_Reg mare__process_methods[], mare__process_metamethods[];
 extern const luaL_Reg mare__buffer_methods[], mare__buffer_metamethods[];
 extern const luaL_Reg mare__stream_methods[], mare__listener_methods[], mare__stream_metamethods[];
+extern const luaL_Reg mare__udp_methods[], mare__udp_metamethods[];
 extern const luaL_Reg mare__timer_methods[], mare__timer_metamethods[];
 
 // What a select receives from: see struct mare__class.

@@ -348,6 +348,7 @@ static const struct mare__class classes[] = {
                            mare__stream_watch},
     [MARE__KIND_LISTENER] = {"listener", mare__listener_methods, mare__stream_metamethods,
                              mare__stream_watch},
+    [MARE__KIND_UDP] = {"socket", mare__udp_methods, mare__udp_metamethods, mare__stream_watch},
     [MARE__KIND_TIMER] = {"timer", mare__timer_methods, mare__timer_metamethods, mare__timer_watch},
     [MARE__KIND_REQUEST] = {"request", nothing, nothing, NULL},
     [MARE__KIND_CODE] = {"code", nothing, nothing, NULL},

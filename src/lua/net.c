@@ -22,6 +22,8 @@ static mare_err code_of(int err)
         return MARE_TIMEOUT;
     case EADDRINUSE:
         return MARE_EXISTS;
+    case EMSGSIZE:
+        return MARE_TOOBIG;
     case EACCES:
     case EPERM:
         return MARE_DENIED;
@@ -48,14 +50,18 @@ int mare__lua_fail_stream(lua_State *L, mare_err err)
 
 // ---- Arguments ----------------------------------------------------------------------------------
 
+static const char *name_of(lua_State *L, enum mare__kind kind)
+{
+    return mare__self(L)->runtime->classes[kind].name;
+}
+
 static struct mare__stream *check(lua_State *L, int index, enum mare__kind kind)
 {
     struct mare__ref_link *ref = mare__handle_of(L, index, kind);
-    const char *what = kind == MARE__KIND_STREAM ? "stream" : "listener";
     if (!ref)
-        luaL_typeerror(L, index, what);
+        luaL_typeerror(L, index, name_of(L, kind));
     if (mare__handle_moved(ref))
-        luaL_error(L, "the %s was sent to another process", what);
+        luaL_error(L, "the %s was sent to another process", name_of(L, kind));
     return (struct mare__stream *)ref->object;
 }
 
@@ -64,10 +70,29 @@ struct mare__stream *mare__lua_stream(lua_State *L, int index)
     return check(L, index, MARE__KIND_STREAM);
 }
 
+struct mare__stream *mare__lua_socket(lua_State *L, int index)
+{
+    return check(L, index, MARE__KIND_UDP);
+}
+
+// Which of the three kinds of stream it is.
+static enum mare__kind kind_at(lua_State *L, int index)
+{
+    return mare__handle_of(L, index, MARE__KIND_LISTENER) ? MARE__KIND_LISTENER
+           : mare__handle_of(L, index, MARE__KIND_UDP)    ? MARE__KIND_UDP
+                                                          : MARE__KIND_STREAM;
+}
+
+static struct mare__stream *check_any(lua_State *L, int index)
+{
+    return check(L, index, kind_at(L, index));
+}
+
+// One that bytes come through.
 static struct mare__stream *check_either(lua_State *L, int index)
 {
-    bool listens = mare__handle_of(L, index, MARE__KIND_LISTENER) != NULL;
-    return check(L, index, listens ? MARE__KIND_LISTENER : MARE__KIND_STREAM);
+    bool datagrams = mare__handle_of(L, index, MARE__KIND_UDP) != NULL;
+    return check(L, index, datagrams ? MARE__KIND_UDP : MARE__KIND_STREAM);
 }
 
 static void check_address(lua_State *L, int host, struct mare__address *address)
@@ -85,8 +110,7 @@ static void check_address(lua_State *L, int host, struct mare__address *address)
 
 // ---- Waiting ------------------------------------------------------------------------------------
 
-// When a call on the stream must be over: an optional timeout, or the stream's own.
-static uint64_t deadline_of(lua_State *L, const struct mare__stream *stream, int index)
+uint64_t mare__lua_stream_deadline(lua_State *L, const struct mare__stream *stream, int index)
 {
     if (!lua_isnoneornil(L, index))
         return mare__lua_deadline(L, index);
@@ -96,8 +120,7 @@ static uint64_t deadline_of(lua_State *L, const struct mare__stream *stream, int
     return stream->timeout > MARE_FOREVER - 1 - now ? MARE_FOREVER : now + stream->timeout;
 }
 
-// What became of a wait.
-static mare_err outcome(lua_State *L)
+mare_err mare__lua_wait_outcome(lua_State *L)
 {
     mare_process *self = mare__self(L);
     mare__block_clean(self);
@@ -106,7 +129,7 @@ static mare_err outcome(lua_State *L)
 
 mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream, int way)
 {
-    mare_err err = outcome(L);
+    mare_err err = mare__lua_wait_outcome(L);
     stream->object.waiters--;
     stream->waiting[way]--;
     if (mare__stream_closed(stream))
@@ -235,7 +258,7 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
         if (got == -EAGAIN) {
             lua_settop(L, DEADLINE);
             if (lua_isnil(L, DEADLINE)) {
-                lua_pushinteger(L, (lua_Integer)deadline_of(L, stream, TIMEOUT));
+                lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, TIMEOUT));
                 lua_replace(L, DEADLINE);
             }
             int waited = mare__lua_wait_stream(L, stream, MARE__TO_READ,
@@ -334,7 +357,7 @@ static int write_all(lua_State *L, struct mare__stream *stream)
 static int stream_write(lua_State *L)
 {
     struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
-    lua_pushinteger(L, (lua_Integer)deadline_of(L, stream, lua_gettop(L) + 1));
+    lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, lua_gettop(L) + 1));
     lua_insert(L, 2);
     return write_all(L, stream);
 }
@@ -394,7 +417,7 @@ static int listener_accept(lua_State *L)
     if (mare__stream_closed(listener))
         return mare__lua_fail_stream(L, MARE_CLOSED);
     lua_settop(L, 2);
-    lua_pushinteger(L, (lua_Integer)deadline_of(L, listener, 2));
+    lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, listener, 2));
     return accept_now(L, listener);
 }
 
@@ -457,19 +480,19 @@ static int net_connect(lua_State *L)
 }
 
 // s:close(), l:close()
-static int stream_close(lua_State *L)
+int mare__stream_close(lua_State *L)
 {
-    struct mare__stream *stream = check_either(L, 1);
+    struct mare__stream *stream = check_any(L, 1);
     lua_pushboolean(L, !mare__stream_closed(stream));
     mare__source_close(&stream->source);
     return 1;
 }
 
 // A variable that goes out of scope may hold one that was sent away.
-static int stream_leave(lua_State *L)
+int mare__stream_leave(lua_State *L)
 {
     struct mare__ref_link *ref = lua_touserdata(L, 1);
-    return ref && !mare__handle_moved(ref) ? stream_close(L) : 0;
+    return ref && !mare__handle_moved(ref) ? mare__stream_close(L) : 0;
 }
 
 // s:shutdown()
@@ -486,9 +509,9 @@ static int stream_shutdown(lua_State *L)
 }
 
 // s:timeout([seconds]): the default of calls that are given none; nil for none.
-static int stream_timeout(lua_State *L)
+int mare__stream_timeout(lua_State *L)
 {
-    struct mare__stream *stream = check_either(L, 1);
+    struct mare__stream *stream = check_any(L, 1);
     stream->timeout = MARE_FOREVER;
     if (!lua_isnoneornil(L, 2)) {
         lua_Number seconds = luaL_checknumber(L, 2);
@@ -500,10 +523,10 @@ static int stream_timeout(lua_State *L)
     return 1;
 }
 
-// s:limit(bytes): of a line.
-static int stream_limit(lua_State *L)
+// s:limit(bytes): of a line, of a datagram.
+int mare__stream_limit(lua_State *L)
 {
-    struct mare__stream *stream = check(L, 1, MARE__KIND_STREAM);
+    struct mare__stream *stream = check_either(L, 1);
     lua_Integer bytes = luaL_checkinteger(L, 2);
     luaL_argcheck(L, bytes > 0, 2, "a limit is positive");
     stream->line_max = (uint64_t)bytes;
@@ -528,22 +551,21 @@ static int push_address(lua_State *L, struct mare__stream *stream, bool peer)
     return 2;
 }
 
-static int stream_address(lua_State *L)
+int mare__stream_address(lua_State *L)
 {
-    return push_address(L, check_either(L, 1), false);
+    return push_address(L, check_any(L, 1), false);
 }
 
-static int stream_peer(lua_State *L)
+int mare__stream_peer(lua_State *L)
 {
-    return push_address(L, check(L, 1, MARE__KIND_STREAM), true);
+    return push_address(L, check_either(L, 1), true);
 }
 
-static int stream_tostring(lua_State *L)
+int mare__stream_tostring(lua_State *L)
 {
-    bool listens = mare__handle_of(L, 1, MARE__KIND_LISTENER) != NULL;
+    const char *what = name_of(L, kind_at(L, 1));
     const struct mare__ref_link *ref = lua_touserdata(L, 1);
     const struct mare__stream *stream = (const struct mare__stream *)ref->object;
-    const char *what = listens ? "listener" : "stream";
     if (mare__handle_moved(ref))
         lua_pushfstring(L, "%s (sent)", what);
     else if (mare__stream_closed(stream))
@@ -558,7 +580,7 @@ static int stream_tostring(lua_State *L)
 static int resolve_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_err err = outcome(L);
+    mare_err err = mare__lua_wait_outcome(L);
     struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
     const struct mare__resolving *lookup = &((struct mare__lookup *)ref->object)->resolving;
     if (err)
@@ -618,26 +640,29 @@ const luaL_Reg mare__stream_methods[] = {{"read", stream_read},
                                          {"write", stream_write},
                                          {"writewithin", stream_writewithin},
                                          {"shutdown", stream_shutdown},
-                                         {"close", stream_close},
-                                         {"timeout", stream_timeout},
-                                         {"limit", stream_limit},
-                                         {"address", stream_address},
-                                         {"peer", stream_peer},
+                                         {"close", mare__stream_close},
+                                         {"timeout", mare__stream_timeout},
+                                         {"limit", mare__stream_limit},
+                                         {"address", mare__stream_address},
+                                         {"peer", mare__stream_peer},
                                          {NULL, NULL}};
 
 const luaL_Reg mare__listener_methods[] = {{"accept", listener_accept},
-                                           {"close", stream_close},
-                                           {"timeout", stream_timeout},
-                                           {"address", stream_address},
+                                           {"close", mare__stream_close},
+                                           {"timeout", mare__stream_timeout},
+                                           {"address", mare__stream_address},
                                            {NULL, NULL}};
 
 const luaL_Reg mare__stream_metamethods[] = {
-    {"__tostring", stream_tostring}, {"__close", stream_leave}, {NULL, NULL}};
+    {"__tostring", mare__stream_tostring}, {"__close", mare__stream_leave}, {NULL, NULL}};
 
 int mare__lua_open_net(lua_State *L)
 {
-    static const luaL_Reg functions[] = {
-        {"listen", net_listen}, {"connect", net_connect}, {"resolve", net_resolve}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"listen", net_listen},
+                                         {"connect", net_connect},
+                                         {"udp", mare__lua_udp},
+                                         {"resolve", net_resolve},
+                                         {NULL, NULL}};
     mare__lazy_table(L, functions);
     return 1;
 }

@@ -70,14 +70,14 @@ static const char *words_for(int err)
     }
 }
 
-int mare__socket_fail(lua_State *L, int err)
+int mare__lua_socket_fail(lua_State *L, int err)
 {
     lua_pushnil(L);
     lua_pushstring(L, words_for(err));
     return 2;
 }
 
-int mare__socket_fail_words(lua_State *L, const char *words)
+int mare__lua_socket_fail_words(lua_State *L, const char *words)
 {
     lua_pushnil(L);
     lua_pushstring(L, words);
@@ -88,7 +88,7 @@ int mare__socket_fail_words(lua_State *L, const char *words)
 static int outcome(lua_State *L, int r)
 {
     if (r < 0 && r != -EAGAIN && r != -EINPROGRESS)
-        return mare__socket_fail(L, -r);
+        return mare__lua_socket_fail(L, -r);
     lua_pushboolean(L, r >= 0);
     return 1;
 }
@@ -97,7 +97,7 @@ static int push_socket(lua_State *L, int fd)
 {
     struct mare__stream *stream = mare__stream_new(mare__self(L)->runtime, fd, MARE__KIND_STREAM);
     if (!stream)
-        return mare__socket_fail(L, ENOMEM);
+        return mare__lua_socket_fail(L, ENOMEM);
     mare__handle_push_new(L, stream);
     return 1;
 }
@@ -121,10 +121,10 @@ static bool read_address(lua_State *L, int index, struct mare__address *address)
 
 static int no_address(lua_State *L)
 {
-    return mare__socket_fail_words(L, "host or service not provided, or not known");
+    return mare__lua_socket_fail_words(L, "host or service not provided, or not known");
 }
 
-const char *mare__socket_family(const struct mare__address *address)
+const char *mare__lua_socket_family(const struct mare__address *address)
 {
     return address->storage.ss_family == AF_INET6  ? "inet6"
            : address->storage.ss_family == AF_INET ? "inet"
@@ -140,7 +140,7 @@ static int push_address(lua_State *L, const struct mare__address *address)
     if (port < 0)
         return 1;
     lua_pushinteger(L, port);
-    lua_pushstring(L, mare__socket_family(address));
+    lua_pushstring(L, mare__lua_socket_family(address));
     return 3;
 }
 
@@ -149,7 +149,7 @@ static int socket_name(lua_State *L)
 {
     struct mare__address address;
     int err = mare__socket_address(descriptor(L, 1), lua_toboolean(L, 2), &address);
-    return err ? mare__socket_fail(L, -err) : push_address(L, &address);
+    return err ? mare__lua_socket_fail(L, -err) : push_address(L, &address);
 }
 
 // ---- Beginning and end --------------------------------------------------------------------------
@@ -162,7 +162,7 @@ static int socket_open(lua_State *L)
     static const int family[] = {AF_INET, AF_INET6, AF_UNIX}, kind[] = {SOCK_STREAM, SOCK_DGRAM};
     int fd = mare__raw_open(family[luaL_checkoption(L, 1, NULL, families)],
                             kind[luaL_checkoption(L, 2, NULL, kinds)]);
-    return fd < 0 ? mare__socket_fail(L, -fd) : push_socket(L, fd);
+    return fd < 0 ? mare__lua_socket_fail(L, -fd) : push_socket(L, fd);
 }
 
 // bind(socket, host, port), bind(socket, path)
@@ -223,7 +223,7 @@ static int socket_descriptor(lua_State *L)
 static int socket_adopt(lua_State *L)
 {
     int fd = (int)luaL_checkinteger(L, 1), err = mare__raw_adopt(fd);
-    return err < 0 ? mare__socket_fail(L, -err) : push_socket(L, fd);
+    return err < 0 ? mare__lua_socket_fail(L, -err) : push_socket(L, fd);
 }
 
 // borrow(descriptor): the same over a copy, so that the original can be closed or watched by
@@ -231,7 +231,7 @@ static int socket_adopt(lua_State *L)
 static int socket_borrow(lua_State *L)
 {
     int fd = mare__raw_duplicate((int)luaL_checkinteger(L, 1));
-    return fd < 0 ? mare__socket_fail(L, -fd) : push_socket(L, fd);
+    return fd < 0 ? mare__lua_socket_fail(L, -fd) : push_socket(L, fd);
 }
 
 // lend(socket): somebody else has its descriptor from now on; the socket is closed.
@@ -305,7 +305,7 @@ static int socket_sendto(lua_State *L)
 // ---- Waiting ------------------------------------------------------------------------------------
 
 // What a wait returns: true, or nil and "timeout", "closed" or "cancelled".
-int mare__socket_waited(lua_State *L, mare_err err)
+int mare__lua_socket_waited(lua_State *L, mare_err err)
 {
     if (!err) {
         lua_pushboolean(L, 1);
@@ -319,7 +319,7 @@ int mare__socket_waited(lua_State *L, mare_err err)
 static int wait_done(lua_State *L, int status, lua_KContext way)
 {
     (void)status;
-    return mare__socket_waited(L, mare__lua_outcome(L, mare__lua_stream(L, 1), (int)way));
+    return mare__lua_socket_waited(L, mare__lua_outcome(L, mare__lua_stream(L, 1), (int)way));
 }
 
 // wait(socket, to write [, deadline])
@@ -329,10 +329,10 @@ static int socket_wait(lua_State *L)
     int way = lua_toboolean(L, 2) ? MARE__TO_WRITE : MARE__TO_READ;
     uint64_t deadline = mare__lua_deadline(L, 3);
     if (mare__stream_closed(stream))
-        return mare__socket_waited(L, MARE_CLOSED);
+        return mare__lua_socket_waited(L, MARE_CLOSED);
     int results = mare__lua_wait_stream(L, stream, way, deadline, wait_done, way);
     if (results == MARE__WAITED)
-        return mare__socket_waited(L, MARE_OK);
+        return mare__lua_socket_waited(L, MARE_OK);
     lua_replace(L, 2); // of nil, message, code, which a host gets at once
     lua_settop(L, 2);
     lua_pushnil(L);
@@ -380,7 +380,7 @@ static int any_done(lua_State *L, int status, lua_KContext context)
     bool fired = self->sleep.wait.fired != MARE__FIRED_NONE;
     mare_err err = self->sleep.wait.result;
     mare__block_drop_cases(self);
-    return mare__socket_waited(L, fired ? MARE_OK : err);
+    return mare__lua_socket_waited(L, fired ? MARE_OK : err);
 }
 
 // waitany(sockets, whether to write, deadline): until one seems to be ready
@@ -398,7 +398,7 @@ static int socket_waitany(lua_State *L)
     struct mare__case *cases =
         mare__alloc((size_t)(count + 1) * (sizeof *cases + sizeof(mare_channel *)));
     if (!cases)
-        return mare__socket_fail(L, ENOMEM);
+        return mare__lua_socket_fail(L, ENOMEM);
     self->sleep.cases = cases;
     for (lua_Integer i = 1; i <= count; i++) {
         lua_rawgeti(L, 1, i);
@@ -411,8 +411,8 @@ static int socket_waitany(lua_State *L)
                                   : mare__source_watch(self->runtime, &stream->source, way);
         if (!ready) {
             mare__block_drop_cases(self);
-            return mare__stream_closed(stream) ? mare__socket_waited(L, MARE_OK)
-                                               : mare__socket_fail(L, ENOMEM);
+            return mare__stream_closed(stream) ? mare__lua_socket_waited(L, MARE_OK)
+                                               : mare__lua_socket_fail(L, ENOMEM);
         }
         struct mare__case *one = &cases[self->sleep.case_count++];
         memset(one, 0, sizeof *one);
@@ -451,7 +451,7 @@ static int socket_setoption(lua_State *L)
         break;
     }
     if (!fits || mare__option_set(descriptor(L, 1), option, &value) < 0)
-        return mare__socket_fail_words(L, "setsockopt failed");
+        return mare__lua_socket_fail_words(L, "setsockopt failed");
     lua_pushboolean(L, 1);
     return 1;
 }
@@ -464,7 +464,7 @@ static int socket_getoption(lua_State *L)
     char host[MARE__HOST_MAX];
     luaL_argcheck(L, option, 2, "no such option");
     if (mare__option_get(descriptor(L, 1), option, &value) < 0)
-        return mare__socket_fail_words(L, "getsockopt failed");
+        return mare__lua_socket_fail_words(L, "getsockopt failed");
     switch (option->kind) {
     case MARE__OPTION_NUMBER:
         lua_pushnumber(L, value.number);
@@ -525,12 +525,12 @@ int mare__lua_open_socket(lua_State *L)
                                                  {"waitany", socket_waitany},
                                                  {"setoption", socket_setoption},
                                                  {"getoption", socket_getoption},
-                                                 {"find", mare__socket_find},
-                                                 {"nameof", mare__socket_nameof},
-                                                 {"numeric", mare__socket_numeric},
-                                                 {"service", mare__socket_service},
-                                                 {"servicename", mare__socket_servicename},
-                                                 {"hostname", mare__socket_hostname},
+                                                 {"find", mare__lua_socket_find},
+                                                 {"nameof", mare__lua_socket_nameof},
+                                                 {"numeric", mare__lua_socket_numeric},
+                                                 {"service", mare__lua_socket_service},
+                                                 {"servicename", mare__lua_socket_servicename},
+                                                 {"hostname", mare__lua_socket_hostname},
                                                  {"time", socket_time},
                                                  {NULL, NULL}};
     mare__lazy_table(L, private_functions);

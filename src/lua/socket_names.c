@@ -19,9 +19,9 @@ static int inquiry_done(lua_State *L, int status, lua_KContext context)
     const struct mare__inquiry *inquiry = (struct mare__inquiry *)ref->object;
     const struct mare__naming *naming = &inquiry->naming;
     if (err)
-        return mare__socket_waited(L, err);
+        return mare__lua_socket_waited(L, err);
     if (naming->status)
-        return mare__socket_fail_words(L, mare__naming_error(naming->status));
+        return mare__lua_socket_fail_words(L, mare__naming_error(naming->status));
     if (!*inquiry->host) {
         lua_pushstring(L, naming->name);
         return 1;
@@ -33,7 +33,7 @@ static int inquiry_done(lua_State *L, int status, lua_KContext context)
         lua_createtable(L, 0, 2);
         lua_pushstring(L, host);
         lua_setfield(L, -2, "addr");
-        lua_pushstring(L, mare__socket_family(&naming->addresses[i]));
+        lua_pushstring(L, mare__lua_socket_family(&naming->addresses[i]));
         lua_setfield(L, -2, "family");
         lua_rawseti(L, -2, i + 1);
     }
@@ -45,22 +45,22 @@ static int inquire(lua_State *L, struct mare__inquiry *inquiry, uint64_t deadlin
 {
     mare_process *self = mare__self(L);
     if (!inquiry)
-        return mare__socket_fail(L, ENOMEM);
+        return mare__lua_socket_fail(L, ENOMEM);
     mare__handle_push_new(L, inquiry);
     if (!mare__inquiry_start(self->runtime, inquiry))
-        return mare__socket_fail(L, ENOMEM);
+        return mare__lua_socket_fail(L, ENOMEM);
     mare__message_clear(&self->sleep.wait.message);
     return mare__block(L, self, MARE__WAITS_TO_RECEIVE, inquiry->done, deadline, inquiry_done, 0);
 }
 
 // find(host, family or nil [, deadline]): a list of {addr =, family =}, and the canonical name
-int mare__socket_find(lua_State *L)
+int mare__lua_socket_find(lua_State *L)
 {
     mare_process *self = mare__self(L);
     const char *host = luaL_checkstring(L, 1), *family = luaL_optstring(L, 2, "");
     uint64_t deadline = mare__lua_deadline(L, 3);
     if (!*host)
-        return mare__socket_fail_words(L, unknown);
+        return mare__lua_socket_fail_words(L, unknown);
     mare__block_check(L, self);
     struct mare__inquiry *inquiry = mare__inquiry_new(self->runtime, host);
     if (inquiry)
@@ -71,13 +71,13 @@ int mare__socket_find(lua_State *L)
 }
 
 // nameof(address, whether it must have one [, deadline])
-int mare__socket_nameof(lua_State *L)
+int mare__lua_socket_nameof(lua_State *L)
 {
     mare_process *self = mare__self(L);
     struct mare__address address;
     uint64_t deadline = mare__lua_deadline(L, 3);
     if (!mare__address_numeric(&address, luaL_checkstring(L, 1), 0))
-        return mare__socket_fail_words(L, unknown);
+        return mare__lua_socket_fail_words(L, unknown);
     mare__block_check(L, self);
     struct mare__inquiry *inquiry = mare__inquiry_new(self->runtime, "");
     if (inquiry) {
@@ -88,17 +88,17 @@ int mare__socket_nameof(lua_State *L)
 }
 
 // numeric(host): its family, or nothing if it is a name
-int mare__socket_numeric(lua_State *L)
+int mare__lua_socket_numeric(lua_State *L)
 {
     struct mare__address address;
     if (!mare__address_numeric(&address, luaL_checkstring(L, 1), 0))
         return 0;
-    lua_pushstring(L, mare__socket_family(&address));
+    lua_pushstring(L, mare__lua_socket_family(&address));
     return 1;
 }
 
 // service(name [, of datagrams]): its number, or nil
-int mare__socket_service(lua_State *L)
+int mare__lua_socket_service(lua_State *L)
 {
     int number = mare__service_number(luaL_checkstring(L, 1), lua_toboolean(L, 2));
     if (number < 0)
@@ -109,7 +109,7 @@ int mare__socket_service(lua_State *L)
 }
 
 // servicename(number)
-int mare__socket_servicename(lua_State *L)
+int mare__lua_socket_servicename(lua_State *L)
 {
     char name[MARE__HOST_MAX];
     mare__service_name((int)luaL_checkinteger(L, 1), name);
@@ -117,12 +117,12 @@ int mare__socket_servicename(lua_State *L)
     return 1;
 }
 
-int mare__socket_hostname(lua_State *L)
+int mare__lua_socket_hostname(lua_State *L)
 {
     char name[MARE__HOST_MAX];
     int err = mare__host_name(name);
     if (err)
-        return mare__socket_fail(L, -err);
+        return mare__lua_socket_fail(L, -err);
     lua_pushstring(L, name);
     return 1;
 }

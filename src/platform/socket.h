@@ -15,7 +15,8 @@ struct mare__address {
     socklen_t length;
 };
 
-// The address of a numeric host ("127.0.0.1", "::1") and a port. False: it is not numeric.
+// The address of a numeric host ("127.0.0.1", "::1", "fe80::1%eth0") and a port. False: it is not
+// numeric.
 bool mare__address_numeric(struct mare__address *address, const char *host, uint16_t port);
 
 // The address of a Unix-domain socket. False: the path is too long.
