@@ -6,7 +6,7 @@
 
 #include "loop/job.h"
 #include "loop/observer.h"
-#include "platform/socket.h"
+#include "platform/names.h"
 #include "platform/tls.h"
 
 enum { MARE__STREAM_ROOM = 65536 }; // bytes read at once
@@ -102,9 +102,9 @@ static inline size_t mare__stream_buffered(const struct mare__stream *stream)
 // A name being resolved, by a thread of the pool.
 struct mare__lookup {
     struct mare__job job;
-    struct mare__resolved resolved;
-    char host[];
+    struct mare__naming naming;
+    char host[]; // empty: what is asked for is the name of naming.addresses[0]
 };
 
-// Begins to resolve a name. NULL: not enough memory.
-struct mare__lookup *mare__lookup_start(mare_runtime *runtime, const char *host);
+// One that has not begun; `naming` can be told more before it does. NULL: not enough memory.
+struct mare__lookup *mare__lookup_new(mare_runtime *runtime, const char *host);

@@ -47,6 +47,7 @@ int mare__lua_open_child(lua_State *L);
 int mare__lua_open_signal(lua_State *L);
 int mare__lua_open_terminal(lua_State *L);
 int mare__lua_open_source(lua_State *L);
+int mare__lua_open_socket(lua_State *L);
 
 // Returns what join returns for a process that has finished.
 int mare__lua_push_end(lua_State *L, mare_process *process);

@@ -344,6 +344,8 @@ static lua_CFunction module_of(const char *name)
         return mare__lua_open_terminal;
     if (strcmp(name, "mare._source") == 0)
         return mare__lua_open_source;
+    if (strcmp(name, "mare._socket") == 0)
+        return mare__lua_open_socket;
     for (size_t i = 0; i < mare__embedded_count; i++)
         if (strcmp(mare__embedded[i].name, name) == 0)
             return open_embedded;
@@ -400,6 +402,7 @@ MARE_API int luaopen_mare__source(lua_State *L);
 MARE_API int luaopen_mare__terminal(lua_State *L);
 MARE_API int luaopen_mare__websocket(lua_State *L);
 MARE_API int luaopen_mare__tls(lua_State *L);
+MARE_API int luaopen_mare__socket(lua_State *L);
 MARE_API int luaopen_mare_place(lua_State *L);
 MARE_API int luaopen_mare_signal(lua_State *L);
 MARE_API int luaopen_mare_time(lua_State *L);
@@ -457,6 +460,11 @@ int luaopen_mare__terminal(lua_State *L)
 int luaopen_mare_signal(lua_State *L)
 {
     return mare__lua_host_open(L, mare__lua_open_signal);
+}
+
+int luaopen_mare__socket(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_socket);
 }
 
 int luaopen_mare__source(lua_State *L)

@@ -647,12 +647,12 @@ static int resolve_done(lua_State *L, int status, lua_KContext context)
     (void)status, (void)context;
     struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
     mare_err err = mare__lua_job_outcome(L, (struct mare__job *)ref->object);
-    const struct mare__resolved *lookup = &((struct mare__lookup *)ref->object)->resolved;
+    const struct mare__naming *lookup = &((struct mare__lookup *)ref->object)->naming;
     if (err)
         return mare__lua_fail(L, err);
     if (lookup->status) {
         lua_pushfstring(L, "cannot resolve '%s': %s", lua_tostring(L, 1),
-                        mare__resolve_error(lookup->status));
+                        mare__names_error(lookup->status));
         return mare__lua_fail_with(L, MARE_NONAME);
     }
     lua_createtable(L, lookup->count, 0);
@@ -679,10 +679,12 @@ static int net_resolve(lua_State *L)
         return 1;
     }
     mare__block_check(L, self);
-    struct mare__lookup *lookup = mare__lookup_start(self->runtime, host);
+    struct mare__lookup *lookup = mare__lookup_new(self->runtime, host);
     if (!lookup)
         return mare__lua_fail(L, MARE_NOMEM);
     mare__handle_push_new(L, lookup);
+    if (!mare__job_start(&lookup->job))
+        return mare__lua_fail(L, MARE_NOMEM);
     return mare__lua_wait_job(L, &lookup->job, deadline, resolve_done, 0);
 }
 

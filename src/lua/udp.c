@@ -151,7 +151,7 @@ static int found(lua_State *L, int status, lua_KContext context)
     struct mare__stream *socket;
     struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
     mare_err err = mare__lua_job_outcome(L, (struct mare__job *)ref->object);
-    const struct mare__resolved *lookup = &((struct mare__lookup *)ref->object)->resolved;
+    const struct mare__naming *lookup = &((struct mare__lookup *)ref->object)->naming;
     bool closed = is_closed(L, &socket);
     if (err || closed)
         return mare__lua_fail_stream(L, err ? err : MARE_CLOSED);
@@ -165,7 +165,7 @@ static int found(lua_State *L, int status, lua_KContext context)
             return go_to(L, socket, &to);
     }
     lua_pushfstring(L, "cannot resolve '%s': %s", lua_tostring(L, HOST),
-                    lookup->status ? mare__resolve_error(lookup->status) : why);
+                    lookup->status ? mare__names_error(lookup->status) : why);
     return mare__lua_fail_with(L, MARE_NONAME);
 }
 
@@ -179,10 +179,12 @@ static int begin(lua_State *L, struct mare__stream *socket)
     if (mare__address_numeric(&to, host, (uint16_t)lua_tointeger(L, PORT)))
         return go_to(L, socket, &to);
     mare__block_check(L, self);
-    struct mare__lookup *lookup = mare__lookup_start(self->runtime, host);
+    struct mare__lookup *lookup = mare__lookup_new(self->runtime, host);
     if (!lookup)
         return mare__lua_fail(L, MARE_NOMEM);
     mare__handle_push_new(L, lookup);
+    if (!mare__job_start(&lookup->job))
+        return mare__lua_fail(L, MARE_NOMEM);
     return mare__lua_wait_job(L, &lookup->job, (uint64_t)lua_tointeger(L, DEADLINE), found, 0);
 }
 

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -246,26 +245,4 @@ int mare__socket_address(int fd, bool peer, struct mare__address *address)
     struct sockaddr *out = (struct sockaddr *)&address->storage;
     int r = peer ? getpeername(fd, out, &address->length) : getsockname(fd, out, &address->length);
     return r == 0 ? 0 : -errno;
-}
-
-// ---- Names --------------------------------------------------------------------------------------
-
-void mare__resolve(struct mare__resolved *resolved, const char *host)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG}, *list = NULL;
-    resolved->count = 0;
-    resolved->status = getaddrinfo(host, NULL, &hints, &list);
-    for (struct addrinfo *at = list; at && resolved->count < MARE__ADDRESSES_MAX;
-         at = at->ai_next) {
-        struct mare__address *address = &resolved->addresses[resolved->count++];
-        memcpy(&address->storage, at->ai_addr, at->ai_addrlen);
-        address->length = at->ai_addrlen;
-    }
-    if (list)
-        freeaddrinfo(list);
-}
-
-const char *mare__resolve_error(int status)
-{
-    return gai_strerror(status);
 }

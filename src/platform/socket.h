@@ -50,16 +50,3 @@ ssize_t mare__device_read(int fd, void *bytes, size_t size);
 
 // This side's address, or the peer's.
 int mare__socket_address(int fd, bool peer, struct mare__address *address);
-
-// ---- Names --------------------------------------------------------------------------------------
-enum { MARE__ADDRESSES_MAX = 16 };
-
-struct mare__resolved {
-    struct mare__address addresses[MARE__ADDRESSES_MAX];
-    int count;
-    int status; // 0, or for mare__resolve_error
-};
-
-// Asks the system's resolver, and waits for as long as that takes: for threads that may.
-void mare__resolve(struct mare__resolved *resolved, const char *host);
-const char *mare__resolve_error(int status);
