@@ -435,13 +435,13 @@ end
 
 --- Calls the handler, in a coroutine of its own, for each event of the source; returns the source's
 --- identifier. A source is a channel (its messages), a timer, a stream (what it reads), a listener
---- (its connections), a socket (its datagrams), a child, a watch for signals, a source written in C, or a table: asynchronous, with `start(self, notify,
---- finish)`, which keeps them, calls `notify` with each event and `finish` at the end; synchronous
---- with a time limit, with `poll(self, seconds)`, which returns an event or nil; synchronous
---- without one, with `wait()`, which returns an event, or nil at the end, and runs in a
---- thread of its own, in another Lua state: it is copied there. `ended(message, code)`, if given,
---- is called when the
---- source has ended by itself.
+--- (its connections), a socket (its datagrams), a child (its end), a watch for signals, a source
+--- written in C, or a table: asynchronous, with `start(self, notify, finish)`, which keeps them,
+--- calls `notify` with each event and `finish` at the end; synchronous with a time limit, with
+--- `poll(self, seconds)`, which returns an event or nil; synchronous without one, with `wait()`,
+--- which returns an event, or nil at the end, and runs in a thread of its own, in another Lua state:
+--- it is copied there. `ended(message, code)`, if given, is called when the source has ended by
+--- itself.
 function scheduler.register_source(source, handler, whenended)
     local kind = kind_of(source)
     if not kind then

@@ -313,39 +313,32 @@ static int open_embedded(lua_State *L)
     return luaL_error(L, "module '%s' is not embedded", name);
 }
 
+// Modules in C: the name, what a host calls to open it, what opens it in a state of ours.
+#define MODULES(M)                                                                                 \
+    M("luaproc", luaopen_luaproc, mare__lua_open_luaproc)                                          \
+    M("mare", luaopen_mare, mare__lua_open)                                                        \
+    M("mare._child", luaopen_mare__child, mare__lua_open_child)                                    \
+    M("mare._file", luaopen_mare__file, mare__lua_open_file)                                       \
+    M("mare._http", luaopen_mare__http, mare__lua_open_http)                                       \
+    M("mare._net", luaopen_mare__net, mare__lua_open_net)                                          \
+    M("mare._sim", luaopen_mare__sim, mare__lua_open_sim)                                          \
+    M("mare._socket", luaopen_mare__socket, mare__lua_open_socket)                                 \
+    M("mare._source", luaopen_mare__source, mare__lua_open_source)                                 \
+    M("mare._terminal", luaopen_mare__terminal, mare__lua_open_terminal)                           \
+    M("mare._tls", luaopen_mare__tls, mare__lua_open_tls)                                          \
+    M("mare._websocket", luaopen_mare__websocket, mare__lua_open_websocket)                        \
+    M("mare.place", luaopen_mare_place, mare__lua_open_place)                                      \
+    M("mare.signal", luaopen_mare_signal, mare__lua_open_signal)                                   \
+    M("mare.time", luaopen_mare_time, mare__lua_open_time)
+
 // Modules that need no file: in C, or in Lua and part of the program.
 static lua_CFunction module_of(const char *name)
 {
-    if (strcmp(name, "mare") == 0)
-        return mare__lua_open;
-    if (strcmp(name, "luaproc") == 0)
-        return mare__lua_open_luaproc;
-    if (strcmp(name, "mare._sim") == 0)
-        return mare__lua_open_sim;
-    if (strcmp(name, "mare.place") == 0)
-        return mare__lua_open_place;
-    if (strcmp(name, "mare.time") == 0)
-        return mare__lua_open_time;
-    if (strcmp(name, "mare._net") == 0)
-        return mare__lua_open_net;
-    if (strcmp(name, "mare._http") == 0)
-        return mare__lua_open_http;
-    if (strcmp(name, "mare._websocket") == 0)
-        return mare__lua_open_websocket;
-    if (strcmp(name, "mare._tls") == 0)
-        return mare__lua_open_tls;
-    if (strcmp(name, "mare._file") == 0)
-        return mare__lua_open_file;
-    if (strcmp(name, "mare._child") == 0)
-        return mare__lua_open_child;
-    if (strcmp(name, "mare.signal") == 0)
-        return mare__lua_open_signal;
-    if (strcmp(name, "mare._terminal") == 0)
-        return mare__lua_open_terminal;
-    if (strcmp(name, "mare._source") == 0)
-        return mare__lua_open_source;
-    if (strcmp(name, "mare._socket") == 0)
-        return mare__lua_open_socket;
+#define OPENED_BY(module, host_open, open)                                                         \
+    if (strcmp(name, module) == 0)                                                                 \
+        return open;
+    MODULES(OPENED_BY)
+#undef OPENED_BY
     for (size_t i = 0; i < mare__embedded_count; i++)
         if (strcmp(mare__embedded[i].name, name) == 0)
             return open_embedded;
@@ -391,93 +384,10 @@ mare_err mare_start(const mare_options *options, mare_runtime **out)
 }
 
 // Only hosts call these: states of ours have the modules without them.
-MARE_API int luaopen_mare(lua_State *L);
-MARE_API int luaopen_luaproc(lua_State *L);
-MARE_API int luaopen_mare__child(lua_State *L);
-MARE_API int luaopen_mare__file(lua_State *L);
-MARE_API int luaopen_mare__http(lua_State *L);
-MARE_API int luaopen_mare__net(lua_State *L);
-MARE_API int luaopen_mare__sim(lua_State *L);
-MARE_API int luaopen_mare__source(lua_State *L);
-MARE_API int luaopen_mare__terminal(lua_State *L);
-MARE_API int luaopen_mare__websocket(lua_State *L);
-MARE_API int luaopen_mare__tls(lua_State *L);
-MARE_API int luaopen_mare__socket(lua_State *L);
-MARE_API int luaopen_mare_place(lua_State *L);
-MARE_API int luaopen_mare_signal(lua_State *L);
-MARE_API int luaopen_mare_time(lua_State *L);
-
-int luaopen_mare(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open);
-}
-
-int luaopen_luaproc(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_luaproc);
-}
-
-int luaopen_mare__file(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_file);
-}
-
-int luaopen_mare__child(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_child);
-}
-
-int luaopen_mare__http(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_http);
-}
-
-int luaopen_mare__net(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_net);
-}
-
-int luaopen_mare__sim(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_sim);
-}
-
-int luaopen_mare__websocket(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_websocket);
-}
-
-int luaopen_mare__tls(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_tls);
-}
-
-int luaopen_mare__terminal(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_terminal);
-}
-
-int luaopen_mare_signal(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_signal);
-}
-
-int luaopen_mare__socket(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_socket);
-}
-
-int luaopen_mare__source(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_source);
-}
-
-int luaopen_mare_place(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_place);
-}
-
-int luaopen_mare_time(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_time);
-}
+#define OPENED_IN_A_HOST(module, host_open, open)                                                  \
+    MARE_API int host_open(lua_State *L);                                                          \
+    int host_open(lua_State *L)                                                                    \
+    {                                                                                              \
+        return mare__lua_host_open(L, open);                                                       \
+    }
+MODULES(OPENED_IN_A_HOST)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Names of hosts, addresses and services, for lua/mare/luasocket/core.lua.
 #include <errno.h>
-#include <netdb.h>
 #include <string.h>
 
 #include "loop/stream.h"
@@ -10,27 +9,6 @@
 #include "platform/rawsocket.h"
 
 static const char unknown[] = "host or service not provided, or not known";
-
-// In the words of LuaSocket.
-static const char *words_for(int status)
-{
-    switch (status) {
-    case EAI_AGAIN:
-        return "temporary failure in name resolution";
-    case EAI_FAIL:
-        return "non-recoverable failure in name resolution";
-    case EAI_FAMILY:
-        return "ai_family not supported";
-    case EAI_MEMORY:
-        return "memory allocation failure";
-    case EAI_NONAME:
-        return unknown;
-    case EAI_SERVICE:
-        return "service not supported for socket type";
-    default:
-        return mare__names_error(status);
-    }
-}
 
 static int inquiry_done(lua_State *L, int status, lua_KContext context)
 {
@@ -42,7 +20,7 @@ static int inquiry_done(lua_State *L, int status, lua_KContext context)
     if (err)
         return mare__lua_socket_waited(L, err);
     if (naming->status)
-        return mare__lua_socket_fail_words(L, words_for(naming->status));
+        return mare__lua_socket_fail_words(L, mare__names_words(naming->status));
     if (!*lookup->host) {
         lua_pushstring(L, naming->name);
         return 1;

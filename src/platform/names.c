@@ -36,3 +36,23 @@ const char *mare__names_error(int status)
 {
     return gai_strerror(status);
 }
+
+const char *mare__names_words(int status)
+{
+    switch (status) {
+    case EAI_AGAIN:
+        return "temporary failure in name resolution";
+    case EAI_FAIL:
+        return "non-recoverable failure in name resolution";
+    case EAI_FAMILY:
+        return "ai_family not supported";
+    case EAI_MEMORY:
+        return "memory allocation failure";
+    case EAI_NONAME:
+        return "host or service not provided, or not known";
+    case EAI_SERVICE:
+        return "service not supported for socket type";
+    default:
+        return mare__names_error(status);
+    }
+}

@@ -23,3 +23,4 @@ void mare__names_to_addresses(struct mare__naming *naming, const char *host);
 void mare__names_to_name(struct mare__naming *naming);
 
 const char *mare__names_error(int status);
+const char *mare__names_words(int status); // in those of LuaSocket
