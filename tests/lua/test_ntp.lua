@@ -29,14 +29,22 @@ local function reply(question, utc, changes)
     }, changes or {}))
 end
 
--- A server that answers as `answer(question, utc)` says: bytes, or nil.
+-- Keeps the turn for so many seconds.
+local function spin(seconds)
+    local over = mare.now() + seconds
+    while mare.now() < over do end
+end
+
+-- A server that answers as `answer(question, utc, send)` says: bytes, or nil.
 local function fake(answer)
     local socket = assert(net.udp(HERE))
     local server = {asked = 0, name = HERE .. ":" .. select(2, socket:address()), socket = socket}
     mare.go(function()
         for data, host, port in function() return socket:receive() end do
             server.asked = server.asked + 1
-            local bytes = answer(time.decode(data), (select(2, time.now())))
+            local bytes = answer(time.decode(data), (select(2, time.now())), function(now)
+                socket:send(now, host, port)
+            end)
             if bytes then socket:send(bytes, host, port) end
         end
     end)
@@ -235,6 +243,29 @@ return {
         ntp.query(silent.name, BRIEF)
         over = true
         t.ok(ticks > 0)
+    end,
+
+    it_does_not_matter_how_late_an_answer_is_read = function()
+        local delay
+        local busy <close> = fake(function(q, utc, reply_to)
+            reply_to(reply(q, utc))
+            spin(0.05) -- nobody else has a turn meanwhile: the answer lies there
+        end)
+        local deadline = mare.deadline(t.patience)
+        repeat -- the system, too, may have let it lie
+            delay = assert(ntp.query(busy.name, with(PATIENT, {samples = 1}))).delay
+        until delay < SECOND // 100 or deadline:left() == 0
+        t.ok(delay < SECOND // 100, delay) -- else half of what it lay, at the least
+    end,
+
+    it_does_not_matter_how_late_a_question_is_read = function()
+        local server <close> = serve()
+        local socket <close> = assert(net.udp(HERE))
+        socket:send(time.encode {transmit = 42}, server:address())
+        spin(0.05)
+        local said = time.decode(assert(socket:receive(t.patience)))
+        local lay = time.unstamp(said.transmit, 0) - time.unstamp(said.receive, 0)
+        t.ok(lay >= SECOND // 25, lay)
     end,
 
     -- Following.
