@@ -25,6 +25,20 @@ local function sockets()
     return pipe:read "n"
 end
 
+-- It does not matter how late the answers of another program are read: here always after 50 ms.
+local function late(name)
+    local one <close> = assert(agent.open(HERE, 0, {peers = {name}}))
+    local deadline, peer = mare.deadline(t.patience)
+    repeat -- the system may have let it lie, too
+        one:probe()
+        local over = mare.now() + 0.05
+        while mare.now() < over do end
+        one:take(one.socket:receive(deadline))
+        peer = one:peers()[1]
+    until peer.measured < 20 or deadline:left() == 0
+    t.ok(peer.measured < 20, peer.measured)
+end
+
 return {
     agents_find_each_other_and_measure = function()
         local first <close>, name = open {interval = 0.005}
@@ -56,14 +70,16 @@ return {
 
     a_lua_agent_and_a_command_agent_are_peers = function()
         local one <close>, name = open {interval = 0.005}
-        local command = "%s place agent %s:0 --peer %s --interval 5 --json & echo $!; wait"
+        -- It probes once; then only we do.
+        local command = "%s place agent %s:0 --peer %s --interval 60000 --json & echo $!; wait"
         local pipe <close> = assert(io.popen("exec 2>/dev/null; "
             .. command:format(shell.mare, HERE, name)))
         local number = pipe:read "l"
         reaches(function() return one:peers()[1] and one:peers()[1].answers >= 3 end)
         local peer = one:peers()[1]
-        local asked = assert(agent.ask(("%s:%d"):format(peer.host, peer.port), t.patience))
-        t.eq(#asked, 3)
+        local its_name = ("%s:%d"):format(peer.host, peer.port)
+        late(its_name)
+        t.eq(#assert(agent.ask(its_name, t.patience)), 3)
         os.execute("kill -TERM " .. number) -- it says what it knows
         local said = pipe:read "a"
         local measured, answers = said:match('"address":"' .. name
