@@ -28,7 +28,8 @@ end
 -- It does not matter how late the answers of another program are read: here always after 50 ms.
 local function late(name)
     local one <close> = assert(agent.open(HERE, 0, {peers = {name}}))
-    local deadline, peer = mare.deadline(t.patience)
+    local deadline = mare.deadline(t.patience)
+    local peer
     repeat -- the system may have let it lie, too
         one:probe()
         local over = mare.now() + 0.05
