@@ -103,4 +103,15 @@ function net.serve(listener, handler, ...)
     end
 end
 
+--- Tells the peer that nothing more comes, and throws away what it still sends, for a second at
+--- the most. To close with bytes unread would reset the connection, and the peer might lose what it
+--- was told last.
+function net.linger(stream)
+    local deadline = mare.deadline(1)
+    stream:shutdown()
+    for _ = 1, 64 do
+        if not stream:read(nil, deadline) then return end
+    end
+end
+
 return net
