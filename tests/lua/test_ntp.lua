@@ -231,6 +231,18 @@ return {
         t.reaches(function() return sockets() <= before end, "sockets are left")
     end,
 
+    six_as_four = function()
+        local server, _, code = ntp.server {host = "::1", port = 0}
+        if not server then t.skip("no IPv6 on this machine: " .. code) end
+        mare.go(server.run, server)
+        local name = "[::1]:" .. select(2, server:address())
+        local said = assert(ntp.query(name, PATIENT))
+        t.ok(math.abs(said.offset) <= said.error)
+        local follower <close> = following(name, {}, is_set)
+        t.eq(follower.reference_id, 1) -- the end of its address
+        server:close()
+    end,
+
     others_go_on_while_one_asks = function()
         local silent <close> = fake(function() end)
         local ticks, over = 0, false
