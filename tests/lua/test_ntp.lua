@@ -267,17 +267,20 @@ return {
         repeat -- the system, too, may have let it lie
             delay = assert(ntp.query(busy.name, with(PATIENT, {samples = 1}))).delay
         until delay < SECOND // 100 or deadline:left() == 0
-        t.ok(delay < SECOND // 100, delay) -- else half of what it lay, at the least
+        t.ok(delay < SECOND // 100, delay .. " ns") -- else half of what it lay, at the least
     end,
 
     it_does_not_matter_how_late_a_question_is_read = function()
         local server <close> = serve()
         local socket <close> = assert(net.udp(HERE))
-        socket:send(time.encode {transmit = 42}, server:address())
-        spin(0.05)
-        local said = time.decode(assert(socket:receive(t.patience)))
-        local lay = time.unstamp(said.transmit, 0) - time.unstamp(said.receive, 0)
-        t.ok(lay >= SECOND // 25, lay)
+        local deadline, lay = mare.deadline(t.patience)
+        repeat -- right after it was told to, the kernel may not note it yet
+            socket:send(time.encode {transmit = 42}, server:address())
+            spin(0.05)
+            local said = time.decode(assert(socket:receive(deadline)))
+            lay = time.unstamp(said.transmit, 0) - time.unstamp(said.receive, 0)
+        until lay >= SECOND // 25 or deadline:left() == 0
+        t.ok(lay >= SECOND // 25, lay .. " ns")
     end,
 
     -- Following.
