@@ -326,6 +326,7 @@ function Follower:keep(server)
         local round = mare.deadline(self.options.interval)
         self:forget_lost_peer()
         local taken, message, code = server:exchange(mare.deadline(self.options.wait))
+        if self.stop:closed() then server:close() end -- which may have been opened since
         if code == "cancelled" or self.stop:closed() then return nil, message, code end
         if self.suspension:woke() then self:begin() end
         if taken then self:adjust() end

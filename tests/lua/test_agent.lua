@@ -25,6 +25,21 @@ local function sockets()
     return pipe:read "n"
 end
 
+-- It does not matter how late the answers of another program are read: here always after 50 ms.
+local function late(name)
+    local one <close> = assert(agent.open(HERE, 0, {peers = {name}}))
+    local deadline = mare.deadline(t.patience)
+    local peer
+    repeat -- the system may have let it lie, too
+        one:probe()
+        local over = mare.now() + 0.05
+        while mare.now() < over do end
+        one:take(one.socket:receive(deadline))
+        peer = one:peers()[1]
+    until peer.measured < 20 or deadline:left() == 0
+    t.ok(peer.measured < 20, peer.measured)
+end
+
 return {
     agents_find_each_other_and_measure = function()
         local first <close>, name = open {interval = 0.005}
@@ -38,9 +53,8 @@ return {
                 t.ok(peer.estimated >= 0)
                 t.eq(#peer.place, 3)
             end
-            local probes, answers, ignored = one:counts()
+            local probes, answers = one:counts()
             t.ok(probes >= answers and answers >= 2)
-            t.eq(ignored, 0)
         end
         t.eq(#first:here(), 3)
         reaches(function() return first:here().error < 1.5 end) -- it has learnt something
@@ -57,21 +71,22 @@ return {
 
     a_lua_agent_and_a_command_agent_are_peers = function()
         local one <close>, name = open {interval = 0.005}
-        local command = "%s place agent %s:0 --peer %s --interval 5 --json & echo $!; wait"
+        -- It probes once; then only we do.
+        local command = "%s place agent %s:0 --peer %s --interval 60000 --json & echo $!; wait"
         local pipe <close> = assert(io.popen("exec 2>/dev/null; "
             .. command:format(shell.mare, HERE, name)))
         local number = pipe:read "l"
         reaches(function() return one:peers()[1] and one:peers()[1].answers >= 3 end)
         local peer = one:peers()[1]
-        local asked = assert(agent.ask(("%s:%d"):format(peer.host, peer.port), t.patience))
-        t.eq(#asked, 3)
+        local its_name = ("%s:%d"):format(peer.host, peer.port)
+        late(its_name)
+        t.eq(#assert(agent.ask(its_name, t.patience)), 3)
         os.execute("kill -TERM " .. number) -- it says what it knows
         local said = pipe:read "a"
         local measured, answers = said:match('"address":"' .. name
             .. '","measured_ms":([%d.]+),"estimated_ms":[%d.]+,"answers":(%d+)')
         t.ok(measured and tonumber(measured) > 0, said)
         t.ok(tonumber(answers) >= 1, said)
-        t.eq(said:match '"ignored":(%d+)', "0")
     end,
 
     the_command_asks_a_lua_agent = function()

@@ -29,14 +29,22 @@ local function reply(question, utc, changes)
     }, changes or {}))
 end
 
--- A server that answers as `answer(question, utc)` says: bytes, or nil.
+-- Keeps the turn for so many seconds.
+local function spin(seconds)
+    local over = mare.now() + seconds
+    while mare.now() < over do end
+end
+
+-- A server that answers as `answer(question, utc, send)` says: bytes, or nil.
 local function fake(answer)
     local socket = assert(net.udp(HERE))
     local server = {asked = 0, name = HERE .. ":" .. select(2, socket:address()), socket = socket}
     mare.go(function()
         for data, host, port in function() return socket:receive() end do
             server.asked = server.asked + 1
-            local bytes = answer(time.decode(data), (select(2, time.now())))
+            local bytes = answer(time.decode(data), (select(2, time.now())), function(now)
+                socket:send(now, host, port)
+            end)
             if bytes then socket:send(bytes, host, port) end
         end
     end)
@@ -223,6 +231,18 @@ return {
         t.reaches(function() return sockets() <= before end, "sockets are left")
     end,
 
+    six_as_four = function()
+        local server, _, code = ntp.server {host = "::1", port = 0}
+        if not server then t.skip("no IPv6 on this machine: " .. code) end
+        mare.go(server.run, server)
+        local name = "[::1]:" .. select(2, server:address())
+        local said = assert(ntp.query(name, PATIENT))
+        t.ok(math.abs(said.offset) <= said.error)
+        local follower <close> = following(name, {}, is_set)
+        t.eq(follower.reference_id, 1) -- the end of its address
+        server:close()
+    end,
+
     others_go_on_while_one_asks = function()
         local silent <close> = fake(function() end)
         local ticks, over = 0, false
@@ -235,6 +255,32 @@ return {
         ntp.query(silent.name, BRIEF)
         over = true
         t.ok(ticks > 0)
+    end,
+
+    it_does_not_matter_how_late_an_answer_is_read = function()
+        local delay
+        local busy <close> = fake(function(q, utc, reply_to)
+            reply_to(reply(q, utc))
+            spin(0.05) -- nobody else has a turn meanwhile: the answer lies there
+        end)
+        local deadline = mare.deadline(t.patience)
+        repeat -- the system, too, may have let it lie
+            delay = assert(ntp.query(busy.name, with(PATIENT, {samples = 1}))).delay
+        until delay < SECOND // 100 or deadline:left() == 0
+        t.ok(delay < SECOND // 100, delay .. " ns") -- else half of what it lay, at the least
+    end,
+
+    it_does_not_matter_how_late_a_question_is_read = function()
+        local server <close> = serve()
+        local socket <close> = assert(net.udp(HERE))
+        local deadline, lay = mare.deadline(t.patience)
+        repeat -- right after it was told to, the kernel may not note it yet
+            socket:send(time.encode {transmit = 42}, server:address())
+            spin(0.05)
+            local said = time.decode(assert(socket:receive(deadline)))
+            lay = time.unstamp(said.transmit, 0) - time.unstamp(said.receive, 0)
+        until lay >= SECOND // 25 or deadline:left() == 0
+        t.ok(lay >= SECOND // 25, lay .. " ns")
     end,
 
     -- Following.
@@ -266,7 +312,7 @@ return {
         local answers = true
         local server <close> = fake(function(q, utc) return answers and reply(q, utc) or nil end)
         local follower <close> = following(server.name, {wait = 0.02}, is_set)
-        t.eq(follower.stratum, 3)
+        t.reaches(function() mare.sleep(0.01) return follower.stratum == 3 end)
         answers = false
         t.reaches(function() mare.sleep(0.01) return follower.stratum == 16 end)
         t.ok(select(2, follower:read())) -- it goes on by itself
@@ -313,9 +359,7 @@ return {
         } do
             local utc, announced, expected = table.unpack(case)
             local upstream, server, follower = relay(utc, announced)
-            local leap, bound = told_by(server)
-            t.eq(leap, expected, i)
-            t.ok(bound < 1, bound)
+            t.eq((told_by(server)), expected, i)
             for _, one in ipairs {upstream, server, follower} do one:close() end
         end
     end,
@@ -333,6 +377,7 @@ return {
         }, {}
         for i, day in ipairs(days) do
             servers[i] = {relay(day[1] + almost, day[2], true)}
+            day.before = select(2, told_by(servers[i][2]))
         end
         for i, day in ipairs(days) do
             local follower = servers[i][3]
@@ -342,7 +387,11 @@ return {
             end)
             local leap, bound = told_by(servers[i][2])
             t.eq(leap, 0, i) -- that is over
-            t.eq(bound >= 1, day[3], ("case %d: %s s"):format(i, bound))
+            if day[3] then
+                t.ok(bound >= 1, ("case %d: %s s"):format(i, bound))
+            else
+                t.ok(bound - day.before < 0.5, ("case %d: %s s"):format(i, bound))
+            end
             for _, one in ipairs(servers[i]) do one:close() end
         end
     end,

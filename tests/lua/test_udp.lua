@@ -234,6 +234,7 @@ return {
         t.eq(b:send("six", a:address()), true)
         t.eq({a:receive(t.patience)}, {"six", b:address()})
         t.fails("io", a:send("x", HERE, 9)) -- it speaks one of them
+        t.ok(select(2, a:send("x", HERE, 9)):find "family")
         t.fails("io", udp():send("x", a:address()))
         t.eq(a:option("ttl", 7):option "ttl", 7)
         t.eq(a:option("multicast_loop", false):option "multicast_loop", false)
