@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/ssl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -219,6 +220,46 @@ static void tells_an_end_from_a_cut(void **state)
     end(&both);
 }
 
+// The peer wants new keys, and for that an answer, while what we write waits for room.
+static void new_keys_may_be_wanted_in_the_middle_of_a_write(void **state)
+{
+    (void)state;
+    struct both both;
+    struct mare__tls_error error;
+    static char chunk[16384], bytes[65536];
+    struct iovec piece = {chunk, sizeof chunk};
+    size_t taken = 0, got = 0, n = 0;
+    ssize_t sent;
+    assert_true(begin(&both, "localhost", &error));
+    mare__tls_free(both.client); // for one that can do more
+    both.client = NULL;
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    SSL *peer = SSL_new(context);
+    SSL_set_fd(peer, both.fd[1]);
+    while (SSL_connect(peer) != 1 || mare__tls_handshake(both.server) != 0)
+        assert_int_not_equal(mare__tls_handshake(both.server), -EPROTO);
+    while ((sent = mare__tls_write(both.server, &piece, 1)) > 0)
+        taken += (size_t)sent;
+    assert_int_equal(sent, -EAGAIN);
+    assert_int_equal(SSL_key_update(peer, SSL_KEY_UPDATE_REQUESTED), 1);
+    assert_int_equal(SSL_do_handshake(peer), 1);
+    assert_int_equal(SSL_write_ex(peer, "hello", 5, &n), 1);
+    assert_int_equal(mare__tls_read(both.server, bytes, sizeof bytes), 5);
+    assert_int_equal(mare__tls_read(both.server, bytes, sizeof bytes), -EAGAIN);
+    while (mare__tls_flush(both.server) == -EAGAIN || got < taken) {
+        if (SSL_read_ex(peer, bytes, sizeof bytes, &n))
+            got += n;
+        mare__tls_read(both.server, bytes, sizeof bytes);
+    }
+    assert_int_equal(got, taken);
+    assert_int_equal(write_text(both.server, "new keys"), 8);
+    assert_int_equal(SSL_read_ex(peer, bytes, sizeof bytes, &n), 1);
+    assert_int_equal(n, 8);
+    SSL_free(peer);
+    SSL_CTX_free(context);
+    end(&both);
+}
+
 // Nobody reads any more: an error, and no signal.
 static void a_peer_that_has_gone_is_no_signal(void **state)
 {
@@ -284,6 +325,7 @@ UNIT_TESTS_WITH(make_certificate, drop_certificate, cmocka_unit_test(tells_which
                 cmocka_unit_test(gathers_pieces_into_a_record),
                 cmocka_unit_test(takes_what_was_read_before), cmocka_unit_test(says_why_it_refuses),
                 cmocka_unit_test(tells_an_end_from_a_cut),
+                cmocka_unit_test(new_keys_may_be_wanted_in_the_middle_of_a_write),
                 cmocka_unit_test(a_peer_that_has_gone_is_no_signal),
                 cmocka_unit_test(memory_may_end_anywhere),
                 cmocka_unit_test(a_refusal_needs_no_memory))
