@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- HTTPS, server and client in one program. The certificate is made on the spot, signed by nobody
--- but itself; a real one is in files: {certificate = "chain.pem", key = "key.pem"}.
+-- but itself; a real one is in files, whose paths are given instead of their text.
 local mare, tls, http = require "mare", require "mare.tls", require "mare.http"
 
 local certificate, key = assert(tls.selfsigned "localhost")

@@ -158,7 +158,9 @@ int mare__stream_shutdown(struct mare__stream *stream)
 
 void mare__stream_close(struct mare__stream *stream)
 {
-    if (stream->tls && !mare__stream_closed(stream))
+    // A write that is not over, of another routine or of one that was killed in it, has not said
+    // all: then the peer shall not take this for the end.
+    if (stream->tls && !mare__stream_closed(stream) && stream->waiting[MARE__TO_WRITE] == 0)
         mare__tls_leave(stream->tls);
     mare__source_close(&stream->source);
 }

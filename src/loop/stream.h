@@ -50,7 +50,8 @@ int mare__stream_flush(struct mare__stream *stream);
 // This side sends no more: 0, or an errno value, negated.
 int mare__stream_shutdown(struct mare__stream *stream);
 
-// As mare__source_close, after a word of farewell to the peer if it expects one.
+// As mare__source_close, after a word of farewell to the peer if it expects one and nobody was
+// writing.
 void mare__stream_close(struct mare__stream *stream);
 
 // ---- Over TLS -----------------------------------------------------------------------------------

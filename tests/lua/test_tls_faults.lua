@@ -5,9 +5,11 @@ local mare, net, t = require "mare", require "mare.net", require "t"
 local tls, raw = require "mare.tls", require "mare._tls"
 
 local HERE, patience = "127.0.0.1", t.patience
+tls.handshake_time = patience
 local certificate, key = assert(tls.selfsigned({"localhost", HERE}))
 local server_context = assert(tls.context {certificate = certificate, key = key, verify = false})
 local client_context = assert(tls.context {authorities = certificate})
+local old_context = assert(tls.context {authorities = certificate, max_version = "1.2"})
 
 -- Both ends of a connection agree.
 local function shake_hands(client, server)
@@ -37,14 +39,14 @@ end
 
 -- A client behind whose back somebody cuts the connection when so many bytes have come from the
 -- server; the server; and what cuts it at once.
-local function cut_pair(limit)
+local function cut_pair(limit, context)
     local listener <close> = assert(tls.listen(HERE, 0, {context = server_context}))
     local middle <close> = assert(net.listen(HERE, 0))
     local client = assert(net.connect(middle:address()))
     local near, far = assert(middle:accept(patience)), assert(net.connect(listener:address()))
     mare.go(pump, near, far)
     mare.go(pump, far, near, limit)
-    assert(raw.secure(client, client_context, patience, false, "localhost"))
+    assert(raw.secure(client, context or client_context, patience, false, "localhost"))
     return client, assert(listener:accept(patience)), function()
         near:close()
         far:close()
@@ -53,22 +55,24 @@ end
 
 return {
     a_stream_that_is_cut_off_is_no_end = function()
-        local client, server, cut = cut_pair()
-        shake_hands(client, server)
-        server:write "whole, half"
-        t.eq(client:read(6, patience), "whole,")
-        local readers = in_routines(3, function() return client:read "a" end)
-        mare.yield()
-        cut()
-        for _, reader in ipairs(readers) do
-            local _, got, message, code = reader:join(patience)
-            t.eq({got, code}, {nil, "io"})
-            t.ok(message:find "cut off", message)
+        for _, context in ipairs {old_context, client_context} do
+            local client, server, cut = cut_pair(nil, context)
+            shake_hands(client, server)
+            server:write "whole, half"
+            t.eq(client:read(6, patience), "whole,")
+            local readers = in_routines(3, function() return client:read "a" end)
+            mare.yield()
+            cut()
+            for _, reader in ipairs(readers) do
+                local _, got, message, code = reader:join(patience)
+                t.eq({got, code}, {nil, "io"})
+                t.ok(message:find "cut off", message)
+            end
+            t.eq(client:read(), " half") -- what came is not lost
+            t.fails("io", client:read()) -- and how it ended stays known
+            t.fails("io", client:write "x")
+            t.fails("io", server:read "a")
         end
-        t.eq(client:read(), " half") -- what came is not lost
-        t.fails("io", client:read()) -- and how it ended stays known
-        t.fails("io", client:write "x")
-        t.fails("io", server:read "a")
     end,
 
     a_connection_that_is_cut_anywhere = function()
@@ -199,7 +203,7 @@ return {
         local _, port = listener:address()
         local process = mare.spawn(function(context)
             local stream = assert(tls.connect("127.0.0.1", port,
-                {context = context, name = "localhost"}, 20))
+                {context = context, name = "localhost"}, patience))
             mare.go(function() writing:send(true) end)
             stream:write(("x"):rep(32 << 20))
         end, client_context)
@@ -209,5 +213,17 @@ return {
         process:kill()
         t.fails("killed", process:join(patience))
         t.fails("io", server:read("a", patience)) -- it waited in the middle of a record
+    end,
+
+    a_server_that_says_nothing_is_left = function()
+        local listener <close> = assert(net.listen(HERE, 0))
+        local host, port = listener:address()
+        t.fails("timeout", tls.connect(host, port,
+            {context = client_context, handshake_time = 0.05}))
+        -- It has gone: its hello is all there is.
+        t.ok(#assert(listener:accept(patience)):read("a", patience) > 100)
+        local leaver = mare.go(function() return assert(listener:accept(patience)):close() end)
+        t.fails("closed", tls.connect(host, port, client_context, patience))
+        leaver:join(patience)
     end,
 }

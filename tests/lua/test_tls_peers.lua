@@ -5,6 +5,7 @@ local mare, net, t, shell = require "mare", require "mare.net", require "t", req
 local tls, http = require "mare.tls", require "mare.http"
 
 local HERE, patience = "127.0.0.1", t.patience
+tls.handshake_time = patience
 
 -- Runs commands of the shell in a folder of their own.
 local function sh(folder, commands)

@@ -4,6 +4,7 @@ local mare, net, t = require "mare", require "mare.net", require "t"
 local tls, http = require "mare.tls", require "mare.http"
 
 local HERE, patience = "127.0.0.1", t.patience
+tls.handshake_time = patience
 local certificate, key = assert(tls.selfsigned({"localhost", "*.wild.example", HERE}))
 local other_certificate, other_key = assert(tls.selfsigned "other.example")
 
@@ -254,7 +255,7 @@ return {
         local port = ports:receive(patience)
         for i = 1, 8 do
             processes[i] = mare.spawn(function(c)
-                local stream = assert(tls.connect("127.0.0.1", port, c, 20))
+                local stream = assert(tls.connect("127.0.0.1", port, c, patience))
                 stream:write(i, "\n")
                 return stream:read "a"
             end, client)
@@ -364,9 +365,10 @@ return {
         local listener <close> = assert(net.listen(HERE, 0))
         local stream <close> = assert(net.connect(listener:address()))
         t.raises("it is not over TLS", stream.handshake, stream)
-        mare.go(function() return stream:read(nil, 0.05) end)
-        mare.yield()
+        local reader = mare.go(function() return stream:read() end)
+        t.fails("timeout", reader:join(0.01))
         t.raises("a routine waits", tls.wrap, stream, {name = "x"})
+        reader:cancel()
         local context = assert(tls.context())
         t.raises("tls context expected", context.replace, context, 5)
     end,
