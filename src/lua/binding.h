@@ -49,10 +49,12 @@ extern const luaL_Reg mare__process_methods[], mare__process_metamethods[];
 extern const luaL_Reg mare__buffer_methods[], mare__buffer_metamethods[];
 extern const luaL_Reg mare__stream_methods[], mare__listener_methods[], mare__stream_metamethods[];
 extern const luaL_Reg mare__file_methods[], mare__folder_methods[], mare__file_metamethods[];
+extern const luaL_Reg mare__watcher_methods[], mare__watcher_metamethods[];
 extern const luaL_Reg mare__timer_methods[], mare__timer_metamethods[];
 
 // What a select receives from: see struct mare__class.
 mare_err mare__stream_watch(struct mare__object *object, mare_channel **channel);
+mare_err mare__watcher_watch(struct mare__object *object, mare_channel **channel);
 mare_err mare__timer_watch(struct mare__object *object, mare_channel **channel);
 
 // Functions of the module `mare` that live in other files.

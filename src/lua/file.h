@@ -28,3 +28,6 @@ int mare__lua_do_job(lua_State *L, uint64_t deadline,
 // Pushes the file or folder that the job has opened.
 int mare__lua_push_file(lua_State *L, struct mare__file_job *job, enum mare__kind kind,
                         const char *path);
+
+// watch(path, recursive, limit, timeout)
+int mare__lua_watch(lua_State *L);

@@ -310,12 +310,14 @@ static int path_symlink(lua_State *L) // the link, then its target
 
 int mare__lua_open_file(lua_State *L)
 {
-    static const luaL_Reg functions[] = {
-        {"open", path_open},         {"load", path_load},       {"store", path_store},
-        {"stat", path_stat},         {"remove", path_remove},   {"readlink", path_readlink},
-        {"realpath", path_realpath}, {"scan", path_scan},       {"temporary", path_temporary},
-        {"mkdir", path_mkdir},       {"chmod", path_chmod},     {"copy", path_copy},
-        {"rename", path_rename},     {"symlink", path_symlink}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"open", path_open},           {"load", path_load},
+                                         {"store", path_store},         {"stat", path_stat},
+                                         {"remove", path_remove},       {"readlink", path_readlink},
+                                         {"realpath", path_realpath},   {"scan", path_scan},
+                                         {"temporary", path_temporary}, {"mkdir", path_mkdir},
+                                         {"chmod", path_chmod},         {"copy", path_copy},
+                                         {"rename", path_rename},       {"symlink", path_symlink},
+                                         {"watch", mare__lua_watch},    {NULL, NULL}};
     mare__lazy_table(L, functions);
     return 1;
 }

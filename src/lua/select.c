@@ -70,7 +70,7 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
         luaL_error(
             L,
             "bad argument #1 to 'select' (case %I: expected a channel, a process, a timer, a "
-            "stream, a listener or a table)",
+            "stream, a listener, a watcher or a table)",
             number);
     }
     self->sleep.case_count++;
