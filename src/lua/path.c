@@ -310,7 +310,7 @@ static int path_symlink(lua_State *L) // the link, then its target
 
 int mare__lua_open_file(lua_State *L)
 {
-    static const luaL_Reg functions[] = {{"open", path_open},           {"load", path_load},
+    static const luaL_Reg private[] = {{"open", path_open},           {"load", path_load},
                                          {"store", path_store},         {"stat", path_stat},
                                          {"remove", path_remove},       {"readlink", path_readlink},
                                          {"realpath", path_realpath},   {"scan", path_scan},
@@ -318,6 +318,6 @@ int mare__lua_open_file(lua_State *L)
                                          {"chmod", path_chmod},         {"copy", path_copy},
                                          {"rename", path_rename},       {"symlink", path_symlink},
                                          {"watch", mare__lua_watch},    {NULL, NULL}};
-    mare__lazy_table(L, functions);
+    mare__lazy_table(L, private);
     return 1;
 }
