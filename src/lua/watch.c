@@ -150,29 +150,31 @@ static int watch_next(lua_State *L)
 
 // ---- Beginning and end --------------------------------------------------------------------------
 
+static int push_watcher(lua_State *L, struct mare__walk *walk)
+{
+    if (walk->result == -EFBIG) {
+        lua_pushfstring(L, "%s: there are more than %I folders", walk->path,
+                        (lua_Integer)walk->limit);
+        return mare__lua_fail_with(L, MARE_TOOBIG);
+    }
+    if (walk->result)
+        return mare__lua_fail_file(L, walk->path, -walk->result);
+    struct mare__watch *watch = mare__watch_new(mare__self(L)->runtime, walk);
+    if (!watch)
+        return mare__lua_fail(L, MARE_NOMEM);
+    mare__handle_push_new(L, watch);
+    return 1;
+}
+
 static int watch_begun(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
     struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
     struct mare__walk *walk = (struct mare__walk *)ref->object;
     mare_err err = mare__lua_job_outcome(L, &walk->job);
-    if (!err && walk->result == 0) {
-        struct mare__watch *watch = mare__watch_new(mare__self(L)->runtime, walk);
-        if (!watch)
-            return mare__lua_fail(L, MARE_NOMEM);
-        mare__handle_push_new(L, watch);
-        return 1;
-    }
-    int results = 3;
-    if (!err && walk->result == -EFBIG) {
-        lua_pushfstring(L, "%s: there are more than %I folders", walk->path,
-                        (lua_Integer)walk->limit);
-        mare__lua_fail_with(L, MARE_TOOBIG);
-    } else {
-        results = err ? mare__lua_fail(L, err) : mare__lua_fail_file(L, walk->path, -walk->result);
-    }
-    mare__handle_forget(L, ref); // with its descriptor
-    return results;
+    int results = err ? 0 : push_watcher(L, walk);
+    mare__handle_forget(L, ref); // with its descriptor, if nobody took that
+    return err ? mare__lua_fail(L, err) : results;
 }
 
 // watch(path, recursive, limit, timeout)
