@@ -246,4 +246,16 @@ function file.list(path, options)
     return names
 end
 
+-- ---- Watching -----------------------------------------------------------------------------------
+
+local WATCH = set("recursive", "limit")
+
+--- A watcher of a file or a folder; with `recursive`, of all folders in it too, up to a limit of
+--- 4,096 or another.
+function file.watch(path, options)
+    check("watch", path, 1, "string")
+    local o = options_of("watch", options, 2, WATCH)
+    return raw.watch(path, o.recursive, o.limit or 4096, o.timeout)
+end
+
 return file

@@ -110,6 +110,13 @@ struct mare__file_job *mare__file_job_new(mare_runtime *runtime,
     return job;
 }
 
+void mare__file_job_empty(struct mare__file_job *job)
+{
+    mare__free(job->bytes);
+    job->bytes = NULL;
+    job->size = 0;
+}
+
 // ---- What they do with names --------------------------------------------------------------------
 
 static bool goes_on(void *argument)

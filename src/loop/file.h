@@ -44,6 +44,9 @@ struct mare__file_job *mare__file_job_new(mare_runtime *runtime,
                                           int (*act)(struct mare__file_job *job), const char *path,
                                           const char *other);
 
+// It is over, and its bytes are not wanted any more.
+void mare__file_job_empty(struct mare__file_job *job);
+
 // ---- What they do: the fields that matter are said ----------------------------------------------
 int mare__act_open(struct mare__file_job *job);      // path, how, permissions; opened
 int mare__act_load(struct mare__file_job *job);      // path, limit; bytes, size

@@ -236,6 +236,7 @@ bool mare__job_init(struct mare__job *job, mare_runtime *runtime, enum mare__lan
     if (!job->done)
         return false;
     mare__object_init(&job->object, MARE__KIND_REQUEST, destroy);
+    job->object.weight = sizeof *job + sizeof *job->done;
     atomic_init(&job->holders, 1);
     mare__list_init(&job->link);
     job->jobs = mare__jobs_ref(jobs);

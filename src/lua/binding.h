@@ -62,6 +62,7 @@ extern const luaL_Reg mare__stream_methods[], mare__listener_methods[], mare__st
 extern const luaL_Reg mare__udp_methods[], mare__udp_metamethods[];
 extern const luaL_Reg mare__tls_methods[];
 extern const luaL_Reg mare__file_methods[], mare__folder_methods[], mare__file_metamethods[];
+extern const luaL_Reg mare__watcher_methods[], mare__watcher_metamethods[];
 extern const luaL_Reg mare__timer_methods[], mare__timer_metamethods[];
 extern const luaL_Reg mare__child_metamethods[], mare__signals_methods[],
     mare__signals_metamethods[];
@@ -71,6 +72,7 @@ extern const luaL_Reg mare__source_methods[], mare__source_metamethods[];
 mare_err mare__stream_watch(struct mare__object *object, mare_channel **channel);
 mare_err mare__child_watch(struct mare__object *object, mare_channel **channel);
 mare_err mare__signals_watch(struct mare__object *object, mare_channel **channel);
+mare_err mare__watcher_watch(struct mare__object *object, mare_channel **channel);
 mare_err mare__timer_watch(struct mare__object *object, mare_channel **channel);
 mare_err mare__source_events(struct mare__object *object, mare_channel **channel);
 

@@ -296,6 +296,7 @@ static int do_now(lua_State *L, struct mare__file *file, lua_KContext finish)
     for (;;) {
         mare__file_settle(file);
         if (job->was_begun && mare__job_is_over(&job->job)) {
+            mare__file_job_empty(job);
             if (job->result < 0)
                 return mare__lua_fail_file(L, file->path, -job->result);
             return ((int (*)(lua_State *, struct mare__file_job *))finish)(L, job);
@@ -359,8 +360,7 @@ static int write_all(lua_State *L, struct mare__file *file, int first, uint64_t 
         luaL_checkstring(L, i);
     if (last < JOB)
         lua_settop(L, JOB);
-    struct mare__file_job *job = mare__lua_push_job(L, mare__act_write, file->path, NULL);
-    mare__lua_give_bytes(L, job, first, last);
+    mare__lua_push_writer(L, mare__act_write, file->path, first, last);
     return do_job(L, file, deadline, say_true);
 }
 

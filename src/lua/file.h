@@ -18,8 +18,9 @@ struct mare__file_job *mare__lua_file_job(lua_State *L);
 struct mare__file_job *mare__lua_push_job(lua_State *L, int (*act)(struct mare__file_job *job),
                                           const char *path, const char *other);
 
-// Gives the job a copy of the strings from one stack index to another.
-void mare__lua_give_bytes(lua_State *L, struct mare__file_job *job, int first, int last);
+// The same for one that writes: it has copies of the strings from one stack index to another.
+struct mare__file_job *mare__lua_push_writer(lua_State *L, int (*act)(struct mare__file_job *job),
+                                             const char *path, int first, int last);
 
 // Begins the job on top of the stack, waits for it and returns what `finish` pushes if it succeeds.
 int mare__lua_do_job(lua_State *L, uint64_t deadline,
@@ -28,3 +29,6 @@ int mare__lua_do_job(lua_State *L, uint64_t deadline,
 // Pushes the file or folder that the job has opened.
 int mare__lua_push_file(lua_State *L, struct mare__file_job *job, enum mare__kind kind,
                         const char *path);
+
+// watch(path, recursive, limit, timeout)
+int mare__lua_watch(lua_State *L);

@@ -57,38 +57,52 @@ struct mare__file_job *mare__lua_push_job(lua_State *L, int (*act)(struct mare__
     return job;
 }
 
-void mare__lua_give_bytes(lua_State *L, struct mare__file_job *job, int first, int last)
+struct mare__file_job *mare__lua_push_writer(lua_State *L, int (*act)(struct mare__file_job *job),
+                                             const char *path, int first, int last)
 {
+    size_t size = 0;
     for (int i = first; i <= last; i++)
-        job->size += lua_rawlen(L, i);
-    job->bytes = mare__alloc(job->size ? job->size : 1);
-    if (!job->bytes)
+        size += lua_rawlen(L, i);
+    struct mare__file_job *job = mare__file_job_new(mare__self(L)->runtime, act, path, NULL);
+    char *at = job ? job->bytes = mare__alloc(size ? size : 1) : NULL;
+    if (!at) {
+        if (job)
+            mare__unref(&job->job.object);
         luaL_error(L, "not enough memory");
-    char *at = job->bytes;
-    for (int i = first; i <= last; i++) {
-        size_t size;
-        const char *bytes = lua_tolstring(L, i, &size);
-        memcpy(at, bytes, size);
-        at += size;
     }
+    for (int i = first; i <= last; i++) {
+        size_t length;
+        const char *bytes = lua_tolstring(L, i, &length);
+        memcpy(at, bytes, length);
+        at += length;
+    }
+    job->size = size;
+    // So that the collector comes in time for those that nobody waited for.
+    job->job.object.weight += size < UINT32_MAX / 2 ? (uint32_t)size : UINT32_MAX / 2;
+    mare__handle_push_new(L, job);
+    return job;
 }
 
-static int job_done(lua_State *L, int status, lua_KContext finish)
+static int push_outcome(lua_State *L, struct mare__file_job *job, lua_KContext finish)
 {
-    (void)status;
-    struct mare__file_job *job = mare__lua_file_job(L);
-    mare_err err = mare__lua_job_outcome(L, &job->job);
-    if (err) {
-        // What it opens, now or later, is nobody's: it must not wait for the collector.
-        mare__handle_forget(L, mare__handle_of(L, -1, MARE__KIND_REQUEST));
-        return mare__lua_fail(L, err);
-    }
     if (job->result >= 0)
         return ((int (*)(lua_State *, struct mare__file_job *))finish)(L, job);
     if (!job->other)
         return mare__lua_fail_file(L, job->path, -job->result);
     lua_pushfstring(L, "%s, %s", job->path, job->other);
     return mare__lua_fail_file(L, lua_tostring(L, -1), -job->result);
+}
+
+static int job_done(lua_State *L, int status, lua_KContext finish)
+{
+    (void)status;
+    struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
+    struct mare__file_job *job = (struct mare__file_job *)ref->object;
+    mare_err err = mare__lua_job_outcome(L, &job->job);
+    int results = err ? 0 : push_outcome(L, job, finish);
+    // What it has read, or opens now or later, must not wait for the collector.
+    mare__handle_forget(L, ref);
+    return err ? mare__lua_fail(L, err) : results;
 }
 
 int mare__lua_do_job(lua_State *L, uint64_t deadline,
@@ -211,8 +225,7 @@ static int path_store(lua_State *L)
     unsigned how = (unsigned)luaL_checkinteger(L, 3);
     unsigned permissions = check_permissions(L, 4, 0666);
     uint64_t deadline = mare__lua_deadline(L, 7);
-    struct mare__file_job *job = mare__lua_push_job(L, mare__act_store, path, NULL);
-    mare__lua_give_bytes(L, job, 2, 2);
+    struct mare__file_job *job = mare__lua_push_writer(L, mare__act_store, path, 2, 2);
     job->how = how;
     job->permissions = permissions;
     job->flag = lua_toboolean(L, 5);
@@ -310,12 +323,14 @@ static int path_symlink(lua_State *L) // the link, then its target
 
 int mare__lua_open_file(lua_State *L)
 {
-    static const luaL_Reg functions[] = {
-        {"open", path_open},         {"load", path_load},       {"store", path_store},
-        {"stat", path_stat},         {"remove", path_remove},   {"readlink", path_readlink},
-        {"realpath", path_realpath}, {"scan", path_scan},       {"temporary", path_temporary},
-        {"mkdir", path_mkdir},       {"chmod", path_chmod},     {"copy", path_copy},
-        {"rename", path_rename},     {"symlink", path_symlink}, {NULL, NULL}};
-    mare__lazy_table(L, functions);
+    static const luaL_Reg private[] = {{"open", path_open},           {"load", path_load},
+                                       {"store", path_store},         {"stat", path_stat},
+                                       {"remove", path_remove},       {"readlink", path_readlink},
+                                       {"realpath", path_realpath},   {"scan", path_scan},
+                                       {"temporary", path_temporary}, {"mkdir", path_mkdir},
+                                       {"chmod", path_chmod},         {"copy", path_copy},
+                                       {"rename", path_rename},       {"symlink", path_symlink},
+                                       {"watch", mare__lua_watch},    {NULL, NULL}};
+    mare__lazy_table(L, private);
     return 1;
 }

@@ -70,7 +70,7 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
         luaL_error(
             L,
             "bad argument #1 to 'select' (case %I: expected a channel, a process, a timer, a "
-            "stream, a listener, a socket, a child, a watch for signals, a source or a table)",
+            "stream or something else that can be waited for, or a table)",
             number);
     }
     self->sleep.case_count++;
