@@ -78,8 +78,8 @@ local function supervise(programs)
         end)
     end
     while left > 0 do
-        if mare.select {watch, over} == 1 then
-            local name = watch:next()
+        local which, name = mare.select {watch, over}
+        if which == 1 then
             if name ~= "SIGPIPE" then say("all", name) end
             if name ~= "SIGHUP" then all.stop = true end
             for _, bell in ipairs(bells) do bell:trysend(true) end -- if it does not ring already

@@ -35,9 +35,6 @@ struct mare__stream {
 // Takes over the descriptor, in any case. NULL: not enough memory.
 struct mare__stream *mare__stream_new(mare_runtime *runtime, int fd, enum mare__kind kind);
 
-// What is done to one that nobody refers to; for those who have something to do before.
-void mare__stream_destroy(struct mare__object *object);
-
 // Reads what there is into `bytes`, and, if the buffer is not empty, adds it there: its number of
 // bytes, 0 at the end, or an errno value, negated.
 ssize_t mare__stream_read(struct mare__stream *stream, char bytes[MARE__STREAM_ROOM]);

@@ -112,6 +112,8 @@ static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_e
     mare__handles_left(L, fired, sent && !err);
     lua_rawgeti(L, 1, (lua_Integer)fired + 1);
     struct mare__ref_link *ref = mare__handle_test(L, -1);
+    if (ref && !ref->object) // another routine has sent it away meanwhile
+        ref = NULL;
     int kind = ref ? ref->object->kind : 0;
     // Who has a source gets its event; of others it is told only that there is something.
     bool told = class_of(self, ref) != NULL && kind != MARE__KIND_SOURCE;
@@ -119,6 +121,8 @@ static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_e
     lua_pushinteger(L, (lua_Integer)fired + 1);
     if (kind == MARE__KIND_PROCESS || kind == MARE__KIND_CHILD)
         return 1 + push_told(L, ref);
+    if (kind == MARE__KIND_SIGNALS)
+        return 1 + mare__lua_push_signal(L, ref->object, err);
     if (err)
         return 1 + mare__lua_fail(L, err);
     if (sent || told) {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
 // Signals of the operating system in Lua, as the module `mare.signal`. A watch is a stream's
 // cousin: a descriptor that is readable when one has come.
-#include "platform/signal.h"
+#include "loop/signal.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "lua/net.h"
+#include "platform/signal.h"
 
-static struct mare__stream *check(lua_State *L, int index)
+static struct mare__signals *check(lua_State *L, int index)
 {
     struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_SIGNALS);
     if (!ref)
         luaL_typeerror(L, index, "watch for signals");
     if (mare__handle_moved(ref))
         luaL_error(L, "the watch for signals was sent to another process");
-    return (struct mare__stream *)ref->object;
+    return (struct mare__signals *)ref->object;
 }
 
 // The number of the signal at a stack index, by name or number.
@@ -32,19 +32,6 @@ static int check_signal(lua_State *L, int index)
 
 // ---- Watching -----------------------------------------------------------------------------------
 
-static void close_watch(struct mare__stream *watch)
-{
-    if (!mare__stream_closed(watch))
-        mare__signal_forget(watch->source.fd);
-    mare__source_close(&watch->source);
-}
-
-static void destroy(struct mare__object *object)
-{
-    close_watch((struct mare__stream *)object);
-    mare__stream_destroy(object);
-}
-
 // signal.watch(name, ...)
 static int signal_watch(lua_State *L)
 {
@@ -59,80 +46,66 @@ static int signal_watch(lua_State *L)
                 lua_pushfstring(L, "%s cannot be watched: %s", mare__signal_name(number), refusal));
         set |= UINT64_C(1) << number;
     }
-    int fd = mare__signal_watch(set);
-    if (fd == -ENOSPC) {
+    struct mare__signals *signals;
+    int err = mare__signals_open(mare__self(L)->runtime, set, &signals);
+    if (err == -ENOSPC) {
         lua_pushfstring(L, "there are %d watches for signals already", MARE__SIGNAL_WATCHES);
         return mare__lua_fail_with(L, MARE_TOOBIG);
     }
-    if (fd < 0)
-        return mare__lua_fail_system(L, -fd);
-    struct mare__stream *watch = mare__stream_new(mare__self(L)->runtime, -1, MARE__KIND_SIGNALS);
-    if (!watch) {
-        mare__signal_forget(fd);
-        mare__socket_close(fd);
-        return mare__lua_fail(L, MARE_NOMEM);
-    }
-    watch->source.fd = fd;
-    watch->object.destroy = destroy;
-    mare__handle_push_new(L, watch);
+    if (err)
+        return mare__lua_fail_system(L, -err);
+    mare__handle_push_new(L, signals);
     return 1;
 }
 
-static int next_more(lua_State *L, int status, lua_KContext context);
-
-// The deadline is at 3.
-static int next_now(lua_State *L, struct mare__stream *watch)
+int mare__lua_push_signal(lua_State *L, struct mare__object *object, mare_err err)
 {
-    for (;;) {
-        int number = mare__signal_take(watch->source.fd);
-        if (number > 0) {
-            lua_pushstring(L, mare__signal_name(number));
-            return 1;
-        }
-        int waited = mare__lua_wait_stream(L, watch, MARE__TO_READ, (uint64_t)lua_tointeger(L, 3),
-                                           next_more, 0);
-        if (waited != MARE__WAITED)
-            return waited;
+    struct mare__signals *signals = (struct mare__signals *)object;
+    if (err == MARE_CLOSED) {
+        lua_pushliteral(L, "the watch for signals is closed");
+        return mare__lua_fail_with(L, err);
     }
-}
-
-static int fail(lua_State *L, mare_err err)
-{
-    if (err != MARE_CLOSED)
+    if (err)
         return mare__lua_fail(L, err);
-    lua_pushliteral(L, "the watch for signals is closed");
-    return mare__lua_fail_with(L, err);
+    int number = mare__signals_taken(signals, &mare__self(L)->sleep.wait.message);
+    lua_pushstring(L, mare__signal_name(number));
+    return 1;
 }
 
-static int next_more(lua_State *L, int status, lua_KContext context)
+static int next_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    struct mare__stream *watch = check(L, 1);
-    mare_err err = mare__lua_outcome(L, watch, MARE__TO_READ);
-    return err ? fail(L, err) : next_now(L, watch);
+    mare_process *self = mare__self(L);
+    mare__block_clean(self);
+    mare_err err = self->sleep.wait.result;
+    struct mare__signals *signals = check(L, 1);
+    signals->object.waiters--;
+    return mare__lua_push_signal(L, &signals->object, err);
 }
 
 // w:next([timeout])
 static int watch_next(lua_State *L)
 {
-    struct mare__stream *watch = check(L, 1);
-    lua_settop(L, 2);
+    mare_process *self = mare__self(L);
+    struct mare__signals *signals = check(L, 1);
     uint64_t deadline = mare__lua_deadline(L, 2);
-    if (lua_isnil(L, 2) && watch->timeout != MARE_FOREVER)
-        deadline = mare__now(watch->runtime) + watch->timeout;
-    if (mare__stream_closed(watch))
-        return fail(L, MARE_CLOSED);
-    lua_pushinteger(L, (lua_Integer)deadline);
-    return next_now(L, watch);
+    if (lua_isnoneornil(L, 2) && signals->timeout != MARE_FOREVER)
+        deadline = mare__now(signals->runtime) + signals->timeout;
+    mare__block_check(L, self);
+    if (signals->object.waiters == UINT16_MAX)
+        return mare__lua_fail(L, MARE_NOMEM);
+    signals->object.waiters++;
+    mare__message_clear(&self->sleep.wait.message);
+    return mare__block(L, self, MARE__WAITS_TO_RECEIVE, signals->come, deadline, next_done, 0);
 }
 
 // w:timeout([seconds]): the default of calls that are given none; nil for none.
 static int watch_timeout(lua_State *L)
 {
-    struct mare__stream *watch = check(L, 1);
+    struct mare__signals *signals = check(L, 1);
     lua_Number seconds = luaL_optnumber(L, 2, 1e9);
     luaL_argcheck(L, seconds >= 0, 2, "a timeout cannot be negative");
-    watch->timeout = seconds < 1e9 ? (uint64_t)(seconds * 1e9) : MARE_FOREVER;
+    signals->timeout = seconds < 1e9 ? (uint64_t)(seconds * 1e9) : MARE_FOREVER;
     lua_settop(L, 1);
     return 1;
 }
@@ -140,9 +113,7 @@ static int watch_timeout(lua_State *L)
 // w:close()
 static int watch_close(lua_State *L)
 {
-    struct mare__stream *watch = check(L, 1);
-    lua_pushboolean(L, !mare__stream_closed(watch));
-    close_watch(watch);
+    lua_pushboolean(L, mare__signals_close(check(L, 1)));
     return 1;
 }
 
@@ -155,11 +126,8 @@ static int watch_leave(lua_State *L)
 
 mare_err mare__signals_watch(struct mare__object *object, mare_channel **channel)
 {
-    struct mare__stream *watch = (struct mare__stream *)object;
-    if (mare__stream_closed(watch) || mare__signal_has_come(watch->source.fd))
-        return MARE_CLOSED;
-    *channel = mare__source_watch(watch->runtime, &watch->source, MARE__TO_READ);
-    return *channel ? MARE_OK : MARE_NOMEM;
+    *channel = ((struct mare__signals *)object)->come;
+    return MARE_OK;
 }
 
 // ---- The rest -----------------------------------------------------------------------------------

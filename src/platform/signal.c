@@ -161,33 +161,20 @@ int mare__signal_watch(uint64_t set)
     return -ENOSPC;
 }
 
-// The signals that have come. The descriptor is emptied only after none was seen, and then they are
-// looked at again: one that comes in between is seen, or leaves the descriptor readable.
-static uint64_t pending(int fd, struct watch **watch)
-{
-    uint64_t times, set;
-    *watch = find(fd);
-    while (*watch && (set = atomic_load(&(*watch)->pending)) == 0)
-        if (read(fd, &times, sizeof times) < 0)
-            return 0;
-    return *watch ? set : 0;
-}
-
+// The descriptor is emptied only after none was seen, and then they are looked at again: one that
+// comes in between is seen, or leaves the descriptor readable.
 int mare__signal_take(int fd)
 {
-    struct watch *watch;
-    uint64_t set = pending(fd, &watch);
-    if (set == 0)
+    uint64_t times, set;
+    struct watch *watch = find(fd);
+    while (watch && (set = atomic_load(&watch->pending)) == 0)
+        if (read(fd, &times, sizeof times) < 0)
+            return 0;
+    if (!watch)
         return 0;
     int number = __builtin_ctzll(set);
     atomic_fetch_and(&watch->pending, ~(UINT64_C(1) << number));
     return number;
-}
-
-bool mare__signal_has_come(int fd)
-{
-    struct watch *watch;
-    return pending(fd, &watch) != 0;
 }
 
 void mare__signal_forget(int fd)

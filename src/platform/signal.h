@@ -26,9 +26,8 @@ enum { MARE__SIGNAL_WATCHES = 256 }; // in a program, at a time
 int mare__signal_watch(uint64_t set);
 
 // The next of the signals that have come, or 0: then the descriptor is not readable until one
-// does. And whether there is one.
+// does.
 int mare__signal_take(int fd);
-bool mare__signal_has_come(int fd);
 
 // Before the descriptor is closed.
 void mare__signal_forget(int fd);
