@@ -102,14 +102,15 @@ static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_e
     lua_rawgeti(L, 1, (lua_Integer)fired + 1);
     struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_PROCESS);
     // Who has a source gets its event; of others it is told only that there is something.
-    bool told = class_of(self, mare__handle_test(L, -1)) != NULL &&
-                !mare__handle_of(L, -1, MARE__KIND_SOURCE);
+    struct mare__ref_link *source = mare__handle_of(L, -1, MARE__KIND_SOURCE);
+    bool told = !source && class_of(self, mare__handle_test(L, -1)) != NULL;
     lua_pop(L, 1); // the table of cases keeps it
     lua_pushinteger(L, (lua_Integer)fired + 1);
     if (ref)
         return 1 + mare__lua_push_end(L, (mare_process *)ref->object);
     if (err)
-        return 1 + mare__lua_fail(L, err);
+        return 1 +
+               (source ? mare__lua_fail_source(L, source->object, err) : mare__lua_fail(L, err));
     if (sent || told) {
         lua_pushboolean(L, 1);
         return 2;
