@@ -380,6 +380,18 @@ static mare_err begin(mare_source *source)
     return err;
 }
 
+// A C module is unloaded with the last Lua state that has it; its source may live on in another, or
+// be in the middle of a call.
+static void keep_code(const mare_source_kind *kind)
+{
+    uintptr_t code[] = {(uintptr_t)kind->ready, (uintptr_t)kind->poll, (uintptr_t)kind->wait,
+                        (uintptr_t)kind->destroy, (uintptr_t)kind};
+    int first = 0;
+    while (!code[first])
+        first++;
+    mare__library_keep(code[first]);
+}
+
 static mare_err check(const mare_runtime *runtime, const mare_source_kind *kind, int descriptor)
 {
     if (!mare__runtime_valid(runtime) || atomic_load(&runtime->stopping))
@@ -439,6 +451,7 @@ mare_err mare_source_create(mare_runtime *runtime, const mare_source_kind *kind,
     }
     init(source, runtime, kind, self, fd);
     source->events = events;
+    keep_code(kind);
     mare__lock_acquire(&runtime->sources.lock);
     mare__list_append(&runtime->sources.all, &source->in_all);
     runtime->sources.stop = stop_all;

@@ -49,6 +49,9 @@ int mare__lua_open_terminal(lua_State *L);
 int mare__lua_open_source(lua_State *L);
 int mare__lua_open_socket(lua_State *L);
 
+// Pushes `nil, message, code` for a wait for a source that ended so: why it has none, if it ended.
+int mare__lua_fail_source(lua_State *L, struct mare__object *object, mare_err err);
+
 // Returns what join returns for a process that has finished.
 int mare__lua_push_end(lua_State *L, mare_process *process);
 

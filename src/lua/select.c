@@ -116,7 +116,8 @@ static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_e
         ref = NULL;
     int kind = ref ? ref->object->kind : 0;
     // Who has a source gets its event; of others it is told only that there is something.
-    bool told = class_of(self, ref) != NULL && kind != MARE__KIND_SOURCE;
+    struct mare__ref_link *source = kind == MARE__KIND_SOURCE ? ref : NULL;
+    bool told = !source && class_of(self, ref) != NULL;
     lua_pop(L, 1); // the table of cases keeps it
     lua_pushinteger(L, (lua_Integer)fired + 1);
     if (kind == MARE__KIND_PROCESS || kind == MARE__KIND_CHILD)
@@ -124,7 +125,8 @@ static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_e
     if (kind == MARE__KIND_SIGNALS)
         return 1 + mare__lua_push_signal(L, ref->object, err);
     if (err)
-        return 1 + mare__lua_fail(L, err);
+        return 1 +
+               (source ? mare__lua_fail_source(L, source->object, err) : mare__lua_fail(L, err));
     if (sent || told) {
         lua_pushboolean(L, 1);
         return 2;

@@ -13,9 +13,9 @@ static mare_source *check(lua_State *L, int index)
     return (mare_source *)ref->object;
 }
 
-// Pushes why there is no event.
-static int fail(lua_State *L, mare_source *source, mare_err err)
+int mare__lua_fail_source(lua_State *L, struct mare__object *object, mare_err err)
 {
+    mare_source *source = (mare_source *)object;
     mare_err outcome = mare_source_outcome(source);
     if (err != MARE_CLOSED || outcome != MARE_CLOSED)
         return mare__lua_fail(L, err == MARE_CLOSED && outcome ? outcome : err);
@@ -29,7 +29,7 @@ static int next_done(lua_State *L, int status, lua_KContext context)
     mare_process *self = mare__self(L);
     mare__block_clean(self);
     if (self->sleep.wait.result)
-        return fail(L, check(L, 1), self->sleep.wait.result);
+        return mare__lua_fail_source(L, &check(L, 1)->object, self->sleep.wait.result);
     return mare__unmarshal_own(L, &self->sleep.wait.message);
 }
 
@@ -44,7 +44,7 @@ static int source_next(lua_State *L)
     if (err == MARE_OK)
         return mare__unmarshal_own(L, &self->sleep.wait.message);
     if (err != MARE_EMPTY)
-        return fail(L, source, err);
+        return mare__lua_fail_source(L, &source->object, err);
     mare__block_check(L, self);
     return mare__block(L, self, MARE__WAITS_TO_RECEIVE, source->events, deadline, next_done, 0);
 }
