@@ -83,7 +83,8 @@ local function settle(options, name, index, serves)
     end
     options = options or {}
     check_names(options, true)
-    if options.context then return options.context, options end
+    if type(options.context) == "userdata" then return options.context, options end
+    if options.context ~= nil then error("option 'context' must be made by tls.context", 3) end
     local own, message, code = {}, nil, nil
     for key in pairs(CONTEXT) do own[key] = options[key] end
     if serves and own.verify == nil then own.verify = false end

@@ -27,7 +27,7 @@ static void on_closed(struct mare__source *source)
     release(MARE__ENTRY(source, struct mare__stream, source));
 }
 
-static void destroy(struct mare__object *object)
+void mare__stream_destroy(struct mare__object *object)
 {
     struct mare__stream *stream = (struct mare__stream *)object;
     mare__stream_close(stream);
@@ -41,7 +41,7 @@ struct mare__stream *mare__stream_new(mare_runtime *runtime, int fd, enum mare__
         mare__socket_close(fd);
         return NULL;
     }
-    mare__object_init(&stream->object, kind, destroy);
+    mare__object_init(&stream->object, kind, mare__stream_destroy);
     stream->object.weight = sizeof *stream + sizeof(mare_channel);
     stream->runtime = runtime;
     stream->timeout = MARE_FOREVER;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Streams: connections that bytes go through, and the listeners that accept them. A stream has one
-// owner at a time, a process; sent in a message it changes hands.
+// Streams: connections that bytes go through, the listeners that accept them, and sockets for
+// datagrams, which need less of the same. A stream has one owner at a time, a process; sent in a
+// message it changes hands.
 #pragma once
 
+#include "loop/job.h"
 #include "loop/observer.h"
 #include "platform/socket.h"
 #include "platform/tls.h"
@@ -15,7 +17,7 @@ struct mare__stream {
     mare_runtime *runtime;
     struct mare__source source;
     uint64_t timeout;  // of each call, in nanoseconds; MARE_FOREVER: none
-    uint64_t line_max; // bytes of a line, beyond which it is refused
+    uint64_t line_max; // bytes of a line, or a datagram, beyond which it is refused
     // What was read and not yet asked for: only as long as there is such.
     char *bytes;
     size_t first, end, room;
@@ -32,6 +34,9 @@ struct mare__stream {
 
 // Takes over the descriptor, in any case. NULL: not enough memory.
 struct mare__stream *mare__stream_new(mare_runtime *runtime, int fd, enum mare__kind kind);
+
+// What is done to one that nobody refers to; for those who have something to do before.
+void mare__stream_destroy(struct mare__object *object);
 
 // Reads what there is into `bytes`, and, if the buffer is not empty, adds it there: its number of
 // bytes, 0 at the end, or an errno value, negated.
@@ -94,12 +99,10 @@ static inline size_t mare__stream_buffered(const struct mare__stream *stream)
 }
 
 // ---- Names --------------------------------------------------------------------------------------
-// A name being resolved. Its channel gets a message when it has been.
+// A name being resolved, by a thread of the pool.
 struct mare__lookup {
-    struct mare__object object; // referred to by who asked, and by the loop
-    struct mare__request request;
-    struct mare__resolving resolving;
-    mare_channel *done;
+    struct mare__job job;
+    struct mare__resolved resolved;
     char host[];
 };
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "lua/job.h"
 #include "lua/net.h"
 
 // ---- Failures -----------------------------------------------------------------------------------
@@ -22,6 +23,8 @@ static mare_err code_of(int err)
         return MARE_TIMEOUT;
     case EADDRINUSE:
         return MARE_EXISTS;
+    case EMSGSIZE:
+        return MARE_TOOBIG;
     case EACCES:
     case EPERM:
         return MARE_DENIED;
@@ -60,14 +63,18 @@ int mare__lua_fail_stream(lua_State *L, mare_err err)
 
 // ---- Arguments ----------------------------------------------------------------------------------
 
+static const char *name_of(lua_State *L, enum mare__kind kind)
+{
+    return mare__self(L)->runtime->classes[kind].name;
+}
+
 static struct mare__stream *check(lua_State *L, int index, enum mare__kind kind)
 {
     struct mare__ref_link *ref = mare__handle_of(L, index, kind);
-    const char *what = kind == MARE__KIND_STREAM ? "stream" : "listener";
     if (!ref)
-        luaL_typeerror(L, index, what);
+        luaL_typeerror(L, index, name_of(L, kind));
     if (mare__handle_moved(ref))
-        luaL_error(L, "the %s was sent to another process", what);
+        luaL_error(L, "the %s was sent to another process", name_of(L, kind));
     return (struct mare__stream *)ref->object;
 }
 
@@ -76,10 +83,29 @@ struct mare__stream *mare__lua_stream(lua_State *L, int index)
     return check(L, index, MARE__KIND_STREAM);
 }
 
+struct mare__stream *mare__lua_socket(lua_State *L, int index)
+{
+    return check(L, index, MARE__KIND_UDP);
+}
+
+// Which of the three kinds of stream it is.
+static enum mare__kind kind_at(lua_State *L, int index)
+{
+    return mare__handle_of(L, index, MARE__KIND_LISTENER) ? MARE__KIND_LISTENER
+           : mare__handle_of(L, index, MARE__KIND_UDP)    ? MARE__KIND_UDP
+                                                          : MARE__KIND_STREAM;
+}
+
+static struct mare__stream *check_any(lua_State *L, int index)
+{
+    return check(L, index, kind_at(L, index));
+}
+
+// One that bytes come through.
 static struct mare__stream *check_either(lua_State *L, int index)
 {
-    bool listens = mare__handle_of(L, index, MARE__KIND_LISTENER) != NULL;
-    return check(L, index, listens ? MARE__KIND_LISTENER : MARE__KIND_STREAM);
+    bool datagrams = mare__handle_of(L, index, MARE__KIND_UDP) != NULL;
+    return check(L, index, datagrams ? MARE__KIND_UDP : MARE__KIND_STREAM);
 }
 
 static void check_address(lua_State *L, int host, struct mare__address *address)
@@ -107,8 +133,7 @@ uint64_t mare__lua_stream_deadline(lua_State *L, const struct mare__stream *stre
     return stream->timeout > MARE_FOREVER - 1 - now ? MARE_FOREVER : now + stream->timeout;
 }
 
-// What became of a wait.
-static mare_err outcome(lua_State *L)
+mare_err mare__lua_wait_outcome(lua_State *L)
 {
     mare_process *self = mare__self(L);
     mare__block_clean(self);
@@ -117,7 +142,7 @@ static mare_err outcome(lua_State *L)
 
 mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream, int way)
 {
-    mare_err err = outcome(L);
+    mare_err err = mare__lua_wait_outcome(L);
     if (stream->tls) // which may have wanted the other way
         way = mare__self(L)->sleep.waits_for == stream->source.ready[MARE__TO_WRITE]
                   ? MARE__TO_WRITE
@@ -495,19 +520,19 @@ static int net_connect(lua_State *L)
 }
 
 // s:close(), l:close()
-static int stream_close(lua_State *L)
+int mare__lua_stream_close(lua_State *L)
 {
-    struct mare__stream *stream = check_either(L, 1);
+    struct mare__stream *stream = check_any(L, 1);
     lua_pushboolean(L, !mare__stream_closed(stream));
     mare__stream_close(stream);
     return 1;
 }
 
 // A variable that goes out of scope may hold one that was sent away.
-static int stream_leave(lua_State *L)
+int mare__lua_stream_leave(lua_State *L)
 {
     struct mare__ref_link *ref = lua_touserdata(L, 1);
-    return ref && !mare__handle_moved(ref) ? stream_close(L) : 0;
+    return ref && !mare__handle_moved(ref) ? mare__lua_stream_close(L) : 0;
 }
 
 static int shutdown_more(lua_State *L, int status, lua_KContext context);
@@ -549,9 +574,9 @@ static int stream_shutdown(lua_State *L)
 }
 
 // s:timeout([seconds]): the default of calls that are given none; nil for none.
-static int stream_timeout(lua_State *L)
+int mare__lua_stream_timeout(lua_State *L)
 {
-    struct mare__stream *stream = check_either(L, 1);
+    struct mare__stream *stream = check_any(L, 1);
     stream->timeout = MARE_FOREVER;
     if (!lua_isnoneornil(L, 2)) {
         lua_Number seconds = luaL_checknumber(L, 2);
@@ -563,10 +588,10 @@ static int stream_timeout(lua_State *L)
     return 1;
 }
 
-// s:limit(bytes): of a line.
-static int stream_limit(lua_State *L)
+// s:limit(bytes): of a line, of a datagram.
+int mare__lua_stream_limit(lua_State *L)
 {
-    struct mare__stream *stream = check(L, 1, MARE__KIND_STREAM);
+    struct mare__stream *stream = check_either(L, 1);
     lua_Integer bytes = luaL_checkinteger(L, 2);
     luaL_argcheck(L, bytes > 0, 2, "a limit is positive");
     stream->line_max = (uint64_t)bytes;
@@ -591,22 +616,21 @@ static int push_address(lua_State *L, struct mare__stream *stream, bool peer)
     return 2;
 }
 
-static int stream_address(lua_State *L)
+int mare__lua_stream_address(lua_State *L)
 {
-    return push_address(L, check_either(L, 1), false);
+    return push_address(L, check_any(L, 1), false);
 }
 
-static int stream_peer(lua_State *L)
+int mare__lua_stream_peer(lua_State *L)
 {
-    return push_address(L, check(L, 1, MARE__KIND_STREAM), true);
+    return push_address(L, check_either(L, 1), true);
 }
 
-static int stream_tostring(lua_State *L)
+int mare__lua_stream_tostring(lua_State *L)
 {
-    bool listens = mare__handle_of(L, 1, MARE__KIND_LISTENER) != NULL;
+    const char *what = name_of(L, kind_at(L, 1));
     const struct mare__ref_link *ref = lua_touserdata(L, 1);
     const struct mare__stream *stream = (const struct mare__stream *)ref->object;
-    const char *what = listens ? "listener" : "stream";
     if (mare__handle_moved(ref))
         lua_pushfstring(L, "%s (sent)", what);
     else if (mare__stream_closed(stream))
@@ -621,9 +645,9 @@ static int stream_tostring(lua_State *L)
 static int resolve_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_err err = outcome(L);
     struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
-    const struct mare__resolving *lookup = &((struct mare__lookup *)ref->object)->resolving;
+    mare_err err = mare__lua_job_outcome(L, (struct mare__job *)ref->object);
+    const struct mare__resolved *lookup = &((struct mare__lookup *)ref->object)->resolved;
     if (err)
         return mare__lua_fail(L, err);
     if (lookup->status) {
@@ -659,8 +683,7 @@ static int net_resolve(lua_State *L)
     if (!lookup)
         return mare__lua_fail(L, MARE_NOMEM);
     mare__handle_push_new(L, lookup);
-    mare__message_clear(&self->sleep.wait.message);
-    return mare__block(L, self, MARE__WAITS_TO_RECEIVE, lookup->done, deadline, resolve_done, 0);
+    return mare__lua_wait_job(L, &lookup->job, deadline, resolve_done, 0);
 }
 
 // ---- In a select --------------------------------------------------------------------------------
@@ -696,28 +719,31 @@ const luaL_Reg mare__stream_methods[] = {{"read", stream_read},
                                          {"write", stream_write},
                                          {"writewithin", stream_writewithin},
                                          {"shutdown", stream_shutdown},
-                                         {"close", stream_close},
-                                         {"timeout", stream_timeout},
-                                         {"limit", stream_limit},
-                                         {"address", stream_address},
-                                         {"peer", stream_peer},
+                                         {"close", mare__lua_stream_close},
+                                         {"timeout", mare__lua_stream_timeout},
+                                         {"limit", mare__lua_stream_limit},
+                                         {"address", mare__lua_stream_address},
+                                         {"peer", mare__lua_stream_peer},
                                          {"handshake", mare__lua_stream_handshake},
                                          {"tls", mare__lua_stream_tls},
                                          {NULL, NULL}};
 
 const luaL_Reg mare__listener_methods[] = {{"accept", listener_accept},
-                                           {"close", stream_close},
-                                           {"timeout", stream_timeout},
-                                           {"address", stream_address},
+                                           {"close", mare__lua_stream_close},
+                                           {"timeout", mare__lua_stream_timeout},
+                                           {"address", mare__lua_stream_address},
                                            {NULL, NULL}};
 
 const luaL_Reg mare__stream_metamethods[] = {
-    {"__tostring", stream_tostring}, {"__close", stream_leave}, {NULL, NULL}};
+    {"__tostring", mare__lua_stream_tostring}, {"__close", mare__lua_stream_leave}, {NULL, NULL}};
 
 int mare__lua_open_net(lua_State *L)
 {
-    static const luaL_Reg functions[] = {
-        {"listen", net_listen}, {"connect", net_connect}, {"resolve", net_resolve}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"listen", net_listen},
+                                         {"connect", net_connect},
+                                         {"udp", mare__lua_udp},
+                                         {"resolve", net_resolve},
+                                         {NULL, NULL}};
     mare__lazy_table(L, functions);
     return 1;
 }

@@ -8,6 +8,22 @@
 
 // The stream at a stack index, or an error that names the argument.
 struct mare__stream *mare__lua_stream(lua_State *L, int index);
+struct mare__stream *mare__lua_socket(lua_State *L, int index);
+
+// When a call on it must be over: an optional timeout, or the stream's own.
+uint64_t mare__lua_stream_deadline(lua_State *L, const struct mare__stream *stream, int index);
+
+// What became of a wait that was for no stream.
+mare_err mare__lua_wait_outcome(lua_State *L);
+
+// Methods that streams, listeners and sockets share.
+int mare__lua_stream_close(lua_State *L);
+int mare__lua_stream_leave(lua_State *L);
+int mare__lua_stream_timeout(lua_State *L);
+int mare__lua_stream_limit(lua_State *L);
+int mare__lua_stream_address(lua_State *L);
+int mare__lua_stream_peer(lua_State *L);
+int mare__lua_stream_tostring(lua_State *L);
 
 // Waits until the stream is ready to be read or written, then goes on with `then`, which begins
 // with mare__lua_outcome. In a host, which has nothing to yield to, it returns MARE__WAITED, or

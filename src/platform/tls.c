@@ -267,7 +267,8 @@ static bool set_role(struct mare__tls *tls, struct mare__tls_error *error)
         return true;
     return ((mare__tls_is_number(tls->name) || SSL_set_tlsext_host_name(tls->ssl, tls->name)) &&
             (!checks || expect_host(tls->ssl, tls->name))) ||
-           mare__tls_refuse(error, MARE_INVALID, "'%s' cannot be the name of a host", tls->name);
+           mare__tls_refuse(error, MARE_INVALID, "'%.100s' cannot be the name of a host",
+                            tls->name);
 }
 
 static bool start(struct mare__tls *tls, struct mare__tls_error *error)

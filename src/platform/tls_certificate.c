@@ -99,7 +99,7 @@ void mare__tls_look_at(SSL *ssl, struct mare__tls_facts *facts)
     facts->cipher = SSL_get_cipher_name(ssl);
     facts->server_name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
     SSL_get0_alpn_selected(ssl, &protocol, &size);
-    if (size < sizeof facts->protocol)
+    if (size > 0 && size < sizeof facts->protocol)
         memcpy(facts->protocol, protocol, size);
     X509 *certificate = SSL_get0_peer_certificate(ssl);
     facts->verified = certificate && SSL_get_verify_mode(ssl) != SSL_VERIFY_NONE &&

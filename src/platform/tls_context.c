@@ -134,7 +134,7 @@ static bool use_key(SSL_CTX *ssl, const char *source, const char *password,
         if (at_end())
             return mare__tls_refuse(error, MARE_BADMSG, "key: no private key in PEM form in %s",
                                     name_of(source));
-        bool locked = ERR_GET_REASON(ERR_peek_error()) == PEM_R_BAD_PASSWORD_READ;
+        bool locked = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_BAD_PASSWORD_READ;
         return mare__tls_refuse(error, locked ? MARE_DENIED : MARE_BADMSG, "key: %s: %s",
                                 name_of(source),
                                 locked ? "it is encrypted, and no password was given" : reason());
