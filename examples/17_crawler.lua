@@ -106,7 +106,7 @@ end
 local function path_of(url) return (url:gsub("^%w+://[^/]+", "")) end
 
 local function report(first, routines)
-    local terminal = os.execute "test -t 1"
+    local terminal = require "mare.terminal".is_tty(io.stdout)
     local pages, dead = crawl(first, routines, terminal and bar() or function() end)
     io.write(terminal and "\r\27[K" or "")
     local bytes = 0

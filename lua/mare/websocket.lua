@@ -208,9 +208,10 @@ local function on_silence(self, deadline, message)
             finish(self, 1006, "the peer does not answer")
             return gone(self)
         end
-        self.asked, self.silence = true, 0
-        local lock <close> = self.writing:tryenter() -- else somebody writes: as good as a ping
+        self.silence = 0
+        local lock <close> = self.writing:tryenter() -- else somebody writes, within their own time
         if lock and not self.closing then
+            self.asked = true
             write(self, raw.frame("ping", true, "", self.masks), mare.deadline(self.ping_time))
             write_pong(self)
         end

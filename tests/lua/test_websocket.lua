@@ -351,6 +351,22 @@ return {
         stream:close()
     end,
 
+    a_peer_that_reads_a_long_message_slowly_is_not_given_up = function()
+        local w, stream = frames.served {ping_time = 0.05}
+        local size = 8 << 20
+        local waiting = mare.go(function() return w:receive() end)
+        local sending = mare.go(function() return w:sendbinary(("x"):rep(size), patience) end)
+        while sending:status() == "alive" do
+            t.ok(stream:read())
+            mare.sleep(0.002) -- altogether longer than it may be silent
+        end
+        w.ping_time = patience -- now it could be asked
+        t.eq({sending:join(patience)}, {true, true})
+        stream:write(make(TEXT | FINAL, "I have it all", nil))
+        t.eq({waiting:join(patience)}, {true, "I have it all", "text"})
+        stream:close()
+    end,
+
     any_sign_of_life_counts = function()
         local w, stream = frames.served {ping_time = patience}
         w.asked, w.silence = true, patience / 2 -- as if it had been asked then
