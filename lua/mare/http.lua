@@ -199,24 +199,36 @@ local function split(url)
     if not scheme then
         scheme, host, port, target = url:match "^(%a+)://%[([^%]]+)%]:?(%d*)([^#]*)"
     end
-    if scheme ~= "http" then return nil end
+    if scheme ~= "http" and scheme ~= "https" then return nil end
     if not target:find "^/" then target = "/" .. target end
-    return host, tonumber(port ~= "" and port or 80), target
+    local usual = scheme == "https" and 443 or 80
+    port = tonumber(port ~= "" and port or usual)
+    local name = host:find(":", 1, true) and "[" .. host .. "]" or host
+    if port ~= usual then name = ("%s:%d"):format(name, port) end
+    return host, port, target, name, scheme == "https"
+end
+
+-- TLS is loaded by those who use it.
+local function connect(host, port, secure, options, time)
+    if secure then return require "mare.tls".connect(host, port, options, time) end
+    return net.connect(host, port, time)
 end
 
 --- Makes a request: `url`, or a table with `url`, `method`, `headers`, `body` (a string, or a
---- function that returns part after part), `timeout`. Returns the response (`status`, `headers`,
---- `response:read()`, `response:text()`, `response:close()`), or nil, message, code.
+--- function that returns part after part), `timeout`, and for https `tls`, as for `tls.connect`.
+--- Returns the response (`status`, `headers`, `response:read()`, `response:text()`,
+--- `response:close()`), or nil, message, code.
 function http.request(what)
     if type(what) == "string" then what = {url = what} end
-    local host, port, target = split(what.url or "")
-    if not host then error("bad argument #1 to 'request' (an http:// URL expected)", 2) end
+    local host, port, target, name, secure = split(what.url or "")
+    if not host then
+        error("bad argument #1 to 'request' (an http:// or https:// URL expected)", 2)
+    end
     local body, method = what.body, what.method or (what.body and "POST" or "GET")
     local time = what.timeout or http.message_time
-    local stream, message, code = net.connect(host, port, time)
+    local stream, message, code = connect(host, port, secure, what.tls, time)
     if not stream then return nil, message, code end
     stream:timeout(time)
-    local name = port == 80 and host or ("%s:%d"):format(host, port)
     local kind = body and (type(body) == "function" or #body) or nil
     local ok, _
     ok, message, code = stream:write(raw.request(method, target, name, what.headers,
@@ -239,9 +251,11 @@ function http.request(what)
     return setmetatable(response, Message)
 end
 
---- The status, body and headers of what is at a URL; or nil, message, code.
+--- The status, body and headers of what is at a URL, or of a request as above; or nil, message,
+--- code.
 function http.get(url, timeout)
-    local response, message, code = http.request {url = url, timeout = timeout}
+    local options = type(url) == "table" and url or {url = url, timeout = timeout}
+    local response, message, code = http.request(options)
     if not response then return nil, message, code end
     local text
     text, message, code = response:text()

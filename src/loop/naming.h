@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: MIT
-// A name of a host being looked up, or the name of an address.
+// A name of a host being looked up, or the name of an address, by a thread of the pool.
 #pragma once
 
-#include "loop/observer.h"
+#include "loop/job.h"
 #include "platform/names.h"
 
 struct mare__inquiry {
-    struct mare__object object; // referred to by who asked, and by the loop
-    struct mare__request request;
+    struct mare__job job;
     struct mare__naming naming;
-    mare_channel *done; // gets a message when it has been answered
-    char host[];        // empty: what is asked for is the name of naming.addresses[0]
+    char host[]; // empty: what is asked for is the name of naming.addresses[0]
 };
 
-// An inquiry that has not begun; the caller fills in what `naming` needs to know. NULL: not enough
-// memory.
+// An inquiry that has not begun; the caller fills in what `naming` needs to know, and starts the
+// job. NULL: not enough memory.
 struct mare__inquiry *mare__inquiry_new(mare_runtime *runtime, const char *host);
-
-// False: not enough memory.
-bool mare__inquiry_start(mare_runtime *runtime, struct mare__inquiry *inquiry);

@@ -196,8 +196,7 @@ static int read_message(lua_State *L, struct mare__stream *stream, bool body, bo
             continue;
         }
         if (got < 0)
-            return mare__lua_fail_system(L, (int)-got);
-        stream->drained = got > 0 && got < MARE__STREAM_ROOM;
+            return mare__lua_fail_io(L, stream, (int)-got);
         if (got == 0)
             continue;
         if (body || !lua_toboolean(L, DEADLINE + 1)) { // it moves: the time is counted anew

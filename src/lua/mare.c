@@ -330,6 +330,18 @@ static lua_CFunction module_of(const char *name)
         return mare__lua_open_net;
     if (strcmp(name, "mare._http") == 0)
         return mare__lua_open_http;
+    if (strcmp(name, "mare._tls") == 0)
+        return mare__lua_open_tls;
+    if (strcmp(name, "mare._file") == 0)
+        return mare__lua_open_file;
+    if (strcmp(name, "mare._child") == 0)
+        return mare__lua_open_child;
+    if (strcmp(name, "mare.signal") == 0)
+        return mare__lua_open_signal;
+    if (strcmp(name, "mare._terminal") == 0)
+        return mare__lua_open_terminal;
+    if (strcmp(name, "mare._source") == 0)
+        return mare__lua_open_source;
     if (strcmp(name, "mare._socket") == 0)
         return mare__lua_open_socket;
     for (size_t i = 0; i < mare__embedded_count; i++)
@@ -349,7 +361,16 @@ static const struct mare__class classes[] = {
     [MARE__KIND_LISTENER] = {"listener", mare__listener_methods, mare__stream_metamethods,
                              mare__stream_watch},
     [MARE__KIND_UDP] = {"socket", mare__udp_methods, mare__udp_metamethods, mare__stream_watch},
+    [MARE__KIND_FILE] = {"file", mare__file_methods, mare__file_metamethods, NULL},
+    [MARE__KIND_FOLDER] = {"folder", mare__folder_methods, mare__file_metamethods, NULL},
+    [MARE__KIND_WATCHER] = {"watcher", nothing, nothing, NULL},
     [MARE__KIND_TIMER] = {"timer", mare__timer_methods, mare__timer_metamethods, mare__timer_watch},
+    [MARE__KIND_TLS] = {"tls context", mare__tls_methods, nothing, NULL},
+    [MARE__KIND_CHILD] = {"child", NULL, mare__child_metamethods, mare__child_watch},
+    [MARE__KIND_SIGNALS] = {"signals", mare__signals_methods, mare__signals_metamethods,
+                            mare__signals_watch},
+    [MARE__KIND_SOURCE] = {"source", mare__source_methods, mare__source_metamethods,
+                           mare__source_events},
     [MARE__KIND_REQUEST] = {"request", nothing, nothing, NULL},
     [MARE__KIND_CODE] = {"code", nothing, nothing, NULL},
 };
@@ -370,11 +391,17 @@ mare_err mare_start(const mare_options *options, mare_runtime **out)
 // Only hosts call these: states of ours have the modules without them.
 MARE_API int luaopen_mare(lua_State *L);
 MARE_API int luaopen_luaproc(lua_State *L);
+MARE_API int luaopen_mare__child(lua_State *L);
+MARE_API int luaopen_mare__file(lua_State *L);
 MARE_API int luaopen_mare__http(lua_State *L);
 MARE_API int luaopen_mare__net(lua_State *L);
 MARE_API int luaopen_mare__sim(lua_State *L);
 MARE_API int luaopen_mare__socket(lua_State *L);
+MARE_API int luaopen_mare__source(lua_State *L);
+MARE_API int luaopen_mare__terminal(lua_State *L);
+MARE_API int luaopen_mare__tls(lua_State *L);
 MARE_API int luaopen_mare_place(lua_State *L);
+MARE_API int luaopen_mare_signal(lua_State *L);
 MARE_API int luaopen_mare_time(lua_State *L);
 
 int luaopen_mare(lua_State *L)
@@ -385,6 +412,16 @@ int luaopen_mare(lua_State *L)
 int luaopen_luaproc(lua_State *L)
 {
     return mare__lua_host_open(L, mare__lua_open_luaproc);
+}
+
+int luaopen_mare__file(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_file);
+}
+
+int luaopen_mare__child(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_child);
 }
 
 int luaopen_mare__http(lua_State *L)
@@ -405,6 +442,26 @@ int luaopen_mare__sim(lua_State *L)
 int luaopen_mare__socket(lua_State *L)
 {
     return mare__lua_host_open(L, mare__lua_open_socket);
+}
+
+int luaopen_mare__tls(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_tls);
+}
+
+int luaopen_mare__terminal(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_terminal);
+}
+
+int luaopen_mare_signal(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_signal);
+}
+
+int luaopen_mare__source(lua_State *L)
+{
+    return mare__lua_host_open(L, mare__lua_open_source);
 }
 
 int luaopen_mare_place(lua_State *L)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "lua/job.h"
 #include "lua/net.h"
 
 // ---- Failures -----------------------------------------------------------------------------------
@@ -38,6 +39,18 @@ int mare__lua_fail_system(lua_State *L, int err)
 {
     lua_pushstring(L, strerror(err));
     return mare__lua_fail_with(L, code_of(err));
+}
+
+int mare__lua_fail_tls(lua_State *L, const struct mare__tls_error *error)
+{
+    lua_pushstring(L, error->text);
+    return mare__lua_fail_with(L, error->code);
+}
+
+int mare__lua_fail_io(lua_State *L, const struct mare__stream *stream, int err)
+{
+    return stream->tls && err == EPROTO ? mare__lua_fail_tls(L, mare__tls_failure(stream->tls))
+                                        : mare__lua_fail_system(L, err);
 }
 
 int mare__lua_fail_stream(lua_State *L, mare_err err)
@@ -130,11 +143,17 @@ mare_err mare__lua_wait_outcome(lua_State *L)
 mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream, int way)
 {
     mare_err err = mare__lua_wait_outcome(L);
+    if (stream->tls) // which may have wanted the other way
+        way = mare__self(L)->sleep.waits_for == stream->source.ready[MARE__TO_WRITE]
+                  ? MARE__TO_WRITE
+                  : MARE__TO_READ;
     stream->object.waiters--;
     stream->waiting[way]--;
     if (mare__stream_closed(stream))
         return err ? err : MARE_CLOSED;
-    if (stream->waiting[way] > 0)
+    if (stream->waiting[way] > 0 && stream->tls && stream->at_end)
+        mare__source_tell(&stream->source, way); // TLS has ended, and the descriptor is silent
+    else if (stream->waiting[way] > 0)
         mare__source_watch(stream->runtime, &stream->source, way); // for the others
     return err;
 }
@@ -150,6 +169,8 @@ int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, ui
 {
     mare_process *self = mare__self(L);
     mare__block_check(L, self);
+    way = mare__stream_way(stream, way);
+    deadline = mare__stream_deadline(stream, deadline);
     mare_channel *ready = stream->object.waiters < UINT16_MAX
                               ? mare__source_watch(self->runtime, &stream->source, way)
                               : NULL;
@@ -267,9 +288,8 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
                 return waited;
             continue;
         }
-        stream->drained = got > 0 && got < MARE__STREAM_ROOM;
         if (got < 0)
-            return mare__lua_fail_system(L, (int)-got);
+            return mare__lua_fail_io(L, stream, (int)-got);
         if (got > 0 && !buffered && (kind == 's' || (kind == 'n' && number == (size_t)got))) {
             lua_pushlstring(L, bytes, (size_t)got);
             return 1;
@@ -318,11 +338,12 @@ static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
             if (skip < size)
                 pieces[count++] = (struct iovec){(char *)bytes + skip, size - skip};
         }
-        if (count == 0) {
+        ssize_t wrote =
+            count > 0 ? mare__stream_write(stream, pieces, count) : mare__stream_flush(stream);
+        if (wrote == 0 && count == 0) {
             lua_pushboolean(L, 1);
             return 1;
         }
-        ssize_t wrote = mare__socket_write(stream->source.fd, pieces, count);
         if (wrote == -EAGAIN) {
             int waited =
                 mare__lua_wait_stream(L, stream, MARE__TO_WRITE, (uint64_t)lua_tointeger(L, 2),
@@ -332,7 +353,7 @@ static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
             continue;
         }
         if (wrote < 0)
-            return mare__lua_fail_system(L, (int)-wrote);
+            return mare__lua_fail_io(L, stream, (int)-wrote);
         sent += (size_t)wrote;
     }
 }
@@ -384,6 +405,25 @@ static int push_stream(lua_State *L, int fd, enum mare__kind kind)
     return 1;
 }
 
+// One that was accepted: over TLS, if the listener is for that.
+static int push_accepted(lua_State *L, const struct mare__stream *listener, int fd)
+{
+    struct mare__tls_error error;
+    struct mare__stream *stream = mare__stream_new(listener->runtime, fd, MARE__KIND_STREAM);
+    if (!stream)
+        return mare__lua_fail(L, MARE_NOMEM);
+    if (listener->context) {
+        if (!mare__stream_secure(stream, listener->context, true, NULL, listener->handshake_time,
+                                 &error)) {
+            mare__unref(&stream->object);
+            return mare__lua_fail_tls(L, &error);
+        }
+        stream->object.weight += MARE__TLS_WEIGHT;
+    }
+    mare__handle_push_new(L, stream);
+    return 1;
+}
+
 static int accept_more(lua_State *L, int status, lua_KContext context);
 
 // l:accept([timeout]); the deadline is at 3.
@@ -395,7 +435,7 @@ static int accept_now(lua_State *L, struct mare__stream *listener)
         if (fd == -ECONNABORTED || fd == -EINTR) // that one has gone: the next
             continue;
         if (fd != -EAGAIN)
-            return fd < 0 ? mare__lua_fail_system(L, -fd) : push_stream(L, fd, MARE__KIND_STREAM);
+            return fd < 0 ? mare__lua_fail_system(L, -fd) : push_accepted(L, listener, fd);
         int waited = mare__lua_wait_stream(L, listener, MARE__TO_READ,
                                            (uint64_t)lua_tointeger(L, 3), accept_more, 0);
         if (waited != MARE__WAITED)
@@ -480,36 +520,61 @@ static int net_connect(lua_State *L)
 }
 
 // s:close(), l:close()
-int mare__stream_close(lua_State *L)
+int mare__lua_stream_close(lua_State *L)
 {
     struct mare__stream *stream = check_any(L, 1);
     lua_pushboolean(L, !mare__stream_closed(stream));
-    mare__source_close(&stream->source);
+    mare__stream_close(stream);
     return 1;
 }
 
 // A variable that goes out of scope may hold one that was sent away.
-int mare__stream_leave(lua_State *L)
+int mare__lua_stream_leave(lua_State *L)
 {
     struct mare__ref_link *ref = lua_touserdata(L, 1);
-    return ref && !mare__handle_moved(ref) ? mare__stream_close(L) : 0;
+    return ref && !mare__handle_moved(ref) ? mare__lua_stream_close(L) : 0;
 }
 
-// s:shutdown()
+static int shutdown_more(lua_State *L, int status, lua_KContext context);
+
+// s:shutdown(); the deadline is at 2.
+static int shutdown_now(lua_State *L, struct mare__stream *stream)
+{
+    for (;;) {
+        int err = mare__stream_shutdown(stream);
+        if (err == 0) {
+            lua_pushboolean(L, 1);
+            return 1;
+        }
+        if (err != -EAGAIN)
+            return mare__lua_fail_io(L, stream, -err);
+        int waited = mare__lua_wait_stream(L, stream, MARE__TO_WRITE, (uint64_t)lua_tointeger(L, 2),
+                                           shutdown_more, 0);
+        if (waited != MARE__WAITED)
+            return waited;
+    }
+}
+
+static int shutdown_more(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    struct mare__stream *stream = check(L, 1, MARE__KIND_STREAM);
+    mare_err err = mare__lua_outcome(L, stream, MARE__TO_WRITE);
+    return err ? mare__lua_fail_stream(L, err) : shutdown_now(L, stream);
+}
+
 static int stream_shutdown(lua_State *L)
 {
     struct mare__stream *stream = check(L, 1, MARE__KIND_STREAM);
     if (mare__stream_closed(stream))
         return mare__lua_fail_stream(L, MARE_CLOSED);
-    int err = mare__socket_shutdown(stream->source.fd);
-    if (err)
-        return mare__lua_fail_system(L, -err);
-    lua_pushboolean(L, 1);
-    return 1;
+    lua_settop(L, 1);
+    lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, 2));
+    return shutdown_now(L, stream);
 }
 
 // s:timeout([seconds]): the default of calls that are given none; nil for none.
-int mare__stream_timeout(lua_State *L)
+int mare__lua_stream_timeout(lua_State *L)
 {
     struct mare__stream *stream = check_any(L, 1);
     stream->timeout = MARE_FOREVER;
@@ -524,7 +589,7 @@ int mare__stream_timeout(lua_State *L)
 }
 
 // s:limit(bytes): of a line, of a datagram.
-int mare__stream_limit(lua_State *L)
+int mare__lua_stream_limit(lua_State *L)
 {
     struct mare__stream *stream = check_either(L, 1);
     lua_Integer bytes = luaL_checkinteger(L, 2);
@@ -551,17 +616,17 @@ static int push_address(lua_State *L, struct mare__stream *stream, bool peer)
     return 2;
 }
 
-int mare__stream_address(lua_State *L)
+int mare__lua_stream_address(lua_State *L)
 {
     return push_address(L, check_any(L, 1), false);
 }
 
-int mare__stream_peer(lua_State *L)
+int mare__lua_stream_peer(lua_State *L)
 {
     return push_address(L, check_either(L, 1), true);
 }
 
-int mare__stream_tostring(lua_State *L)
+int mare__lua_stream_tostring(lua_State *L)
 {
     const char *what = name_of(L, kind_at(L, 1));
     const struct mare__ref_link *ref = lua_touserdata(L, 1);
@@ -580,9 +645,9 @@ int mare__stream_tostring(lua_State *L)
 static int resolve_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_err err = mare__lua_wait_outcome(L);
     struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
-    const struct mare__resolving *lookup = &((struct mare__lookup *)ref->object)->resolving;
+    mare_err err = mare__lua_job_outcome(L, (struct mare__job *)ref->object);
+    const struct mare__resolved *lookup = &((struct mare__lookup *)ref->object)->resolved;
     if (err)
         return mare__lua_fail(L, err);
     if (lookup->status) {
@@ -618,19 +683,33 @@ static int net_resolve(lua_State *L)
     if (!lookup)
         return mare__lua_fail(L, MARE_NOMEM);
     mare__handle_push_new(L, lookup);
-    mare__message_clear(&self->sleep.wait.message);
-    return mare__block(L, self, MARE__WAITS_TO_RECEIVE, lookup->done, deadline, resolve_done, 0);
+    return mare__lua_wait_job(L, &lookup->job, deadline, resolve_done, 0);
 }
 
 // ---- In a select --------------------------------------------------------------------------------
+
+// TLS may have something to read that the descriptor does not tell of. So what there is is read:
+// MARE_CLOSED, something or the end; MARE_OK, nothing yet.
+static mare_err look_into_tls(struct mare__stream *stream)
+{
+    char bytes[MARE__STREAM_ROOM];
+    ssize_t got = mare__stream_read(stream, bytes);
+    if (got == -EAGAIN)
+        return MARE_OK;
+    return got > 0 && !mare__stream_keep(stream, bytes, (size_t)got) ? MARE_NOMEM : MARE_CLOSED;
+}
 
 mare_err mare__stream_watch(struct mare__object *object, mare_channel **channel)
 {
     struct mare__stream *stream = (struct mare__stream *)object;
     if (mare__stream_closed(stream) || stream->at_end || mare__stream_buffered(stream) > 0)
         return MARE_CLOSED;
+    mare_err err = stream->tls ? look_into_tls(stream) : MARE_OK;
+    if (err)
+        return err;
     stream->drained = false; // who is told that it can be read reads
-    *channel = mare__source_watch(stream->runtime, &stream->source, MARE__TO_READ);
+    *channel = mare__source_watch(stream->runtime, &stream->source,
+                                  mare__stream_way(stream, MARE__TO_READ));
     return *channel ? MARE_OK : MARE_NOMEM;
 }
 
@@ -640,21 +719,23 @@ const luaL_Reg mare__stream_methods[] = {{"read", stream_read},
                                          {"write", stream_write},
                                          {"writewithin", stream_writewithin},
                                          {"shutdown", stream_shutdown},
-                                         {"close", mare__stream_close},
-                                         {"timeout", mare__stream_timeout},
-                                         {"limit", mare__stream_limit},
-                                         {"address", mare__stream_address},
-                                         {"peer", mare__stream_peer},
+                                         {"close", mare__lua_stream_close},
+                                         {"timeout", mare__lua_stream_timeout},
+                                         {"limit", mare__lua_stream_limit},
+                                         {"address", mare__lua_stream_address},
+                                         {"peer", mare__lua_stream_peer},
+                                         {"handshake", mare__lua_stream_handshake},
+                                         {"tls", mare__lua_stream_tls},
                                          {NULL, NULL}};
 
 const luaL_Reg mare__listener_methods[] = {{"accept", listener_accept},
-                                           {"close", mare__stream_close},
-                                           {"timeout", mare__stream_timeout},
-                                           {"address", mare__stream_address},
+                                           {"close", mare__lua_stream_close},
+                                           {"timeout", mare__lua_stream_timeout},
+                                           {"address", mare__lua_stream_address},
                                            {NULL, NULL}};
 
 const luaL_Reg mare__stream_metamethods[] = {
-    {"__tostring", mare__stream_tostring}, {"__close", mare__stream_leave}, {NULL, NULL}};
+    {"__tostring", mare__lua_stream_tostring}, {"__close", mare__lua_stream_leave}, {NULL, NULL}};
 
 int mare__lua_open_net(lua_State *L)
 {

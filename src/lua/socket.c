@@ -230,7 +230,7 @@ static int socket_adopt(lua_State *L)
 // others.
 static int socket_borrow(lua_State *L)
 {
-    int fd = mare__raw_duplicate((int)luaL_checkinteger(L, 1));
+    int fd = mare__socket_copy((int)luaL_checkinteger(L, 1));
     return fd < 0 ? mare__lua_socket_fail(L, -fd) : push_socket(L, fd);
 }
 

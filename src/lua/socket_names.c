@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "loop/naming.h"
+#include "lua/job.h"
 #include "lua/socket.h"
 #include "platform/rawsocket.h"
 
@@ -12,10 +13,8 @@ static const char unknown[] = "host or service not provided, or not known";
 static int inquiry_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_process *self = mare__self(L);
-    mare__block_clean(self);
-    mare_err err = self->sleep.wait.result;
     struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
+    mare_err err = mare__lua_job_outcome(L, (struct mare__job *)ref->object);
     const struct mare__inquiry *inquiry = (struct mare__inquiry *)ref->object;
     const struct mare__naming *naming = &inquiry->naming;
     if (err)
@@ -43,14 +42,12 @@ static int inquiry_done(lua_State *L, int status, lua_KContext context)
 
 static int inquire(lua_State *L, struct mare__inquiry *inquiry, uint64_t deadline)
 {
-    mare_process *self = mare__self(L);
     if (!inquiry)
         return mare__lua_socket_fail(L, ENOMEM);
     mare__handle_push_new(L, inquiry);
-    if (!mare__inquiry_start(self->runtime, inquiry))
+    if (!mare__job_start(&inquiry->job))
         return mare__lua_socket_fail(L, ENOMEM);
-    mare__message_clear(&self->sleep.wait.message);
-    return mare__block(L, self, MARE__WAITS_TO_RECEIVE, inquiry->done, deadline, inquiry_done, 0);
+    return mare__lua_wait_job(L, &inquiry->job, deadline, inquiry_done, 0);
 }
 
 // find(host, family or nil [, deadline]): a list of {addr =, family =}, and the canonical name

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "lua/job.h"
 #include "lua/net.h"
 #include "platform/datagram.h"
 
@@ -148,12 +149,12 @@ static int found(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
     struct mare__stream *socket;
-    mare_err err = mare__lua_wait_outcome(L);
+    struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
+    mare_err err = mare__lua_job_outcome(L, (struct mare__job *)ref->object);
+    const struct mare__resolved *lookup = &((struct mare__lookup *)ref->object)->resolved;
     bool closed = is_closed(L, &socket);
     if (err || closed)
         return mare__lua_fail_stream(L, err ? err : MARE_CLOSED);
-    struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
-    const struct mare__resolving *lookup = &((struct mare__lookup *)ref->object)->resolving;
     const char *why = "it has no address of the socket's family";
     for (int i = 0; i < lookup->count; i++) {
         struct mare__address to;
@@ -182,9 +183,7 @@ static int begin(lua_State *L, struct mare__stream *socket)
     if (!lookup)
         return mare__lua_fail(L, MARE_NOMEM);
     mare__handle_push_new(L, lookup);
-    mare__message_clear(&self->sleep.wait.message);
-    return mare__block(L, self, MARE__WAITS_TO_RECEIVE, lookup->done,
-                       (uint64_t)lua_tointeger(L, DEADLINE), found, 0);
+    return mare__lua_wait_job(L, &lookup->job, (uint64_t)lua_tointeger(L, DEADLINE), found, 0);
 }
 
 // Puts the deadline in the place of the timeout.
@@ -348,12 +347,12 @@ const luaL_Reg mare__udp_methods[] = {{"receive", udp_receive},
                                       {"join", udp_join},
                                       {"leave", udp_leave},
                                       {"option", udp_option},
-                                      {"limit", mare__stream_limit},
-                                      {"timeout", mare__stream_timeout},
-                                      {"address", mare__stream_address},
-                                      {"peer", mare__stream_peer},
-                                      {"close", mare__stream_close},
+                                      {"limit", mare__lua_stream_limit},
+                                      {"timeout", mare__lua_stream_timeout},
+                                      {"address", mare__lua_stream_address},
+                                      {"peer", mare__lua_stream_peer},
+                                      {"close", mare__lua_stream_close},
                                       {NULL, NULL}};
 
 const luaL_Reg mare__udp_metamethods[] = {
-    {"__tostring", mare__stream_tostring}, {"__close", mare__stream_leave}, {NULL, NULL}};
+    {"__tostring", mare__lua_stream_tostring}, {"__close", mare__lua_stream_leave}, {NULL, NULL}};

@@ -142,6 +142,19 @@ int mare__thread_start(pthread_t *thread, const char *name, void *(*main)(void *
     return err;
 }
 
+int mare__thread_start_apart(const char *name, void *(*main)(void *), void *argument)
+{
+    sigset_t all, before;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); // which the new thread has from its maker
+    int err = mare__thread_start(&thread, name, main, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (err == 0)
+        pthread_detach(thread);
+    return err;
+}
+
 void mare__signals_take(void (*handler)(int number))
 {
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Sockets by the system's own calls.
+// Sockets, and pipes, by the system's own calls.
 #include "platform/socket.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
@@ -162,19 +166,43 @@ ssize_t mare__socket_read(int fd, void *bytes, size_t size)
 {
     ssize_t got;
     do
-        got = recv(fd, bytes, size, 0);
+        if ((got = recv(fd, bytes, size, MSG_DONTWAIT)) < 0 && errno == ENOTSOCK)
+            got = read(fd, bytes, size);
     while (got < 0 && errno == EINTR);
     return got < 0 ? -errno : got;
+}
+
+// A pipe that nobody reads any more, or a terminal: a signal would end the program. It goes to this
+// thread, so that it can be held back and taken here.
+static ssize_t write_quietly(int fd, struct iovec *pieces, int count)
+{
+    static const struct timespec now = {0, 0};
+    sigset_t pipe, before, pending;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigpending(&pending);
+    bool was_pending = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    ssize_t wrote = writev(fd, pieces, count);
+    int err = errno;
+    if (wrote < 0 && err == EPIPE && !was_pending)
+        while (sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR)
+            ;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = err;
+    return wrote;
 }
 
 ssize_t mare__socket_write(int fd, struct iovec *pieces, int count)
 {
     struct msghdr message = {.msg_iov = pieces, .msg_iovlen = (size_t)count};
     ssize_t sent;
-    do
+    do {
         sent = count == 1 ? send(fd, pieces->iov_base, pieces->iov_len, MSG_NOSIGNAL)
                           : sendmsg(fd, &message, MSG_NOSIGNAL);
-    while (sent < 0 && errno == EINTR);
+        if (sent < 0 && errno == ENOTSOCK)
+            sent = write_quietly(fd, pieces, count);
+    } while (sent < 0 && errno == EINTR);
     return sent < 0 ? -errno : sent;
 }
 
@@ -188,10 +216,56 @@ void mare__socket_close(int fd)
     close(fd);
 }
 
+int mare__socket_copy(int fd)
+{
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return copy < 0 ? -errno : copy;
+}
+
+int mare__device_open(const char *path)
+{
+    int flags = O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    int fd = open(path, O_RDWR | flags);
+    if (fd < 0 && (errno == EACCES || errno == EROFS))
+        fd = open(path, O_RDONLY | flags);
+    return fd < 0 ? -errno : fd;
+}
+
+ssize_t mare__device_read(int fd, void *bytes, size_t size)
+{
+    ssize_t got;
+    do
+        got = read(fd, bytes, size);
+    while (got < 0 && errno == EINTR);
+    return got < 0 ? -errno : got;
+}
+
 int mare__socket_address(int fd, bool peer, struct mare__address *address)
 {
     address->length = sizeof address->storage;
     struct sockaddr *out = (struct sockaddr *)&address->storage;
     int r = peer ? getpeername(fd, out, &address->length) : getsockname(fd, out, &address->length);
     return r == 0 ? 0 : -errno;
+}
+
+// ---- Names --------------------------------------------------------------------------------------
+
+void mare__resolve(struct mare__resolved *resolved, const char *host)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG}, *list = NULL;
+    resolved->count = 0;
+    resolved->status = getaddrinfo(host, NULL, &hints, &list);
+    for (struct addrinfo *at = list; at && resolved->count < MARE__ADDRESSES_MAX;
+         at = at->ai_next) {
+        struct mare__address *address = &resolved->addresses[resolved->count++];
+        memcpy(&address->storage, at->ai_addr, at->ai_addrlen);
+        address->length = at->ai_addrlen;
+    }
+    if (list)
+        freeaddrinfo(list);
+}
+
+const char *mare__resolve_error(int status)
+{
+    return gai_strerror(status);
 }

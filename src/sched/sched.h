@@ -229,6 +229,7 @@ struct mare__class {
 };
 
 struct mare__harvest; // what the standard libraries are made of: see lazy.c
+struct mare__jobs;    // threads for what blocks: see src/loop/job.h
 
 struct mare_runtime {
     struct mare__platform platform;
@@ -256,9 +257,12 @@ struct mare_runtime {
         struct mare__parker parker;
         atomic_bool started, quit;
     } attendant;
-    atomic_uint own_threads;        // of processes with a worker of their own
-    atomic_uint own_busy;           // those that do not sleep
-    struct mare__watcher *watchers; // all there were, under worker_lock; the end frees them
+    // Of processes with a worker of their own, and of sources; and those that do not sleep, or of
+    // which an event may come, and jobs that somebody waits for.
+    atomic_uint own_threads, own_busy;
+    struct mare__watcher *watchers;  // all there were, under worker_lock; the end frees them
+    struct mare__jobs *_Atomic jobs; // made when first needed
+    void (*_Atomic jobs_stop)(struct mare__jobs *jobs); // how they end; set before
 
     mare__lock inbox_lock; // ready processes that come from no worker
     mare_process *inbox_head, *inbox_tail;
@@ -279,12 +283,26 @@ struct mare_runtime {
     atomic_uint recycle_limit; // states kept at the most
     atomic_uint images;        // states with a remembered image, kept or in use
 
+    // Sources of kinds written in C: see loop/source.c, which fills it.
+    struct {
+        mare__lock lock;
+        struct mare__list all;
+        struct mare__poller *poller;         // or NULL
+        void (*stop)(mare_runtime *runtime); // closes them all; NULL: there was none
+    } sources;
+
     struct mare__channels channels;
     mare__lock process_lock;
     struct mare__list processes;        // live ones
     struct mare__list keepers;          // ended ones whose results hold references
     atomic_ulong live, spawned_outside; // by threads that are not workers
     atomic_ullong next_id, next_channel;
+
+    // What outlives its processes, until the layer above sees to it at the end of all.
+    mare__lock linger_lock;
+    struct mare__list lingering;
+    _Atomic(void (*)(mare_runtime *runtime)) last_call; // NULL: there never was any
+    atomic_bool *in_last_call;                          // is to say so meanwhile; or NULL
 
     // Those who wait for the end: of all processes, or for nothing being able to move.
     pthread_mutex_t end_mutex;
@@ -565,6 +583,7 @@ enum {
     MARE__REGISTRY_HOOKS,
     MARE__REGISTRY_HOST,
     MARE__REGISTRY_ROUTINES,
+    MARE__REGISTRY_PIPES,  // of children: see lua/child.c
     MARE__REGISTRY_HANDLES // and those after it: see handle.c
 };
 
@@ -603,6 +622,9 @@ static inline bool mare__handle_moved(const struct mare__ref_link *ref)
 // The message was sent, or not: its buffers are the receiver's, or still ours. Of several, only
 // those of one case.
 void mare__handles_left(lua_State *L, uint32_t which, bool sent);
+
+// Gives back at once what only this reference refers to; it is empty from here on.
+void mare__handle_forget(lua_State *L, struct mare__ref_link *ref);
 
 // The methods that the table at a stack index is to supply, or NULL if it is something else.
 const luaL_Reg *mare__handle_methods(lua_State *L, int index);
@@ -700,6 +722,7 @@ struct mare__routine {
     uint8_t stage;       // enum mare__stage
     bool queued;         // under the pool's lock: it stands in the line
     bool noted;          // somebody knows how it ended
+    bool detached;       // the process does not wait for its end
     int values;          // on the thread's stack: arguments before the first run, then results
     mare_channel *ended; // closed when it ends, or NULL; its userdata is the routine's user value
     struct mare__sleep sleep;
@@ -717,7 +740,7 @@ struct mare__pool {
     struct mare__list all;
     struct mare__routine *running;
     uint64_t last_id;
-    unsigned alive;
+    unsigned alive; // and not detached
     struct mare__routine main;
 };
 
@@ -727,6 +750,9 @@ void mare__routine_start(lua_State *L, struct mare__routine *routine, lua_State 
 
 // Ends what a routine of this process waits for, or will wait for next, with MARE_CANCELLED.
 void mare__routine_cancel(struct mare__routine *routine);
+
+// The process does not wait for its end any more. False: it has ended, or nothing else is left.
+bool mare__routine_detach(struct mare__routine *routine);
 
 // Whether the routine that runs is the main one, which others can interrupt but not cancel.
 bool mare__routine_is_main(const mare_process *process);
