@@ -230,7 +230,7 @@ static int socket_adopt(lua_State *L)
 // others.
 static int socket_borrow(lua_State *L)
 {
-    int fd = mare__raw_duplicate((int)luaL_checkinteger(L, 1));
+    int fd = mare__socket_copy((int)luaL_checkinteger(L, 1));
     return fd < 0 ? mare__lua_socket_fail(L, -fd) : push_socket(L, fd);
 }
 
@@ -372,6 +372,31 @@ static int socket_look(lua_State *L)
     return 1;
 }
 
+// The socket of a number in the list at 1, and what the one at 2 says it is watched for.
+static struct mare__stream *listed(lua_State *L, lua_Integer number, int *way)
+{
+    lua_rawgeti(L, 1, number);
+    lua_rawgeti(L, 2, number);
+    struct mare__stream *stream = mare__lua_stream(L, lua_gettop(L) - 1);
+    *way = lua_toboolean(L, -1) ? MARE__TO_WRITE : MARE__TO_READ;
+    lua_pop(L, 2);
+    return stream;
+}
+
+// The first so many sockets are waited for no more, but perhaps by others: what this one was told
+// may have been meant for them.
+static void leave(lua_State *L, uint32_t count)
+{
+    for (uint32_t i = 1; i <= count; i++) {
+        int way;
+        struct mare__stream *stream = listed(L, i, &way);
+        stream->object.waiters--;
+        stream->waiting[way]--;
+        if (!mare__stream_closed(stream) && stream->waiting[way] > 0)
+            mare__source_watch(stream->runtime, &stream->source, way);
+    }
+}
+
 static int any_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
@@ -379,8 +404,27 @@ static int any_done(lua_State *L, int status, lua_KContext context)
     mare__block_clean(self);
     bool fired = self->sleep.wait.fired != MARE__FIRED_NONE;
     mare_err err = self->sleep.wait.result;
+    uint32_t count = self->sleep.case_count;
     mare__block_drop_cases(self);
+    leave(L, count);
     return mare__lua_socket_waited(L, fired ? MARE_OK : err);
+}
+
+// Adds a case that waits for the socket; false: not enough memory.
+static bool add_case(mare_process *self, struct mare__stream *stream, int way)
+{
+    mare_channel *ready = stream->object.waiters < UINT16_MAX
+                              ? mare__source_watch(self->runtime, &stream->source, way)
+                              : NULL;
+    if (!ready)
+        return false;
+    struct mare__case *one = &self->sleep.cases[self->sleep.case_count++];
+    memset(one, 0, sizeof *one);
+    mare__list_init(&one->node.link);
+    one->channel = mare_chan_ref(ready);
+    stream->object.waiters++;
+    stream->waiting[way]++;
+    return true;
 }
 
 // waitany(sockets, whether to write, deadline): until one seems to be ready
@@ -395,29 +439,21 @@ static int socket_waitany(lua_State *L)
     mare__block_check(L, self);
     mare__block_drop_cases(self);
     mare__message_clear(&self->sleep.wait.message);
-    struct mare__case *cases =
-        mare__alloc((size_t)(count + 1) * (sizeof *cases + sizeof(mare_channel *)));
-    if (!cases)
+    // One block: the cases, then scratch for as many pointers.
+    self->sleep.cases =
+        mare__alloc((size_t)(count + 1) * (sizeof *self->sleep.cases + sizeof(mare_channel *)));
+    if (!self->sleep.cases)
         return mare__lua_socket_fail(L, ENOMEM);
-    self->sleep.cases = cases;
     for (lua_Integer i = 1; i <= count; i++) {
-        lua_rawgeti(L, 1, i);
-        lua_rawgeti(L, 2, i);
-        struct mare__stream *stream = mare__lua_stream(L, lua_gettop(L) - 1);
-        int way = lua_toboolean(L, -1) ? MARE__TO_WRITE : MARE__TO_READ;
-        lua_pop(L, 2);
-        mare_channel *ready = mare__stream_closed(stream)
-                                  ? NULL
-                                  : mare__source_watch(self->runtime, &stream->source, way);
-        if (!ready) {
+        int way;
+        struct mare__stream *stream = listed(L, i, &way);
+        bool closed = mare__stream_closed(stream);
+        if (closed || !add_case(self, stream, way)) {
+            uint32_t added = self->sleep.case_count;
             mare__block_drop_cases(self);
-            return mare__stream_closed(stream) ? mare__lua_socket_waited(L, MARE_OK)
-                                               : mare__lua_socket_fail(L, ENOMEM);
+            leave(L, added);
+            return closed ? mare__lua_socket_waited(L, MARE_OK) : mare__lua_socket_fail(L, ENOMEM);
         }
-        struct mare__case *one = &cases[self->sleep.case_count++];
-        memset(one, 0, sizeof *one);
-        mare__list_init(&one->node.link);
-        one->channel = mare_chan_ref(ready);
     }
     self->sleep.turn = 0;
     return mare__block(L, self, MARE__WAITS_IN_SELECT, NULL, deadline, any_done, 0);

@@ -32,11 +32,6 @@ int mare__raw_adopt(int fd)
     return result(flags < 0 ? flags : fcntl(fd, F_SETFL, flags | O_NONBLOCK));
 }
 
-int mare__raw_duplicate(int fd)
-{
-    return result(fcntl(fd, F_DUPFD_CLOEXEC, 0));
-}
-
 int mare__raw_bind(int fd, const struct mare__address *address)
 {
     return result(bind(fd, (const struct sockaddr *)&address->storage, address->length));

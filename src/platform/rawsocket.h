@@ -11,7 +11,6 @@ int mare__raw_open(int family, int type);
 
 // A descriptor that somebody else made, from now on one that never blocks.
 int mare__raw_adopt(int fd);
-int mare__raw_duplicate(int fd);
 
 int mare__raw_bind(int fd, const struct mare__address *address);
 int mare__raw_listen(int fd, int backlog);

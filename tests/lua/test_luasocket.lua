@@ -58,6 +58,14 @@ local function open_sockets()
     return pipe:read "n"
 end
 
+-- The first processor that this program may run on.
+local function first_processor()
+    for line in io.lines "/proc/self/status" do
+        local number = line:match "^Cpus_allowed_list:%s*(%d+)"
+        if number then return number end
+    end
+end
+
 -- Calls f beside a routine that counts, and returns how often that had its turn, and f's results.
 local function ticks_during(f)
     local count, over = 0, false
@@ -233,6 +241,34 @@ return {
         t.eq(sum, 15)
     end,
 
+    who_selects_and_who_sends_wait_for_the_same = function()
+        -- To be writable is told once: whoever takes note of it passes it on.
+        local socket = require "socket"
+        local server = assert(socket.bind("127.0.0.1", 0))
+        local client = assert(socket.connect("127.0.0.1", (select(2, server:getsockname()))))
+        local peer = assert(server:accept())
+        client:settimeout(0)
+        local size = 0
+        repeat -- until nothing more goes
+            local _, why, sent = client:send(("x"):rep(1000000))
+            size = size + (sent or 1000000)
+        until why == "timeout" and sent == 0
+        client:settimeout(t.patience)
+        local waits = {}
+        for i = 1, 4 do
+            waits[i] = mare.go(function()
+                if i % 2 == 0 then return client:send "y" end
+                return #select(2, socket.select({server}, {client}, t.patience))
+            end)
+        end
+        mare.sleep(0.01)
+        t.eq(#assert(peer:receive(size)), math.tointeger(size))
+        for i = 1, 4 do
+            local ok, count = waits[i]:join(t.patience)
+            t.eq({ok, count}, {true, i % 2 == 0 and 1.0 or 1})
+        end
+    end,
+
     -- The end.
 
     a_socket_closed_under_those_who_wait = function()
@@ -330,7 +366,9 @@ return {
     end,
 
     without_descriptors = function()
-        local got = shell.run(("ulimit -n 40; exec %s -"):format(shell.mare) .. [[ <<'END'
+        -- On one processor, so with one worker: another would need descriptors for its loop.
+        local got = shell.run(("ulimit -n 60; exec taskset -c %s %s -")
+            :format(first_processor(), shell.mare) .. [[ <<'END'
             local mare, socket = require "mare", require "socket"
             local server = assert(socket.bind("127.0.0.1", 0))
             local port = select(2, server:getsockname())
