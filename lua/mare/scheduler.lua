@@ -439,9 +439,9 @@ end
 --- written in C, or a table: asynchronous, with `start(self, notify, finish)`, which keeps them,
 --- calls `notify` with each event and `finish` at the end; synchronous with a time limit, with
 --- `poll(self, seconds)`, which returns an event or nil; synchronous without one, with `wait()`,
---- which returns an event, or nil at the end, and runs in a thread of its own, in another Lua state:
---- it is copied there. `ended(message, code)`, if given, is called when the source has ended by
---- itself.
+--- which returns an event, or nil at the end, and runs in a thread of its own, in another Lua
+--- state: it is copied there. `ended(message, code)`, if given, is called when the source has ended
+--- by itself.
 function scheduler.register_source(source, handler, whenended)
     local kind = kind_of(source)
     if not kind then
