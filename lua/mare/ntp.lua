@@ -118,28 +118,38 @@ function Server:answer(deadline)
     end
 end
 
+-- Sends a question. True; false when the server wants none yet; or nil, message, code.
+function Server:ask(deadline)
+    local ok, message, code = true, nil, nil
+    if not self.socket then ok, message, code = self:open(deadline) end
+    if not ok then return nil, message, code end
+    local now = time.now()
+    if now < self.rest then return false end
+    local question
+    question, message, code = self.client:ask(now, time.nonce())
+    if not question then return nil, message, code end
+    ok, message, code = self.socket:write(question, deadline)
+    if code == "refused" then -- that was about an earlier one
+        ok, message, code = self.socket:write(question, deadline)
+    end
+    return ok, message, code
+end
+
+-- After a suspend what was measured before is worth nothing.
+function Server:wake()
+    local woke = self.arrivals and self.arrivals:woke()
+    if woke then self.client:forget() end
+    return woke
+end
+
 -- Asks once. True when a sample came of it; else false, or nil, message, code; what is wrong with
 -- the server itself is noted in `why`.
 function Server:exchange(deadline)
-    local ok, message, code = true, nil, nil
-    if not self.socket then ok, message, code = self:open(deadline) end
-    if ok and (time.now()) < self.rest then return false end
-    local question, verdict
-    if ok then
-        question, message, code = self.client:ask(time.now(), time.nonce())
-        ok = question and true
-    end
-    if ok then
-        ok, message, code = self.socket:write(question, deadline)
-        if code == "refused" then -- that was about an earlier one
-            ok, message, code = self.socket:write(question, deadline)
-        end
-    end
-    if ok then verdict, message, code = self:answer(deadline) end
-    if self.arrivals and self.arrivals:woke() then -- what was measured before is worth nothing
-        self.client:forget()
-        return false
-    end
+    local asked, message, code = self:ask(deadline)
+    if asked == false then return false end
+    local verdict
+    if asked then verdict, message, code = self:answer(deadline) end
+    if self:wake() then return false end
     self.why = not verdict and code ~= "timeout" and message or nil
     self.code = verdict == "kiss" and "refused" or self.why and code
     if not verdict then return nil, message, code end
@@ -159,6 +169,7 @@ end
 
 -- What is known of one server now, and its estimate.
 local function entry_of(server, here, utc, width)
+    server:wake()
     local status = server.client:status()
     -- Old samples of one that no longer answers are still true, but nobody to follow.
     local best = status.reach ~= 0 and server.client:best(here)
@@ -182,7 +193,7 @@ local function look(servers, liars)
         local entry, best = entry_of(server, here, utc, width)
         view.servers[i] = entry
         if best then
-            estimates[#estimates + 1], indices[#estimates + 1] = best, i
+            estimates[#estimates + 1], indices[#indices + 1] = best, i
         end
     end
     local choice = time.select(estimates, liars or (#servers - 1) // 2)
