@@ -295,8 +295,8 @@ function ntp.follower(servers, options)
     local names = list_of("follower", servers)
     options = options_of("follower", options,
         {interval = 4, wait = 1, drift = 100000, slew = 500000, key = false, liars = false})
-    local follower = setmetatable({options = options, stop = mare.channel(), servers = {}},
-        Follower)
+    local follower = setmetatable({options = options, stop = mare.channel(), servers = {},
+        suspension = time.arrivals()}, Follower)
     for i, name in ipairs(names) do follower.servers[i] = new_server(name, options) end
     follower:begin()
     return follower
@@ -307,6 +307,11 @@ function Follower:begin()
     self.clock = time.clock {drift = self.options.drift, slew = self.options.slew}
     self.stratum, self.root_delay, self.reference, self.leap = UNSYNCHRONISED, 0, 0, 0
     self.peer, self.reference_id = nil, 0
+end
+
+-- After a suspend there is no time, until somebody is asked again.
+function Follower:wake()
+    if self.suspension:woke() then self:begin() end
 end
 
 -- Our stratum by what the followed server says of its own now, which may have risen. One that no
@@ -339,7 +344,7 @@ function Follower:keep(server)
         local taken, message, code = server:exchange(mare.deadline(self.options.wait))
         if self.stop:closed() then server:close() end -- which may have been opened since
         if code == "cancelled" or self.stop:closed() then return nil, message, code end
-        if self.suspension:woke() then self:begin() end
+        self:wake()
         if taken then self:adjust() end
         local _, why, how = self.stop:receive(round)
         if how ~= "timeout" then return nil, why, how end
@@ -349,7 +354,6 @@ end
 --- Asks the servers in turn until the follower is closed: for a routine of its own. Returns nil,
 --- message, code.
 function Follower:run()
-    self.suspension = time.arrivals()
     for_all(self.servers, function(server) return self:keep(server) end)
     if self.stop:closed() then return nil, "the follower is closed", "closed" end
     return nil, "the routine was cancelled", "cancelled"
@@ -363,11 +367,13 @@ end
 
 --- The time and its error bound, which is nil while nothing is known. Never less than before.
 function Follower:read()
+    self:wake()
     return self:with_leaps(self.clock:read((time.now())))
 end
 
 -- What the clock showed at a local instant a while ago.
 function Follower:shown(here)
+    self:wake()
     local now, bound = self.clock:target(here)
     local gap = self.clock:gap(here)
     return self:with_leaps(now - gap, bound and bound + math.abs(gap))
