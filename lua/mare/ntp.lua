@@ -118,28 +118,38 @@ function Server:answer(deadline)
     end
 end
 
+-- Sends a question. True; false when the server wants none yet; or nil, message, code.
+function Server:ask(deadline)
+    local ok, message, code = true, nil, nil
+    if not self.socket then ok, message, code = self:open(deadline) end
+    if not ok then return nil, message, code end
+    local now = time.now()
+    if now < self.rest then return false end
+    local question
+    question, message, code = self.client:ask(now, time.nonce())
+    if not question then return nil, message, code end
+    ok, message, code = self.socket:write(question, deadline)
+    if code == "refused" then -- that was about an earlier one
+        ok, message, code = self.socket:write(question, deadline)
+    end
+    return ok, message, code
+end
+
+-- After a suspend what was measured before is worth nothing.
+function Server:wake()
+    local woke = self.arrivals and self.arrivals:woke()
+    if woke then self.client:forget() end
+    return woke
+end
+
 -- Asks once. True when a sample came of it; else false, or nil, message, code; what is wrong with
 -- the server itself is noted in `why`.
 function Server:exchange(deadline)
-    local ok, message, code = true, nil, nil
-    if not self.socket then ok, message, code = self:open(deadline) end
-    if ok and (time.now()) < self.rest then return false end
-    local question, verdict
-    if ok then
-        question, message, code = self.client:ask(time.now(), time.nonce())
-        ok = question and true
-    end
-    if ok then
-        ok, message, code = self.socket:write(question, deadline)
-        if code == "refused" then -- that was about an earlier one
-            ok, message, code = self.socket:write(question, deadline)
-        end
-    end
-    if ok then verdict, message, code = self:answer(deadline) end
-    if self.arrivals and self.arrivals:woke() then -- what was measured before is worth nothing
-        self.client:forget()
-        return false
-    end
+    local asked, message, code = self:ask(deadline)
+    if asked == false then return false end
+    local verdict
+    if asked then verdict, message, code = self:answer(deadline) end
+    if self:wake() then return false end
     self.why = not verdict and code ~= "timeout" and message or nil
     self.code = verdict == "kiss" and "refused" or self.why and code
     if not verdict then return nil, message, code end
@@ -159,6 +169,7 @@ end
 
 -- What is known of one server now, and its estimate.
 local function entry_of(server, here, utc, width)
+    server:wake()
     local status = server.client:status()
     -- Old samples of one that no longer answers are still true, but nobody to follow.
     local best = status.reach ~= 0 and server.client:best(here)
@@ -182,7 +193,7 @@ local function look(servers, liars)
         local entry, best = entry_of(server, here, utc, width)
         view.servers[i] = entry
         if best then
-            estimates[#estimates + 1], indices[#estimates + 1] = best, i
+            estimates[#estimates + 1], indices[#indices + 1] = best, i
         end
     end
     local choice = time.select(estimates, liars or (#servers - 1) // 2)
@@ -284,8 +295,8 @@ function ntp.follower(servers, options)
     local names = list_of("follower", servers)
     options = options_of("follower", options,
         {interval = 4, wait = 1, drift = 100000, slew = 500000, key = false, liars = false})
-    local follower = setmetatable({options = options, stop = mare.channel(), servers = {}},
-        Follower)
+    local follower = setmetatable({options = options, stop = mare.channel(), servers = {},
+        suspension = time.arrivals()}, Follower)
     for i, name in ipairs(names) do follower.servers[i] = new_server(name, options) end
     follower:begin()
     return follower
@@ -296,6 +307,11 @@ function Follower:begin()
     self.clock = time.clock {drift = self.options.drift, slew = self.options.slew}
     self.stratum, self.root_delay, self.reference, self.leap = UNSYNCHRONISED, 0, 0, 0
     self.peer, self.reference_id = nil, 0
+end
+
+-- After a suspend there is no time, until somebody is asked again.
+function Follower:wake()
+    if self.suspension:woke() then self:begin() end
 end
 
 -- Our stratum by what the followed server says of its own now, which may have risen. One that no
@@ -328,7 +344,7 @@ function Follower:keep(server)
         local taken, message, code = server:exchange(mare.deadline(self.options.wait))
         if self.stop:closed() then server:close() end -- which may have been opened since
         if code == "cancelled" or self.stop:closed() then return nil, message, code end
-        if self.suspension:woke() then self:begin() end
+        self:wake()
         if taken then self:adjust() end
         local _, why, how = self.stop:receive(round)
         if how ~= "timeout" then return nil, why, how end
@@ -338,7 +354,6 @@ end
 --- Asks the servers in turn until the follower is closed: for a routine of its own. Returns nil,
 --- message, code.
 function Follower:run()
-    self.suspension = time.arrivals()
     for_all(self.servers, function(server) return self:keep(server) end)
     if self.stop:closed() then return nil, "the follower is closed", "closed" end
     return nil, "the routine was cancelled", "cancelled"
@@ -352,11 +367,13 @@ end
 
 --- The time and its error bound, which is nil while nothing is known. Never less than before.
 function Follower:read()
+    self:wake()
     return self:with_leaps(self.clock:read((time.now())))
 end
 
 -- What the clock showed at a local instant a while ago.
 function Follower:shown(here)
+    self:wake()
     local now, bound = self.clock:target(here)
     local gap = self.clock:gap(here)
     return self:with_leaps(now - gap, bound and bound + math.abs(gap))

@@ -273,7 +273,8 @@ return {
     it_does_not_matter_how_late_a_question_is_read = function()
         local server <close> = serve()
         local socket <close> = assert(net.udp(HERE))
-        local deadline, lay = mare.deadline(t.patience)
+        local deadline = mare.deadline(t.patience)
+        local lay
         repeat -- right after it was told to, the kernel may not note it yet
             socket:send(time.encode {transmit = 42}, server:address())
             spin(0.05)
