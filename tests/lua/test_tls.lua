@@ -186,6 +186,7 @@ local cases = {
         local client, server = pair()
         local text = ("0123456789"):rep(MUCH // 10)
         t.fails("timeout", client:writewithin(0, text))
+        t.fails("timeout", client:writewithin(0)) -- nothing is not written before what came first
         local reader = mare.go(function() return server:read "a" end)
         t.eq(client:writewithin(patience, "end"), true)
         client:close()
@@ -311,6 +312,13 @@ local cases = {
         end
     end,
 
+    a_writer_that_must_read_first_sleeps = function()
+        local client = bare_pair()
+        local before = mare.stats().switches
+        t.fails("timeout", client:writewithin(0.1, "x")) -- there is room, and nobody to agree with
+        t.ok(mare.stats().switches - before < 1000, mare.stats().switches - before)
+    end,
+
     a_timeout_changes_nothing = function()
         local client, server = pair()
         for i = 1, 20 do
@@ -383,6 +391,16 @@ local cases = {
                 t.fails("closed", select(2, routine:join(patience)))
             end
         end
+    end,
+
+    who_closes_while_another_writes_has_not_said_all = function()
+        local client, server = pair()
+        local writer = mare.go(function() return client:write(("x"):rep(2 * MUCH)) end)
+        t.fails("timeout", writer:join(0.01))
+        t.eq(#server:read(2 << 20, patience), 2 << 20) -- there may be room for a farewell now
+        client:close()
+        t.fails("closed", select(2, writer:join(patience)))
+        t.fails("io", server:read("a", patience))
     end,
 
     sockets_are_closed_when_a_process_is_killed = function()
