@@ -363,6 +363,8 @@ static void without_descriptors_there_is_no_loop_and_later_there_is(void **state
 static void a_worker_stuck_in_c_is_attended_to(void **state)
 {
     (void)state;
+    if (__tsan_init) // which holds the tick back until the call returns
+        skip();
     char path[] = "/tmp/mare-test-XXXXXX", code[200];
     assert_non_null(mkdtemp(path));
     char fifo[64];
