@@ -285,6 +285,7 @@ function Socket:receive(timeout)
     if not lock then return nil, message, code end
     while true do
         local data, kind, last, status, reason = receive_part(self, deadline)
+        if not data and not status then return nil, kind, last end
         if not data then return nil, kind, last, status, reason end
         local parts = self.parts
         if last and not parts then return data, kind end
