@@ -88,7 +88,7 @@ return {
         other:close()
         local _, answers = stream:read "a":gsub("HTTP/1.1 204 ", "")
         t.eq(answers, 1000)
-        t.ok(turns >= 10, turns)
+        t.ok(turns >= 8, turns)
     end,
 
     a_connection_is_kept = function()

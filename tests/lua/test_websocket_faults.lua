@@ -279,7 +279,7 @@ local cases = {
             turns = turns + (w.events > 1 and 1 or 0) -- since they have begun to come
         end
         t.eq({receiving:join()}, {true, "at last", "text"})
-        t.ok(turns >= 10, turns)
+        t.ok(turns >= 8, turns)
         stream:close()
     end,
 
