@@ -67,7 +67,9 @@ local function pass_websocket(request, behind, seconds)
 end
 
 local function pass(request, behind, client, seconds)
-    if request.upgrade == "websocket" then return pass_websocket(request, behind, seconds) end
+    if (request.upgrade or ""):lower() == "websocket" then
+        return pass_websocket(request, behind, seconds)
+    end
     local response, message, code = client:request {
         url = behind .. request.target, method = request.method, headers = asked(request),
         body = request.has_body and function() return request:read() end or nil,

@@ -165,6 +165,9 @@ local function give_body(reader, stream, request, options)
     end
 end
 
+-- Requests of one connection until it is the turn of other routines.
+local turn_most = 100
+
 --- Serves one connection: reads requests, calls the handler, writes what it returns.
 function http.handle(stream, handler, options)
     options = options or {}
@@ -173,7 +176,10 @@ function http.handle(stream, handler, options)
     local hurry = options.message_time or http.message_time
     local most = options.limits and options.limits.body or body_most
     stream:timeout(options.write_time or http.write_time)
+    local count = 0
     while true do
+        count = count + 1 -- one whose requests are there already is never waited for
+        if count % turn_most == 0 then mare.yield() end
         local request, message, _, status = reader:head(stream, idle, hurry)
         if not request then
             if status then refuse(stream, status, message) end

@@ -240,11 +240,17 @@ local function read(self, deadline)
     return gone(self)
 end
 
+-- One who sends without pause is never waited for, and shall not hold back the other routines of
+-- this process: after so many frames it is their turn.
+local events_most = 100
+
 -- The next part of a message, its kind, whether it is the last; or nil, message, code and more.
 -- The caller has the lock.
 local function receive_part(self, deadline)
     local bytes, tried
     while not self.over do
+        self.events = self.events + 1
+        if self.events % events_most == 0 then mare.yield() end
         local event, data, how, last = self.reader:next(bytes)
         bytes = nil
         if event == "data" then
@@ -285,6 +291,7 @@ function Socket:receive(timeout)
     if not lock then return nil, message, code end
     while true do
         local data, kind, last, status, reason = receive_part(self, deadline)
+        if not data and not status then return nil, kind, last end
         if not data then return nil, kind, last, status, reason end
         local parts = self.parts
         if last and not parts then return data, kind end
@@ -356,6 +363,7 @@ local function make(reader, stream, masks, options, protocol)
         close_time = options.close_time or websocket.close_time,
         ping_time = ping_time,
         silence = 0,
+        events = 0,
         receiving = new_lock(),
         sending = new_lock(),
         writing = new_lock(),

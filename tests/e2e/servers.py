@@ -89,17 +89,6 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def await_port(port):
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return socket.create_connection(('127.0.0.1', port), 1).close()
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-
-
 NGINX_CONF = '''
 daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;
 {user}
@@ -115,6 +104,26 @@ http {{
 '''
 
 
+def start_nginx(folder, server):
+    """nginx and its port. Somebody may take the port before it does; then it ends, and another is
+    tried. It writes its process number when it has the port."""
+    user = 'user root;' if os.geteuid() == 0 else ''
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        port = free_port()
+        (folder / 'nginx.conf').write_text(
+            NGINX_CONF.format(folder=folder, port=port, server=server, user=user))
+        child = subprocess.Popen([NGINX, '-p', str(folder), '-c', str(folder / 'nginx.conf')],
+                                 stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while child.poll() is None and time.monotonic() < deadline:
+            if (folder / 'pid').exists() and (folder / 'pid').read_text().strip():
+                return child, port
+            time.sleep(0.01)
+        child.kill()
+        child.wait()
+    raise AssertionError('nginx does not start: ' + (folder / 'error.log').read_text())
+
+
 def nginx(case, files, server=''):
     """nginx with these files, by name, and more for its `server` block: its port and its folder."""
     if not NGINX:
@@ -125,16 +134,10 @@ def nginx(case, files, server=''):
     for name, content in files.items():
         (www / name).parent.mkdir(parents=True, exist_ok=True)
         (www / name).write_bytes(content)
-    port = free_port()
-    config = pathlib.Path(folder.name) / 'nginx.conf'
-    user = 'user root;' if os.geteuid() == 0 else ''
-    config.write_text(NGINX_CONF.format(folder=folder.name, port=port, server=server, user=user))
-    child = subprocess.Popen([NGINX, '-p', folder.name, '-c', str(config)],
-                             stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    child, port = start_nginx(pathlib.Path(folder.name), server)
 
     def stop():
         child.terminate()
         child.wait()
     case.addCleanup(stop)
-    await_port(port)
     return port, pathlib.Path(folder.name)

@@ -74,6 +74,23 @@ return {
         t.eq(bodies, {"/1", "/2", "/3"})
     end,
 
+    one_who_asks_without_pause_leaves_others_their_turns = function()
+        local listener <close> = assert(net.listen("127.0.0.1", 0))
+        local stream <close> = assert(net.connect(listener:address()))
+        stream:write(("GET / HTTP/1.1\r\nHost: a\r\n\r\n"):rep(1000))
+        stream:shutdown()
+        local other = assert(listener:accept(patience))
+        local serving, turns = mare.go(http.handle, other, function() end), 0
+        while serving:status() == "alive" do
+            mare.yield()
+            turns = turns + 1
+        end
+        other:close()
+        local _, answers = stream:read "a":gsub("HTTP/1.1 204 ", "")
+        t.eq(answers, 1000)
+        t.ok(turns >= 8, turns)
+    end,
+
     a_connection_is_kept = function()
         local s <close> = server(function(r) return r.path end)
         local stream <close> = connect(s)

@@ -2,6 +2,7 @@
 -- WebSockets: every promise of docs/reference/websocket.md, ours against ours and against frames
 -- made by hand. What goes wrong is in test_websocket_faults.lua; others' programs, in tests/e2e.
 local mare, t, frames = require "mare", require "t", require "frames"
+local shell = require "shell"
 local websocket, tls = require "mare.websocket", require "mare.tls"
 local patience, make = t.patience, frames.make
 local TEXT, BINARY, CONTINUES, FINAL = frames.TEXT, frames.BINARY, frames.CONTINUES, frames.FINAL
@@ -400,6 +401,32 @@ return {
         t.eq({w:send(text), w:receive(patience)}, {true, text, "text"})
         t.eq(w:close(1000), true)
         t.eq((websocket.connect(url)), nil) -- signed by nobody we know
+    end,
+
+    the_stock_interpreter_can_connect = function()
+        if not shell.mare or not shell.has_stock() then t.skip "no lua5.4 that fits" end
+        local file <close> = shell.file [[
+            local mare, websocket = require "mare", require "mare.websocket"
+            local ready = mare.channel(1)
+            mare.spawn(function()
+                local net, http = require "mare.net", require "mare.http"
+                local listener = net.listen("127.0.0.1", 0)
+                ready:send((select(2, listener:address())))
+                http.serve(listener, function(request)
+                    local w <close> = websocket.accept(request)
+                    for text in w:messages() do w:send(text) end
+                end)
+            end)
+            local w = assert(websocket.connect("ws://127.0.0.1:" .. ready:receive(20)))
+            print(w:send "hello", w:receive(20))
+            print(select(3, w:receive(0.01)))
+            print(w:close(), select(3, w:receive()))
+            os.exit(0)
+        ]]
+        local here = debug.getinfo(1, "S").source:match "^@(.*)/tests/lua/"
+        local got = shell.run(("LUA_PATH='%s/lua/?.lua;;' LUA_CPATH='%s/?.so;;' lua5.4 %s"):format(
+            here, shell.mare:match "^(.*)/", file.name))
+        t.eq({got.out, got.err}, {"true\thello\ttext\ntimeout\ntrue\tclosed\t1000\t\n", ""})
     end,
 
     headers_can_be_added = function()

@@ -270,6 +270,19 @@ local cases = {
         t.eq(flood:join(patience), true)
     end,
 
+    a_flood_leaves_others_their_turns = function()
+        local w, stream = frames.served()
+        stream:write(make(PING, ""):rep(1000), make(TEXT | FINAL, "at last"))
+        local receiving, turns = mare.go(function() return w:receive(patience) end), 0
+        while receiving:status() == "alive" do
+            mare.yield()
+            turns = turns + (w.events > 1 and 1 or 0) -- since they have begun to come
+        end
+        t.eq({receiving:join()}, {true, "at last", "text"})
+        t.ok(turns >= 8, turns)
+        stream:close()
+    end,
+
     -- The end of processes.
 
     nothing_is_left_of_a_process_that_is_killed = function()
