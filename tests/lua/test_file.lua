@@ -314,7 +314,8 @@ return {
         local before = descriptors()
         for how = 1, 3 do
             local process = mare.spawn(function(path, way)
-                Kept = assert(require "mare.file".open(path, "w"))
+                local f = assert(require "mare.file".open(path, "w"))
+                f:write(way)
                 if way == 2 then error "as told" end
                 if way == 3 then require "mare".channel():receive() end
             end, folder .. "/f", how)
