@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "platform/terminal.h"
 #include "sched/sched.h"
 
 // ---- Signals ------------------------------------------------------------------------------------
@@ -22,20 +23,23 @@ static struct {
     mare_runtime *runtime; // under the mutex: NULL once it is being stopped
     pthread_t thread;
     bool started;
+    atomic_bool lingers; // processes have ended, and programs that they started are awaited
     atomic_bool over;
 } interrupt = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static void on_signal(int number)
 {
-    if (interrupt.number && !interrupt.repl)
-        _exit(EXIT_SIGNAL + number); // for the second time
+    if (interrupt.number && !interrupt.repl) { // for the second time
+        mare__terminal_restore();
+        _exit(EXIT_SIGNAL + number);
+    }
     interrupt.number = number;
     mare__unpark(&interrupt.parker);
 }
 
 // A process inside a C function that does not come back cannot be ended in order. The second is
 // counted in naps: where this thread has to wait for a processor the others have to wait as well,
-// and get as much more time.
+// and get as much more time. Programs that were asked to end have a time of their own.
 static void end_within_a_second(int number)
 {
     int nobody = -1;
@@ -47,10 +51,12 @@ static void end_within_a_second(int number)
     }
     pthread_mutex_unlock(&interrupt.mutex);
     for (int naps = 0; naps < 100 && !atomic_load(&interrupt.over);)
-        naps += !mare__park(&interrupt.parker, mare__platform_live.now_ns(NULL) + 10000000u);
+        naps += !mare__park(&interrupt.parker, mare__platform_live.now_ns(NULL) + 10000000u) &&
+                !atomic_load(&interrupt.lingers);
     if (atomic_load(&interrupt.over))
         return;
     fflush(stdout);
+    mare__terminal_restore();
     _exit(EXIT_SIGNAL + number);
 }
 
@@ -118,6 +124,7 @@ mare_runtime *mare__cli_start(void)
         return NULL;
     }
     runtime->exits_in_order = true;
+    runtime->in_last_call = &interrupt.lingers;
     mare__cli_trace_begin(runtime);
     take_signals(runtime);
     return runtime;

@@ -77,7 +77,8 @@ static void obey(struct mare__observer *observer, struct mare__source *source, b
     }
     if (source->opened)
         mare__poll_close(&source->poll);
-    mare__socket_close(source->fd);
+    if (!source->lent)
+        mare__socket_close(source->fd);
     if (!source->opened)
         end(source);
 }
@@ -265,6 +266,7 @@ void mare__source_close(struct mare__source *source)
         command(source, true);
         return;
     }
-    mare__socket_close(source->fd);
+    if (!source->lent)
+        mare__socket_close(source->fd);
     source->closed(source);
 }

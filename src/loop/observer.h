@@ -24,6 +24,7 @@ struct mare__source {
     int fd;
     atomic_bool ends; // somebody has closed it
     bool doomed;      // under the observer's lock: so the observer shall close it
+    bool lent;        // the descriptor is somebody else's, who closes it
     struct mare__list command;
     bool opened; // `poll` is known to the loop
     struct mare__poll poll;

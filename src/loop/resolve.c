@@ -8,7 +8,10 @@
 static void run(struct mare__job *job)
 {
     struct mare__lookup *lookup = (struct mare__lookup *)job;
-    mare__resolve(&lookup->resolved, lookup->host);
+    if (*lookup->host)
+        mare__names_to_addresses(&lookup->naming, lookup->host);
+    else
+        mare__names_to_name(&lookup->naming);
 }
 
 static void end(struct mare__job *job)
@@ -16,7 +19,7 @@ static void end(struct mare__job *job)
     mare__free(job);
 }
 
-struct mare__lookup *mare__lookup_start(mare_runtime *runtime, const char *host)
+struct mare__lookup *mare__lookup_new(mare_runtime *runtime, const char *host)
 {
     struct mare__lookup *lookup = mare__alloc_zero(sizeof *lookup + strlen(host) + 1);
     if (!lookup || !mare__job_init(&lookup->job, runtime, MARE__LANE_NAMES, run, end)) {
@@ -24,8 +27,5 @@ struct mare__lookup *mare__lookup_start(mare_runtime *runtime, const char *host)
         return NULL;
     }
     strcpy(lookup->host, host);
-    if (mare__job_start(&lookup->job))
-        return lookup;
-    mare__unref(&lookup->job.object);
-    return NULL;
+    return lookup;
 }

@@ -70,7 +70,7 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
         luaL_error(
             L,
             "bad argument #1 to 'select' (case %I: expected a channel, a process, a timer, a "
-            "stream, a listener, a watcher or a table)",
+            "stream or something else that can be waited for, or a table)",
             number);
     }
     self->sleep.case_count++;
@@ -90,6 +90,17 @@ static void unwatch(lua_State *L, uint32_t cases, uint32_t fired)
     }
 }
 
+// What is pushed for something else than a channel that need not be waited for any more.
+static int push_told(lua_State *L, const struct mare__ref_link *ref)
+{
+    if (ref->object->kind == MARE__KIND_PROCESS)
+        return mare__lua_push_end(L, (mare_process *)ref->object);
+    if (ref->object->kind == MARE__KIND_CHILD)
+        return mare__lua_push_child_end(L, ref->object);
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
 // Returns the number of the case and what its operation returned.
 static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_err err)
 {
@@ -100,14 +111,22 @@ static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_e
     mare__block_drop_cases(self);
     mare__handles_left(L, fired, sent && !err);
     lua_rawgeti(L, 1, (lua_Integer)fired + 1);
-    struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_PROCESS);
-    bool told = class_of(self, mare__handle_test(L, -1)) != NULL;
+    struct mare__ref_link *ref = mare__handle_test(L, -1);
+    if (ref && !ref->object) // another routine has sent it away meanwhile
+        ref = NULL;
+    int kind = ref ? ref->object->kind : 0;
+    // Who has a source gets its event; of others it is told only that there is something.
+    struct mare__ref_link *source = kind == MARE__KIND_SOURCE ? ref : NULL;
+    bool told = !source && class_of(self, ref) != NULL;
     lua_pop(L, 1); // the table of cases keeps it
     lua_pushinteger(L, (lua_Integer)fired + 1);
-    if (ref)
-        return 1 + mare__lua_push_end(L, (mare_process *)ref->object);
+    if (kind == MARE__KIND_PROCESS || kind == MARE__KIND_CHILD)
+        return 1 + push_told(L, ref);
+    if (kind == MARE__KIND_SIGNALS)
+        return 1 + mare__lua_push_signal(L, ref->object, err);
     if (err)
-        return 1 + mare__lua_fail(L, err);
+        return 1 +
+               (source ? mare__lua_fail_source(L, source->object, err) : mare__lua_fail(L, err));
     if (sent || told) {
         lua_pushboolean(L, 1);
         return 2;
@@ -152,15 +171,12 @@ int mare__lua_select(lua_State *L)
         lua_rawgeti(L, 1, i);
         if (add_case(L, self, i) != 0) { // nothing to wait for
             lua_rawgeti(L, 1, i);
-            struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_PROCESS);
+            struct mare__ref_link *ref = mare__handle_test(L, -1);
             unwatch(L, self->sleep.case_count, MARE__FIRED_NONE);
             mare__block_drop_cases(self);
             mare__handles_left(L, 0, false);
             lua_pushinteger(L, i);
-            if (ref)
-                return 1 + mare__lua_push_end(L, (mare_process *)ref->object);
-            lua_pushboolean(L, 1);
-            return 2;
+            return 1 + push_told(L, ref);
         }
     }
     if (count == 0 && deadline != 0)

@@ -3,6 +3,7 @@
 // stored.
 #include "platform/platform.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
@@ -153,6 +154,16 @@ int mare__thread_start_apart(const char *name, void *(*main)(void *), void *argu
     if (err == 0)
         pthread_detach(thread);
     return err;
+}
+
+void mare__library_keep(uintptr_t address)
+{
+    Dl_info info;
+    if (!dladdr((const void *)address, &info) || !info.dli_fname)
+        return;
+    void *library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    if (library)
+        dlclose(library); // the mark stays
 }
 
 void mare__signals_take(void (*handler)(int number))

@@ -85,6 +85,9 @@ int mare__thread_start(pthread_t *thread, const char *name, void *(*main)(void *
 // is an error there, and no end of the program.
 int mare__thread_start_apart(const char *name, void *(*main)(void *), void *argument);
 
+// The shared object that has this address, if one has, stays loaded for the life of the program.
+void mare__library_keep(uintptr_t address);
+
 // Whatever the layer above wants to know of its own threads; NULL on others.
 extern _Thread_local void *mare__thread_data __attribute__((tls_model("initial-exec")));
 

@@ -1,16 +1,35 @@
 // SPDX-License-Identifier: MIT
-// Sockets by the system's own calls.
+// Sockets, and pipes, by the system's own calls.
 #include "platform/socket.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <netdb.h>
+#include <fcntl.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+// An IPv6 address that is local to a link says which: "fe80::1%eth0".
+static bool parse_six(const char *host, struct sockaddr_in6 *six)
+{
+    char text[INET6_ADDRSTRLEN];
+    const char *scope = strchr(host, '%');
+    if (!scope)
+        return inet_pton(AF_INET6, host, &six->sin6_addr) == 1;
+    size_t length = (size_t)(scope - host);
+    if (length >= sizeof text)
+        return false;
+    memcpy(text, host, length);
+    text[length] = '\0';
+    six->sin6_scope_id = if_nametoindex(scope + 1);
+    return six->sin6_scope_id && inet_pton(AF_INET6, text, &six->sin6_addr) == 1;
+}
 
 bool mare__address_numeric(struct mare__address *address, const char *host, uint16_t port)
 {
@@ -21,7 +40,7 @@ bool mare__address_numeric(struct mare__address *address, const char *host, uint
         four->sin_family = AF_INET;
         four->sin_port = htons(port);
         address->length = sizeof *four;
-    } else if (inet_pton(AF_INET6, host, &six->sin6_addr) == 1) {
+    } else if (parse_six(host, six)) {
         six->sin6_family = AF_INET6;
         six->sin6_port = htons(port);
         address->length = sizeof *six;
@@ -41,6 +60,20 @@ bool mare__address_unix(struct mare__address *address, const char *path)
     return true;
 }
 
+static void write_six(const struct sockaddr_in6 *six, char host[MARE__HOST_MAX])
+{
+    char name[IF_NAMESIZE];
+    if (IN6_IS_ADDR_V4MAPPED(&six->sin6_addr)) { // a socket that speaks both
+        inet_ntop(AF_INET, &six->sin6_addr.s6_addr[12], host, MARE__HOST_MAX);
+        return;
+    }
+    inet_ntop(AF_INET6, &six->sin6_addr, host, MARE__HOST_MAX);
+    if (six->sin6_scope_id && if_indextoname(six->sin6_scope_id, name)) {
+        size_t length = strlen(host);
+        snprintf(host + length, MARE__HOST_MAX - length, "%%%s", name);
+    }
+}
+
 int mare__address_text(const struct mare__address *address, char host[MARE__HOST_MAX])
 {
     const struct sockaddr_in *four = (const struct sockaddr_in *)&address->storage;
@@ -52,7 +85,7 @@ int mare__address_text(const struct mare__address *address, char host[MARE__HOST
         inet_ntop(AF_INET, &four->sin_addr, host, MARE__HOST_MAX);
         return ntohs(four->sin_port);
     case AF_INET6:
-        inet_ntop(AF_INET6, &six->sin6_addr, host, MARE__HOST_MAX);
+        write_six(six, host);
         return ntohs(six->sin6_port);
     case AF_UNIX:
         if (address->length > offsetof(struct sockaddr_un, sun_path))
@@ -132,19 +165,43 @@ ssize_t mare__socket_read(int fd, void *bytes, size_t size)
 {
     ssize_t got;
     do
-        got = recv(fd, bytes, size, 0);
+        if ((got = recv(fd, bytes, size, MSG_DONTWAIT)) < 0 && errno == ENOTSOCK)
+            got = read(fd, bytes, size);
     while (got < 0 && errno == EINTR);
     return got < 0 ? -errno : got;
+}
+
+// A pipe that nobody reads any more, or a terminal: a signal would end the program. It goes to this
+// thread, so that it can be held back and taken here.
+static ssize_t write_quietly(int fd, struct iovec *pieces, int count)
+{
+    static const struct timespec now = {0, 0};
+    sigset_t pipe, before, pending;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigpending(&pending);
+    bool was_pending = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    ssize_t wrote = writev(fd, pieces, count);
+    int err = errno;
+    if (wrote < 0 && err == EPIPE && !was_pending)
+        while (sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR)
+            ;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = err;
+    return wrote;
 }
 
 ssize_t mare__socket_write(int fd, struct iovec *pieces, int count)
 {
     struct msghdr message = {.msg_iov = pieces, .msg_iovlen = (size_t)count};
     ssize_t sent;
-    do
+    do {
         sent = count == 1 ? send(fd, pieces->iov_base, pieces->iov_len, MSG_NOSIGNAL)
                           : sendmsg(fd, &message, MSG_NOSIGNAL);
-    while (sent < 0 && errno == EINTR);
+        if (sent < 0 && errno == ENOTSOCK)
+            sent = write_quietly(fd, pieces, count);
+    } while (sent < 0 && errno == EINTR);
     return sent < 0 ? -errno : sent;
 }
 
@@ -158,32 +215,34 @@ void mare__socket_close(int fd)
     close(fd);
 }
 
+int mare__socket_copy(int fd)
+{
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return copy < 0 ? -errno : copy;
+}
+
+int mare__device_open(const char *path)
+{
+    int flags = O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    int fd = open(path, O_RDWR | flags);
+    if (fd < 0 && (errno == EACCES || errno == EROFS))
+        fd = open(path, O_RDONLY | flags);
+    return fd < 0 ? -errno : fd;
+}
+
+ssize_t mare__device_read(int fd, void *bytes, size_t size)
+{
+    ssize_t got;
+    do
+        got = read(fd, bytes, size);
+    while (got < 0 && errno == EINTR);
+    return got < 0 ? -errno : got;
+}
+
 int mare__socket_address(int fd, bool peer, struct mare__address *address)
 {
     address->length = sizeof address->storage;
     struct sockaddr *out = (struct sockaddr *)&address->storage;
     int r = peer ? getpeername(fd, out, &address->length) : getsockname(fd, out, &address->length);
     return r == 0 ? 0 : -errno;
-}
-
-// ---- Names --------------------------------------------------------------------------------------
-
-void mare__resolve(struct mare__resolved *resolved, const char *host)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG}, *list = NULL;
-    resolved->count = 0;
-    resolved->status = getaddrinfo(host, NULL, &hints, &list);
-    for (struct addrinfo *at = list; at && resolved->count < MARE__ADDRESSES_MAX;
-         at = at->ai_next) {
-        struct mare__address *address = &resolved->addresses[resolved->count++];
-        memcpy(&address->storage, at->ai_addr, at->ai_addrlen);
-        address->length = at->ai_addrlen;
-    }
-    if (list)
-        freeaddrinfo(list);
-}
-
-const char *mare__resolve_error(int status)
-{
-    return gai_strerror(status);
 }

@@ -177,8 +177,10 @@ static void push_metatable(lua_State *L, mare_process *process, int kind)
     lua_pushvalue(L, -1);
     lua_setfield(L, -3, "__metatable"); // the finalizer is not the program's to remove
     lua_setfield(L, -2, "__name");
-    mare__lazy_methods(L, class->methods);
-    lua_setfield(L, -2, "__index");
+    if (class->methods) { // else it has an __index of its own
+        mare__lazy_methods(L, class->methods);
+        lua_setfield(L, -2, "__index");
+    }
     lua_pushvalue(L, -1);
     lua_rawseti(L, LUA_REGISTRYINDEX, CLASSES + kind);
 }

@@ -43,7 +43,9 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     mare__list_init(&runtime->idle);
     mare__list_init(&runtime->processes);
     mare__list_init(&runtime->keepers);
+    mare__list_init(&runtime->lingering);
     mare__list_init(&runtime->channels.list);
+    mare__list_init(&runtime->sources.all);
     atomic_init(&runtime->next_deadline, MARE_FOREVER);
     atomic_init(&runtime->exit_code, -1);
     atomic_init(&runtime->recycle_limit, options->recycle);
@@ -134,6 +136,19 @@ void mare__runtime_kill_all(mare_runtime *runtime, const char *reason)
     }
 }
 
+// Nothing runs any more.
+static void make_last_call(mare_runtime *runtime)
+{
+    void (*last_call)(mare_runtime *) = atomic_load(&runtime->last_call);
+    if (!last_call)
+        return;
+    if (runtime->in_last_call)
+        atomic_store(runtime->in_last_call, true);
+    last_call(runtime);
+    if (runtime->in_last_call)
+        atomic_store(runtime->in_last_call, false);
+}
+
 void mare_stop(mare_runtime *runtime)
 {
     if (!mare__runtime_valid(runtime))
@@ -143,11 +158,14 @@ void mare_stop(mare_runtime *runtime)
         mare__runtime_kill_all(runtime, "the runtime stops");
         mare__runtime_await(runtime, false, mare__now(runtime) + 10000000u);
     }
+    if (runtime->sources.stop)
+        runtime->sources.stop(runtime);
     mare__timer_expire(runtime, MARE_FOREVER);
     mare__workers_stop(runtime);
     mare__state_trim(runtime, 0);
     mare__process_release_kept(runtime);
     mare__chan_empty_all(&runtime->channels);
+    make_last_call(runtime);
     runtime_free(runtime);
 }
 

@@ -210,6 +210,29 @@ return {
         t.eq({status_of(got), body_of(got)}, {413, "toobig"})
     end,
 
+    a_body_that_is_announced_beyond_the_limit_is_refused = function()
+        local s <close> = server(function() error "was called" end, {limits = {body = 10}})
+        local head = "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: "
+        t.eq(status_of(answer(s, head, "11\r\n\r\n")), 413)
+        t.eq(status_of(answer(s, head, "11\r\nExpect: 100-continue\r\n\r\n")), 413)
+        local usual <close> = server(function() error "was called" end)
+        t.eq(status_of(answer(usual, head, "1048577\r\n\r\n")), 413)
+    end,
+
+    a_handler_that_does_not_look_answers_a_bad_body_all_the_same = function()
+        local s <close> = server(function(r)
+            if not r:text() then return nil end
+            return "fine"
+        end, {limits = {body = 10}, message_time = 0.1})
+        local head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        t.eq(status_of(answer(s, head, "b\r\n" .. ("x"):rep(11) .. "\r\n0\r\n\r\n")), 413)
+        t.eq(status_of(answer(s, head, "nonsense\r\n")), 400)
+        t.eq(status_of(answer(s, head, "a\r\n" .. ("x"):rep(10) .. "\r\n0\r\n\r\n")), 200)
+        local stream <close> = connect(s)
+        stream:write(head, "5\r\nxx")
+        t.eq(status_of(stream:read "a"), 408)
+    end,
+
     a_client_that_trickles_is_dropped = function()
         local s <close> = server(function() return "fine" end, {message_time = 0.1})
         local stream <close> = connect(s)

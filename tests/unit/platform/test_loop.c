@@ -256,29 +256,6 @@ static void a_file_cannot_be_watched(void **state)
     fclose(file);
 }
 
-// ---- Names --------------------------------------------------------------------------------------
-
-static void names_are_resolved_or_not(void **state)
-{
-    (void)state;
-    struct mare__resolved resolved;
-    char host[MARE__HOST_MAX], long_name[2000];
-    mare__resolve(&resolved, "localhost");
-    assert_int_equal(resolved.status, 0);
-    assert_true(resolved.count >= 1);
-    mare__address_text(&resolved.addresses[0], host);
-    assert_true(strcmp(host, "127.0.0.1") == 0 || strcmp(host, "::1") == 0);
-    memset(long_name, 'x', sizeof long_name);
-    long_name[sizeof long_name - 1] = '\0';
-    const char *impossible[] = {"a..b", "", long_name};
-    for (int i = 0; i < 3; i++) {
-        mare__resolve(&resolved, impossible[i]);
-        assert_int_not_equal(resolved.status, 0);
-        assert_int_equal(resolved.count, 0);
-        assert_true(strlen(mare__resolve_error(resolved.status)) > 0);
-    }
-}
-
 // ---- Addresses ----------------------------------------------------------------------------------
 
 static void addresses_become_text_and_back(void **state)
@@ -311,5 +288,4 @@ UNIT_TESTS(IN_LOOP(a_wait_ends_at_its_time_and_not_before), IN_LOOP(a_wait_for_n
            IN_LOOP(a_wake_that_came_before_keeps_the_thread), IN_LOOP(wakes_are_not_lost),
            IN_LOOP(what_is_wanted_is_told_as_long_as_it_is_so),
            IN_LOOP(what_is_broken_is_said_to_be), IN_LOOP(a_file_cannot_be_watched),
-           cmocka_unit_test(names_are_resolved_or_not),
            cmocka_unit_test(addresses_become_text_and_back))

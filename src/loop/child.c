@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: MIT
+// Children from start to end. The source of a child, its pidfd, is watched from the start: a wait
+// with nobody behind it stands in line there, and its end reaps the child and closes the channel
+// that others wait for. So no zombie stays, whatever its owner does.
+//
+//              owner lets go, or closes it            the grace is over
+//     running -------------------------> asked to end -----------------> killed
+//        |                                     |                            |
+//        +-------------------------------------+----------------------------+--> over: reaped
+//
+// When the runtime stops, nothing watches any more: what is left is awaited and killed here, one
+// after the other, each until its own grace is over.
+#include "loop/child.h"
+
+#include <errno.h>
+
+#include "base/alloc.h"
+
+static const uint64_t DEFAULT_GRACE = 2000000000u;
+static const uint64_t AFTER_KILL =
+    1000000000u; // a killed one that does not end hangs in the system
+
+static void release(struct mare__child *child)
+{
+    if (atomic_fetch_sub(&child->holders, 1) > 1)
+        return;
+    for (int way = 0; way < MARE__WAYS; way++)
+        if (child->source.ready[way])
+            mare_chan_unref(child->source.ready[way]);
+    mare_chan_unref(child->ended);
+    mare__free(child);
+}
+
+static void on_closed(struct mare__source *source)
+{
+    release(MARE__ENTRY(source, struct mare__child, source));
+}
+
+static pid_t group_of(const struct mare__child *child)
+{
+    return child->group ? child->pid : 0;
+}
+
+// ---- The end ------------------------------------------------------------------------------------
+
+// Whether it has ended. The lock keeps its descriptor open for those who send it a signal.
+static bool reap(struct mare__child *child)
+{
+    int code = 0;
+    mare__lock_acquire(&child->lock);
+    enum mare__child_end how = mare__child_reap(child->source.fd, group_of(child), &code);
+    child->how = how;
+    child->code = code;
+    child->over = how != MARE__CHILD_RUNS;
+    mare__lock_release(&child->lock);
+    return how != MARE__CHILD_RUNS;
+}
+
+static void stop_timer(struct mare__child *child)
+{
+    mare__lock_acquire(&child->runtime->timer_lock);
+    bool mine = mare__wait_claim(&child->timer);
+    mare__lock_release(&child->runtime->timer_lock);
+    if (mine) { // else it was not started, or has come, and its wake sees that it is over
+        mare__timer_stop(child->runtime, &child->timer);
+        release(child);
+    }
+}
+
+static void end(struct mare__child *child)
+{
+    stop_timer(child);
+    mare__lock_acquire(&child->runtime->linger_lock);
+    mare__list_remove(&child->lingers);
+    mare__lock_release(&child->runtime->linger_lock);
+    mare_chan_close(child->ended);
+    mare__source_close(&child->source);
+}
+
+// Reaps it, or stands in line for its end. Only one who has claimed the wait, or made it, may.
+static void watch(struct mare__child *child)
+{
+    while (!reap(child)) {
+        // There is a channel: the first time was before anybody could see the child.
+        mare_channel *ready = mare__source_watch(child->runtime, &child->source, MARE__TO_READ);
+        mare__wait_begin(&child->exit);
+        mare__message_clear(&child->exit.message);
+        if (mare__chan_receive(ready, &child->exit.message, &child->exit_node) == MARE_EMPTY)
+            return; // on_exit comes, or has come
+    }
+    end(child);
+}
+
+static void on_exit_told(struct mare__wait *wait)
+{
+    watch(MARE__ENTRY(wait, struct mare__child, exit));
+}
+
+// ---- Signals ------------------------------------------------------------------------------------
+
+int mare__child_send(struct mare__child *child, int number)
+{
+    mare__lock_acquire(&child->lock);
+    int err = child->over ? -ESRCH : mare__child_signal(child->source.fd, group_of(child), number);
+    mare__lock_release(&child->lock);
+    return err;
+}
+
+static void kill_now(struct mare__child *child)
+{
+    mare__lock_acquire(&child->lock);
+    if (!child->over)
+        mare__child_kill(child->source.fd, group_of(child));
+    mare__lock_release(&child->lock);
+}
+
+static void on_grace_over(struct mare__wait *wait)
+{
+    struct mare__child *child = MARE__ENTRY(wait, struct mare__child, timer);
+    if (wait->result == MARE_TIMEOUT) // else the runtime stops, and will see to it
+        kill_now(child);
+    release(child);
+}
+
+static void start_timer(struct mare__child *child)
+{
+    mare_runtime *runtime = child->runtime;
+    atomic_fetch_add(&child->holders, 1);
+    mare__lock_acquire(&runtime->timer_lock);
+    mare__wait_begin(&child->timer);
+    mare__wait_publish(&child->timer);
+    mare__timer_start(runtime, &child->timer, child->killed_at);
+    mare__lock_release(&runtime->timer_lock);
+}
+
+void mare__child_terminate(struct mare__child *child)
+{
+    bool timed = false;
+    mare__lock_acquire(&child->lock);
+    if (!child->over && !child->asked && !child->detached) {
+        child->asked = true;
+        child->killed_at = mare__now(child->runtime) + child->grace;
+        timed = child->grace > 0;
+        if (timed) {
+            mare__child_ask(child->source.fd, group_of(child));
+            start_timer(child);
+        } else {
+            mare__child_kill(child->source.fd, group_of(child));
+        }
+    }
+    mare__lock_release(&child->lock);
+    if (timed)
+        mare__workers_look(child->runtime);
+}
+
+enum mare__child_end mare__child_outcome(struct mare__child *child, int *code)
+{
+    mare__lock_acquire(&child->lock);
+    enum mare__child_end how = child->over ? child->how : MARE__CHILD_RUNS;
+    *code = child->code;
+    mare__lock_release(&child->lock);
+    return how;
+}
+
+// ---- When the runtime stops ---------------------------------------------------------------------
+
+static void await_end(struct mare__child *child)
+{
+    int fd = child->source.fd;
+    uint64_t now = mare__now(child->runtime);
+    mare__child_terminate(child); // if its owner never let go of it
+    if (!child->detached &&
+        !mare__child_await(fd, child->killed_at > now ? child->killed_at - now : 0)) {
+        kill_now(child);
+        mare__child_await(fd, AFTER_KILL);
+    }
+    if (mare__wait_claim(&child->exit))
+        mare__chan_forget(child->source.ready[MARE__TO_READ], &child->exit_node);
+    reap(child);
+    end(child);
+}
+
+// No thread but this one is left that could know of them.
+static void last_call(mare_runtime *runtime)
+{
+    struct mare__list *link;
+    while ((link = mare__list_first(&runtime->lingering)) != NULL)
+        await_end(MARE__ENTRY(link, struct mare__child, lingers));
+}
+
+// ---- The start ----------------------------------------------------------------------------------
+
+static void destroy(struct mare__object *object)
+{
+    struct mare__child *child = (struct mare__child *)object;
+    for (int i = 0; i < MARE__CHILD_STREAMS; i++)
+        if (child->pipes[i])
+            mare__unref(&child->pipes[i]->object);
+    mare__child_terminate(child);
+    release(child);
+}
+
+static struct mare__child *create(mare_runtime *runtime, const struct mare__spawning *spawning)
+{
+    struct mare__child *child = mare__alloc_zero(sizeof *child);
+    mare_channel *ended = child ? mare__chan_new(runtime, 1) : NULL;
+    if (!ended) {
+        mare__free(child);
+        return NULL;
+    }
+    mare__object_init(&child->object, MARE__KIND_CHILD, destroy);
+    child->object.weight = sizeof *child + 2 * sizeof(mare_channel);
+    atomic_init(&child->holders, 1);
+    child->runtime = runtime;
+    child->ended = ended;
+    child->group = spawning->group;
+    child->detached = spawning->session;
+    child->timeout = MARE_FOREVER;
+    child->grace = DEFAULT_GRACE;
+    child->exit.wake = on_exit_told;
+    child->exit_node.wait = &child->exit;
+    child->timer.wake = on_grace_over;
+    mare__message_init(&child->exit.message);
+    mare__list_init(&child->exit_node.link);
+    mare__list_init(&child->lingers);
+    return child;
+}
+
+// It has been started, and is not known to anybody.
+static int open_source(struct mare__child *child)
+{
+    mare_runtime *runtime = child->runtime;
+    int fd = mare__child_open(child->pid), code;
+    if (fd < 0)
+        return fd;
+    mare__source_init(&child->source, fd, on_closed);
+    atomic_fetch_add(&child->holders, 1);
+    if (!mare__source_watch(runtime, &child->source, MARE__TO_READ)) {
+        mare__child_kill(fd, group_of(child));
+        mare__child_await(fd, AFTER_KILL);
+        mare__child_reap(fd, group_of(child), &code);
+        mare__source_close(&child->source);
+        return -ENOMEM;
+    }
+    mare__lock_acquire(&runtime->linger_lock);
+    mare__list_append(&runtime->lingering, &child->lingers);
+    mare__lock_release(&runtime->linger_lock);
+    atomic_store(&runtime->last_call, last_call);
+    return 0;
+}
+
+static int open_streams(mare_runtime *runtime, struct mare__child *child,
+                        struct mare__spawning *spawning,
+                        struct mare__child_stream streams[MARE__CHILD_STREAMS])
+{
+    for (int i = 0; i < MARE__CHILD_STREAMS; i++) {
+        int here;
+        if (streams[i].use == MARE__CHILD_PIPE) {
+            int err = mare__pipe(i == 0, &here, &streams[i].fd);
+            if (err)
+                return err;
+            streams[i].use = MARE__CHILD_GIVEN;
+            child->pipes[i] = mare__stream_new(runtime, here, MARE__KIND_STREAM);
+            if (!child->pipes[i])
+                return -ENOMEM;
+        }
+        spawning->fd[i] = streams[i].use == MARE__CHILD_GIVEN ? streams[i].fd : -1;
+    }
+    return 0;
+}
+
+// One that was never started: nobody watches it.
+static void discard(struct mare__child *child)
+{
+    for (int i = 0; i < MARE__CHILD_STREAMS; i++)
+        if (child->pipes[i])
+            mare__unref(&child->pipes[i]->object);
+    release(child);
+}
+
+int mare__child_start(mare_runtime *runtime, struct mare__spawning *spawning,
+                      struct mare__child_stream streams[MARE__CHILD_STREAMS],
+                      struct mare__child **out)
+{
+    struct mare__child *child = create(runtime, spawning);
+    int err = child ? open_streams(runtime, child, spawning, streams) : -ENOMEM;
+    if (!err)
+        err = mare__child_spawn(spawning, &child->pid);
+    if (!err)
+        err = open_source(child);
+    for (int i = 0; i < MARE__CHILD_STREAMS; i++)
+        if (streams[i].use == MARE__CHILD_GIVEN && streams[i].fd >= MARE__CHILD_STREAMS)
+            mare__socket_close(streams[i].fd);
+    if (err) {
+        if (child)
+            discard(child);
+        return err;
+    }
+    watch(child);
+    *out = child;
+    return 0;
+}

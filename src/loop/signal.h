@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// Watches for signals of the operating system: each signal that comes is a message in a channel of
+// the watch. A watch has one owner at a time, a process.
+#pragma once
+
+#include "loop/observer.h"
+
+struct mare__signals {
+    struct mare__object object;
+    atomic_uint holders; // the object, the source until it is closed, the wait until it is over
+    mare_runtime *runtime;
+    struct mare__source source; // readable when one has come
+    mare_channel *come;         // messages with their numbers; each stands there once at the most
+    atomic_ullong queued;       // bits of those
+    uint64_t timeout;           // of each call, in nanoseconds; MARE_FOREVER: none
+    struct mare__wait wait;     // stands in line for the source; its end is the event
+    struct mare__node node;
+    mare__lock lock; // guards that the descriptor is open while it is used
+    bool closed;     // under the lock
+};
+
+// A watch for a set of signals (bit n: signal n). Returns 0 or an errno value, negated: -ENOSPC
+// when there are too many.
+int mare__signals_open(mare_runtime *runtime, uint64_t set, struct mare__signals **out);
+
+// The number in a message of its channel: it has been taken note of, and may come again.
+int mare__signals_taken(struct mare__signals *signals, mare_message *message);
+
+// What the signals did before they do again, unless others watch them. Whoever waits gets
+// MARE_CLOSED. False: it was closed already.
+bool mare__signals_close(struct mare__signals *signals);

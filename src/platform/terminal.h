@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// The terminal that a program is used from: its input, its size, how it treats what is typed.
+// Functions return 0 or a descriptor; failures are errno values, negated.
+#pragma once
+
+#include <stdbool.h>
+
+// A descriptor for standard input that never blocks, while standard input itself stays as it is:
+// others, the shell among them, share that.
+int mare__terminal_input(void);
+
+bool mare__terminal_is(int fd);
+int mare__terminal_size(int fd, int *columns, int *rows);
+
+// USUAL: as it was in the beginning. QUIET: what is typed is not shown. RAW: what is typed comes at
+// once, key by key, and means nothing to the terminal; output is as usual. The mode is the whole
+// program's. However the program ends, if it can do anything then, it is USUAL again.
+enum mare__terminal_mode { MARE__TERMINAL_USUAL, MARE__TERMINAL_QUIET, MARE__TERMINAL_RAW };
+int mare__terminal_set(enum mare__terminal_mode mode);
+
+// As it was in the beginning, at an end that runs nothing else. A signal handler may call it.
+void mare__terminal_restore(void);
