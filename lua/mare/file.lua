@@ -206,21 +206,19 @@ function file.tempfolder(options) return temporary("tempfolder", options, true) 
 
 -- ---- Folders ------------------------------------------------------------------------------------
 
--- For a generic for: an error is raised.
-local function next_entry(folder)
-    local name, kind, code = folder:next()
-    if code then error(kind, 2) end
-    return name, kind
-end
-
 --- Goes through what is in a folder, in no order: `for name, kind in file.scan(path) do`. Only some
---- of it is in memory at a time. An error is raised.
+--- of it is in memory at a time. A timeout is that of each step. An error is raised.
 function file.scan(path, options)
     check("scan", path, 1, "string")
-    local o = options_of("scan", options, 2, NONE)
-    local folder, message = raw.scan(path, false, o.timeout)
+    local timeout = options_of("scan", options, 2, NONE).timeout
+    local folder, message = raw.scan(path, false, timeout)
     if not folder then error(message, 2) end
-    return next_entry, folder:timeout(type(o.timeout) == "number" and o.timeout or nil), nil, folder
+    local function next_entry()
+        local name, kind, code = folder:next(timeout)
+        if code then error(kind, 2) end
+        return name, kind
+    end
+    return next_entry, nil, nil, folder
 end
 
 local LIST = set("limit")

@@ -16,8 +16,6 @@
 
 enum { AT_WORK = 16, LOST_MAX = 48 };
 
-#define IDLE_NS UINT64_C(5000000000)
-
 // A thread with nothing to do, on its stack.
 struct idler {
     struct mare__list link;
@@ -283,7 +281,7 @@ static struct mare__job *next(struct lane *lane)
         mare__list_append(&lane->idle, &idler.link);
         pthread_mutex_unlock(&jobs->mutex);
         uint64_t now = jobs->platform.now_ns(jobs->platform.context);
-        idle = !mare__park(&idler.parker, now + IDLE_NS);
+        idle = !mare__park(&idler.parker, now + MARE__JOB_IDLE_NS);
         pthread_mutex_lock(&jobs->mutex);
         idle = idle && !mare__list_empty(&idler.link); // or it was called just now
         mare__list_remove(&idler.link);

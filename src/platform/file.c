@@ -204,6 +204,8 @@ static int open_beside(const char *path, unsigned permissions, char name[PATH_MA
     struct stat old;
     int fd, length;
     bool exists = stat(path, &old) == 0;
+    if (exists && !S_ISREG(old.st_mode)) // a device would become a file
+        return S_ISDIR(old.st_mode) ? -EISDIR : -EINVAL;
     do {
         uint64_t chance = mare__platform_live.random(NULL);
         length = snprintf(name, PATH_MAX, "%.*s.mare-%016llx", slash ? (int)(slash - path + 1) : 0,

@@ -151,8 +151,8 @@ return {
 
     lines_go_on_to_the_end = in_folder(function(folder)
         local path, lines, text = folder .. "/f", {}, {}
-        for i = 1, 20000 do
-            lines[i] = ("line %d"):format(i)
+        for i = 1, 2000 do -- more than is read at once
+            lines[i] = ("line %d %s"):format(i, ("."):rep(i % 100))
             text[i] = lines[i] .. "\n"
         end
         put(path, table.concat(text))
@@ -314,7 +314,8 @@ return {
         local before = descriptors()
         for how = 1, 3 do
             local process = mare.spawn(function(path, way)
-                Kept = assert(require "mare.file".open(path, "w"))
+                local f = assert(require "mare.file".open(path, "w"))
+                f:write(way)
                 if way == 2 then error "as told" end
                 if way == 3 then require "mare".channel():receive() end
             end, folder .. "/f", how)

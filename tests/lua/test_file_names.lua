@@ -77,7 +77,7 @@ return {
                 seen[text:sub(1, 1)] = seen[text:sub(1, 1)] + 1
             until done
         end)
-        for i = 1, 20 do
+        for i = 1, 8 do -- each of which the disk has to confirm
             assert(file.write(path, (i % 2 == 0 and "a" or "b"):rep(100000), {atomic = true}))
         end
         done = true
@@ -99,6 +99,10 @@ return {
 
     an_atomic_write_that_fails_leaves_the_old = in_folder(function(folder)
         assert(file.mkdir(folder .. "/d"))
+        assert(os.execute("mkfifo " .. folder .. "/d/pipe"))
+        t.fails("io", file.write(folder .. "/d/pipe", "x", {atomic = true})) -- nor what is no file
+        t.eq(file.stat(folder .. "/d/pipe").kind, "pipe")
+        assert(file.remove(folder .. "/d/pipe"))
         t.fails("io", file.write(folder .. "/d", "x", {atomic = true})) -- a folder has that name
         t.eq(file.list(folder), {"d"})
         t.eq(file.list(folder .. "/d"), {})
@@ -247,9 +251,9 @@ return {
 
     large_folders_are_gone_through_in_pieces = in_folder(function(folder)
         local expected = {}
-        assert(os.execute(("cd %s && seq 2500 | xargs touch && mkdir d && ln -s d l && mkfifo p")
+        assert(os.execute(("cd %s && seq 1100 | xargs touch && mkdir d && ln -s d l && mkfifo p")
             :format(folder)))
-        for i = 1, 2500 do expected[i] = tostring(i) end
+        for i = 1, 1100 do expected[i] = tostring(i) end
         for _, name in ipairs {"d", "l", "p"} do expected[#expected + 1] = name end
         table.sort(expected)
         t.eq(file.list(folder), expected)
@@ -260,11 +264,13 @@ return {
         end
         table.sort(names)
         t.eq(names, expected)
-        t.eq(kinds, {file = 2500, folder = 1, link = 1, pipe = 1})
-        for _ in file.scan(folder) do break end
+        t.eq(kinds, {file = 1100, folder = 1, link = 1, pipe = 1})
+        for name in file.scan(folder) do
+            if name ~= "." then break end -- always
+        end
         t.reaches(function() return descriptors() <= before end, "descriptors")
-        t.eq(#file.list(folder, {limit = 2503}), 2503)
-        t.fails("toobig", file.list(folder, {limit = 2502}))
+        t.eq(#file.list(folder, {limit = 1103}), 1103)
+        t.fails("toobig", file.list(folder, {limit = 1102}))
     end),
 
     folders_that_are_none_cannot_be_listed = in_folder(function(folder)

@@ -103,8 +103,9 @@ return {
 
     who_waits_for_a_file_is_not_stuck = function()
         prints("late\n", with_fifo([[
-            io.popen("sleep 0.2; echo late >" .. fifo)
+            local writer = io.popen("sleep 0.2; echo late >" .. fifo)
             print((file.read(fifo):gsub("\n", "")))
+            writer:close() -- not by the collector before, which would wait for it
         ]], shell.lua))
     end,
 

@@ -86,7 +86,8 @@ return {
         local killed = {}
         for i = 1, 5 do
             killed[i] = mare.spawn(function(name)
-                Kept = require "mare.file".open(name)
+                local opened = require "mare.file".open(name)
+                return opened:read()
             end, path)
         end
         for _, process in ipairs(killed) do
@@ -110,11 +111,11 @@ return {
         local path, routines = fifo_in(folder), {}
         for i = 1, 40 do
             routines[i] = mare.go(function()
-                local f <close> = assert(file.open(path, "r", t.patience))
+                local _ <close> = assert(file.open(path, "r", t.patience))
                 return true
             end)
         end
-        local both <close> = assert(file.open(path, "r+", t.patience))
+        local _ <close> = assert(file.open(path, "r+", t.patience))
         for _, routine in ipairs(routines) do t.eq({routine:join(t.patience)}, {true, true}) end
     end),
 

@@ -4,8 +4,11 @@
 // case likes.
 #include "loop/job.h"
 
+#include <dirent.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "runtime.h"
@@ -181,6 +184,46 @@ static void threads_are_used_again(void **state)
     mare_stop(runtime);
 }
 
+// How many threads of this program have that name.
+static unsigned threads_called(const char *name)
+{
+    unsigned found = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        char path[300], has[32] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
+        FILE *comm = fopen(path, "r"); // it may have ended meanwhile
+        if (comm && fgets(has, sizeof has, comm))
+            has[strcspn(has, "\n")] = '\0';
+        if (comm)
+            fclose(comm);
+        found += strcmp(has, name) == 0;
+    }
+    closedir(tasks);
+    return found;
+}
+
+static void idle_threads_end_after_a_while(void **state)
+{
+    (void)state;
+    mare_runtime *runtime = run_start(1);
+    struct mare__job *jobs[5];
+    for (int round = 0; round < 2; round++) {
+        setup(state);
+        for (int i = 0; i < 5; i++)
+            jobs[i] = begin(runtime, MARE__LANE_FILES);
+        await(&gate.inside, 5);
+        assert_true(threads_called("mare-job") >= 5);
+        open_gate();
+        for (int i = 0; i < 5; i++)
+            finish(runtime, jobs[i]);
+        while (threads_called("mare-job") > 0) // a test that waits for ever is ended
+            usleep(10000);
+    }
+    mare_stop(runtime);
+}
+
 // ---- Leaving ------------------------------------------------------------------------------------
 
 static void a_job_that_everybody_left_is_lost_and_counts_no_more(void **state)
@@ -348,6 +391,7 @@ static void want_of_memory_is_said(void **state)
 
 UNIT_TESTS(CASE(a_job_runs_elsewhere_and_is_told), CASE(so_many_run_at_once_and_no_more),
            CASE(one_kind_does_not_wait_for_another), CASE(threads_are_used_again),
+           CASE(idle_threads_end_after_a_while),
            CASE(a_job_that_everybody_left_is_lost_and_counts_no_more),
            CASE(a_job_left_in_line_is_never_begun), CASE(those_who_wait_are_counted),
            CASE(a_runtime_does_not_wait_for_a_stuck_job),
