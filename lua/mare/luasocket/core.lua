@@ -272,29 +272,37 @@ end
 
 core.dns = {}
 
--- What toip and tohostname tell: the official name, no others, and the addresses.
+-- toip and tohostname have other words for the same failures: those of an older function.
+local older = {
+    ["host or service not provided, or not known"] = "host not found",
+    ["temporary failure in name resolution"] = "Host name lookup failure",
+    ["non-recoverable failure in name resolution"] = "Unknown server error",
+    ["No address associated with hostname"] = "No address associated with name",
+}
+
+-- What they tell: the official name, no others, and the addresses.
 local function host_entry(host)
     if raw.numeric(host) then
-        local name = raw.nameof(host, true)
-        if not name then return nil end
+        local name, why = raw.nameof(host, true)
+        if not name then return nil, older[why] or why end
         return {name = name, alias = {}, ip = {host}}
     end
     local addresses, name = object.find(host, "inet")
-    if not addresses then return nil end
+    if not addresses then return nil, older[name] or name end
     local entry = {name = name ~= "" and name or host, alias = {}, ip = {}}
     for index, address in ipairs(addresses) do entry.ip[index] = address.addr end
     return entry
 end
 
 function core.dns.toip(host)
-    local entry = host_entry(object.string(host, 1))
-    if not entry then return nil, "host not found" end
+    local entry, why = host_entry(object.string(host, 1))
+    if not entry then return nil, why end
     return entry.ip[1], entry
 end
 
 function core.dns.tohostname(host)
-    local entry = host_entry(object.string(host, 1))
-    if not entry then return nil, "host not found" end
+    local entry, why = host_entry(object.string(host, 1))
+    if not entry then return nil, why end
     return entry.name, entry
 end
 

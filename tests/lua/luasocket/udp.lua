@@ -53,8 +53,9 @@ values("nobody again", c:setpeername "*")
 values("unconnected", c)
 values("numbers only", c:sendto("x", "localhost", port))
 values("numbers only", c:sendto("x", "127.0.0.1", "nosuchservice"))
-values("a name", c:setpeername("localhost", port))
-values("comes", c:send "by name", u:receive())
+local named = c:setpeername("localhost", port)
+values("a name", named)
+if named then values("comes", c:send "by name", u:receive()) end
 c:setpeername "*"
 values("too long", c:sendto(("x"):rep(70000), "127.0.0.1", port))
 
@@ -64,12 +65,15 @@ values("to nobody", lost:send "x")
 lost:settimeout(10)
 values("refused", lost:receive())
 
-values("families", socket.udp4():getfamily(), socket.udp6():getfamily())
+local six = socket.udp6() -- nil on a machine without
+values("families", socket.udp4():getfamily(), six and six:getfamily())
 values("open", socket.udp4():getsockname())
-values("open", socket.udp6():getsockname())
-values("the wrong one", socket.udp6():sendto("x", "127.0.0.1", port))
 values("the wrong one", socket.udp4():setpeername("::1", port))
-values("the wrong one", socket.udp6():setsockname("127.0.0.1", 0))
+if six then
+    values("open", six:getsockname())
+    values("the wrong one", six:sendto("x", "127.0.0.1", port))
+    values("the wrong one", six:setsockname("127.0.0.1", 0))
+end
 local any = socket.udp()
 values("anywhere", any:setsockname("*", 0))
 values("is", (any:getsockname()))
@@ -103,7 +107,7 @@ values("leave", member:setoption("ip-drop-membership", group))
 for _, name in ipairs {"dontroute", "broadcast", "reuseaddr", "reuseport", "ip-multicast-loop",
     "ip-multicast-ttl", "ip-add-membership", "ipv6-unicast-hops", "ipv6-multicast-loop",
     "ipv6-v6only", "ipv6-add-membership", "error", "keepalive", "none"} do
-    for _, make in ipairs {socket.udp4, socket.udp6} do
+    for _, make in ipairs {socket.udp4, six and socket.udp6} do
         local s = make()
         try("get " .. name, function() local is, err = s:getoption(name) return is, err end)
         for _, value in ipairs {true, 5, "x", {}, {multiaddr = "x"}, {multiaddr = "ff02::1"},
