@@ -18,7 +18,7 @@ LINE_WIDTH = 100
 SYSTEM_HEADERS = re.compile(
     r'^(pthread|threads|sched|semaphore|time|signal|ucontext|poll|netdb|uv|ifaddrs)\.h$'
     r'|^(sys/(time|timerfd|socket|select|epoll|eventfd|signalfd|random|un|resource)|net/.*'
-    r'|netinet/.*|arpa/.*|linux/.*)\.h$')
+    r'|netinet/.*|arpa/.*|linux/.*|openssl/.*)\.h$')
 LUA_HEADERS = re.compile(r'^(lua|lauxlib|lualib|luaconf)\.h$')
 PURE_FOLDERS = ('coord', 'wire')
 IMPURE_CALLS = re.compile(

@@ -11,16 +11,44 @@ local http = {}
 --- and each part of a body may take; how long a write may.
 http.idle_time, http.message_time, http.write_time = 60, 10, 30
 
--- A body that may be long: a function that returns its next part, or nil, message, code.
-local function body_reader(reader, stream, time)
+-- Bytes of a body, unless limits say otherwise: as in src/wire/http.h.
+local body_most = 1048576
+
+-- A body that may be long: a function that returns its next part, or nil, message, code. When all
+-- of it has come `at_end` is called.
+local function body_reader(reader, stream, time, at_end)
     local over = false
     return function()
         if over then return nil end
-        local part, message, code = reader:body(stream, time, time)
+        local part, message, code, status = reader:body(stream, time, time)
         if part then return part end
         over = true
-        if part == nil then return nil, message, code end
+        if part == nil then return nil, message, code, status end
+        if at_end then at_end() end
     end
+end
+
+-- Writes what a function returns part after part: in chunks, or with `length` so many bytes, or
+-- with neither until the connection's end. It must not look complete if the function fails.
+local function write_parts(stream, next_part, chunked, length)
+    while true do
+        local part, message, code = next_part()
+        if not part then
+            if message then return nil, message, code end
+            break
+        end
+        local ok = true
+        if chunked and #part > 0 then
+            ok, message, code = stream:write(("%x\r\n"):format(#part), part, "\r\n")
+        elseif not chunked then
+            length = length and length - #part
+            if length and length < 0 then return nil, "the body is too long", "badmsg" end
+            ok, message, code = stream:write(part)
+        end
+        if not ok then return nil, message, code end
+    end
+    if length and length > 0 then return nil, "the body is too short", "badmsg" end
+    return not chunked or stream:write "0\r\n\r\n"
 end
 
 local Message = {}
@@ -55,49 +83,21 @@ local function date_now()
     return date
 end
 
--- Closing with bytes unread would reset the connection, and the client might lose the answer: what
--- it still sends is thrown away for a little while.
-local function linger(stream)
-    local deadline = mare.deadline(1)
-    stream:shutdown()
-    for _ = 1, 64 do
-        if not stream:read(nil, deadline) then return end
-    end
-end
-
 local function refuse(stream, status, reason)
     local text = ("%d %s: %s\n"):format(status, raw.phrase(status), reason)
     stream:write(raw.response(status, {["content-type"] = "text/plain"}, #text, 1, false,
         date_now()), text)
-    linger(stream)
+    net.linger(stream)
 end
 
 -- What a handler returned, as status, headers and body.
 local function parts_of(response)
     if type(response) == "table" then
-        return response.status or 200, response.headers, response.body or ""
+        return response.status or 200, response.headers, response.body or "", response.length
     elseif response == nil then
         return 204, nil, nil
     end
     return 200, nil, response
-end
-
-local function write_chunks(stream, next_part)
-    for part in next_part do
-        if #part > 0 then
-            local ok, message, code = stream:write(("%x\r\n"):format(#part), part, "\r\n")
-            if not ok then return nil, message, code end
-        end
-    end
-    return stream:write "0\r\n\r\n"
-end
-
-local function write_all(stream, next_part)
-    for part in next_part do
-        local ok, message, code = stream:write(part)
-        if not ok then return nil, message, code end
-    end
-    return true
 end
 
 local function on_error(err)
@@ -110,14 +110,17 @@ local function report(text) io.stderr:write("mare: http: ", text, "\n") end
 local failure = {status = 500, body = "500 Internal Server Error\n"}
 
 local function respond(stream, request, response, keep)
-    local status, headers, body = parts_of(response)
+    local status, headers, body, length = parts_of(response)
     if status == 204 or status == 304 then body = nil end
-    local parts, chunked = type(body) == "function", request.minor > 0
+    local parts = type(body) == "function"
     if body ~= nil and not parts and type(body) ~= "string" then body = tostring(body) end
-    local length = parts and chunked
     if not parts then length = body and #body end
+    local known = not parts or length -- where the body ends, before it is sent
+    local chunked = not known and request.minor > 0
+    if not known then length = chunked end
     local good, head = xpcall(raw.response, on_error, status, headers, length, request.minor,
-        keep and (chunked or not parts), date_now())
+        keep and (known or chunked), date_now(),
+        type(response) == "table" and response.upgrade or nil)
     if not good then
         report(head)
         return respond(stream, request, failure, false)
@@ -126,7 +129,16 @@ local function respond(stream, request, response, keep)
     if not parts then return stream:write(head, body) end
     local ok, message, code = stream:write(head)
     if not ok then return nil, message, code end
-    return (chunked and write_chunks or write_all)(stream, body)
+    return write_parts(stream, body, chunked, known and length)
+end
+
+--- Answers a request now, as if its handler had returned the response, and then ends the
+--- connection.
+function Message:answer(response)
+    self.taken = true
+    local ok, message, code = respond(self.stream, self, response, false)
+    net.linger(self.stream)
+    return ok, message, code
 end
 
 -- What is left of a request's body, so that the next request is found; false: close instead.
@@ -145,11 +157,16 @@ local function give_body(reader, stream, request, options)
             request.continued = true
             stream:write "HTTP/1.1 100 Continue\r\n\r\n"
         end
-        local part, message, code = read()
-        request.failed = request.failed or message
+        local part, message, code, status = read()
+        if message then
+            request.failed, request.status = message, status or code == "timeout" and 408 or 400
+        end
         return part, message, code
     end
 end
+
+-- Requests of one connection until it is the turn of other routines.
+local turn_most = 100
 
 --- Serves one connection: reads requests, calls the handler, writes what it returns.
 function http.handle(stream, handler, options)
@@ -157,8 +174,12 @@ function http.handle(stream, handler, options)
     local reader = raw.reader("requests", options.limits)
     local idle = options.idle_time or http.idle_time
     local hurry = options.message_time or http.message_time
+    local most = options.limits and options.limits.body or body_most
     stream:timeout(options.write_time or http.write_time)
+    local count = 0
     while true do
+        count = count + 1 -- one whose requests are there already is never waited for
+        if count % turn_most == 0 then mare.yield() end
         local request, message, _, status = reader:head(stream, idle, hurry)
         if not request then
             if status then refuse(stream, status, message) end
@@ -166,17 +187,25 @@ function http.handle(stream, handler, options)
         end
         setmetatable(request, Message)
         request.stream = stream
+        if request.length and request.length > most then
+            return refuse(stream, 413, "the body is too large")
+        end
         if request.has_body then give_body(reader, stream, request, options) end
         local ok, response = xpcall(handler, on_error, request)
-        if request.taken then return end -- the handler speaks another protocol now
         if not ok then
             report(response)
             response = failure
         end
+        if request.failed and (not ok or response == nil) then -- it is not the handler's fault
+            response = {status = request.status, body = request.failed .. "\n"}
+        end
+        if request.taken then return end -- the handler speaks another protocol now
         local read = not request.has_body or skip_body(request)
         local keep = request.keep_alive and ok and read
-        if not respond(stream, request, response, keep) then return end
-        if not read then linger(stream) end
+        local answered = respond(stream, request, response, keep)
+        if type(response) == "table" and response.finally then response.finally() end
+        if not answered then return end
+        if not read then net.linger(stream) end
         if not keep then return end
     end
 end
@@ -194,54 +223,134 @@ end
 
 -- ---- The client ---------------------------------------------------------------------------------
 
-local function split(url)
-    local scheme, host, port, target = url:match "^(%a+)://([^/:?#%[%]]+):?(%d*)([^#]*)"
+local usual_port = {http = 80, ws = 80, https = 443, wss = 443}
+
+--- Where a URL leads: a table with `scheme`, `host`, `port`, `secure`, `target`, and `name`, the
+--- value of Host. nil for what is no URL that we can follow.
+function http.locate(url)
+    local scheme, host, port, target = url:match "^(%a+)://([^/:?#%[%]@]+):?(%d*)([^#]*)"
     if not scheme then
-        scheme, host, port, target = url:match "^(%a+)://%[([^%]]+)%]:?(%d*)([^#]*)"
+        scheme, host, port, target = url:match "^(%a+)://(%[[^%]]+%]):?(%d*)([^#]*)"
     end
-    if scheme ~= "http" then return nil end
+    scheme = scheme and scheme:lower()
+    local usual, number = usual_port[scheme], tonumber(port)
+    if not usual or not (target == "" or target:find "^[/?]") or (number or 0) > 65535 then
+        return nil
+    end
     if not target:find "^/" then target = "/" .. target end
-    return host, tonumber(port ~= "" and port or 80), target
+    number = number or usual
+    return {scheme = scheme, host = host:match "^%[(.*)%]$" or host, port = number, target = target,
+        secure = usual == 443, name = number == usual and host or ("%s:%d"):format(host, number)}
 end
 
---- Makes a request: `url`, or a table with `url`, `method`, `headers`, `body` (a string, or a
---- function that returns part after part), `timeout`. Returns the response (`status`, `headers`,
---- `response:read()`, `response:text()`, `response:close()`), or nil, message, code.
-function http.request(what)
-    if type(what) == "string" then what = {url = what} end
-    local host, port, target = split(what.url or "")
-    if not host then error("bad argument #1 to 'request' (an http:// URL expected)", 2) end
-    local body, method = what.body, what.method or (what.body and "POST" or "GET")
-    local time = what.timeout or http.message_time
-    local stream, message, code = net.connect(host, port, time)
-    if not stream then return nil, message, code end
-    stream:timeout(time)
-    local name = port == 80 and host or ("%s:%d"):format(host, port)
-    local kind = body and (type(body) == "function" or #body) or nil
-    local ok, _
-    ok, message, code = stream:write(raw.request(method, target, name, what.headers,
-        kind, false, false), type(body) == "string" and body or "")
-    if ok and type(body) == "function" then _, message, code = write_chunks(stream, body) end
-    local reader = raw.reader("responses", what.limits)
+--- A stream to where `http.locate` says that a URL leads; over TLS, with these options of
+--- `tls.connect`, if it is secure.
+function http.open(place, timeout, options)
+    if not place.secure then return net.connect(place.host, place.port, timeout) end
+    return require "mare.tls".connect(place.host, place.port, options, timeout)
+end
+
+--- The head of what answers a request of that method, within so many seconds; or nil, message,
+--- code.
+function http.read_response(stream, method, seconds, reader)
+    reader = reader or raw.reader "responses"
     reader:expect(method)
-    local response
-    repeat
-        local m, c
-        response, m, c = reader:head(stream, time, time)
-        if not response then
-            stream:close()
-            return nil, message or m, code or c
-        end
-    until not response.interim
-    response.stream = stream
-    response.next_part = response.has_body and body_reader(reader, stream, time)
-    function response:close() return self.stream:close() end
+    while true do
+        local response, message, code = reader:head(stream, seconds, seconds)
+        if not response then return nil, message, code end
+        if not response.interim then return response end
+    end
+end
+
+-- What is to be sent, from what the program asks for.
+local function prepare(what, keep)
+    if type(what) == "string" then what = {url = what} end
+    local place = http.locate(what.url or "")
+    if not place or not place.scheme:find "^http" then
+        error("bad argument #1 to 'request' (an http:// or https:// URL expected)", 3)
+    end
+    local body, method = what.body, what.method or (what.body and "POST" or "GET")
+    local parts = type(body) == "function"
+    local length = what.length or (body and not parts and #body) or nil
+    return {
+        place = place, method = method, body = body, parts = parts, length = parts and length,
+        head = raw.request(method, place.target, place.name, what.headers, length or parts or nil,
+            keep, false),
+        time = what.timeout or http.message_time,
+        limits = what.limits, tls = what.tls,
+    }
+end
+
+-- A connection, for one request after the other.
+local function connect(wanted)
+    local stream, message, code = http.open(wanted.place, wanted.time, wanted.tls)
+    if not stream then return nil, message, code end
+    return {stream = stream, reader = raw.reader("responses", wanted.limits), tls = wanted.tls,
+        scheme = wanted.place.scheme, name = wanted.place.name}
+end
+
+-- Sends the request, and returns the head of what answers it. A server may answer before it has all
+-- of a body, and close; then the answer is what counts.
+local function exchange(connection, wanted)
+    local stream, time = connection.stream, wanted.time
+    stream:timeout(time)
+    local ok, message, code = stream:write(wanted.head, not wanted.parts and wanted.body or "")
+    if ok and wanted.parts then
+        ok, message, code = write_parts(stream, wanted.body, not wanted.length, wanted.length)
+    end
+    if not ok and code ~= "closed" then return nil, message, code end
+    local response, m, c = http.read_response(stream, wanted.method, time, connection.reader)
+    if response then
+        connection.whole = ok
+        return response
+    end
+    return nil, message or m, code or c
+end
+
+-- The response as the program sees it. When its body has been read, `finished` is told whether the
+-- connection can be used again.
+local function complete(response, connection, wanted, finished)
+    local over = false
+    local function at_end()
+        over = true
+        finished(connection, response.keep_alive and connection.whole)
+    end
+    response.stream = connection.stream
+    function response:close()
+        if not over then connection.stream:close() end
+    end
+    if response.has_body then
+        if wanted.limits and wanted.limits.body then connection.reader:limit(wanted.limits.body) end
+        response.next_part = body_reader(connection.reader, connection.stream, wanted.time, at_end)
+    else
+        connection.reader:body(connection.stream, 0, 0) -- takes note of the end, without waiting
+        at_end()
+    end
     return setmetatable(response, Message)
 end
 
---- The status, body and headers of what is at a URL; or nil, message, code.
-function http.get(url, timeout)
-    local response, message, code = http.request {url = url, timeout = timeout}
+local function close_connection(connection) connection.stream:close() end
+
+-- On a connection of its own.
+local function request_once(wanted, finished)
+    local connection, message, code = connect(wanted)
+    if not connection then return nil, message, code end
+    local response
+    response, message, code = exchange(connection, wanted)
+    if response then return complete(response, connection, wanted, finished) end
+    connection.stream:close()
+    return nil, message, code
+end
+
+--- Makes a request: `url`, or a table with `url`, `method`, `headers`, `body` (a string, or a
+--- function that returns part after part, with its `length` if that is known), `timeout`, and for
+--- https `tls`, as for `tls.connect`. Returns the response (`status`, `headers`, `response:read()`,
+--- `response:text()`, `response:close()`), or nil, message, code.
+function http.request(what) return request_once(prepare(what, false), close_connection) end
+
+local function get(request, url, timeout)
+    local what = type(url) == "table" and url or {url = url, timeout = timeout}
+    local response, message, code = request(what)
     if not response then return nil, message, code end
     local text
     text, message, code = response:text()
@@ -249,5 +358,89 @@ function http.get(url, timeout)
     if not text then return nil, message, code end
     return response.status, text, response.headers
 end
+
+--- The status, body and headers of what is at a URL, or of a request as above; or nil, message,
+--- code.
+function http.get(url, timeout) return get(http.request, url, timeout) end
+
+-- ---- Connections that are kept ------------------------------------------------------------------
+
+local Client = {__name = "mare.http.client"}
+Client.__index = Client
+
+--- How many unused connections a client keeps, and for how long, in seconds.
+http.client_most, http.client_time = 16, 15
+
+--- A client that keeps its connections for further requests. Options: `most`, `idle_time`, and
+--- `limits` and `tls` as for `http.request`, for all of its requests.
+function http.client(options)
+    options = options or {}
+    return setmetatable({
+        most = options.most or http.client_most,
+        idle_time = options.idle_time or http.client_time,
+        limits = options.limits,
+        tls = options.tls,
+        unused = {}, -- the one used last is the last
+    }, Client)
+end
+
+-- Takes the newest connection to that place, and closes those that have waited too long.
+local function take(client, wanted)
+    local unused, taken = client.unused, nil
+    for i = #unused, 1, -1 do
+        local one = unused[i]
+        if mare.now() - one.since > client.idle_time then
+            table.remove(unused, i).stream:close()
+        elseif not taken and one.name == wanted.place.name and one.scheme == wanted.place.scheme
+            and one.tls == wanted.tls then
+            taken = table.remove(unused, i)
+        end
+    end
+    return taken
+end
+
+local function keeper(client)
+    return function(connection, reusable)
+        if not reusable or client.closed then return connection.stream:close() end
+        connection.since = mare.now()
+        table.insert(client.unused, connection)
+        if #client.unused > client.most then table.remove(client.unused, 1).stream:close() end
+    end
+end
+
+-- What may be done twice without harm (RFC 9110 section 9.2.2).
+local idempotent = {GET = true, HEAD = true, OPTIONS = true, TRACE = true, PUT = true,
+    DELETE = true}
+
+--- As `http.request`. A kept connection may have been closed by the server just now, which shows
+--- only when a request gets no answer; so it serves what can be repeated, once, on a new one.
+function Client:request(what)
+    local wanted = prepare(what, true)
+    wanted.tls, wanted.limits = wanted.tls or self.tls, wanted.limits or self.limits
+    local finished = keeper(self)
+    local kept = idempotent[wanted.method] and not wanted.parts and take(self, wanted)
+    if not kept then return request_once(wanted, finished) end
+    local response, message, code = exchange(kept, wanted)
+    if response and response.status ~= 408 then
+        return complete(response, kept, wanted, finished)
+    end
+    kept.stream:close()
+    if response or code == "closed" then return request_once(wanted, finished) end
+    return nil, message, code
+end
+
+--- As `http.get`.
+function Client:get(url, timeout)
+    return get(function(what) return self:request(what) end, url, timeout)
+end
+
+--- Closes the connections that are not in use; those that are, when they have been.
+function Client:close()
+    self.closed = true
+    for _, connection in ipairs(self.unused) do connection.stream:close() end
+    self.unused = {}
+end
+
+Client.__close = Client.close
 
 return http

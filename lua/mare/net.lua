@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- Streams over TCP and Unix-domain sockets, by name or by number. What waits, waits in C
--- (src/lua/net.c); here is what one may want to do otherwise: which address is tried, and how a
--- server goes on when it cannot accept.
+-- Streams over TCP and Unix-domain sockets, and datagrams, by name or by number. What waits, waits
+-- in C (src/lua/net.c, udp.c); here is what one may want to do otherwise: which address is tried,
+-- and how a server goes on when it cannot accept.
 local mare, raw = require "mare", require "mare._net"
 
 local net = {resolve = raw.resolve}
@@ -54,6 +54,34 @@ function net.listen(host, port, options)
     return raw.listen(addresses[1], port, options.backlog, options.shared)
 end
 
+--- A socket for datagrams at a host and port; without them, at any address of this machine and a
+--- port that is free. Options: `reuse` and `shared` let others have the same port, `both` speaks
+--- IPv4 too at "::", and all that `socket:option` and `socket:limit` know.
+function net.udp(host, port, options)
+    host, port, options = host or "0.0.0.0", port or 0, options or {}
+    check("udp", host, 1, "string")
+    check("udp", port, 2, "number")
+    check("udp", options, 3, "table")
+    local addresses, message, code = raw.resolve(host)
+    if not addresses then return nil, message, code end
+    local socket
+    socket, message, code = raw.udp(addresses[1], port, options.reuse, options.shared,
+        options.both)
+    for name, value in pairs(socket and options or {}) do
+        local ok = true
+        if name == "limit" then
+            socket:limit(value)
+        elseif name ~= "reuse" and name ~= "shared" and name ~= "both" then
+            ok, message, code = socket:option(name, value)
+        end
+        if not ok then
+            socket:close()
+            return nil, message, code
+        end
+    end
+    return socket, message, code
+end
+
 --- Accepts for as long as the listener is open, and runs `handler(stream, ...)` for each connection
 --- in a routine of its own, which closes it in the end. When there are no descriptors left it waits
 --- a little for some to be closed.
@@ -72,6 +100,17 @@ function net.serve(listener, handler, ...)
             local _, why, how = mare.sleep(0.05)
             if how then return nil, why, how end
         end
+    end
+end
+
+--- Tells the peer that nothing more comes, and throws away what it still sends, for a second at
+--- the most. To close with bytes unread would reset the connection, and the peer might lose what it
+--- was told last.
+function net.linger(stream)
+    local deadline = mare.deadline(1)
+    stream:shutdown()
+    for _ = 1, 64 do
+        if not stream:read(nil, deadline) then return end
     end
 end
 

@@ -13,17 +13,23 @@ enum mare__kind {
     MARE__KIND_BUFFER,
     MARE__KIND_STREAM,
     MARE__KIND_LISTENER,
+    MARE__KIND_UDP,
+    MARE__KIND_FILE,
+    MARE__KIND_FOLDER,
+    MARE__KIND_WATCHER,
     MARE__KIND_TIMER,
     MARE__KIND_CHILD,
     MARE__KIND_SIGNALS,
-    MARE__KIND_REQUEST, // to the loop; nothing that a program sees
+    MARE__KIND_TLS,     // a context, shared by all who have it
+    MARE__KIND_SOURCE,  // of a kind written in C; shared too
+    MARE__KIND_REQUEST, // a job; nothing that a program sees
     MARE__KIND_CODE
 };
 
 // Whether what is of that kind has one owner at a time: sent in a message, it changes hands.
 static inline bool mare__kind_is_owned(uint8_t kind)
 {
-    return kind >= MARE__KIND_BUFFER && kind < MARE__KIND_REQUEST;
+    return kind >= MARE__KIND_BUFFER && kind < MARE__KIND_TLS;
 }
 
 struct mare__object {

@@ -36,8 +36,8 @@ struct mare__wait {
     atomic_uchar note; // 0, or why the owner shall not wait: MARE_CANCELLED once, MARE_KILLED ever
     uint32_t fired;    // index of the node that won
     mare_err result;   // what happened
-    mare_message message; // what a receiver received; what a lone sender sends
     void (*wake)(struct mare__wait *wait);
+    mare_message message;         // what a receiver received; what a lone sender sends
     struct mare__heap_node timer; // the scheduler's
 };
 

@@ -10,9 +10,9 @@
 struct mare__observer {
     struct mare__watcher watcher; // what the worker knows of it
     struct mare__loop loop;
-    mare__lock turn; // to touch the loop; held during a wait, so others only try
-    mare__lock lock; // guards the commands
-    struct mare__list sources, requests;
+    mare__lock turn;           // to touch the loop; held during a wait, so others only try
+    mare__lock lock;           // guards the commands
+    struct mare__list sources; // with a command
 };
 
 // ---- Sources, on the observer's own thread ------------------------------------------------------
@@ -77,7 +77,8 @@ static void obey(struct mare__observer *observer, struct mare__source *source, b
     }
     if (source->opened)
         mare__poll_close(&source->poll);
-    mare__socket_close(source->fd);
+    if (!source->lent)
+        mare__socket_close(source->fd);
     if (!source->opened)
         end(source);
 }
@@ -87,22 +88,15 @@ static void obey_all(struct mare__observer *observer)
     atomic_store(&observer->watcher.called, false);
     for (;;) {
         mare__lock_acquire(&observer->lock);
-        struct mare__list *source = mare__list_first(&observer->sources);
-        struct mare__list *request = mare__list_first(&observer->requests);
-        bool doomed = source && MARE__ENTRY(source, struct mare__source, command)->doomed;
+        struct mare__list *link = mare__list_first(&observer->sources);
+        struct mare__source *source = link ? MARE__ENTRY(link, struct mare__source, command) : NULL;
+        bool doomed = source && source->doomed;
         if (source)
-            mare__list_remove(source);
-        else if (request)
-            mare__list_remove(request);
+            mare__list_remove(link);
         mare__lock_release(&observer->lock);
-        if (source) {
-            obey(observer, MARE__ENTRY(source, struct mare__source, command), doomed);
-        } else if (request) {
-            struct mare__request *r = MARE__ENTRY(request, struct mare__request, command);
-            r->start(r, &observer->loop);
-        } else {
+        if (!source)
             return;
-        }
+        obey(observer, source, doomed);
     }
 }
 
@@ -166,7 +160,6 @@ static struct mare__observer *create(mare_runtime *runtime)
         return NULL;
     }
     mare__list_init(&observer->sources);
-    mare__list_init(&observer->requests);
     observer->watcher = (struct mare__watcher){.runtime = runtime,
                                                .wait = wait_for_events,
                                                .attend = attend,
@@ -273,31 +266,7 @@ void mare__source_close(struct mare__source *source)
         command(source, true);
         return;
     }
-    mare__socket_close(source->fd);
+    if (!source->lent)
+        mare__socket_close(source->fd);
     source->closed(source);
-}
-
-bool mare__request_start(mare_runtime *runtime, struct mare__request *request)
-{
-    struct mare__observer *observer = nearest(runtime);
-    request->observer = observer;
-    if (!observer)
-        return false;
-    atomic_fetch_add(&observer->watcher.busy, 1); // as for a source
-    if (take_turn(observer)) {
-        request->start(request, &observer->loop);
-        mare__lock_release(&observer->turn);
-    } else {
-        mare__lock_acquire(&observer->lock);
-        mare__list_append(&observer->requests, &request->command);
-        atomic_store(&observer->watcher.called, true);
-        mare__lock_release(&observer->lock);
-    }
-    call(observer);
-    return true;
-}
-
-void mare__request_done(struct mare__request *request)
-{
-    atomic_fetch_sub(&request->observer->watcher.busy, 1);
 }

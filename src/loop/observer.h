@@ -24,6 +24,7 @@ struct mare__source {
     int fd;
     atomic_bool ends; // somebody has closed it
     bool doomed;      // under the observer's lock: so the observer shall close it
+    bool lent;        // the descriptor is somebody else's, who closes it
     struct mare__list command;
     bool opened; // `poll` is known to the loop
     struct mare__poll poll;
@@ -43,17 +44,3 @@ void mare__source_tell(struct mare__source *source, int way);
 // Whoever waits is told so (MARE_CLOSED); the descriptor is closed, then `closed` called, perhaps
 // on another thread. Once is enough.
 void mare__source_close(struct mare__source *source);
-
-// ---- Work that the loop does elsewhere ----------------------------------------------------------
-// A request that ends in a callback of the loop's: `start` is called on the observer's thread.
-struct mare__request {
-    struct mare__observer *observer;
-    void (*start)(struct mare__request *request, struct mare__loop *loop);
-    struct mare__list command;
-};
-
-// False: not enough memory.
-bool mare__request_start(mare_runtime *runtime, struct mare__request *request);
-
-// By the callback: it is over, and whoever waits for it has been told.
-void mare__request_done(struct mare__request *request);

@@ -15,6 +15,9 @@ static void release(struct mare__stream *stream)
     for (int way = 0; way < MARE__WAYS; way++)
         if (stream->source.ready[way])
             mare_chan_unref(stream->source.ready[way]);
+    mare__tls_free(stream->tls);
+    if (stream->context)
+        mare__unref(&stream->context->object);
     mare__free(stream->bytes);
     mare__free(stream);
 }
@@ -27,7 +30,7 @@ static void on_closed(struct mare__source *source)
 static void destroy(struct mare__object *object)
 {
     struct mare__stream *stream = (struct mare__stream *)object;
-    mare__source_close(&stream->source);
+    mare__stream_close(stream);
     release(stream);
 }
 
@@ -93,12 +96,97 @@ void mare__stream_used(struct mare__stream *stream, size_t size)
     stream->first = stream->end = stream->room = 0;
 }
 
+// A call over TLS has ended. What it read from the descriptor, or left behind, may be what other
+// routines wait for, who would not be told, for the descriptor has nothing more to say: they look
+// for themselves. So they do when the session has failed.
+static void share(struct mare__stream *stream, bool reads, ssize_t result)
+{
+    if (stream->object.waiters == 0)
+        return;
+    bool failed = result < 0 && result != -EAGAIN;
+    bool told = failed || mare__tls_moved(stream->tls) || (reads && result >= 0);
+    if (told && stream->waiting[MARE__TO_READ] > 0)
+        mare__source_tell(&stream->source, MARE__TO_READ);
+    if (failed && stream->waiting[MARE__TO_WRITE] > 0)
+        mare__source_tell(&stream->source, MARE__TO_WRITE);
+}
+
 ssize_t mare__stream_read(struct mare__stream *stream, char bytes[MARE__STREAM_ROOM])
 {
-    ssize_t got = mare__socket_read(stream->source.fd, bytes, MARE__STREAM_ROOM);
+    ssize_t got;
+    if (stream->tls) {
+        got = mare__tls_read(stream->tls, bytes, MARE__STREAM_ROOM);
+        share(stream, true, got);
+    } else {
+        got = mare__socket_read(stream->source.fd, bytes, MARE__STREAM_ROOM);
+        if (got != -EAGAIN)
+            stream->drained = got > 0 && got < MARE__STREAM_ROOM;
+    }
     stream->at_end = got == 0;
     if (got > 0 && mare__stream_buffered(stream) > 0 &&
         !mare__stream_keep(stream, bytes, (size_t)got))
         return -ENOMEM;
     return got;
+}
+
+ssize_t mare__stream_write(struct mare__stream *stream, struct iovec *pieces, int count)
+{
+    if (!stream->tls)
+        return mare__socket_write(stream->source.fd, pieces, count);
+    ssize_t sent = mare__tls_write(stream->tls, pieces, count);
+    share(stream, false, sent);
+    return sent;
+}
+
+int mare__stream_flush(struct mare__stream *stream)
+{
+    if (!stream->tls)
+        return 0;
+    int err = mare__tls_flush(stream->tls);
+    share(stream, false, err);
+    return err;
+}
+
+int mare__stream_shutdown(struct mare__stream *stream)
+{
+    if (!stream->tls)
+        return mare__socket_shutdown(stream->source.fd);
+    int err = mare__tls_shutdown(stream->tls);
+    share(stream, false, err);
+    return err;
+}
+
+void mare__stream_close(struct mare__stream *stream)
+{
+    // A write that is not over, of another routine or of one that was killed in it, has not said
+    // all: then the peer shall not take this for the end.
+    if (stream->tls && !mare__stream_closed(stream) && stream->waiting[MARE__TO_WRITE] == 0)
+        mare__tls_leave(stream->tls);
+    mare__source_close(&stream->source);
+}
+
+int mare__stream_handshake(struct mare__stream *stream)
+{
+    int err = mare__tls_handshake(stream->tls);
+    share(stream, false, err);
+    return err;
+}
+
+bool mare__stream_secure(struct mare__stream *stream, struct mare__tls_context *context,
+                         bool server, const char *name, uint64_t handshake_ns,
+                         struct mare__tls_error *error)
+{
+    // What was read before belongs to the handshake. As plain text it would be taken, afterwards,
+    // for something that the peer said under TLS.
+    size_t early = mare__stream_buffered(stream);
+    stream->tls = mare__tls_new(context, stream->source.fd, server, name,
+                                early > 0 ? stream->bytes + stream->first : NULL, early, error);
+    if (!stream->tls)
+        return false;
+    if (early > 0)
+        mare__stream_used(stream, early);
+    stream->drained = false;
+    uint64_t now = mare__now(stream->runtime);
+    stream->handshake_time = handshake_ns < MARE_FOREVER - now ? now + handshake_ns : MARE_FOREVER;
+    return true;
 }

@@ -38,10 +38,19 @@ int mare__lua_open_sim(lua_State *L);
 int mare__lua_open_place(lua_State *L);
 int mare__lua_open_time(lua_State *L);
 int mare__lua_open_net(lua_State *L);
+int mare__lua_udp(lua_State *L); // of the module mare._net
 int mare__lua_open_http(lua_State *L);
+int mare__lua_open_websocket(lua_State *L);
+int mare__lua_open_tls(lua_State *L);
+int mare__lua_open_file(lua_State *L);
 int mare__lua_open_child(lua_State *L);
 int mare__lua_open_signal(lua_State *L);
 int mare__lua_open_terminal(lua_State *L);
+int mare__lua_open_source(lua_State *L);
+int mare__lua_open_socket(lua_State *L);
+
+// Pushes `nil, message, code` for a wait for a source that ended so: why it has none, if it ended.
+int mare__lua_fail_source(lua_State *L, struct mare__object *object, mare_err err);
 
 // Returns what join returns for a process that has finished.
 int mare__lua_push_end(lua_State *L, mare_process *process);
@@ -56,15 +65,22 @@ extern const luaL_Reg mare__channel_methods[], mare__channel_metamethods[];
 extern const luaL_Reg mare__process_methods[], mare__process_metamethods[];
 extern const luaL_Reg mare__buffer_methods[], mare__buffer_metamethods[];
 extern const luaL_Reg mare__stream_methods[], mare__listener_methods[], mare__stream_metamethods[];
+extern const luaL_Reg mare__udp_methods[], mare__udp_metamethods[];
+extern const luaL_Reg mare__tls_methods[];
+extern const luaL_Reg mare__file_methods[], mare__folder_methods[], mare__file_metamethods[];
+extern const luaL_Reg mare__watcher_methods[], mare__watcher_metamethods[];
 extern const luaL_Reg mare__timer_methods[], mare__timer_metamethods[];
 extern const luaL_Reg mare__child_metamethods[], mare__signals_methods[],
     mare__signals_metamethods[];
+extern const luaL_Reg mare__source_methods[], mare__source_metamethods[];
 
 // What a select receives from: see struct mare__class.
 mare_err mare__stream_watch(struct mare__object *object, mare_channel **channel);
 mare_err mare__child_watch(struct mare__object *object, mare_channel **channel);
 mare_err mare__signals_watch(struct mare__object *object, mare_channel **channel);
+mare_err mare__watcher_watch(struct mare__object *object, mare_channel **channel);
 mare_err mare__timer_watch(struct mare__object *object, mare_channel **channel);
+mare_err mare__source_events(struct mare__object *object, mare_channel **channel);
 
 // Functions of the module `mare` that live in other files.
 int mare__lua_spawn(lua_State *L);

@@ -30,7 +30,7 @@ static int send_done(lua_State *L, int status, lua_KContext context)
 }
 
 // Sends the values from `first` on.
-static int send(lua_State *L, mare_channel *channel, int first, bool wait, uint64_t deadline)
+static inline int send(lua_State *L, mare_channel *channel, int first, bool wait, uint64_t deadline)
 {
     mare_process *process = mare__self(L);
     mare_message *message = &process->sleep.wait.message;
@@ -93,7 +93,7 @@ static int receive_done(lua_State *L, int status, lua_KContext context)
     return push_received(L, process);
 }
 
-static int receive(lua_State *L, mare_channel *channel, bool wait, uint64_t deadline)
+static inline int receive(lua_State *L, mare_channel *channel, bool wait, uint64_t deadline)
 {
     mare_process *process = mare__self(L);
     mare__message_clear(&process->sleep.wait.message);

@@ -38,23 +38,34 @@ static void push_lower(lua_State *L, struct mare__span name)
         lua_remove(L, -2);
 }
 
-// Names in lower case; several fields of a name are one, with commas between.
+// Adds a value to those that the table on top has under the name above it, and pops both: with a
+// comma; but a cookie may have commas in it, so these are a list.
+static void add_field(lua_State *L, struct mare__span value, bool cookie)
+{
+    lua_pushvalue(L, -1);
+    bool first = lua_rawget(L, -3) == LUA_TNIL;
+    if (first) {
+        lua_pop(L, 1);
+        if (cookie)
+            lua_createtable(L, 1, 0);
+    }
+    if (!first && !cookie)
+        lua_pushliteral(L, ", ");
+    lua_pushlstring(L, value.at, value.size);
+    if (cookie)
+        lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+    else if (!first)
+        lua_concat(L, 3);
+    lua_rawset(L, -3);
+}
+
+// Names in lower case; several fields of a name are one.
 static void push_fields(lua_State *L, const struct mare__http_head *head)
 {
     lua_createtable(L, 0, (int)head->count);
     for (size_t i = 0; i < head->count; i++) {
-        const struct mare__http_field *field = &head->fields[i];
-        push_lower(L, field->name);
-        lua_pushvalue(L, -1);
-        if (lua_rawget(L, -3) == LUA_TNIL) {
-            lua_pop(L, 1);
-            lua_pushlstring(L, field->value.at, field->value.size);
-        } else {
-            lua_pushliteral(L, ", ");
-            lua_pushlstring(L, field->value.at, field->value.size);
-            lua_concat(L, 3);
-        }
-        lua_rawset(L, -3);
+        push_lower(L, head->fields[i].name);
+        add_field(L, head->fields[i].value, strcmp(lua_tostring(L, -1), "set-cookie") == 0);
     }
 }
 
@@ -196,8 +207,7 @@ static int read_message(lua_State *L, struct mare__stream *stream, bool body, bo
             continue;
         }
         if (got < 0)
-            return mare__lua_fail_system(L, (int)-got);
-        stream->drained = got > 0 && got < MARE__STREAM_ROOM;
+            return mare__lua_fail_io(L, stream, (int)-got);
         if (got == 0)
             continue;
         if (body || !lua_toboolean(L, DEADLINE + 1)) { // it moves: the time is counted anew
@@ -321,8 +331,6 @@ static int new_reader(lua_State *L)
 
 // ---- Writing ------------------------------------------------------------------------------------
 
-enum { FIELDS_MAX = 128 };
-
 static struct mare__span span_at(lua_State *L, int index)
 {
     struct mare__span span = {NULL, 0};
@@ -331,9 +339,7 @@ static struct mare__span span_at(lua_State *L, int index)
     return span;
 }
 
-// The fields of the table at an index: strings or numbers by name, or lists of them. What is
-// converted stays in the stack, so that the spans hold.
-static size_t get_fields(lua_State *L, int table, struct mare__http_field fields[FIELDS_MAX])
+size_t mare__lua_fields(lua_State *L, int table, struct mare__http_field *fields)
 {
     size_t count = 0;
     if (lua_isnoneornil(L, table))
@@ -354,8 +360,8 @@ static size_t get_fields(lua_State *L, int table, struct mare__http_field fields
             if (!lua_isstring(L, -1))
                 luaL_error(L, "header '%s' must be a string or a number, not a %s",
                            lua_tostring(L, value - 1), luaL_typename(L, -1));
-            if (count == FIELDS_MAX)
-                luaL_error(L, "more than %d headers", FIELDS_MAX);
+            if (count == MARE__LUA_FIELDS_MAX)
+                luaL_error(L, "more than %d headers", MARE__LUA_FIELDS_MAX);
             fields[count].name.at = lua_tolstring(L, value - 1, &fields[count].name.size);
             fields[count].value.at = lua_tolstring(L, -1, &fields[count].value.size);
             count++;
@@ -390,7 +396,7 @@ static int push_written(lua_State *L, struct mare__bytes *out, mare_err err)
 // body is its length, true for chunks, false for all until the connection's end, nil for none.
 static int put_response(lua_State *L)
 {
-    struct mare__http_field fields[FIELDS_MAX];
+    struct mare__http_field fields[MARE__LUA_FIELDS_MAX];
     struct mare__http_response response = {.fields = fields};
     struct mare__bytes out = {0};
     lua_settop(L, 7);
@@ -400,14 +406,14 @@ static int put_response(lua_State *L)
     response.keep_alive = lua_toboolean(L, 5);
     response.date = span_at(L, 6);
     response.upgrade = span_at(L, 7);
-    response.count = get_fields(L, 2, fields);
+    response.count = mare__lua_fields(L, 2, fields);
     return push_written(L, &out, mare__http_put_response(&out, &response));
 }
 
 // request(method, target, host, headers, body, keep_alive, expect, upgrade)
 static int put_request(lua_State *L)
 {
-    struct mare__http_field fields[FIELDS_MAX];
+    struct mare__http_field fields[MARE__LUA_FIELDS_MAX];
     struct mare__http_request request = {.fields = fields};
     struct mare__bytes out = {0};
     lua_settop(L, 8);
@@ -420,7 +426,7 @@ static int put_request(lua_State *L)
     request.keep_alive = lua_toboolean(L, 6);
     request.expect_continue = lua_toboolean(L, 7);
     request.upgrade = span_at(L, 8);
-    request.count = get_fields(L, 4, fields);
+    request.count = mare__lua_fields(L, 4, fields);
     return push_written(L, &out, mare__http_put_request(&out, &request));
 }
 

@@ -313,29 +313,32 @@ static int open_embedded(lua_State *L)
     return luaL_error(L, "module '%s' is not embedded", name);
 }
 
+// Modules in C: the name, what a host calls to open it, what opens it in a state of ours.
+#define MODULES(M)                                                                                 \
+    M("luaproc", luaopen_luaproc, mare__lua_open_luaproc)                                          \
+    M("mare", luaopen_mare, mare__lua_open)                                                        \
+    M("mare._child", luaopen_mare__child, mare__lua_open_child)                                    \
+    M("mare._file", luaopen_mare__file, mare__lua_open_file)                                       \
+    M("mare._http", luaopen_mare__http, mare__lua_open_http)                                       \
+    M("mare._net", luaopen_mare__net, mare__lua_open_net)                                          \
+    M("mare._sim", luaopen_mare__sim, mare__lua_open_sim)                                          \
+    M("mare._socket", luaopen_mare__socket, mare__lua_open_socket)                                 \
+    M("mare._source", luaopen_mare__source, mare__lua_open_source)                                 \
+    M("mare._terminal", luaopen_mare__terminal, mare__lua_open_terminal)                           \
+    M("mare._tls", luaopen_mare__tls, mare__lua_open_tls)                                          \
+    M("mare._websocket", luaopen_mare__websocket, mare__lua_open_websocket)                        \
+    M("mare.place", luaopen_mare_place, mare__lua_open_place)                                      \
+    M("mare.signal", luaopen_mare_signal, mare__lua_open_signal)                                   \
+    M("mare.time", luaopen_mare_time, mare__lua_open_time)
+
 // Modules that need no file: in C, or in Lua and part of the program.
 static lua_CFunction module_of(const char *name)
 {
-    if (strcmp(name, "mare") == 0)
-        return mare__lua_open;
-    if (strcmp(name, "luaproc") == 0)
-        return mare__lua_open_luaproc;
-    if (strcmp(name, "mare._sim") == 0)
-        return mare__lua_open_sim;
-    if (strcmp(name, "mare.place") == 0)
-        return mare__lua_open_place;
-    if (strcmp(name, "mare.time") == 0)
-        return mare__lua_open_time;
-    if (strcmp(name, "mare._net") == 0)
-        return mare__lua_open_net;
-    if (strcmp(name, "mare._http") == 0)
-        return mare__lua_open_http;
-    if (strcmp(name, "mare._child") == 0)
-        return mare__lua_open_child;
-    if (strcmp(name, "mare.signal") == 0)
-        return mare__lua_open_signal;
-    if (strcmp(name, "mare._terminal") == 0)
-        return mare__lua_open_terminal;
+#define OPENED_BY(module, host_open, open)                                                         \
+    if (strcmp(name, module) == 0)                                                                 \
+        return open;
+    MODULES(OPENED_BY)
+#undef OPENED_BY
     for (size_t i = 0; i < mare__embedded_count; i++)
         if (strcmp(mare__embedded[i].name, name) == 0)
             return open_embedded;
@@ -352,10 +355,18 @@ static const struct mare__class classes[] = {
                            mare__stream_watch},
     [MARE__KIND_LISTENER] = {"listener", mare__listener_methods, mare__stream_metamethods,
                              mare__stream_watch},
+    [MARE__KIND_UDP] = {"socket", mare__udp_methods, mare__udp_metamethods, mare__stream_watch},
+    [MARE__KIND_FILE] = {"file", mare__file_methods, mare__file_metamethods, NULL},
+    [MARE__KIND_FOLDER] = {"folder", mare__folder_methods, mare__file_metamethods, NULL},
+    [MARE__KIND_WATCHER] = {"watcher", mare__watcher_methods, mare__watcher_metamethods,
+                            mare__watcher_watch},
     [MARE__KIND_TIMER] = {"timer", mare__timer_methods, mare__timer_metamethods, mare__timer_watch},
+    [MARE__KIND_TLS] = {"tls context", mare__tls_methods, nothing, NULL},
     [MARE__KIND_CHILD] = {"child", NULL, mare__child_metamethods, mare__child_watch},
     [MARE__KIND_SIGNALS] = {"signals", mare__signals_methods, mare__signals_metamethods,
                             mare__signals_watch},
+    [MARE__KIND_SOURCE] = {"source", mare__source_methods, mare__source_metamethods,
+                           mare__source_events},
     [MARE__KIND_REQUEST] = {"request", nothing, nothing, NULL},
     [MARE__KIND_CODE] = {"code", nothing, nothing, NULL},
 };
@@ -374,63 +385,10 @@ mare_err mare_start(const mare_options *options, mare_runtime **out)
 }
 
 // Only hosts call these: states of ours have the modules without them.
-MARE_API int luaopen_mare(lua_State *L);
-MARE_API int luaopen_luaproc(lua_State *L);
-MARE_API int luaopen_mare__child(lua_State *L);
-MARE_API int luaopen_mare__http(lua_State *L);
-MARE_API int luaopen_mare__net(lua_State *L);
-MARE_API int luaopen_mare__sim(lua_State *L);
-MARE_API int luaopen_mare__terminal(lua_State *L);
-MARE_API int luaopen_mare_place(lua_State *L);
-MARE_API int luaopen_mare_signal(lua_State *L);
-MARE_API int luaopen_mare_time(lua_State *L);
-
-int luaopen_mare(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open);
-}
-
-int luaopen_luaproc(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_luaproc);
-}
-
-int luaopen_mare__child(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_child);
-}
-
-int luaopen_mare__http(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_http);
-}
-
-int luaopen_mare__net(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_net);
-}
-
-int luaopen_mare__sim(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_sim);
-}
-
-int luaopen_mare__terminal(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_terminal);
-}
-
-int luaopen_mare_signal(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_signal);
-}
-
-int luaopen_mare_place(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_place);
-}
-
-int luaopen_mare_time(lua_State *L)
-{
-    return mare__lua_host_open(L, mare__lua_open_time);
-}
+#define OPENED_IN_A_HOST(module, host_open, open)                                                  \
+    MARE_API int host_open(lua_State *L);                                                          \
+    int host_open(lua_State *L)                                                                    \
+    {                                                                                              \
+        return mare__lua_host_open(L, open);                                                       \
+    }
+MODULES(OPENED_IN_A_HOST)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "lua/job.h"
 #include "lua/net.h"
 
 // ---- Failures -----------------------------------------------------------------------------------
@@ -22,6 +23,8 @@ static mare_err code_of(int err)
         return MARE_TIMEOUT;
     case EADDRINUSE:
         return MARE_EXISTS;
+    case EMSGSIZE:
+        return MARE_TOOBIG;
     case EACCES:
     case EPERM:
         return MARE_DENIED;
@@ -38,6 +41,18 @@ int mare__lua_fail_system(lua_State *L, int err)
     return mare__lua_fail_with(L, code_of(err));
 }
 
+int mare__lua_fail_tls(lua_State *L, const struct mare__tls_error *error)
+{
+    lua_pushstring(L, error->text);
+    return mare__lua_fail_with(L, error->code);
+}
+
+int mare__lua_fail_io(lua_State *L, const struct mare__stream *stream, int err)
+{
+    return stream->tls && err == EPROTO ? mare__lua_fail_tls(L, mare__tls_failure(stream->tls))
+                                        : mare__lua_fail_system(L, err);
+}
+
 int mare__lua_fail_stream(lua_State *L, mare_err err)
 {
     if (err != MARE_CLOSED)
@@ -48,14 +63,18 @@ int mare__lua_fail_stream(lua_State *L, mare_err err)
 
 // ---- Arguments ----------------------------------------------------------------------------------
 
+static const char *name_of(lua_State *L, enum mare__kind kind)
+{
+    return mare__self(L)->runtime->classes[kind].name;
+}
+
 static struct mare__stream *check(lua_State *L, int index, enum mare__kind kind)
 {
     struct mare__ref_link *ref = mare__handle_of(L, index, kind);
-    const char *what = kind == MARE__KIND_STREAM ? "stream" : "listener";
     if (!ref)
-        luaL_typeerror(L, index, what);
+        luaL_typeerror(L, index, name_of(L, kind));
     if (mare__handle_moved(ref))
-        luaL_error(L, "the %s was sent to another process", what);
+        luaL_error(L, "the %s was sent to another process", name_of(L, kind));
     return (struct mare__stream *)ref->object;
 }
 
@@ -64,10 +83,29 @@ struct mare__stream *mare__lua_stream(lua_State *L, int index)
     return check(L, index, MARE__KIND_STREAM);
 }
 
+struct mare__stream *mare__lua_socket(lua_State *L, int index)
+{
+    return check(L, index, MARE__KIND_UDP);
+}
+
+// Which of the three kinds of stream it is.
+static enum mare__kind kind_at(lua_State *L, int index)
+{
+    return mare__handle_of(L, index, MARE__KIND_LISTENER) ? MARE__KIND_LISTENER
+           : mare__handle_of(L, index, MARE__KIND_UDP)    ? MARE__KIND_UDP
+                                                          : MARE__KIND_STREAM;
+}
+
+static struct mare__stream *check_any(lua_State *L, int index)
+{
+    return check(L, index, kind_at(L, index));
+}
+
+// One that bytes come through.
 static struct mare__stream *check_either(lua_State *L, int index)
 {
-    bool listens = mare__handle_of(L, index, MARE__KIND_LISTENER) != NULL;
-    return check(L, index, listens ? MARE__KIND_LISTENER : MARE__KIND_STREAM);
+    bool datagrams = mare__handle_of(L, index, MARE__KIND_UDP) != NULL;
+    return check(L, index, datagrams ? MARE__KIND_UDP : MARE__KIND_STREAM);
 }
 
 static void check_address(lua_State *L, int host, struct mare__address *address)
@@ -85,8 +123,7 @@ static void check_address(lua_State *L, int host, struct mare__address *address)
 
 // ---- Waiting ------------------------------------------------------------------------------------
 
-// When a call on the stream must be over: an optional timeout, or the stream's own.
-static uint64_t deadline_of(lua_State *L, const struct mare__stream *stream, int index)
+uint64_t mare__lua_stream_deadline(lua_State *L, const struct mare__stream *stream, int index)
 {
     if (!lua_isnoneornil(L, index))
         return mare__lua_deadline(L, index);
@@ -96,8 +133,7 @@ static uint64_t deadline_of(lua_State *L, const struct mare__stream *stream, int
     return stream->timeout > MARE_FOREVER - 1 - now ? MARE_FOREVER : now + stream->timeout;
 }
 
-// What became of a wait.
-static mare_err outcome(lua_State *L)
+mare_err mare__lua_wait_outcome(lua_State *L)
 {
     mare_process *self = mare__self(L);
     mare__block_clean(self);
@@ -106,12 +142,18 @@ static mare_err outcome(lua_State *L)
 
 mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream, int way)
 {
-    mare_err err = outcome(L);
+    mare_err err = mare__lua_wait_outcome(L);
+    if (stream->tls) // which may have wanted the other way
+        way = mare__self(L)->sleep.waits_for == stream->source.ready[MARE__TO_WRITE]
+                  ? MARE__TO_WRITE
+                  : MARE__TO_READ;
     stream->object.waiters--;
     stream->waiting[way]--;
     if (mare__stream_closed(stream))
         return err ? err : MARE_CLOSED;
-    if (stream->waiting[way] > 0)
+    if (stream->waiting[way] > 0 && stream->tls && stream->at_end)
+        mare__source_tell(&stream->source, way); // TLS has ended, and the descriptor is silent
+    else if (stream->waiting[way] > 0)
         mare__source_watch(stream->runtime, &stream->source, way); // for the others
     return err;
 }
@@ -127,6 +169,8 @@ int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, ui
 {
     mare_process *self = mare__self(L);
     mare__block_check(L, self);
+    way = mare__stream_way(stream, way);
+    deadline = mare__stream_deadline(stream, deadline);
     mare_channel *ready = stream->object.waiters < UINT16_MAX
                               ? mare__source_watch(self->runtime, &stream->source, way)
                               : NULL;
@@ -235,7 +279,7 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
         if (got == -EAGAIN) {
             lua_settop(L, DEADLINE);
             if (lua_isnil(L, DEADLINE)) {
-                lua_pushinteger(L, (lua_Integer)deadline_of(L, stream, TIMEOUT));
+                lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, TIMEOUT));
                 lua_replace(L, DEADLINE);
             }
             int waited = mare__lua_wait_stream(L, stream, MARE__TO_READ,
@@ -244,9 +288,8 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
                 return waited;
             continue;
         }
-        stream->drained = got > 0 && got < MARE__STREAM_ROOM;
         if (got < 0)
-            return mare__lua_fail_system(L, (int)-got);
+            return mare__lua_fail_io(L, stream, (int)-got);
         if (got > 0 && !buffered && (kind == 's' || (kind == 'n' && number == (size_t)got))) {
             lua_pushlstring(L, bytes, (size_t)got);
             return 1;
@@ -295,11 +338,12 @@ static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
             if (skip < size)
                 pieces[count++] = (struct iovec){(char *)bytes + skip, size - skip};
         }
-        if (count == 0) {
+        ssize_t wrote =
+            count > 0 ? mare__stream_write(stream, pieces, count) : mare__stream_flush(stream);
+        if (wrote == 0 && count == 0) {
             lua_pushboolean(L, 1);
             return 1;
         }
-        ssize_t wrote = mare__socket_write(stream->source.fd, pieces, count);
         if (wrote == -EAGAIN) {
             int waited =
                 mare__lua_wait_stream(L, stream, MARE__TO_WRITE, (uint64_t)lua_tointeger(L, 2),
@@ -309,7 +353,7 @@ static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
             continue;
         }
         if (wrote < 0)
-            return mare__lua_fail_system(L, (int)-wrote);
+            return mare__lua_fail_io(L, stream, (int)-wrote);
         sent += (size_t)wrote;
     }
 }
@@ -334,7 +378,7 @@ static int write_all(lua_State *L, struct mare__stream *stream)
 static int stream_write(lua_State *L)
 {
     struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
-    lua_pushinteger(L, (lua_Integer)deadline_of(L, stream, lua_gettop(L) + 1));
+    lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, lua_gettop(L) + 1));
     lua_insert(L, 2);
     return write_all(L, stream);
 }
@@ -361,6 +405,25 @@ static int push_stream(lua_State *L, int fd, enum mare__kind kind)
     return 1;
 }
 
+// One that was accepted: over TLS, if the listener is for that.
+static int push_accepted(lua_State *L, const struct mare__stream *listener, int fd)
+{
+    struct mare__tls_error error;
+    struct mare__stream *stream = mare__stream_new(listener->runtime, fd, MARE__KIND_STREAM);
+    if (!stream)
+        return mare__lua_fail(L, MARE_NOMEM);
+    if (listener->context) {
+        if (!mare__stream_secure(stream, listener->context, true, NULL, listener->handshake_time,
+                                 &error)) {
+            mare__unref(&stream->object);
+            return mare__lua_fail_tls(L, &error);
+        }
+        stream->object.weight += MARE__TLS_WEIGHT;
+    }
+    mare__handle_push_new(L, stream);
+    return 1;
+}
+
 static int accept_more(lua_State *L, int status, lua_KContext context);
 
 // l:accept([timeout]); the deadline is at 3.
@@ -372,7 +435,7 @@ static int accept_now(lua_State *L, struct mare__stream *listener)
         if (fd == -ECONNABORTED || fd == -EINTR) // that one has gone: the next
             continue;
         if (fd != -EAGAIN)
-            return fd < 0 ? mare__lua_fail_system(L, -fd) : push_stream(L, fd, MARE__KIND_STREAM);
+            return fd < 0 ? mare__lua_fail_system(L, -fd) : push_accepted(L, listener, fd);
         int waited = mare__lua_wait_stream(L, listener, MARE__TO_READ,
                                            (uint64_t)lua_tointeger(L, 3), accept_more, 0);
         if (waited != MARE__WAITED)
@@ -394,7 +457,7 @@ static int listener_accept(lua_State *L)
     if (mare__stream_closed(listener))
         return mare__lua_fail_stream(L, MARE_CLOSED);
     lua_settop(L, 2);
-    lua_pushinteger(L, (lua_Integer)deadline_of(L, listener, 2));
+    lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, listener, 2));
     return accept_now(L, listener);
 }
 
@@ -457,38 +520,63 @@ static int net_connect(lua_State *L)
 }
 
 // s:close(), l:close()
-static int stream_close(lua_State *L)
+int mare__lua_stream_close(lua_State *L)
 {
-    struct mare__stream *stream = check_either(L, 1);
+    struct mare__stream *stream = check_any(L, 1);
     lua_pushboolean(L, !mare__stream_closed(stream));
-    mare__source_close(&stream->source);
+    mare__stream_close(stream);
     return 1;
 }
 
 // A variable that goes out of scope may hold one that was sent away.
-static int stream_leave(lua_State *L)
+int mare__lua_stream_leave(lua_State *L)
 {
     struct mare__ref_link *ref = lua_touserdata(L, 1);
-    return ref && !mare__handle_moved(ref) ? stream_close(L) : 0;
+    return ref && !mare__handle_moved(ref) ? mare__lua_stream_close(L) : 0;
 }
 
-// s:shutdown()
+static int shutdown_more(lua_State *L, int status, lua_KContext context);
+
+// s:shutdown(); the deadline is at 2.
+static int shutdown_now(lua_State *L, struct mare__stream *stream)
+{
+    for (;;) {
+        int err = mare__stream_shutdown(stream);
+        if (err == 0) {
+            lua_pushboolean(L, 1);
+            return 1;
+        }
+        if (err != -EAGAIN)
+            return mare__lua_fail_io(L, stream, -err);
+        int waited = mare__lua_wait_stream(L, stream, MARE__TO_WRITE, (uint64_t)lua_tointeger(L, 2),
+                                           shutdown_more, 0);
+        if (waited != MARE__WAITED)
+            return waited;
+    }
+}
+
+static int shutdown_more(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    struct mare__stream *stream = check(L, 1, MARE__KIND_STREAM);
+    mare_err err = mare__lua_outcome(L, stream, MARE__TO_WRITE);
+    return err ? mare__lua_fail_stream(L, err) : shutdown_now(L, stream);
+}
+
 static int stream_shutdown(lua_State *L)
 {
     struct mare__stream *stream = check(L, 1, MARE__KIND_STREAM);
     if (mare__stream_closed(stream))
         return mare__lua_fail_stream(L, MARE_CLOSED);
-    int err = mare__socket_shutdown(stream->source.fd);
-    if (err)
-        return mare__lua_fail_system(L, -err);
-    lua_pushboolean(L, 1);
-    return 1;
+    lua_settop(L, 1);
+    lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, 2));
+    return shutdown_now(L, stream);
 }
 
 // s:timeout([seconds]): the default of calls that are given none; nil for none.
-static int stream_timeout(lua_State *L)
+int mare__lua_stream_timeout(lua_State *L)
 {
-    struct mare__stream *stream = check_either(L, 1);
+    struct mare__stream *stream = check_any(L, 1);
     stream->timeout = MARE_FOREVER;
     if (!lua_isnoneornil(L, 2)) {
         lua_Number seconds = luaL_checknumber(L, 2);
@@ -500,10 +588,10 @@ static int stream_timeout(lua_State *L)
     return 1;
 }
 
-// s:limit(bytes): of a line.
-static int stream_limit(lua_State *L)
+// s:limit(bytes): of a line, of a datagram.
+int mare__lua_stream_limit(lua_State *L)
 {
-    struct mare__stream *stream = check(L, 1, MARE__KIND_STREAM);
+    struct mare__stream *stream = check_either(L, 1);
     lua_Integer bytes = luaL_checkinteger(L, 2);
     luaL_argcheck(L, bytes > 0, 2, "a limit is positive");
     stream->line_max = (uint64_t)bytes;
@@ -528,22 +616,21 @@ static int push_address(lua_State *L, struct mare__stream *stream, bool peer)
     return 2;
 }
 
-static int stream_address(lua_State *L)
+int mare__lua_stream_address(lua_State *L)
 {
-    return push_address(L, check_either(L, 1), false);
+    return push_address(L, check_any(L, 1), false);
 }
 
-static int stream_peer(lua_State *L)
+int mare__lua_stream_peer(lua_State *L)
 {
-    return push_address(L, check(L, 1, MARE__KIND_STREAM), true);
+    return push_address(L, check_either(L, 1), true);
 }
 
-static int stream_tostring(lua_State *L)
+int mare__lua_stream_tostring(lua_State *L)
 {
-    bool listens = mare__handle_of(L, 1, MARE__KIND_LISTENER) != NULL;
+    const char *what = name_of(L, kind_at(L, 1));
     const struct mare__ref_link *ref = lua_touserdata(L, 1);
     const struct mare__stream *stream = (const struct mare__stream *)ref->object;
-    const char *what = listens ? "listener" : "stream";
     if (mare__handle_moved(ref))
         lua_pushfstring(L, "%s (sent)", what);
     else if (mare__stream_closed(stream))
@@ -558,14 +645,14 @@ static int stream_tostring(lua_State *L)
 static int resolve_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_err err = outcome(L);
     struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
-    const struct mare__resolving *lookup = &((struct mare__lookup *)ref->object)->resolving;
+    mare_err err = mare__lua_job_outcome(L, (struct mare__job *)ref->object);
+    const struct mare__naming *lookup = &((struct mare__lookup *)ref->object)->naming;
     if (err)
         return mare__lua_fail(L, err);
     if (lookup->status) {
         lua_pushfstring(L, "cannot resolve '%s': %s", lua_tostring(L, 1),
-                        mare__resolve_error(lookup->status));
+                        mare__names_error(lookup->status));
         return mare__lua_fail_with(L, MARE_NONAME);
     }
     lua_createtable(L, lookup->count, 0);
@@ -592,23 +679,39 @@ static int net_resolve(lua_State *L)
         return 1;
     }
     mare__block_check(L, self);
-    struct mare__lookup *lookup = mare__lookup_start(self->runtime, host);
+    struct mare__lookup *lookup = mare__lookup_new(self->runtime, host);
     if (!lookup)
         return mare__lua_fail(L, MARE_NOMEM);
     mare__handle_push_new(L, lookup);
-    mare__message_clear(&self->sleep.wait.message);
-    return mare__block(L, self, MARE__WAITS_TO_RECEIVE, lookup->done, deadline, resolve_done, 0);
+    if (!mare__job_start(&lookup->job))
+        return mare__lua_fail(L, MARE_NOMEM);
+    return mare__lua_wait_job(L, &lookup->job, deadline, resolve_done, 0);
 }
 
 // ---- In a select --------------------------------------------------------------------------------
+
+// TLS may have something to read that the descriptor does not tell of. So what there is is read:
+// MARE_CLOSED, something or the end; MARE_OK, nothing yet.
+static mare_err look_into_tls(struct mare__stream *stream)
+{
+    char bytes[MARE__STREAM_ROOM];
+    ssize_t got = mare__stream_read(stream, bytes);
+    if (got == -EAGAIN)
+        return MARE_OK;
+    return got > 0 && !mare__stream_keep(stream, bytes, (size_t)got) ? MARE_NOMEM : MARE_CLOSED;
+}
 
 mare_err mare__stream_watch(struct mare__object *object, mare_channel **channel)
 {
     struct mare__stream *stream = (struct mare__stream *)object;
     if (mare__stream_closed(stream) || stream->at_end || mare__stream_buffered(stream) > 0)
         return MARE_CLOSED;
+    mare_err err = stream->tls ? look_into_tls(stream) : MARE_OK;
+    if (err)
+        return err;
     stream->drained = false; // who is told that it can be read reads
-    *channel = mare__source_watch(stream->runtime, &stream->source, MARE__TO_READ);
+    *channel = mare__source_watch(stream->runtime, &stream->source,
+                                  mare__stream_way(stream, MARE__TO_READ));
     return *channel ? MARE_OK : MARE_NOMEM;
 }
 
@@ -618,26 +721,31 @@ const luaL_Reg mare__stream_methods[] = {{"read", stream_read},
                                          {"write", stream_write},
                                          {"writewithin", stream_writewithin},
                                          {"shutdown", stream_shutdown},
-                                         {"close", stream_close},
-                                         {"timeout", stream_timeout},
-                                         {"limit", stream_limit},
-                                         {"address", stream_address},
-                                         {"peer", stream_peer},
+                                         {"close", mare__lua_stream_close},
+                                         {"timeout", mare__lua_stream_timeout},
+                                         {"limit", mare__lua_stream_limit},
+                                         {"address", mare__lua_stream_address},
+                                         {"peer", mare__lua_stream_peer},
+                                         {"handshake", mare__lua_stream_handshake},
+                                         {"tls", mare__lua_stream_tls},
                                          {NULL, NULL}};
 
 const luaL_Reg mare__listener_methods[] = {{"accept", listener_accept},
-                                           {"close", stream_close},
-                                           {"timeout", stream_timeout},
-                                           {"address", stream_address},
+                                           {"close", mare__lua_stream_close},
+                                           {"timeout", mare__lua_stream_timeout},
+                                           {"address", mare__lua_stream_address},
                                            {NULL, NULL}};
 
 const luaL_Reg mare__stream_metamethods[] = {
-    {"__tostring", stream_tostring}, {"__close", stream_leave}, {NULL, NULL}};
+    {"__tostring", mare__lua_stream_tostring}, {"__close", mare__lua_stream_leave}, {NULL, NULL}};
 
 int mare__lua_open_net(lua_State *L)
 {
-    static const luaL_Reg functions[] = {
-        {"listen", net_listen}, {"connect", net_connect}, {"resolve", net_resolve}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"listen", net_listen},
+                                         {"connect", net_connect},
+                                         {"udp", mare__lua_udp},
+                                         {"resolve", net_resolve},
+                                         {NULL, NULL}};
     mare__lazy_table(L, functions);
     return 1;
 }

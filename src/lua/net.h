@@ -4,18 +4,54 @@
 
 #include "loop/stream.h"
 #include "lua/binding.h"
+#include "wire/http.h"
 
 // The stream at a stack index, or an error that names the argument.
 struct mare__stream *mare__lua_stream(lua_State *L, int index);
+struct mare__stream *mare__lua_socket(lua_State *L, int index);
 
-// Waits until the stream is ready, then goes on with `then`, which begins with mare__lua_outcome.
-// In a host, which has nothing to yield to, it returns MARE__WAITED, or what to return to Lua. (To
-// call `then` would leave a frame on the stack for every time that a reader must wait.)
+// When a call on it must be over: an optional timeout, or the stream's own.
+uint64_t mare__lua_stream_deadline(lua_State *L, const struct mare__stream *stream, int index);
+
+// What became of a wait that was for no stream.
+mare_err mare__lua_wait_outcome(lua_State *L);
+
+// Methods that streams, listeners and sockets share.
+int mare__lua_stream_close(lua_State *L);
+int mare__lua_stream_leave(lua_State *L);
+int mare__lua_stream_timeout(lua_State *L);
+int mare__lua_stream_limit(lua_State *L);
+int mare__lua_stream_address(lua_State *L);
+int mare__lua_stream_peer(lua_State *L);
+int mare__lua_stream_tostring(lua_State *L);
+
+// Waits until the stream is ready to be read or written, then goes on with `then`, which begins
+// with mare__lua_outcome. In a host, which has nothing to yield to, it returns MARE__WAITED, or
+// what to return to Lua. (To call `then` would leave a frame on the stack for every time that a
+// reader must wait.)
 enum { MARE__WAITED = -1 };
 int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, uint64_t deadline,
                           lua_KFunction then, lua_KContext context);
 mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream, int way);
 
-// Push `nil, message, code` for an errno value; for what a wait for a stream ended with.
+// When a call on the stream must be over: an optional timeout, or the stream's own.
+uint64_t mare__lua_stream_deadline(lua_State *L, const struct mare__stream *stream, int index);
+
+// Push `nil, message, code` for an errno value; for one that came from a stream, or from TLS; for
+// what a wait for a stream ended with.
 int mare__lua_fail_system(lua_State *L, int err);
+int mare__lua_fail_io(lua_State *L, const struct mare__stream *stream, int err);
+int mare__lua_fail_tls(lua_State *L, const struct mare__tls_error *error);
 int mare__lua_fail_stream(lua_State *L, mare_err err);
+
+// The header fields in the table at an index: strings or numbers by name, or lists of them; into an
+// array of MARE__LUA_FIELDS_MAX. What is converted stays in the stack, so that the spans hold.
+enum { MARE__LUA_FIELDS_MAX = 128 };
+size_t mare__lua_fields(lua_State *L, int table, struct mare__http_field *fields);
+
+// Methods of streams that live in tls.c.
+int mare__lua_stream_handshake(lua_State *L);
+int mare__lua_stream_tls(lua_State *L);
+
+// What a session weighs for the collector: OpenSSL's own, without buffers.
+enum { MARE__TLS_WEIGHT = 16384 };

@@ -4,7 +4,7 @@
 #include <lauxlib.h>
 #include <mare/coord_place.h>
 
-#include "lua/binding.h"
+#include "lua/place.h"
 
 #define NODE "mare.place.node"
 #define MOST_ENTRIES 100000 // of a list
@@ -30,8 +30,8 @@ static double number_field(lua_State *L, int index, const char *name, double oth
     return value;
 }
 
-static uint32_t whole_field(lua_State *L, int index, const char *name, uint32_t otherwise,
-                            uint32_t most)
+uint32_t mare__place_whole(lua_State *L, int index, const char *name, uint32_t otherwise,
+                           uint32_t most)
 {
     double value = number_field(L, index, name, otherwise);
     if (!(value >= 0 && value <= most) || value != (double)(uint32_t)value)
@@ -99,7 +99,7 @@ static uint32_t read_place(lua_State *L, int index, mare_coord_place *place)
     return dimensions;
 }
 
-static void push_place(lua_State *L, const mare_coord_place *place, uint32_t dimensions)
+void mare__place_push(lua_State *L, const mare_coord_place *place, uint32_t dimensions)
 {
     lua_createtable(L, (int)dimensions, 2);
     for (uint32_t i = 0; i < dimensions; i++) {
@@ -160,9 +160,10 @@ static int place_vivaldi(lua_State *L)
     mare_coord_vivaldi_setup_init(&setup);
     if (!lua_isnoneornil(L, 1)) {
         luaL_checktype(L, 1, LUA_TTABLE);
-        setup.dimensions = whole_field(L, 1, "dimensions", setup.dimensions, MARE_COORD_DIMENSIONS);
-        setup.neighbours = whole_field(L, 1, "neighbours", setup.neighbours, 1024);
-        setup.seed = whole_field(L, 1, "seed", 0, INT32_MAX);
+        setup.dimensions =
+            mare__place_whole(L, 1, "dimensions", setup.dimensions, MARE_COORD_DIMENSIONS);
+        setup.neighbours = mare__place_whole(L, 1, "neighbours", setup.neighbours, 1024);
+        setup.seed = mare__place_whole(L, 1, "seed", 0, INT32_MAX);
         setup.longest = number_field(L, 1, "longest", setup.longest);
     }
     size_t size = mare_coord_vivaldi_size(&setup);
@@ -234,7 +235,7 @@ static int node_update(lua_State *L)
 static int node_here(lua_State *L)
 {
     struct node *node = check_node(L);
-    push_place(L, mare_coord_vivaldi_here(node->vivaldi), node->dimensions);
+    mare__place_push(L, mare_coord_vivaldi_here(node->vivaldi), node->dimensions);
     return 1;
 }
 
@@ -292,9 +293,10 @@ static int place_distance(lua_State *L)
 static void read_gnp(lua_State *L, mare_coord_gnp_setup *setup, uint32_t landmarks)
 {
     mare_coord_gnp_setup_init(setup, landmarks);
-    setup->dimensions = whole_field(L, 1, "dimensions", setup->dimensions, MARE_COORD_DIMENSIONS);
-    setup->starts = whole_field(L, 1, "starts", setup->starts, 10000);
-    setup->seed = whole_field(L, 1, "seed", 0, INT32_MAX);
+    setup->dimensions =
+        mare__place_whole(L, 1, "dimensions", setup->dimensions, MARE_COORD_DIMENSIONS);
+    setup->starts = mare__place_whole(L, 1, "starts", setup->starts, 10000);
+    setup->seed = mare__place_whole(L, 1, "seed", 0, INT32_MAX);
     setup->height = flag_field(L, 1, "height");
     setup->robust = number_field(L, 1, "robust", 0);
     if (mare_coord_gnp_size(setup) == 0)
@@ -325,7 +327,7 @@ static int place_landmarks(lua_State *L)
         return fail(L, MARE_INVALID, "too few round trips are known");
     lua_createtable(L, (int)count, 0);
     for (uint32_t i = 0; i < count; i++) {
-        push_place(L, &places[i], setup.dimensions);
+        mare__place_push(L, &places[i], setup.dimensions);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     lua_pushnumber(L, sum);
@@ -346,7 +348,7 @@ static int place_locate(lua_State *L)
     double *rtt = read_numbers(L, -1, count), sum;
     mare_coord_gnp_setup_init(&setup, count);
     setup.dimensions = dimensions;
-    setup.seed = whole_field(L, 1, "seed", 0, INT32_MAX);
+    setup.seed = mare__place_whole(L, 1, "seed", 0, INT32_MAX);
     setup.height = flag_field(L, 1, "height");
     setup.robust = number_field(L, 1, "robust", 0);
     size_t size = mare_coord_gnp_size(&setup);
@@ -355,7 +357,7 @@ static int place_locate(lua_State *L)
     if (mare_coord_gnp_place(&setup, landmark, rtt, lua_newuserdatauv(L, size, 0), size, &place,
                              &sum) != MARE_COORD_OK)
         return fail(L, MARE_INVALID, "too few round trips are known, or a landmark is no place");
-    push_place(L, &place, setup.dimensions);
+    mare__place_push(L, &place, setup.dimensions);
     lua_pushnumber(L, sum);
     return 2;
 }
@@ -396,7 +398,7 @@ static int place_fix(lua_State *L)
         lua_pushnumber(L, fix.dilution);
         return pushed + 1;
     }
-    push_place(L, &fix.at, setup.dimensions);
+    mare__place_push(L, &fix.at, setup.dimensions);
     lua_pushnil(L);
     lua_setfield(L, -2, "height");
     lua_pushnil(L);
@@ -444,7 +446,7 @@ static int place_next_hop(lua_State *L)
 static int place_replicas(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
-    mare_coord_replicas wanted = {.count = whole_field(L, 1, "count", 0, 100000)};
+    mare_coord_replicas wanted = {.count = mare__place_whole(L, 1, "count", 0, 100000)};
     double mean;
     table_field(L, 1, "clients");
     wanted.client = read_places(L, -1, &wanted.clients, NULL);
@@ -483,5 +485,6 @@ int mare__lua_open_place(lua_State *L)
     }
     lua_pop(L, 1);
     luaL_newlib(L, functions);
+    mare__place_add_agent(L);
     return 1;
 }

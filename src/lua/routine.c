@@ -82,6 +82,13 @@ static int routine_cancel(lua_State *L)
     return 1;
 }
 
+// r:detach()
+static int routine_detach(lua_State *L)
+{
+    lua_pushboolean(L, mare__routine_detach(check_routine(L, 1)));
+    return 1;
+}
+
 // r:status()
 static int routine_status(lua_State *L)
 {
@@ -102,11 +109,9 @@ static int routine_tostring(lua_State *L)
     return 1;
 }
 
-static const luaL_Reg methods[] = {{"join", routine_join},
-                                   {"cancel", routine_cancel},
-                                   {"status", routine_status},
-                                   {"id", routine_id},
-                                   {NULL, NULL}};
+static const luaL_Reg methods[] = {{"join", routine_join},     {"cancel", routine_cancel},
+                                   {"detach", routine_detach}, {"status", routine_status},
+                                   {"id", routine_id},         {NULL, NULL}};
 
 static void push_metatable(lua_State *L)
 {

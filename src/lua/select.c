@@ -70,7 +70,7 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
         luaL_error(
             L,
             "bad argument #1 to 'select' (case %I: expected a channel, a process, a timer, a "
-            "stream, a listener or a table)",
+            "stream or something else that can be waited for, or a table)",
             number);
     }
     self->sleep.case_count++;
@@ -115,7 +115,9 @@ static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_e
     if (ref && !ref->object) // another routine has sent it away meanwhile
         ref = NULL;
     int kind = ref ? ref->object->kind : 0;
-    bool told = class_of(self, ref) != NULL;
+    // Who has a source gets its event; of others it is told only that there is something.
+    struct mare__ref_link *source = kind == MARE__KIND_SOURCE ? ref : NULL;
+    bool told = !source && class_of(self, ref) != NULL;
     lua_pop(L, 1); // the table of cases keeps it
     lua_pushinteger(L, (lua_Integer)fired + 1);
     if (kind == MARE__KIND_PROCESS || kind == MARE__KIND_CHILD)
@@ -123,7 +125,8 @@ static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_e
     if (kind == MARE__KIND_SIGNALS)
         return 1 + mare__lua_push_signal(L, ref->object, err);
     if (err)
-        return 1 + mare__lua_fail(L, err);
+        return 1 +
+               (source ? mare__lua_fail_source(L, source->object, err) : mare__lua_fail(L, err));
     if (sent || told) {
         lua_pushboolean(L, 1);
         return 2;

@@ -4,6 +4,7 @@
 #include "lua/time.h"
 
 #include <mare/coord_time.h>
+#include <stdio.h>
 
 #define CLOCK "mare.time.clock"
 #define RBS "mare.time.rbs"
@@ -326,6 +327,57 @@ static int rbs_line(lua_State *L)
     return push_offset(L, found, &offset, "a line needs three pairs, not far from the instant");
 }
 
+// rbs:copy() -> another that knows as much
+static int rbs_copy(lua_State *L)
+{
+    const mare_rbs *rbs = check_rbs(L);
+    mare_rbs *copy = lua_newuserdatauv(L, sizeof *copy, 0);
+    *copy = *rbs;
+    luaL_setmetatable(L, RBS);
+    return 1;
+}
+
+// broadcast{series =, number =[, who =, when =, name =]} -> bytes; with `who` a receiver's report
+static int time_broadcast(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    uint8_t out[MARE_RBS_PACKET_BYTES];
+    bool reports = lua_getfield(L, 1, "who") != LUA_TNIL;
+    mare_rbs_packet packet = {
+        .kind = reports ? MARE_RBS_REPORT : MARE_RBS_BEACON,
+        .series = (uint64_t)mare__time_field(L, 1, "series", 0, INT64_MIN, INT64_MAX),
+        .number = (uint64_t)mare__time_field(L, 1, "number", 0, INT64_MIN, INT64_MAX),
+        .who = (uint64_t)mare__time_field(L, 1, "who", 0, INT64_MIN, INT64_MAX),
+        .when_ns = mare__time_field(L, 1, "when", 0, 1 - LOCAL_MOST, LOCAL_MOST - 1)};
+    lua_getfield(L, 1, "name");
+    snprintf(packet.name, sizeof packet.name, "%s", luaL_optstring(L, -1, ""));
+    mare_rbs_encode(&packet, out);
+    lua_pushlstring(L, (const char *)out, sizeof out);
+    return 1;
+}
+
+// heard(bytes) -> packet; or nil, message, code
+static int time_heard(lua_State *L)
+{
+    size_t length;
+    mare_rbs_packet packet;
+    const char *bytes = luaL_checklstring(L, 1, &length);
+    bool whole =
+        length <= UINT16_MAX && mare_rbs_decode((const uint8_t *)bytes, (uint32_t)length, &packet);
+    if (!whole || packet.when_ns <= -LOCAL_MOST || packet.when_ns >= LOCAL_MOST)
+        return mare__time_fail(L, MARE_BADMSG, "that is no reference broadcast");
+    lua_createtable(L, 0, 5);
+    mare__time_set_integer(L, "series", packet.series);
+    mare__time_set_integer(L, "number", packet.number);
+    if (packet.kind == MARE_RBS_BEACON)
+        return 1;
+    mare__time_set_integer(L, "who", packet.who);
+    mare__time_set_integer(L, "when", (uint64_t)packet.when_ns);
+    lua_pushstring(L, packet.name);
+    lua_setfield(L, -2, "name");
+    return 1;
+}
+
 // ---- TAI ----------------------------------------------------------------------------------------
 
 // tai(utc) -> tai, whether the table of leap seconds still holds
@@ -348,6 +400,14 @@ static int time_utc(lua_State *L)
     return 2;
 }
 
+// leaptoday(utc) -> 1, 0 or -1: what is inserted at the end of the day
+static int time_leaptoday(lua_State *L)
+{
+    lua_pushinteger(L,
+                    mare_time_leap_today(mare_time_leaps_known(), mare__time_check_calendar(L, 1)));
+    return 1;
+}
+
 // ---- The module ---------------------------------------------------------------------------------
 
 static const luaL_Reg clock_methods[] = {
@@ -356,13 +416,23 @@ static const luaL_Reg clock_methods[] = {
 };
 
 static const luaL_Reg rbs_methods[] = {
-    {"hear", rbs_hear}, {"match", rbs_match}, {"mean", rbs_mean}, {"line", rbs_line}, {NULL, NULL},
+    {"hear", rbs_hear}, {"match", rbs_match}, {"mean", rbs_mean},
+    {"line", rbs_line}, {"copy", rbs_copy},   {NULL, NULL},
 };
 
 static const luaL_Reg functions[] = {
-    {"clock", time_clock}, {"rbs", time_rbs},     {"berkeley", time_berkeley},
-    {"skew", time_skew},   {"apart", time_apart}, {"resync", time_resync},
-    {"tai", time_tai},     {"utc", time_utc},     {NULL, NULL},
+    {"clock", time_clock},
+    {"rbs", time_rbs},
+    {"berkeley", time_berkeley},
+    {"skew", time_skew},
+    {"apart", time_apart},
+    {"resync", time_resync},
+    {"tai", time_tai},
+    {"utc", time_utc},
+    {"leaptoday", time_leaptoday},
+    {"broadcast", time_broadcast},
+    {"heard", time_heard},
+    {NULL, NULL},
 };
 
 static void new_class(lua_State *L, const char *name, const luaL_Reg *methods)
@@ -380,7 +450,13 @@ int mare__lua_open_time(lua_State *L)
     new_class(L, CLOCK, clock_methods);
     new_class(L, RBS, rbs_methods);
     new_class(L, MARE__TIME_CLIENT, mare__time_client_methods);
+    new_class(L, MARE__TIME_SERVER, mare__time_server_methods);
+    new_class(L, MARE__TIME_ARRIVALS, mare__time_arrivals_methods);
     luaL_newlib(L, functions);
     luaL_setfuncs(L, mare__time_ntp_functions, 0);
+    for (const luaL_Reg *f = mare__time_live_functions; f->name; f++) {
+        mare__function_push(L, f->func); // it asks who calls
+        lua_setfield(L, -2, f->name);
+    }
     return 1;
 }

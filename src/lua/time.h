@@ -44,4 +44,10 @@ int mare__time_fail(lua_State *L, mare_err err, const char *message);
 
 // What time_ntp.c adds to the module.
 extern const luaL_Reg mare__time_ntp_functions[], mare__time_client_methods[];
+extern const luaL_Reg mare__time_server_methods[];
 #define MARE__TIME_CLIENT "mare.time.client"
+#define MARE__TIME_SERVER "mare.time.server"
+
+// What time_live.c adds.
+extern const luaL_Reg mare__time_live_functions[], mare__time_arrivals_methods[];
+#define MARE__TIME_ARRIVALS "mare.time.arrivals"

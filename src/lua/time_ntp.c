@@ -93,7 +93,7 @@ static int client_ask(lua_State *L)
     return 1;
 }
 
-// client:take(local, bytes) -> verdict
+// client:take(local, bytes) -> verdict, whether the question is still open
 static int client_take(lua_State *L)
 {
     mare_ntp_client *client = check_client(L);
@@ -104,7 +104,8 @@ static int client_take(lua_State *L)
     mare_ntp_verdict verdict =
         mare_ntp_client_take(client, local_ns, (const uint8_t *)bytes, count);
     lua_pushstring(L, mare_ntp_verdict_name(verdict));
-    return 1;
+    lua_pushboolean(L, client->pending != 0);
+    return 2;
 }
 
 // client:note(t1, t2, t3, t4, error) -> verdict
@@ -130,6 +131,27 @@ static int client_forget(lua_State *L)
 static int client_wait(lua_State *L)
 {
     lua_pushinteger(L, (lua_Integer)mare_ntp_client_wait_ns(check_client(L)));
+    return 1;
+}
+
+// client:status() -> {reach =, kiss =, packets = {taken =, …}}
+static int client_status(lua_State *L)
+{
+    const mare_ntp_client *client = check_client(L);
+    lua_createtable(L, 0, 3);
+    mare__time_set_integer(L, "reach", client->reach);
+    if (client->kiss) {
+        char code[4] = {(char)(client->kiss >> 24), (char)(client->kiss >> 16),
+                        (char)(client->kiss >> 8), (char)client->kiss};
+        lua_pushlstring(L, code, sizeof code);
+        lua_setfield(L, -2, "kiss");
+    }
+    lua_newtable(L);
+    for (int v = 0; v < MARE_NTP_VERDICTS; v++)
+        if (client->verdicts[v])
+            mare__time_set_integer(L, mare_ntp_verdict_name((mare_ntp_verdict)v),
+                                   client->verdicts[v]);
+    lua_setfield(L, -2, "packets");
     return 1;
 }
 
@@ -217,6 +239,127 @@ static int time_select(lua_State *L)
     set_members(L, "survivors", choice.survivors);
     set_members(L, "outliers", choice.outliers);
     return 1;
+}
+
+// follows(mine, theirs) -> whether one of stratum `mine` adjusts to one of stratum `theirs`
+static int time_follows(lua_State *L)
+{
+    uint32_t mine = (uint32_t)mare__time_check_range(L, 1, 0, MARE_NTP_UNSYNCHRONISED, "a stratum");
+    uint32_t theirs =
+        (uint32_t)mare__time_check_range(L, 2, 0, MARE_NTP_UNSYNCHRONISED, "a stratum");
+    lua_pushboolean(L, mare_ntp_follows(mine, theirs));
+    return 1;
+}
+
+// ---- The server ---------------------------------------------------------------------------------
+
+enum { KEYS_MOST = 16 };
+
+struct server {
+    mare_ntp_server server;
+    mare_ntp_key keys[KEYS_MOST];
+};
+
+static struct server *check_server(lua_State *L)
+{
+    return luaL_checkudata(L, 1, MARE__TIME_SERVER);
+}
+
+// Takes over what the table at `index` has.
+static void tell(lua_State *L, int index, mare_ntp_server *server)
+{
+    server->stratum = (uint32_t)mare__time_field(L, index, "stratum", server->stratum, 1,
+                                                 MARE_NTP_UNSYNCHRONISED);
+    server->reference_id =
+        (uint32_t)mare__time_field(L, index, "reference_id", server->reference_id, 0, UINT32_MAX);
+    server->precision =
+        (int8_t)mare__time_field(L, index, "precision", server->precision, -128, 127);
+    server->reference_ns = mare__time_field(L, index, "reference", server->reference_ns,
+                                            CALENDAR_FIRST, CALENDAR_LAST);
+    server->root_delay_ns = (uint64_t)mare__time_field(
+        L, index, "root_delay", (int64_t)server->root_delay_ns, 0, ERROR_MOST);
+    server->leap = (mare_ntp_leap)mare__time_field(L, index, "leap", server->leap, 0, 3);
+}
+
+// server{stratum = 16, reference_id =, precision = -23, reference =, root_delay =, leap =,
+//        keys = {key, …}, authenticated = false, tai = false} -> server
+static int time_server(lua_State *L)
+{
+    mare__time_check_options(L, 1);
+    struct server *made = lua_newuserdatauv(L, sizeof *made, 0);
+    *made = (struct server){.server = {.stratum = MARE_NTP_UNSYNCHRONISED, .precision = -23}};
+    tell(L, 1, &made->server);
+    if (lua_getfield(L, 1, "keys") != LUA_TNIL) {
+        luaL_argcheck(L, lua_istable(L, -1), 1, "`keys` must be a list");
+        lua_Integer count = luaL_len(L, -1);
+        luaL_argcheck(L, count <= KEYS_MOST, 1, "more than 16 keys");
+        for (lua_Integer i = 0; i < count; i++) {
+            lua_geti(L, -1, i + 1);
+            if (!read_key(L, -1, &made->keys[i]))
+                luaL_argerror(L, 1, "a key must be a table");
+            lua_pop(L, 1);
+        }
+        made->server.key_count = count > 0 ? (uint32_t)count : 0;
+    }
+    made->server.keys = made->keys;
+    lua_getfield(L, 1, "authenticated");
+    made->server.authenticated_only = (uint32_t)lua_toboolean(L, -1);
+    lua_getfield(L, 1, "tai");
+    made->server.leaps = lua_toboolean(L, -1) ? mare_time_leaps_known() : NULL;
+    lua_pop(L, 3);
+    luaL_setmetatable(L, MARE__TIME_SERVER);
+    return 1;
+}
+
+// server:tell{stratum =, …}: what has changed
+static int server_tell(lua_State *L)
+{
+    struct server *server = check_server(L);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    tell(L, 2, &server->server);
+    return 0;
+}
+
+static mare_time_reading check_reading(lua_State *L, int index)
+{
+    return (mare_time_reading){.time_ns = mare__time_check_calendar(L, index),
+                               .error_ns = lua_isnil(L, index + 1)
+                                               ? MARE_TIME_UNKNOWN
+                                               : mare__time_check_error(L, index + 1)};
+}
+
+static int push_answer(lua_State *L, const uint8_t *answer, uint32_t length)
+{
+    if (length == 0)
+        return mare__time_fail(L, MARE_BADMSG, "that deserves no answer");
+    lua_pushlstring(L, (const char *)answer, length);
+    return 1;
+}
+
+// server:answer(bytes, received, error, leaves, error) -> bytes; or nil, message, code
+static int server_answer(lua_State *L)
+{
+    const struct server *server = check_server(L);
+    size_t length;
+    uint8_t out[MARE_NTP_PACKET_BYTES];
+    const uint8_t *bytes = (const uint8_t *)luaL_checklstring(L, 2, &length);
+    mare_time_reading received = check_reading(L, 3), leaves = check_reading(L, 5);
+    uint32_t count = length > UINT16_MAX ? 0 : (uint32_t)length;
+    return push_answer(L, out,
+                       mare_ntp_serve(&server->server, bytes, count, received, leaves, out));
+}
+
+// server:refuse(bytes, code) -> bytes; or nil, message, code
+static int server_refuse(lua_State *L)
+{
+    const struct server *server = check_server(L);
+    size_t length, letters;
+    uint8_t out[MARE_NTP_PACKET_BYTES];
+    const uint8_t *bytes = (const uint8_t *)luaL_checklstring(L, 2, &length);
+    const char *code = luaL_checklstring(L, 3, &letters);
+    luaL_argcheck(L, letters == 4, 3, "a code has four letters");
+    uint32_t count = length > UINT16_MAX ? 0 : (uint32_t)length;
+    return push_answer(L, out, mare_ntp_refuse(&server->server, bytes, count, code, out));
 }
 
 // ---- Packets and stamps -------------------------------------------------------------------------
@@ -318,14 +461,17 @@ static int time_leaps(lua_State *L)
 }
 
 const luaL_Reg mare__time_client_methods[] = {
-    {"ask", client_ask},   {"take", client_take},     {"note", client_note}, {"wait", client_wait},
-    {"best", client_best}, {"forget", client_forget}, {NULL, NULL},
+    {"ask", client_ask},       {"take", client_take}, {"note", client_note},
+    {"wait", client_wait},     {"best", client_best}, {"forget", client_forget},
+    {"status", client_status}, {NULL, NULL},
 };
 
+const luaL_Reg mare__time_server_methods[] = {
+    {"tell", server_tell}, {"answer", server_answer}, {"refuse", server_refuse}, {NULL, NULL}};
+
 const luaL_Reg mare__time_ntp_functions[] = {
-    {"measure", time_measure}, {"client", time_client},
-    {"select", time_select},   {"encode", time_encode},
-    {"decode", time_decode},   {"authentic", time_authentic},
-    {"stamp", time_stamp},     {"unstamp", time_unstamp},
-    {"leaps", time_leaps},     {NULL, NULL},
+    {"measure", time_measure}, {"client", time_client},   {"select", time_select},
+    {"encode", time_encode},   {"decode", time_decode},   {"authentic", time_authentic},
+    {"stamp", time_stamp},     {"unstamp", time_unstamp}, {"leaps", time_leaps},
+    {"follows", time_follows}, {"server", time_server},   {NULL, NULL},
 };

@@ -7,8 +7,10 @@
 static struct mare__object *check(lua_State *L, int index)
 {
     struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_TIMER);
-    if (!ref || !ref->object)
-        mare__lua_no_reference(L, index, ref, "timer");
+    if (!ref)
+        luaL_typeerror(L, index, "timer");
+    if (mare__handle_moved(ref))
+        luaL_error(L, "the timer was sent to another process");
     return ref->object;
 }
 
@@ -60,9 +62,16 @@ static int timer_cancel(lua_State *L)
     return 1;
 }
 
+// A variable that goes out of scope may hold one that was sent away.
+static int timer_leave(lua_State *L)
+{
+    struct mare__ref_link *ref = lua_touserdata(L, 1);
+    return ref && !mare__handle_moved(ref) ? timer_cancel(L) : 0;
+}
+
 const luaL_Reg mare__timer_methods[] = {
     {"wait", timer_wait}, {"cancel", timer_cancel}, {NULL, NULL}};
-const luaL_Reg mare__timer_metamethods[] = {{"__close", timer_cancel}, {NULL, NULL}};
+const luaL_Reg mare__timer_metamethods[] = {{"__close", timer_leave}, {NULL, NULL}};
 
 mare_err mare__timer_watch(struct mare__object *object, mare_channel **channel)
 {

@@ -2,9 +2,6 @@
 // The event loop, by libuv.
 #include "platform/loop.h"
 
-#include <netdb.h>
-#include <pthread.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -111,39 +108,4 @@ void mare__poll_want(struct mare__poll *poll, unsigned ways)
 void mare__poll_close(struct mare__poll *poll)
 {
     uv_close((uv_handle_t *)&poll->uv, on_poll_closed);
-}
-
-// ---- Names --------------------------------------------------------------------------------------
-
-static void on_resolved(uv_getaddrinfo_t *uv, int status, struct addrinfo *list)
-{
-    struct mare__resolving *resolving = uv->data;
-    resolving->status = status;
-    for (struct addrinfo *at = list; at && resolving->count < MARE__ADDRESSES_MAX;
-         at = at->ai_next) {
-        struct mare__address *address = &resolving->addresses[resolving->count++];
-        memcpy(&address->storage, at->ai_addr, at->ai_addrlen);
-        address->length = at->ai_addrlen;
-    }
-    uv_freeaddrinfo(list);
-    resolving->done(resolving);
-}
-
-void mare__resolve(struct mare__loop *loop, struct mare__resolving *resolving, const char *host)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
-    char name[16];
-    resolving->uv.data = resolving;
-    // The first call starts libuv's threads, which have their name from their maker.
-    pthread_getname_np(pthread_self(), name, sizeof name);
-    pthread_setname_np(pthread_self(), "mare-names");
-    int err = uv_getaddrinfo(&loop->uv, &resolving->uv, on_resolved, host, NULL, &hints);
-    pthread_setname_np(pthread_self(), name);
-    if (err)
-        on_resolved(&resolving->uv, err, NULL);
-}
-
-const char *mare__resolve_error(int status)
-{
-    return uv_strerror(status);
 }

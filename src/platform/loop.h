@@ -7,8 +7,6 @@
 #include <stdint.h>
 #include <uv.h>
 
-#include "platform/socket.h"
-
 struct mare__loop {
     uv_loop_t uv;
     uv_async_t bell;
@@ -18,7 +16,7 @@ struct mare__loop {
 // False: no memory, or no descriptors.
 bool mare__loop_init(struct mare__loop *loop);
 
-// Waits for what is still under way, then frees it. Descriptors must have been closed.
+// Frees it. Descriptors must have been closed.
 void mare__loop_fini(struct mare__loop *loop);
 
 // Calls back for what is ready; if nothing is, waits for so many nanoseconds at the most.
@@ -44,18 +42,3 @@ void mare__poll_want(struct mare__poll *poll, unsigned ways);
 
 // Not watched any more, so that the descriptor can be closed at once; `closed` comes later.
 void mare__poll_close(struct mare__poll *poll);
-
-// ---- Names --------------------------------------------------------------------------------------
-enum { MARE__ADDRESSES_MAX = 16 };
-
-struct mare__resolving {
-    uv_getaddrinfo_t uv;
-    struct mare__address addresses[MARE__ADDRESSES_MAX];
-    int count;
-    int status; // 0, or for mare__resolve_error
-    void (*done)(struct mare__resolving *resolving);
-};
-
-// `done` is called, perhaps at once.
-void mare__resolve(struct mare__loop *loop, struct mare__resolving *resolving, const char *host);
-const char *mare__resolve_error(int status);

@@ -2,21 +2,13 @@
 // Multicast by POSIX sockets. Packets stay on the local network: their time to live is one hop.
 #include "platform/multicast.h"
 
-#include <errno.h>
-#include <netinet/in.h>
-#include <stdbool.h>
+#include <arpa/inet.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include "platform/datagram.h"
 #include "platform/udp.h"
 
 enum { FOUR = 12, PORT = 16 }; // where an IPv4 address and the port lie in an address of udp.h
-
-static bool set(int fd, int level, int option, const void *value, socklen_t size)
-{
-    return setsockopt(fd, level, option, value, size) == 0;
-}
 
 bool mare__multicast_is_group(const uint8_t *address)
 {
@@ -26,25 +18,24 @@ bool mare__multicast_is_group(const uint8_t *address)
 
 int mare__multicast_join(const uint8_t *group, const uint8_t *interface)
 {
-    struct ip_mreq member;
-    struct sockaddr_in at = {.sin_family = AF_INET};
-    int on = 1;
-    memcpy(&member.imr_multiaddr, group + FOUR, 4);
-    memcpy(&member.imr_interface, interface + FOUR, 4);
-    at.sin_addr = member.imr_multiaddr;
-    memcpy(&at.sin_port, group + PORT, 2);
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    struct mare__address at = {.length = sizeof(struct sockaddr_in)};
+    struct sockaddr_in *four = (struct sockaddr_in *)&at.storage;
+    char through[INET_ADDRSTRLEN];
+    four->sin_family = AF_INET;
+    memcpy(&four->sin_addr, group + FOUR, 4);
+    memcpy(&four->sin_port, group + PORT, 2);
+    inet_ntop(AF_INET, interface + FOUR, through, sizeof through);
+    int fd = mare__datagram_open(&at, MARE__DATAGRAM_REUSE);
     if (fd < 0)
-        return -errno;
-    if (set(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
-        bind(fd, (struct sockaddr *)&at, sizeof at) == 0 &&
-        set(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &member, sizeof member) &&
-        set(fd, IPPROTO_IP, IP_MULTICAST_IF, &member.imr_interface, sizeof(struct in_addr)) &&
-        set(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &on, sizeof on)) {
-        mare__udp_stamp(fd);
         return fd;
-    }
-    int error = errno;
-    close(fd);
-    return -error;
+    int err = mare__datagram_join(fd, &at, through);
+    if (!err)
+        err = mare__datagram_through(fd, through);
+    if (!err)
+        err = mare__datagram_set(fd, MARE__DATAGRAM_MULTICAST_LOOP, 1);
+    mare__udp_stamp(fd);
+    if (!err)
+        return fd;
+    mare__udp_close(fd);
+    return err;
 }

@@ -3,6 +3,7 @@
 // stored.
 #include "platform/platform.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
@@ -140,6 +141,29 @@ int mare__thread_start(pthread_t *thread, const char *name, void *(*main)(void *
     if (err == 0)
         pthread_setname_np(*thread, name);
     return err;
+}
+
+int mare__thread_start_apart(const char *name, void *(*main)(void *), void *argument)
+{
+    sigset_t all, before;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); // which the new thread has from its maker
+    int err = mare__thread_start(&thread, name, main, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (err == 0)
+        pthread_detach(thread);
+    return err;
+}
+
+void mare__library_keep(uintptr_t address)
+{
+    Dl_info info;
+    if (!dladdr((const void *)address, &info) || !info.dli_fname)
+        return;
+    void *library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    if (library)
+        dlclose(library); // the mark stays
 }
 
 void mare__signals_take(void (*handler)(int number))

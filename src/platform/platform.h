@@ -81,6 +81,13 @@ void mare__park_return(struct mare__parker *parker);
 // Starts a thread with a name that debuggers show. Returns 0, or an errno value.
 int mare__thread_start(pthread_t *thread, const char *name, void *(*main)(void *), void *argument);
 
+// The same for one that nobody joins and that gets no signals: to write to a pipe that nobody reads
+// is an error there, and no end of the program.
+int mare__thread_start_apart(const char *name, void *(*main)(void *), void *argument);
+
+// The shared object that has this address, if one has, stays loaded for the life of the program.
+void mare__library_keep(uintptr_t address);
+
 // Whatever the layer above wants to know of its own threads; NULL on others.
 extern _Thread_local void *mare__thread_data __attribute__((tls_model("initial-exec")));
 

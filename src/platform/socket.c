@@ -4,6 +4,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -12,6 +14,22 @@
 #include <string.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+// An IPv6 address that is local to a link says which: "fe80::1%eth0".
+static bool parse_six(const char *host, struct sockaddr_in6 *six)
+{
+    char text[INET6_ADDRSTRLEN];
+    const char *scope = strchr(host, '%');
+    if (!scope)
+        return inet_pton(AF_INET6, host, &six->sin6_addr) == 1;
+    size_t length = (size_t)(scope - host);
+    if (length >= sizeof text)
+        return false;
+    memcpy(text, host, length);
+    text[length] = '\0';
+    six->sin6_scope_id = if_nametoindex(scope + 1);
+    return six->sin6_scope_id && inet_pton(AF_INET6, text, &six->sin6_addr) == 1;
+}
 
 bool mare__address_numeric(struct mare__address *address, const char *host, uint16_t port)
 {
@@ -22,7 +40,7 @@ bool mare__address_numeric(struct mare__address *address, const char *host, uint
         four->sin_family = AF_INET;
         four->sin_port = htons(port);
         address->length = sizeof *four;
-    } else if (inet_pton(AF_INET6, host, &six->sin6_addr) == 1) {
+    } else if (parse_six(host, six)) {
         six->sin6_family = AF_INET6;
         six->sin6_port = htons(port);
         address->length = sizeof *six;
@@ -42,6 +60,20 @@ bool mare__address_unix(struct mare__address *address, const char *path)
     return true;
 }
 
+static void write_six(const struct sockaddr_in6 *six, char host[MARE__HOST_MAX])
+{
+    char name[IF_NAMESIZE];
+    if (IN6_IS_ADDR_V4MAPPED(&six->sin6_addr)) { // a socket that speaks both
+        inet_ntop(AF_INET, &six->sin6_addr.s6_addr[12], host, MARE__HOST_MAX);
+        return;
+    }
+    inet_ntop(AF_INET6, &six->sin6_addr, host, MARE__HOST_MAX);
+    if (six->sin6_scope_id && if_indextoname(six->sin6_scope_id, name)) {
+        size_t length = strlen(host);
+        snprintf(host + length, MARE__HOST_MAX - length, "%%%s", name);
+    }
+}
+
 int mare__address_text(const struct mare__address *address, char host[MARE__HOST_MAX])
 {
     const struct sockaddr_in *four = (const struct sockaddr_in *)&address->storage;
@@ -53,7 +85,7 @@ int mare__address_text(const struct mare__address *address, char host[MARE__HOST
         inet_ntop(AF_INET, &four->sin_addr, host, MARE__HOST_MAX);
         return ntohs(four->sin_port);
     case AF_INET6:
-        inet_ntop(AF_INET6, &six->sin6_addr, host, MARE__HOST_MAX);
+        write_six(six, host);
         return ntohs(six->sin6_port);
     case AF_UNIX:
         if (address->length > offsetof(struct sockaddr_un, sun_path))
@@ -181,6 +213,30 @@ int mare__socket_shutdown(int fd)
 void mare__socket_close(int fd)
 {
     close(fd);
+}
+
+int mare__socket_copy(int fd)
+{
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return copy < 0 ? -errno : copy;
+}
+
+int mare__device_open(const char *path)
+{
+    int flags = O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    int fd = open(path, O_RDWR | flags);
+    if (fd < 0 && (errno == EACCES || errno == EROFS))
+        fd = open(path, O_RDONLY | flags);
+    return fd < 0 ? -errno : fd;
+}
+
+ssize_t mare__device_read(int fd, void *bytes, size_t size)
+{
+    ssize_t got;
+    do
+        got = read(fd, bytes, size);
+    while (got < 0 && errno == EINTR);
+    return got < 0 ? -errno : got;
 }
 
 int mare__socket_address(int fd, bool peer, struct mare__address *address)

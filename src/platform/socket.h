@@ -15,7 +15,8 @@ struct mare__address {
     socklen_t length;
 };
 
-// The address of a numeric host ("127.0.0.1", "::1") and a port. False: it is not numeric.
+// The address of a numeric host ("127.0.0.1", "::1", "fe80::1%eth0") and a port. False: it is not
+// numeric.
 bool mare__address_numeric(struct mare__address *address, const char *host, uint16_t port);
 
 // The address of a Unix-domain socket. False: the path is too long.
@@ -40,6 +41,12 @@ ssize_t mare__socket_read(int fd, void *bytes, size_t size); // 0: the peer send
 ssize_t mare__socket_write(int fd, struct iovec *pieces, int count);
 int mare__socket_shutdown(int fd); // of our direction
 void mare__socket_close(int fd);
+int mare__socket_copy(int fd); // another descriptor of the same
+
+// A device file, a FIFO or a terminal, to read from without waiting; and what it has. Opened for
+// writing too if that is allowed, so that a FIFO without a writer is not at its end.
+int mare__device_open(const char *path);
+ssize_t mare__device_read(int fd, void *bytes, size_t size);
 
 // This side's address, or the peer's.
 int mare__socket_address(int fd, bool peer, struct mare__address *address);

@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "platform/datagram.h"
+
 enum { IP = 16, MAPPED = 12, HOST_MOST = 200 };
 
 static const uint8_t mapped[MAPPED] = {[10] = 0xff, [11] = 0xff};
@@ -55,6 +57,16 @@ static void from_socket(const struct sockaddr_storage *from, uint8_t *address)
         memcpy(address, &six->sin6_addr, IP);
         memcpy(address + IP, &six->sin6_port, 2);
     }
+}
+
+void mare__udp_pack(const struct mare__address *address, uint8_t *packed)
+{
+    from_socket(&address->storage, packed);
+}
+
+void mare__udp_unpack(const uint8_t *packed, struct mare__address *address)
+{
+    address->length = to_socket(packed, &address->storage);
 }
 
 // -1 for what is no port.
@@ -113,20 +125,14 @@ void mare__udp_text(const uint8_t *address, char *text)
 
 int mare__udp_listen(const uint8_t *address, uint8_t *here)
 {
-    struct sockaddr_storage at;
-    socklen_t length = to_socket(address, &at);
-    int fd = socket(at.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    struct mare__address at;
+    at.length = to_socket(address, &at.storage);
+    int fd = mare__datagram_open(&at, MARE__DATAGRAM_BOTH);
     if (fd < 0)
-        return -errno;
-    if (bind(fd, (struct sockaddr *)&at, length) != 0) {
-        int error = errno;
-        close(fd);
-        return -error;
-    }
+        return fd;
     mare__udp_stamp(fd);
-    length = sizeof at;
-    if (here && getsockname(fd, (struct sockaddr *)&at, &length) == 0)
-        from_socket(&at, here);
+    if (here && mare__socket_address(fd, false, &at) == 0)
+        from_socket(&at.storage, here);
     return fd;
 }
 
@@ -148,55 +154,25 @@ void mare__udp_close(int socket)
 
 void mare__udp_send(int socket, const uint8_t *address, const void *data, size_t length)
 {
-    struct sockaddr_storage to;
-    socklen_t size = to_socket(address, &to);
-    ssize_t sent = sendto(socket, data, length, MSG_NOSIGNAL, (struct sockaddr *)&to, size);
-    (void)sent;
+    struct mare__address to;
+    to.length = to_socket(address, &to.storage);
+    mare__datagram_send(socket, &to, data, length);
 }
 
 void mare__udp_stamp(int socket)
 {
-    int on = 1;
-    setsockopt(socket, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on); // where it fails we do without
-}
-
-static int64_t stamp_of(struct msghdr *message)
-{
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
-        struct timespec stamp;
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPNS)
-            continue;
-        memcpy(&stamp, CMSG_DATA(c), sizeof stamp);
-        return (int64_t)stamp.tv_sec * 1000000000 + stamp.tv_nsec;
-    }
-    return 0;
+    mare__datagram_set(socket, MARE__DATAGRAM_STAMPS, 1); // where it fails we do without
 }
 
 long mare__udp_receive(int socket, uint8_t *address, void *data, size_t room, int64_t *stamp_ns)
 {
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(struct timespec))];
-    } control;
-    struct sockaddr_storage from = {0};
-    struct iovec into = {.iov_base = data, .iov_len = room};
-    *stamp_ns = 0;
-    for (;;) {
-        struct msghdr message = {.msg_name = &from,
-                                 .msg_namelen = sizeof from,
-                                 .msg_iov = &into,
-                                 .msg_iovlen = 1,
-                                 .msg_control = &control,
-                                 .msg_controllen = sizeof control};
-        ssize_t got = recvmsg(socket, &message, MSG_TRUNC);
-        // An error that an earlier datagram brought back (nobody listens there) is not about this.
-        if (got < 0 && (errno == ECONNREFUSED || errno == EINTR))
-            continue;
-        if (got >= 0)
-            *stamp_ns = stamp_of(&message);
-        from_socket(&from, address);
-        return got;
-    }
+    struct mare__address from = {0};
+    ssize_t got;
+    do // an error that an earlier datagram brought back (nobody listens there) is not about this
+        got = mare__datagram_receive(socket, &from, data, room, stamp_ns);
+    while (got == -ECONNREFUSED);
+    from_socket(&from.storage, address);
+    return got < 0 ? -1 : (long)got;
 }
 
 bool mare__udp_may_write(int descriptor)

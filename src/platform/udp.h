@@ -8,7 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "platform/socket.h"
+
 enum { MARE__UDP_ADDRESS = 18, MARE__UDP_TEXT = 64 };
+
+// To such an address from one of socket.h, and back. A mapped one becomes IPv4.
+void mare__udp_pack(const struct mare__address *address, uint8_t *packed);
+void mare__udp_unpack(const uint8_t *packed, struct mare__address *address);
 
 // Why this cannot be the address of anybody, or NULL. Asks no name server. Somebody to be sent to
 // (`target`) has a port that is not 0.

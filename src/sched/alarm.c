@@ -68,7 +68,7 @@ static void on_time(struct mare__wait *wait)
 bool mare__alarm_cancel(struct mare__object *object)
 {
     struct mare__alarm *alarm = (struct mare__alarm *)object;
-    atomic_store(&alarm->cancelled, true);
+    bool first = !atomic_exchange(&alarm->cancelled, true);
     mare__lock_acquire(&alarm->runtime->timer_lock);
     bool mine = mare__wait_claim(&alarm->wait);
     mare_channel *channel = alarm->channel;
@@ -80,7 +80,7 @@ bool mare__alarm_cancel(struct mare__object *object)
         mare__timer_stop(alarm->runtime, &alarm->wait);
         release(alarm);
     }
-    return mine;
+    return mine || (first && alarm->period); // a periodic one always has a next time
 }
 
 static void destroy(struct mare__object *object)

@@ -16,7 +16,7 @@ void mare__block_refuse(lua_State *L, const mare_process *process)
 }
 
 // Does what the routine waits for, or stands in line for it. MARE_EMPTY, MARE_FULL: it waits.
-static mare_err attempt(mare_process *process, struct mare__sleep *sleep, uint32_t *fired)
+static inline mare_err attempt(mare_process *process, struct mare__sleep *sleep, uint32_t *fired)
 {
     struct mare__wait *wait = &sleep->wait;
     switch (sleep->waits) {
@@ -37,26 +37,28 @@ static mare_err attempt(mare_process *process, struct mare__sleep *sleep, uint32
     }
 }
 
-bool mare__sleep_commit(mare_process *process, struct mare__sleep *sleep)
+// The owner, when it wakes, stops its timer before all else, and needs this lock for it. So the
+// timer can be started after the wait was published, and cannot end it before.
+static mare_err attempt_timed(mare_process *process, struct mare__sleep *sleep, uint32_t *fired)
 {
     mare_runtime *runtime = process->runtime;
+    uint64_t deadline = sleep->deadline; // once the wait is published the process may be gone
+    mare__lock_acquire(&runtime->timer_lock);
+    mare_err err = attempt(process, sleep, fired);
+    if (err == MARE_EMPTY || err == MARE_FULL)
+        mare__timer_start(runtime, &sleep->wait, deadline);
+    mare__lock_release(&runtime->timer_lock);
+    return err;
+}
+
+bool mare__sleep_commit(mare_process *process, struct mare__sleep *sleep)
+{
     struct mare__wait *wait = &sleep->wait;
-    bool timed = sleep->timed; // once the wait is published the process may be gone
-    uint64_t deadline = timed ? sleep->deadline : MARE_FOREVER;
-    mare__wait_begin(wait);
-    // The owner, when it wakes, stops its timer before all else, and needs this lock for it. So the
-    // timer can be started after the wait was published, and cannot end it before.
-    if (timed)
-        mare__lock_acquire(&runtime->timer_lock);
     uint32_t fired = MARE__FIRED_NONE;
-    mare_err err = attempt(process, sleep, &fired);
-    bool waits = err == MARE_EMPTY || err == MARE_FULL;
-    if (timed) {
-        if (waits)
-            mare__timer_start(runtime, wait, deadline);
-        mare__lock_release(&runtime->timer_lock);
-    }
-    if (waits)
+    mare__wait_begin(wait);
+    mare_err err =
+        sleep->timed ? attempt_timed(process, sleep, &fired) : attempt(process, sleep, &fired);
+    if (err == MARE_EMPTY || err == MARE_FULL)
         return true;
     wait->fired = fired;
     wait->result = err;
@@ -104,20 +106,16 @@ static void host_sleep(mare_process *process)
     atomic_fetch_sub(&process->runtime->waiters, 1);
 }
 
-int mare__block(lua_State *L, mare_process *process, enum mare__waits waits, mare_channel *channel,
-                uint64_t deadline, lua_KFunction then, lua_KContext context)
+int mare__block_otherwise(lua_State *L, mare_process *process, uint64_t deadline,
+                          lua_KFunction then, lua_KContext context)
 {
-    process->sleep.waits = (uint8_t)waits;
-    process->sleep.waits_for = channel;
-    mare__trace_block(process, channel);
+    mare__trace_block(process, process->sleep.waits_for);
+    process->sleep.deadline = deadline;
     if (process->host) {
-        process->sleep.deadline = deadline;
         host_sleep(process);
         return then(L, LUA_OK, context);
     }
     process->sleep.timed = deadline != MARE_FOREVER;
-    if (process->sleep.timed) // or it is not looked at: most waits touch a line of the cache less
-        process->sleep.deadline = deadline;
     process->yield = MARE__YIELD_WAIT;
     return lua_yieldk(L, 0, context, then);
 }

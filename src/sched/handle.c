@@ -402,6 +402,12 @@ void mare__handles_left(lua_State *L, uint32_t which, bool sent)
     process->sleep.leaving_case = 0;
 }
 
+void mare__handle_forget(lua_State *L, struct mare__ref_link *ref)
+{
+    if (ref->object)
+        let_go(mare__self(L), ref);
+}
+
 struct mare__ref_link *mare__handle_test(lua_State *L, int index)
 {
     struct mare__ref_link *ref = NULL;

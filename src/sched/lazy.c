@@ -453,14 +453,21 @@ bool mare__lazy_module_of(lua_State *L, int index)
 {
     index = lua_absindex(L, index);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
-        if (lua_type(L, -2) == LUA_TSTRING && lua_rawequal(L, -1, index)) {
-            lua_pop(L, 1);
-            lua_remove(L, -2);
-            return true;
-        }
-    lua_pop(L, 1);
-    return false;
+    int loaded = lua_gettop(L);
+    bool found = false;
+    lua_pushnil(L); // the name
+    for (lua_pushnil(L); lua_next(L, loaded); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING || !lua_rawequal(L, -1, index))
+            continue;
+        // Under several names ("socket", "socket.core") it is the whole of which others are parts.
+        if (!found || lua_rawlen(L, -2) < lua_rawlen(L, loaded + 1))
+            lua_copy(L, -2, loaded + 1);
+        found = true;
+    }
+    lua_remove(L, loaded);
+    if (!found)
+        lua_pop(L, 1);
+    return found;
 }
 
 void mare__lazy_string(lua_State *L)

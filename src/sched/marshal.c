@@ -310,6 +310,12 @@ static const char *refusal_of_moved(const struct mare__ref_link *ref)
         return "a stream that was sent before";
     case MARE__KIND_LISTENER:
         return "a listener that was sent before";
+    case MARE__KIND_UDP:
+        return "a socket that was sent before";
+    case MARE__KIND_FILE:
+    case MARE__KIND_FOLDER:
+    case MARE__KIND_WATCHER:
+        return "a file, folder or watcher that was sent before";
     case MARE__KIND_CHILD:
         return "a child that was sent before";
     case MARE__KIND_SIGNALS:
@@ -327,7 +333,8 @@ static bool begin_userdata(struct writer *w)
         if (mare__handle_moved(ref))
             return fail(w, MARE_BADMSG, refusal_of_moved(ref));
         if (mare__kind_is_owned(ref->object->kind) && ref->object->waiters > 0)
-            return fail(w, MARE_BADMSG, "a stream or listener that a routine waits for");
+            return fail(w, MARE_BADMSG,
+                        "a stream, listener, socket or file that a routine waits for");
         if (!mare__message_append_handle(w->message, ref->object))
             return out_of_room(w);
         if (mare__kind_is_owned(ref->object->kind)) {

@@ -276,6 +276,7 @@ static void settle(mare_process *process, int status, int results)
     bool killed = mare__killed(process);
     process->how = killed ? MARE_KILLED : status == LUA_OK ? MARE_OK : MARE_DIED;
     if (process->how == MARE_OK) {
+        mare__pool_unwind(process); // routines that it did not wait for
         if (results > 0)
             keep(L, keep_results, results);
         if (mare__killed(process)) { // while a __travel ran

@@ -345,7 +345,7 @@ static void end(mare_process *process, struct mare__pool *pool, int status, int 
     mare__block_drop_cases(process);
     mare__message_clear(&process->sleep.wait.message);
     mare__list_remove(&routine->in_all);
-    pool->alive--;
+    pool->alive -= !routine->detached;
     routine->values = results;
     routine->stage = status == LUA_OK ? MARE__ROUTINE_DONE : MARE__ROUTINE_FAILED;
     if (status != LUA_OK)
@@ -452,6 +452,17 @@ void mare__routine_cancel(struct mare__routine *routine)
 {
     if (routine->stage == MARE__ROUTINE_LIVES)
         mare__wait_interrupt(&routine->sleep.wait);
+}
+
+bool mare__routine_detach(struct mare__routine *routine)
+{
+    struct mare__pool *pool = pool_of(routine->process);
+    bool last = pool->alive == 1 && !routine->detached;
+    if (routine->stage != MARE__ROUTINE_LIVES || last)
+        return false;
+    pool->alive -= !routine->detached;
+    routine->detached = true;
+    return true;
 }
 
 bool mare__routine_is_main(const mare_process *process)

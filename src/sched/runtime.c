@@ -16,6 +16,9 @@ static void runtime_free(mare_runtime *runtime)
         runtime->watchers = watcher->next;
         watcher->destroy(watcher);
     }
+    struct mare__jobs *jobs = atomic_load(&runtime->jobs);
+    if (jobs)
+        atomic_load (&runtime->jobs_stop)(jobs);
     pthread_cond_destroy(&runtime->end_signal);
     pthread_mutex_destroy(&runtime->end_mutex);
     pthread_mutex_destroy(&runtime->trace.mutex);
@@ -42,6 +45,7 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     mare__list_init(&runtime->keepers);
     mare__list_init(&runtime->lingering);
     mare__list_init(&runtime->channels.list);
+    mare__list_init(&runtime->sources.all);
     atomic_init(&runtime->next_deadline, MARE_FOREVER);
     atomic_init(&runtime->exit_code, -1);
     atomic_init(&runtime->recycle_limit, options->recycle);
@@ -154,6 +158,8 @@ void mare_stop(mare_runtime *runtime)
         mare__runtime_kill_all(runtime, "the runtime stops");
         mare__runtime_await(runtime, false, mare__now(runtime) + 10000000u);
     }
+    if (runtime->sources.stop)
+        runtime->sources.stop(runtime);
     mare__timer_expire(runtime, MARE_FOREVER);
     mare__workers_stop(runtime);
     mare__state_trim(runtime, 0);

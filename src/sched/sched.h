@@ -74,23 +74,24 @@ struct mare_process {
     // as these few lines of the cache.
     struct mare__object object;
     mare_runtime *runtime;
-    mare_process *next; // in a run queue
 
     // From here to the lock: touched only by the thread that runs it.
     lua_State *state; // its main thread is the first routine. NULL before the start, after the end
-    lua_State *routine;          // the routine that runs, or ran last
-    lua_State *volatile current; // the coroutine that runs now; the tick looks at it
-    struct mare__worker *worker; // the one it runs on, while it runs
-    struct mare__worker *own;    // one that runs nothing else, or NULL
-    atomic_ulong slices;         // read by those who list it
-    atomic_uchar status;         // enum mare__status; for those who ask
-    uint8_t yield;               // enum mare__yield
-    uint16_t unyieldable;        // coroutines resumed from where a yield is impossible
-    atomic_bool traced;          // somebody listens to what it does: see trace.h
+    lua_State *routine;                // the routine that runs, or ran last
+    _Atomic(struct mare__pool *) pool; // its routines, if it has ever had more than one
+    lua_State *volatile current;       // the coroutine that runs now; the tick looks at it
+    struct mare__worker *worker;       // the one it runs on, while it runs
+    struct mare__worker *own;          // one that runs nothing else, or NULL
+    atomic_ulong slices;               // read by those who list it
+    atomic_uchar status;               // enum mare__status; for those who ask
+    uint8_t yield;                     // enum mare__yield
+    uint16_t unyieldable;              // coroutines resumed from where a yield is impossible
+    atomic_bool traced;                // somebody listens to what it does: see trace.h
 
     struct mare__parker *host; // not NULL: no process of ours but a thread of a host, asleep here
     struct mare__sleep sleep;  // of the routine that runs, or of the only one
 
+    mare_process *next; // in a run queue
     uint64_t id;
     _Atomic(struct mare__arena *) arena; // read by others, under the lock
     uint64_t libraries;                  // bits of the globals that were supplied: see lazy.c
@@ -108,16 +109,15 @@ struct mare_process {
         lua_State *co, *before; // who runs, and who ran before it
     } * nest;                   // coroutines resumed inside each other
     uint32_t nested, nest_room;
-    bool needs_close;                  // something in the state has a finalizer
-    bool closing;                      // the state is: what is made now is not finalized
-    bool has_c_modules;                // so the state cannot be recycled
-    bool warnings_on, warning;         // what warn("@on") set; a warning's first piece was printed
-    bool loaded;                       // the state came with its function on the stack
-    bool is_main;                      // has everything from the start, as the stock interpreter
-    bool luaproc;                      // the global `luaproc` exists in it
-    volatile bool winding_up;          // it has ended: handlers of <close> run
-    _Atomic(struct mare__pool *) pool; // its routines, if it has ever had more than one
-    lua_Hook hook;                     // the debug library's, which ours calls
+    bool needs_close;          // something in the state has a finalizer
+    bool closing;              // the state is: what is made now is not finalized
+    bool has_c_modules;        // so the state cannot be recycled
+    bool warnings_on, warning; // what warn("@on") set; a warning's first piece was printed
+    bool loaded;               // the state came with its function on the stack
+    bool is_main;              // has everything from the start, as the stock interpreter
+    bool luaproc;              // the global `luaproc` exists in it
+    volatile bool winding_up;  // it has ended: handlers of <close> run
+    lua_Hook hook;             // the debug library's, which ours calls
     lua_State *volatile armed; // where a count event was asked for on top of the program's hook
     const void *last_body;     // what it spawned last: see code.c
 
@@ -229,6 +229,7 @@ struct mare__class {
 };
 
 struct mare__harvest; // what the standard libraries are made of: see lazy.c
+struct mare__jobs;    // threads for what blocks: see src/loop/job.h
 
 struct mare_runtime {
     struct mare__platform platform;
@@ -256,9 +257,12 @@ struct mare_runtime {
         struct mare__parker parker;
         atomic_bool started, quit;
     } attendant;
-    atomic_uint own_threads;        // of processes with a worker of their own
-    atomic_uint own_busy;           // those that do not sleep
-    struct mare__watcher *watchers; // all there were, under worker_lock; the end frees them
+    // Of processes with a worker of their own, and of sources; and those that do not sleep, or of
+    // which an event may come, and jobs that somebody waits for.
+    atomic_uint own_threads, own_busy;
+    struct mare__watcher *watchers;  // all there were, under worker_lock; the end frees them
+    struct mare__jobs *_Atomic jobs; // made when first needed
+    void (*_Atomic jobs_stop)(struct mare__jobs *jobs); // how they end; set before
 
     mare__lock inbox_lock; // ready processes that come from no worker
     mare_process *inbox_head, *inbox_tail;
@@ -278,6 +282,14 @@ struct mare_runtime {
     unsigned recycled_count;
     atomic_uint recycle_limit; // states kept at the most
     atomic_uint images;        // states with a remembered image, kept or in use
+
+    // Sources of kinds written in C: see loop/source.c, which fills it.
+    struct {
+        mare__lock lock;
+        struct mare__list all;
+        struct mare__poller *poller;         // or NULL
+        void (*stop)(mare_runtime *runtime); // closes them all; NULL: there was none
+    } sources;
 
     struct mare__channels channels;
     mare__lock process_lock;
@@ -326,6 +338,14 @@ static inline bool mare__killed(const mare_process *process)
     return atomic_load_explicit(&process->sleep.wait.note, memory_order_relaxed) == MARE_KILLED;
 }
 
+// Whether somebody listens to what it does. A process has a flag of its own, where a switch looks
+// anyway.
+static inline bool mare__traced(const mare_process *process)
+{
+    // Relaxed: who has just begun to listen may miss what happens at the same time.
+    return __builtin_expect(atomic_load_explicit(&process->traced, memory_order_relaxed), 0);
+}
+
 // The worker that the calling thread is, or NULL.
 static inline struct mare__worker *mare__this_worker(void)
 {
@@ -341,15 +361,27 @@ static inline void mare__count(atomic_ulong *counter)
 }
 
 // ---- worker.c -----------------------------------------------------------------------------------
-// A block of zeros of a kind's size, or NULL; and its return. Any thread; workers keep some.
-void *mare__spare_take(enum mare__spares kind, size_t size);
-void mare__spare_give(enum mare__spares kind, void *block);
+// What the thread of a worker does, and the one of a process that has one for itself.
+void mare__worker_serve(struct mare__worker *worker);
+void mare__worker_serve_own(struct mare__worker *own);
 
 // Makes a process ready; it will run. Any thread.
 void mare__ready(mare_process *process);
 
 // A timer was started, perhaps by a thread that will not look at it: a worker does.
 void mare__workers_look(mare_runtime *runtime);
+
+// Whether every worker sleeps, no timer is pending, nothing is watched and nothing is ready.
+bool mare__workers_stuck(mare_runtime *runtime);
+
+// In a count hook: yields, if that is possible here.
+void mare__give_way(lua_State *L);
+void mare__give_way_hook(lua_State *L, lua_Debug *event);
+
+// ---- crew.c -------------------------------------------------------------------------------------
+// A block of zeros of a kind's size, or NULL; and its return. Any thread; workers keep some.
+void *mare__spare_take(enum mare__spares kind, size_t size);
+void mare__spare_give(enum mare__spares kind, void *block);
 
 // Starts or ends workers until there are `count`.
 mare_err mare__workers_set(mare_runtime *runtime, unsigned count);
@@ -364,13 +396,6 @@ bool mare__worker_own(mare_process *process);
 // Gives a worker something to wait in, if it has nothing yet; returns what it has. Any thread.
 struct mare__watcher *mare__worker_watch(struct mare__worker *worker,
                                          struct mare__watcher *watcher);
-
-// Whether every worker sleeps, no timer is pending, nothing is watched and nothing is ready.
-bool mare__workers_stuck(mare_runtime *runtime);
-
-// In a count hook: yields, if that is possible here.
-void mare__give_way(lua_State *L);
-void mare__give_way_hook(lua_State *L, lua_Debug *event);
 
 // ---- timer.c ------------------------------------------------------------------------------------
 // Ends the wait with MARE_TIMEOUT at the deadline, if it has not ended by then. The caller holds
@@ -598,6 +623,9 @@ static inline bool mare__handle_moved(const struct mare__ref_link *ref)
 // those of one case.
 void mare__handles_left(lua_State *L, uint32_t which, bool sent);
 
+// Gives back at once what only this reference refers to; it is empty from here on.
+void mare__handle_forget(lua_State *L, struct mare__ref_link *ref);
+
 // The methods that the table at a stack index is to supply, or NULL if it is something else.
 const luaL_Reg *mare__handle_methods(lua_State *L, int index);
 
@@ -629,12 +657,26 @@ static inline void mare__block_check(lua_State *L, const mare_process *process)
         mare__block_refuse(L, process);
 }
 
+// Of the next: when it has a deadline, is traced, or has no worker to yield to.
+int mare__block_otherwise(lua_State *L, mare_process *process, uint64_t deadline,
+                          lua_KFunction then, lua_KContext context);
+
 // Puts the calling routine to sleep until it has sent or received what is in process->sleep.wait,
 // its select has fired, or the deadline has passed. Then `then` runs, which first calls
 // mare__block_clean and finds the outcome in process->sleep.wait. To be used as `return
 // mare__block(...)`.
-int mare__block(lua_State *L, mare_process *process, enum mare__waits waits, mare_channel *channel,
-                uint64_t deadline, lua_KFunction then, lua_KContext context);
+static inline int mare__block(lua_State *L, mare_process *process, enum mare__waits waits,
+                              mare_channel *channel, uint64_t deadline, lua_KFunction then,
+                              lua_KContext context)
+{
+    process->sleep.waits = (uint8_t)waits;
+    process->sleep.waits_for = channel;
+    if (deadline != MARE_FOREVER || process->host || mare__traced(process))
+        return mare__block_otherwise(L, process, deadline, then, context);
+    process->sleep.timed = false; // so the deadline is not looked at: a line of the cache less
+    process->yield = MARE__YIELD_WAIT;
+    return lua_yieldk(L, 0, context, then);
+}
 
 // The state is at rest: begins the wait. True: it waits, and must not be touched any more, for
 // another thread may have it already. False: it need not wait.
@@ -643,13 +685,22 @@ bool mare__sleep_commit(mare_process *process, struct mare__sleep *sleep);
 // Leaves every line and stops the timer.
 void mare__sleep_clean(mare_process *process, struct mare__sleep *sleep);
 
+// The same; most waits have no timer, stood in one line and were taken out of it.
+static inline void mare__sleep_over(mare_process *process, struct mare__sleep *sleep)
+{
+    if (sleep->timed || sleep->wait.fired == MARE__FIRED_NONE ||
+        sleep->waits == MARE__WAITS_IN_SELECT)
+        mare__sleep_clean(process, sleep);
+    sleep->waits = MARE__WAITS_NOT;
+}
+
 // Frees the cases of a select, with what they hold.
 void mare__sleep_drop_cases(struct mare__sleep *sleep);
 
 // The same for the routine that runs.
 static inline void mare__block_clean(mare_process *process)
 {
-    mare__sleep_clean(process, &process->sleep);
+    mare__sleep_over(process, &process->sleep);
 }
 
 static inline void mare__block_drop_cases(mare_process *process)
@@ -671,6 +722,7 @@ struct mare__routine {
     uint8_t stage;       // enum mare__stage
     bool queued;         // under the pool's lock: it stands in the line
     bool noted;          // somebody knows how it ended
+    bool detached;       // the process does not wait for its end
     int values;          // on the thread's stack: arguments before the first run, then results
     mare_channel *ended; // closed when it ends, or NULL; its userdata is the routine's user value
     struct mare__sleep sleep;
@@ -688,7 +740,7 @@ struct mare__pool {
     struct mare__list all;
     struct mare__routine *running;
     uint64_t last_id;
-    unsigned alive;
+    unsigned alive; // and not detached
     struct mare__routine main;
 };
 
@@ -698,6 +750,9 @@ void mare__routine_start(lua_State *L, struct mare__routine *routine, lua_State 
 
 // Ends what a routine of this process waits for, or will wait for next, with MARE_CANCELLED.
 void mare__routine_cancel(struct mare__routine *routine);
+
+// The process does not wait for its end any more. False: it has ended, or nothing else is left.
+bool mare__routine_detach(struct mare__routine *routine);
 
 // Whether the routine that runs is the main one, which others can interrupt but not cancel.
 bool mare__routine_is_main(const mare_process *process);

@@ -142,6 +142,25 @@ static int required(lua_State *L, int status, lua_KContext context)
     return 2;
 }
 
+// Modules that hold back a worker while they wait, and those of ours that do not. They are in
+// package.preload, where a program can remove them to have the originals.
+static const struct {
+    const char *name, *ours;
+} replaced[] = {{"socket.core", "mare.luasocket.core"}, {"socket.unix", "mare.luasocket.unix"}};
+
+// The loader of one that is replaced; its name is an upvalue.
+static int load_ours(lua_State *L)
+{
+    const char *name = lua_tostring(L, lua_upvalueindex(1));
+    return mare__lazy_require(L, name) ? 1 : luaL_error(L, "module '%s' is not there", name);
+}
+
+static void push_ours(lua_State *L, const char *name)
+{
+    lua_pushstring(L, name);
+    lua_pushcclosure(L, load_ours, 1);
+}
+
 // Pushes the loader that a searcher found and its data; raises an error with the reasons of all if
 // none did.
 static void find_loader(lua_State *L, const char *name)
@@ -150,8 +169,13 @@ static void find_loader(lua_State *L, const char *name)
         luaL_error(L, "'package.searchers' must be a table");
     lua_pushliteral(L, "");
     for (int i = 1;; i++) {
-        if (lua_rawgeti(L, SEARCHERS, i) == LUA_TNIL)
-            luaL_error(L, "module '%s' not found:%s", name, lua_tostring(L, REASONS));
+        if (lua_rawgeti(L, SEARCHERS, i) == LUA_TNIL) {
+            if (strcmp(name, "socket") != 0)
+                luaL_error(L, "module '%s' not found:%s", name, lua_tostring(L, REASONS));
+            push_ours(L, "mare.luasocket.socket"); // LuaSocket is not installed
+            lua_pushliteral(L, ":mare:");
+            return;
+        }
         lua_pushstring(L, name);
         lua_call(L, 1, 2);
         if (lua_isfunction(L, -2))
@@ -179,7 +203,7 @@ int mare__require(lua_State *L)
     mare__lazy_finish(L);
     mare__lazy_require(L, LUA_LOADLIBNAME);
     find_loader(L, name);
-    if (lua_iscfunction(L, -2))
+    if (lua_iscfunction(L, -2) && lua_tocfunction(L, -2) != load_ours)
         mare__self(L)->has_c_modules = true;
     lua_rotate(L, -2, 1); // data, loader
     lua_pushvalue(L, NAME);
@@ -210,6 +234,12 @@ static int package_loadlib(lua_State *L)
 void mare__package_patch(lua_State *L)
 {
     wrap_member(L, "loadlib", package_loadlib);
+    lua_getfield(L, -1, "preload");
+    for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++) {
+        push_ours(L, replaced[i].ours);
+        lua_setfield(L, -2, replaced[i].name);
+    }
+    lua_pop(L, 1);
 }
 
 // ---- math ---------------------------------------------------------------------------------------

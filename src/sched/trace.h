@@ -5,13 +5,6 @@
 
 #include "sched/sched.h"
 
-// A process has a flag of its own, where a switch looks anyway.
-static inline bool mare__traced(const mare_process *process)
-{
-    // Relaxed: who has just begun to listen may miss what happens at the same time.
-    return __builtin_expect(atomic_load_explicit(&process->traced, memory_order_relaxed), 0);
-}
-
 #define MARE__COLD __attribute__((cold, noinline))
 
 // The listener is told, if there is one: of what a process does, with or to a channel (may be

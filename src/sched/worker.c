@@ -19,12 +19,8 @@
 // Preemption: a tick on the worker's own thread, only while it runs something. When a process has
 // had its slice and another waits, the handler sets a count hook on the running coroutine; the hook
 // yields. Code that is never interrupted never pays for it.
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/alloc.h"
 #include "sched/sched.h"
 
 // ---- Queues -------------------------------------------------------------------------------------
@@ -98,29 +94,36 @@ static void own_ready(struct mare__worker *own, mare_process *process)
     mare__unpark(&own->parker);
 }
 
-void mare__ready(mare_process *process)
+// Into a queue, where others see it.
+static __attribute__((noinline)) void ready_in_queue(mare_process *process)
 {
     mare_runtime *runtime = process->runtime;
     struct mare__worker *worker = mare__this_worker();
-    atomic_store_explicit(&process->status, MARE__READY, memory_order_relaxed); // for those who ask
-    if (__builtin_expect(process->own != NULL, 0)) {
+    if (process->own) {
         own_ready(process->own, process);
         return;
     }
-    if (worker && worker->runtime == runtime) {
-        // Relaxed: only this thread fills its slot; emptying it is an exchange.
-        if (length_of(&worker->length) == 0 && worker->tick.made &&
-            !atomic_load_explicit(&worker->slot, memory_order_relaxed)) {
-            // Release: pairs with the exchange of whoever takes it.
-            atomic_store_explicit(&worker->slot, process, memory_order_release);
-            return; // this worker will be free for it before anybody could be woken
-        }
+    if (worker && worker->runtime == runtime)
         queue_push(worker, process);
-    } else {
+    else
         inbox_push(runtime, process);
-    }
     atomic_thread_fence(memory_order_seq_cst); // added, then looks: pairs with the fence in go_idle
     wake_one(runtime);
+}
+
+void mare__ready(mare_process *process)
+{
+    struct mare__worker *worker = mare__this_worker();
+    atomic_store_explicit(&process->status, MARE__READY, memory_order_relaxed); // for those who ask
+    // Relaxed: only this thread fills its slot; emptying it is an exchange.
+    if (worker && worker->runtime == process->runtime && !process->own &&
+        length_of(&worker->length) == 0 && worker->tick.made &&
+        !atomic_load_explicit(&worker->slot, memory_order_relaxed))
+        // Release: pairs with the exchange of whoever takes it. Nobody is woken: this worker will
+        // be free for it before that.
+        atomic_store_explicit(&worker->slot, process, memory_order_release);
+    else
+        ready_in_queue(process);
 }
 
 // By a thief, or by the owner when thieves may be about: under the lock, where alone a shared slot
@@ -237,45 +240,6 @@ static mare_process *steal(struct mare__worker *thief)
     return NULL;
 }
 
-// ---- Spare blocks -------------------------------------------------------------------------------
-// The C library's own caches are per thread too, but hold seven blocks of a size, and processes end
-// in crowds: when a collection finds that their references are garbage.
-
-enum { SPARES_MAX = 256 };
-
-void *mare__spare_take(enum mare__spares kind, size_t size)
-{
-    struct mare__worker *worker = mare__this_worker();
-    struct mare__spare *spare = worker ? worker->spares[kind] : NULL;
-    if (!spare || mare__alloc_must_fail())
-        return mare__alloc_zero(size);
-    worker->spares[kind] = spare->next;
-    worker->spare_count[kind]--;
-    return memset(spare, 0, size);
-}
-
-void mare__spare_give(enum mare__spares kind, void *block)
-{
-    struct mare__worker *worker = mare__this_worker();
-    if (!worker || worker->spare_count[kind] == SPARES_MAX || MARE__ARENA_PLAIN) {
-        mare__free(block);
-        return;
-    }
-    struct mare__spare *spare = block;
-    spare->next = worker->spares[kind];
-    worker->spares[kind] = spare;
-    worker->spare_count[kind]++;
-}
-
-static void free_spares(struct mare__worker *worker)
-{
-    for (int kind = 0; kind < MARE__SPARES; kind++)
-        for (struct mare__spare *spare; (spare = worker->spares[kind]) != NULL;) {
-            worker->spares[kind] = spare->next;
-            mare__free(spare);
-        }
-}
-
 // ---- The tick -----------------------------------------------------------------------------------
 
 static bool others_wait(const struct mare__worker *worker)
@@ -387,14 +351,13 @@ static bool is_wanted(const struct mare__worker *worker)
 }
 
 // Gives the process the worker until it waits, its turn is over or it ends.
-static void run(struct mare__worker *worker, mare_process *process)
+static inline __attribute__((always_inline)) void run(struct mare__worker *worker,
+                                                      mare_process *process)
 {
     int arguments = 0, results = 0, turns = 0;
     process->worker = worker;
     mare__count(&process->slices);
     mare__count(&worker->counters.switches);
-    atomic_store_explicit(&process->status, MARE__RUNNING,
-                          memory_order_relaxed); // for those who ask
     for (;;) {
         if (process->pool && !mare__pool_next(process, &arguments))
             return;
@@ -446,7 +409,7 @@ static void run(struct mare__worker *worker, mare_process *process)
 }
 
 // The oldest ready process that this worker can find.
-static mare_process *find(struct mare__worker *worker)
+static inline mare_process *find(struct mare__worker *worker)
 {
     mare_process *outside = inbox_pop(worker->runtime);
     if (outside)
@@ -509,63 +472,6 @@ static bool anything_watched(mare_runtime *runtime)
         if (watched(runtime->workers[i]))
             return true;
     return false;
-}
-
-enum { ATTENDANCE_NS = 1000000 }; // between two looks in the place of those who are away
-
-static void *attend(void *argument)
-{
-    mare_runtime *runtime = argument;
-    bool away = false;
-    while (!atomic_load(&runtime->attendant.quit)) {
-        mare__park(&runtime->attendant.parker,
-                   away ? mare__now(runtime) + ATTENDANCE_NS : MARE_FOREVER);
-        mare__lock_acquire(&runtime->worker_lock);
-        struct mare__watcher *watcher = runtime->watchers; // the list only grows, at its head
-        mare__lock_release(&runtime->worker_lock);
-        away = false;
-        for (; watcher; watcher = watcher->next)
-            if (atomic_load(&watcher->unattended)) {
-                watcher->attend(watcher);
-                away = true;
-            }
-    }
-    return NULL;
-}
-
-static void attendant_start(mare_runtime *runtime)
-{
-    if (!atomic_exchange(&runtime->attendant.started, true) &&
-        mare__thread_start(&runtime->attendant.thread, "mare-watch", attend, runtime) != 0)
-        atomic_store(&runtime->attendant.started, false);
-}
-
-static void attendant_stop(mare_runtime *runtime)
-{
-    if (!atomic_load(&runtime->attendant.started))
-        return;
-    atomic_store(&runtime->attendant.quit, true);
-    mare__unpark(&runtime->attendant.parker);
-    pthread_join(runtime->attendant.thread, NULL);
-}
-
-struct mare__watcher *mare__worker_watch(struct mare__worker *worker, struct mare__watcher *watcher)
-{
-    mare_runtime *runtime = worker->runtime;
-    mare__lock_acquire(&runtime->worker_lock);
-    struct mare__watcher *has = atomic_load(&worker->watcher);
-    if (!has) {
-        has = watcher;
-        watcher->parker = &worker->parker;
-        worker->parker.bell = watcher->ring;
-        worker->parker.bell_argument = watcher->ring_argument;
-        watcher->next = runtime->watchers;
-        runtime->watchers = watcher;
-        atomic_store_explicit(&worker->watcher, watcher, memory_order_release);
-    }
-    mare__lock_release(&runtime->worker_lock);
-    attendant_start(runtime);
-    return has;
 }
 
 // What a worker that was dismissed has not come to goes to the inbox; and somebody else looks at
@@ -684,9 +590,8 @@ static void work(struct mare__worker *worker)
     }
 }
 
-static void *worker_main(void *argument)
+void mare__worker_serve(struct mare__worker *worker)
 {
-    struct mare__worker *worker = argument;
     mare__thread_data = worker;
     if (mare__tick_init(&worker->tick, on_tick, worker) != 0)
         fputs("mare: no timer for a worker: processes on it are not preempted\n", stderr);
@@ -699,15 +604,11 @@ static void *worker_main(void *argument)
     mare__thread_data = NULL;
     atomic_fetch_sub(&worker->runtime->worker_alive, 1);
     wake_one(worker->runtime); // which may find that nothing can move any more
-    return NULL;
 }
 
-// ---- A worker for one process -------------------------------------------------------------------
-
 // It counts for no other thread as a worker: what it makes ready goes to the inbox.
-static void *own_main(void *argument)
+void mare__worker_serve_own(struct mare__worker *own)
 {
-    struct mare__worker *own = argument;
     mare_runtime *runtime = own->runtime;
     if (mare__tick_init(&own->tick, on_tick, own) != 0)
         fputs("mare: no timer for a process's own thread: it is not preempted\n", stderr);
@@ -726,112 +627,4 @@ static void *own_main(void *argument)
             mare__runtime_changed(runtime); // perhaps nothing can move now
     }
     mare__tick_fini(&own->tick);
-    free_spares(own);
-    mare__free(own);
-    pthread_mutex_lock(&runtime->end_mutex);
-    atomic_fetch_sub(&runtime->own_threads, 1);
-    pthread_cond_broadcast(&runtime->end_signal);
-    pthread_mutex_unlock(&runtime->end_mutex);
-    return NULL;
-}
-
-bool mare__worker_own(mare_process *process)
-{
-    struct mare__worker *own = mare__alloc_zero(sizeof *own);
-    mare_runtime *runtime = process->runtime;
-    char name[16];
-    if (!own)
-        return false;
-    own->runtime = runtime;
-    own->index = MARE__WORKERS_MAX; // it is none of them
-    mare__list_init(&own->idle);
-    process->own = own;
-    snprintf(name, sizeof name, "mare-p%lu", (unsigned long)process->id % 100000000);
-    atomic_fetch_add(&runtime->own_threads, 1);
-    if (mare__thread_start(&own->thread, name, own_main, own) == 0) {
-        pthread_detach(own->thread);
-        return true;
-    }
-    atomic_fetch_sub(&runtime->own_threads, 1);
-    process->own = NULL;
-    mare__free(own);
-    return false;
-}
-
-// ---- Their number -------------------------------------------------------------------------------
-
-static mare_err worker_start(mare_runtime *runtime, unsigned index)
-{
-    struct mare__worker *worker = runtime->workers[index];
-    if (!worker) {
-        worker = mare__alloc_zero(sizeof *worker);
-        if (!worker)
-            return MARE_NOMEM;
-        worker->runtime = runtime;
-        worker->index = index;
-        mare__list_init(&worker->idle);
-        atomic_store(&runtime->workers[index], worker);
-    }
-    mare__lock_acquire(&worker->lock);
-    atomic_store(&worker->quit, false);
-    bool alive = worker->alive; // then it stays after all
-    worker->alive = true;
-    mare__lock_release(&worker->lock);
-    if (alive) {
-        mare__unpark(&worker->parker); // it may only be watching by now
-        return MARE_OK;
-    }
-    if (worker->started)
-        pthread_join(worker->thread, NULL);
-    char name[16];
-    snprintf(name, sizeof name, "mare-%u", index);
-    atomic_fetch_add(&runtime->worker_alive, 1);
-    worker->started = mare__thread_start(&worker->thread, name, worker_main, worker) == 0;
-    if (!worker->started) {
-        worker->alive = false;
-        atomic_fetch_sub(&runtime->worker_alive, 1);
-    }
-    return worker->started ? MARE_OK : MARE_NOMEM;
-}
-
-static void worker_dismiss(struct mare__worker *worker)
-{
-    atomic_store(&worker->quit, true);
-    mare__unpark(&worker->parker);
-}
-
-mare_err mare__workers_set(mare_runtime *runtime, unsigned count)
-{
-    if (count < 1 || count > MARE__WORKERS_MAX)
-        return MARE_INVALID;
-    mare_err err = MARE_OK;
-    mare__lock_acquire(&runtime->worker_lock);
-    unsigned have = atomic_load(&runtime->worker_count);
-    for (; have < count && !err; have += !err)
-        err = worker_start(runtime, have);
-    for (; have > count; have--)
-        worker_dismiss(runtime->workers[have - 1]);
-    atomic_store(&runtime->worker_count, have);
-    mare__lock_release(&runtime->worker_lock);
-    return err;
-}
-
-void mare__workers_stop(mare_runtime *runtime)
-{
-    pthread_mutex_lock(&runtime->end_mutex);
-    while (atomic_load(&runtime->own_threads) > 0)
-        pthread_cond_wait(&runtime->end_signal, &runtime->end_mutex);
-    pthread_mutex_unlock(&runtime->end_mutex);
-    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
-        worker_dismiss(runtime->workers[i]);
-    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
-        if (runtime->workers[i]->started)
-            pthread_join(runtime->workers[i]->thread, NULL);
-    attendant_stop(runtime);
-    for (struct mare__watcher *watcher = runtime->watchers; watcher; watcher = watcher->next)
-        watcher->parker = &watcher->idle;
-    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
-        free_spares(runtime->workers[i]); // only now: they look at each other
-        mare__free(runtime->workers[i]);
-    }
 }

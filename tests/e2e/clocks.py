@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""What tests of `mare clock` share: the program, servers that are not what they seem, packets."""
+"""What tests of `mare clock` share: the program, servers that are not what they seem, packets, and
+a real chronyd."""
+import getpass
 import json
 import os
 import pathlib
+import shutil
 import socket
 import struct
 import subprocess
@@ -18,6 +21,19 @@ SECRET = '00112233445566778899aabbccddeeff'
 EPOCH = 2208988800  # 1970 in seconds since 1900
 PATIENCE = 20 * SLOW
 BRIEFLY = 0.3 * SLOW  # for an answer that will not come, or that is asked for again
+
+# Where tools/setup.sh unpacks what it does not install, then where it may be installed.
+UNPACKED = pathlib.Path(__file__).resolve().parents[2] / 'build-unpacked/chrony/usr'
+PATH = os.pathsep.join([f'{UNPACKED}/sbin', f'{UNPACKED}/bin', os.environ.get('PATH', ''),
+                        '/usr/sbin', '/sbin'])
+
+
+def find(program):
+    return shutil.which(program, path=PATH)
+
+
+CHRONYD = find('chronyd')
+CHRONYC = find('chronyc')
 
 
 def clock(*args):
@@ -124,3 +140,47 @@ class Case(unittest.TestCase):
     def fake_by(self, answer):
         self.fakes.append(Fake(answer))
         return self.fakes[-1]
+
+
+class ChronyCase(Case):
+    """With the real thing."""
+
+    def setUp(self):
+        if not CHRONYD:
+            self.skipTest('chronyd is missing: tools/setup.sh test')
+        super().setUp()
+
+    def common(self):
+        return ['cmdport 0', f'bindcmdaddress {self.path}/chronyd.sock',
+                f'pidfile {self.path}/pid', f'keyfile {self.keys}']
+
+    def command(self, *args):
+        return [CHRONYD, '-x', '-U', '-u', getpass.getuser(), *args]
+
+    def start(self, *lines):
+        """A chronyd of our own; returns its process."""
+        config = self.path / 'chrony.conf'
+        config.write_text('\n'.join([*self.common(), *lines]) + '\n')
+        process = subprocess.Popen(self.command('-n', '-f', str(config)), text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(self.stop, process)
+        return process
+
+    @staticmethod
+    def stop(process):
+        process.terminate()
+        process.communicate(timeout=PATIENCE)
+
+    def serving(self):
+        """A chronyd that serves this machine's clock at stratum 1; returns its name."""
+        port = free_port()
+        self.start(f'port {port}', 'bindaddress 127.0.0.1', 'allow 127.0.0.1', 'local stratum 1')
+        name, deadline = f'127.0.0.1:{port}', time.monotonic() + PATIENCE
+        while query(name, options=('--samples', '1'), timeout=BRIEFLY)[0] != 0:
+            self.assertLess(time.monotonic(), deadline, 'chronyd does not answer')
+        return name
+
+    def once(self, *lines):
+        """chronyd asks once and says what it thinks."""
+        return subprocess.run(self.command('-Q', '-t', str(10 * SLOW), *self.common(), *lines),
+                              capture_output=True, text=True, timeout=60 * SLOW, check=False)

@@ -5,7 +5,6 @@ Every server is on the loopback interface with files of its own; chronyd runs wi
 touches the system's clock. So the truth is known: both ends read the same clock, and an offset is
 all error.
 """
-import getpass
 import json
 import os
 import pathlib
@@ -23,60 +22,14 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tools'))
 import tap  # noqa: E402
 import plot_clocks  # noqa: E402
 from clocks import (  # noqa: E402
-    BRIEFLY, EPOCH, MARE, PATIENCE, SECRET, SLOW, Case, Served, clock, free_port, query, reply,
-    stamp)
+    BRIEFLY, CHRONYC, EPOCH, MARE, PATIENCE, SECRET, SLOW, Case, ChronyCase, Served, clock, find,
+    free_port, query, reply, stamp)
 
-# Where tools/setup.sh unpacks what it does not install, then where it may be installed.
-UNPACKED = tap.ROOT / 'build-unpacked/chrony/usr'
-PATH = os.pathsep.join([f'{UNPACKED}/sbin', f'{UNPACKED}/bin', os.environ.get('PATH', ''),
-                        '/usr/sbin', '/sbin'])
-CHRONYD = shutil.which('chronyd', path=PATH)
-CHRONYC = shutil.which('chronyc', path=PATH)
-NTPDIG = shutil.which('ntpdig', path=PATH)
+NTPDIG = find('ntpdig')
 
 
-class Chrony(Case):
+class Chrony(ChronyCase):
     """The real thing."""
-
-    def setUp(self):
-        if not CHRONYD:
-            self.skipTest('chronyd is missing: tools/setup.sh test')
-        super().setUp()
-
-    def common(self):
-        return ['cmdport 0', f'bindcmdaddress {self.path}/chronyd.sock',
-                f'pidfile {self.path}/pid', f'keyfile {self.keys}']
-
-    def command(self, *args):
-        return [CHRONYD, '-x', '-U', '-u', getpass.getuser(), *args]
-
-    def start(self, *lines):
-        """A chronyd of our own; returns its process."""
-        config = self.path / 'chrony.conf'
-        config.write_text('\n'.join([*self.common(), *lines]) + '\n')
-        process = subprocess.Popen(self.command('-n', '-f', str(config)), text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.addCleanup(self.stop, process)
-        return process
-
-    @staticmethod
-    def stop(process):
-        process.terminate()
-        process.communicate(timeout=PATIENCE)
-
-    def serving(self):
-        """A chronyd that serves this machine's clock at stratum 1; returns its name."""
-        port = free_port()
-        self.start(f'port {port}', 'bindaddress 127.0.0.1', 'allow 127.0.0.1', 'local stratum 1')
-        name, deadline = f'127.0.0.1:{port}', time.monotonic() + PATIENCE
-        while query(name, options=('--samples', '1'), timeout=BRIEFLY)[0] != 0:
-            self.assertLess(time.monotonic(), deadline, 'chronyd does not answer')
-        return name
-
-    def once(self, *lines):
-        """chronyd asks once and says what it thinks."""
-        return subprocess.run(self.command('-Q', '-t', str(10 * SLOW), *self.common(), *lines),
-                              capture_output=True, text=True, timeout=60 * SLOW, check=False)
 
     def test_our_client_asks_chronyd(self):
         name = self.serving()

@@ -290,4 +290,69 @@ class Suspended(Late):
         self.assertEqual((said['answers'], said['ignored']), (0, 1))
 
 
+class SuspendedLua(Suspended):
+    """The same in Lua: mare.ntp, mare.rbs and mare.agent."""
+
+    def lua(self, text, *args, env=None):
+        path = self.path / f'{len(list(self.path.iterdir()))}.lua'
+        path.write_text(text)
+        return self.mare(str(path), *args, env=env)
+
+    def test_query_begins_again(self):
+        process = self.lua('''
+            local said = assert(require "mare.ntp".query(arg[1], {samples = 5, wait = %d}))
+            print(said.servers[1].packets.taken, said.servers[1].samples)''' % PATIENCE,
+                           self.name, env=self.env)
+        for i in range(5):
+            self.answer(asleep=i == 2)
+        self.assertEqual(process.communicate(timeout=PATIENCE)[0].split(), ['5', '2'])
+
+    test_watch_begins_again = None  # there is no such thing in Lua
+
+    def test_serve_has_no_time_until_somebody_tells_it(self):
+        port, deadline = self.serving(), time.monotonic() + PATIENCE
+        self.answer()
+        while self.ask(port, 'before')[1] != 3:  # who follows and who serves take turns
+            self.assertLess(time.monotonic(), deadline)
+        self.nap.touch()
+        self.assertEqual(self.ask(port, 'after')[1], 0)
+
+    def serving(self):
+        process = self.lua('''
+            local mare, ntp = require "mare", require "mare.ntp"
+            local follower = ntp.follower(arg[1], {interval = 3600, wait = %d})
+            local server = assert(ntp.server {host = "127.0.0.1", port = 0, follow = follower})
+            mare.go(follower.run, follower)
+            print(("%%s:%%d"):format(server:address()))
+            io.stdout:flush()
+            server:run()''' % PATIENCE, self.name, env=self.env)
+        return process.stdout.readline().split(':')[-1]
+
+    def hearing(self, group, _, env=None):
+        process = self.lua('''
+            local one = assert(require "mare.rbs".receiver(arg[1], tonumber(arg[2])))
+            print "hearing"
+            io.stdout:flush()
+            while true do
+                print(('{"pairs":%d}'):format(one:next().mean.pairs))
+                io.stdout:flush()
+            end''', *group.split(':'), env=env)
+        process.stdout.readline()
+        return process
+
+    def test_an_agent_does_not_take_an_answer_to_an_old_probe(self):
+        agent = self.lua('''
+            local mare = require "mare"
+            local one = assert(require "mare.agent".open("127.0.0.1", 0,
+                {peers = {arg[1]}, interval = 0.02}))
+            mare.go(one.run, one)
+            repeat mare.sleep(0.01) until select(3, one:counts()) > 0
+            print(select(2, one:counts()))
+            one:close()''', self.name, env=self.env)
+        probe, who = self.socket.recvfrom(512)
+        self.nap.touch()
+        self.socket.sendto(probe[:5] + b'\x02' + probe[6:], who)
+        self.assertEqual(agent.communicate(timeout=PATIENCE)[0].split(), ['0', '1'])
+
+
 tap.main(__name__)

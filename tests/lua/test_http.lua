@@ -74,6 +74,23 @@ return {
         t.eq(bodies, {"/1", "/2", "/3"})
     end,
 
+    one_who_asks_without_pause_leaves_others_their_turns = function()
+        local listener <close> = assert(net.listen("127.0.0.1", 0))
+        local stream <close> = assert(net.connect(listener:address()))
+        stream:write(("GET / HTTP/1.1\r\nHost: a\r\n\r\n"):rep(1000))
+        stream:shutdown()
+        local other = assert(listener:accept(patience))
+        local serving, turns = mare.go(http.handle, other, function() end), 0
+        while serving:status() == "alive" do
+            mare.yield()
+            turns = turns + 1
+        end
+        other:close()
+        local _, answers = stream:read "a":gsub("HTTP/1.1 204 ", "")
+        t.eq(answers, 1000)
+        t.ok(turns >= 8, turns)
+    end,
+
     a_connection_is_kept = function()
         local s <close> = server(function(r) return r.path end)
         local stream <close> = connect(s)
@@ -208,6 +225,29 @@ return {
         local got = answer(s, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
             "ff\r\n" .. ("x"):rep(255) .. "\r\n0\r\n\r\n")
         t.eq({status_of(got), body_of(got)}, {413, "toobig"})
+    end,
+
+    a_body_that_is_announced_beyond_the_limit_is_refused = function()
+        local s <close> = server(function() error "was called" end, {limits = {body = 10}})
+        local head = "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: "
+        t.eq(status_of(answer(s, head, "11\r\n\r\n")), 413)
+        t.eq(status_of(answer(s, head, "11\r\nExpect: 100-continue\r\n\r\n")), 413)
+        local usual <close> = server(function() error "was called" end)
+        t.eq(status_of(answer(usual, head, "1048577\r\n\r\n")), 413)
+    end,
+
+    a_handler_that_does_not_look_answers_a_bad_body_all_the_same = function()
+        local s <close> = server(function(r)
+            if not r:text() then return nil end
+            return "fine"
+        end, {limits = {body = 10}, message_time = 0.1})
+        local head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        t.eq(status_of(answer(s, head, "b\r\n" .. ("x"):rep(11) .. "\r\n0\r\n\r\n")), 413)
+        t.eq(status_of(answer(s, head, "nonsense\r\n")), 400)
+        t.eq(status_of(answer(s, head, "a\r\n" .. ("x"):rep(10) .. "\r\n0\r\n\r\n")), 200)
+        local stream <close> = connect(s)
+        stream:write(head, "5\r\nxx")
+        t.eq(status_of(stream:read "a"), 408)
     end,
 
     a_client_that_trickles_is_dropped = function()

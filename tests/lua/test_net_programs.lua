@@ -32,6 +32,17 @@ local function with_silent_server(text)
     return got
 end
 
+-- Runs a program in a network of its own: 10.83.0.1 on the interface `full`, behind which nobody
+-- says where 10.83.0.2 is, so that what is sent there is kept.
+local function with_silent_neighbour(text)
+    local program <close> = shell.file(HEAD .. text)
+    local got = shell.run(("unshare -n sh -c '(ip link add full type veth peer name other && "
+        .. "ip addr add 10.83.0.1/24 dev full && ip link set full up && ip link set other up) || "
+        .. "exit 3; exec %s %s'"):format(shell.mare, program))
+    if got.code == 3 or got.err:find "unshare" then t.skip "no network of one's own here" end
+    return got
+end
+
 return {
     -- The end.
 
@@ -165,6 +176,8 @@ return {
             print(select(3, net.resolve("name.example", 0.2)))
             print(ticks, mare.now() - began < 1.5)
             print(select(3, net.connect("name.example", 80, mare.deadline(0.05))))
+            local socket = assert(net.udp())
+            print(select(3, socket:send("x", "name.example", 80, 0.05)))
             local routine = mare.go(net.resolve, "name.example")
             mare.sleep(0.05)
             routine:cancel()
@@ -176,7 +189,7 @@ return {
             print(#net.resolve "127.0.0.1")
         ]]
         t.eq({got.out, got.err, got.code},
-            {"timeout\n5\ttrue\ntimeout\ncancelled\nkilled\n1\n", "", 0})
+            {"timeout\n5\ttrue\ntimeout\ntimeout\ncancelled\nkilled\n1\n", "", 0})
     end,
 
     a_name_that_nobody_answers_for_does_not_resolve = function()
@@ -232,5 +245,26 @@ return {
             mare.spawn(function(stream) print(#stream:read "a") end, assert(listener:accept()))
         ]]
         t.eq({got.out, got.err, got.code}, {"0\n", "", 0})
+    end,
+
+    -- Datagrams.
+
+    a_sender_waits_while_the_system_has_no_room = function()
+        local got = with_silent_neighbour [[
+            local socket = assert(net.udp("10.83.0.1", 0, {send_buffer = 4096}))
+            local sent, ok, message, code = 0
+            repeat
+                ok, message, code = socket:send(("x"):rep(1000), "10.83.0.2", 9, 0.1)
+                sent = sent + 1
+            until not ok
+            print(sent < 100, code)
+            local waiting = mare.go(function()
+                return socket:send(("x"):rep(1000), "10.83.0.2", 9)
+            end)
+            print(select(3, waiting:join(0.05)))
+            os.execute "ip neigh replace 10.83.0.2 lladdr 02:00:00:00:00:02 dev full"
+            print(waiting:join(60)) -- there is room again
+        ]]
+        t.eq({got.out, got.err}, {"true\ttimeout\ntimeout\ntrue\ttrue\n", ""})
     end,
 }

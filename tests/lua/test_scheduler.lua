@@ -96,6 +96,24 @@ return {
         end), {"call 1", "call 2", "call 3"})
     end,
 
+    a_socket_is_a_source_of_datagrams = function()
+        t.eq(logged(function(scheduler, log)
+            local net = require "mare.net"
+            local socket = assert(net.udp("127.0.0.1", 0, {limit = 3}))
+            local sender = assert(net.udp "127.0.0.1")
+            local _, port = sender:address()
+            scheduler.register_source(socket, function(data, host, from)
+                log(data, host, tostring(from == port))
+                if data == "two" then scheduler.stop() end
+            end)
+            for _, text in ipairs {"one", "too long", "two"} do
+                sender:send(text, socket:address())
+            end
+            scheduler.loop()
+            socket:close()
+        end), {"one 127.0.0.1 true", "two 127.0.0.1 true"})
+    end,
+
     timers_listeners_and_streams_are_sources = function()
         local log = mare.channel(10)
         local p = mare.spawn(function()

@@ -223,6 +223,77 @@ return {
         t.raises("#3.*leap indicator", function() time.leaps(0, 0, 4) end)
         t.raises("#2.*instant", function() time.leaps(0, FAR_FUTURE) end)
     end,
+    what_the_table_has_today = function()
+        t.eq(time.leaptoday(1483228799 * SECOND), 1) -- the last of 2016
+        t.eq(time.leaptoday(1483228800 * SECOND), 0)
+        t.eq(time.leaptoday(1483228800 * SECOND - 86400 * SECOND - 1), 0) -- a day before
+    end,
+    a_server_answers_within_its_bounds = function()
+        local key = {id = 4, secret = "sixteen letters!"}
+        local server = time.server {stratum = 3, reference_id = 0x7f000001, keys = {key},
+            root_delay = 2 * SECOND // 1000}
+        local now = 1700000000 * SECOND
+        local question = time.encode {transmit = 42}
+        local said = time.decode(assert(server:answer(question, now, SECOND, now + 5000, SECOND)))
+        t.eq({said.mode, said.stratum, said.origin, said.reference_id}, {4, 3, 42, 0x7f000001})
+        t.eq(said.receive, time.stamp(now))
+        t.eq(said.transmit, time.stamp(now + 5000))
+        t.ok(said.root_delay / 2 + said.root_dispersion >= 65536) -- a second, of 65,536 parts
+        server:tell {stratum = 9, leap = 2}
+        said = time.decode(server:answer(question, now, 0, now, 0))
+        t.eq({said.stratum, said.leap}, {9, 2})
+        said = time.decode(server:answer(question, now, 0, now, nil)) -- nobody knows the time
+        t.eq(said.leap, 3)
+        local signed = server:answer(time.encode({transmit = 42}, key), now, 0, now, 0)
+        t.eq(time.authentic(signed, key), true)
+        t.fails("badmsg", server:answer("", now, 0, now, 0))
+        t.fails("badmsg", server:answer(signed, now, 0, now, 0)) -- no question
+        local strict = time.server {stratum = 3, keys = {key}, authenticated = true}
+        t.fails("badmsg", strict:answer(question, now, 0, now, 0))
+        local kiss = time.decode(server:refuse(question, "RATE"))
+        t.eq({kiss.stratum, kiss.origin}, {0, 42})
+        t.eq(string.pack(">I4", kiss.reference_id), "RATE")
+        t.fails("badmsg", server:refuse("", "RATE"))
+        t.raises("four letters", server.refuse, server, question, "NO")
+        t.raises("`stratum`", time.server, {stratum = 0})
+        local many = {}
+        for i = 1, 17 do many[i] = key end
+        t.raises("16 keys", time.server, {keys = many})
+        t.raises("an instant", server.answer, server, question, FAR_FUTURE, 0, now, 0)
+        t.raises("error bound", server.answer, server, question, now, -1, now, 0)
+    end,
+    strata_are_followed_downwards = function()
+        t.eq({time.follows(16, 1), time.follows(3, 2), time.follows(3, 3), time.follows(2, 3),
+            time.follows(16, 16)}, {true, true, false, false, false})
+        t.raises("stratum", time.follows, 17, 1)
+    end,
+    a_client_tells_what_became_of_its_questions = function()
+        local client = time.client {near = 0}
+        t.eq(client:status(), {reach = 0, packets = {}})
+        local question = client:ask(0, 1)
+        t.eq({client:take(10, "nonsense")}, {"malformed", true}) -- still open
+        t.eq({client:take(10, answer(question, 5, 5))}, {"taken", false})
+        t.eq(client:status(), {reach = 1, packets = {malformed = 1, taken = 1}})
+        question = client:ask(20, 2)
+        t.eq((client:take(30, time.server():refuse(question, "RATE"))), "kiss")
+        t.eq(client:status().kiss, "RATE")
+    end,
+    this_machine_has_clocks = function()
+        local here, utc, width = time.now()
+        local later, later_utc = time.now()
+        t.ok(later >= here and width >= 0)
+        t.ok(utc // SECOND - os.time() <= 2 and later_utc // SECOND - os.time() >= -2)
+        local arrivals = time.arrivals()
+        t.eq((arrivals:age()), 0) -- no stamp
+        t.eq((arrivals:age(1)), 0) -- one that makes no sense
+        local age, after = arrivals:age(nil)
+        t.ok(age == 0 and after >= later)
+        t.eq(arrivals:woke(), false)
+        t.ok(time.nonce() ~= time.nonce())
+        t.eq(time.reference "192.0.2.1", 0xc0000201)
+        t.eq(time.reference "2001:db8::1:2", 0x00010002)
+        t.raises("numeric", time.reference, "localhost")
+    end,
     misuse_names_what_is_wrong = function()
         local clock, rbs, client = time.clock(), time.rbs(), time.client()
         t.raises("#1.*read", function() clock.read(rbs, 0) end)

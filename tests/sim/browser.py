@@ -19,8 +19,8 @@ def find():
 
 
 class Browser:
-    """One window with one page. Exceptions of the page are collected in `errors`, requests for
-    anything but the page itself in `fetched`."""
+    """One window with one page, or several. Exceptions of the page are collected in `errors`,
+    requests for anything but the page itself in `fetched`."""
 
     def __init__(self, width=1400, height=900):
         self.errors, self.fetched = [], []
@@ -39,12 +39,24 @@ class Browser:
         self.buffer, self.number, self.session = b'', 0, None
         page = next(target for target in self.call('Target.getTargets')['targetInfos']
                     if target['type'] == 'page')
-        self.session = self.call('Target.attachToTarget', targetId=page['targetId'],
+        self.size = {'width': width, 'height': height}
+        self.attach(page['targetId'])
+
+    def attach(self, target):
+        """What is done from now on is done to that page. Returns what `session` is then."""
+        self.session = None
+        self.session = self.call('Target.attachToTarget', targetId=target,
                                  flatten=True)['sessionId']
         for domain in ('Page', 'Runtime', 'Network'):
             self.call(f'{domain}.enable')
-        self.call('Emulation.setDeviceMetricsOverride', width=width, height=height,
-                  deviceScaleFactor=1, mobile=False)
+        self.call('Emulation.setDeviceMetricsOverride', deviceScaleFactor=1, mobile=False,
+                  **self.size)
+        return self.session
+
+    def another(self):
+        """One more page: see attach."""
+        self.session = None
+        return self.attach(self.call('Target.createTarget', url='about:blank')['targetId'])
 
     def close(self):
         self.process.kill()
@@ -83,7 +95,10 @@ class Browser:
                 return answer['result']
 
     def open(self, path):
-        self.call('Page.navigate', url=path.resolve().as_uri())
+        self.go(path.resolve().as_uri())
+
+    def go(self, url):
+        self.call('Page.navigate', url=url)
         while self.receive().get('method') != 'Page.loadEventFired':
             pass
 

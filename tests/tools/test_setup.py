@@ -32,10 +32,14 @@ case "$*" in
 esac''',
     'dpkg-deb': '''case "$*" in
 "-x "*/chrony_1.2_amd64.deb*) mkdir -p "$3/usr/sbin"; touch "$3/usr/sbin/chronyd" ;;
+"-x "*/nginx_1.2_amd64.deb*) mkdir -p "$3/usr/sbin"; touch "$3/usr/sbin/nginx" ;;
 *) exit 2 ;;
 esac''',
     'id': '''echo "${FAKE_UID:-0}"''',
 }
+
+# What the group `test` has of such packages, when it is there.
+UNPACKED = ['chrony/usr/sbin/chronyd', 'nginx/usr/sbin/nginx']
 
 
 class Setup(unittest.TestCase):
@@ -61,8 +65,8 @@ class Setup(unittest.TestCase):
                 shutil.copy(tap.ROOT / 'tools' / name, state / 'tools')
             (state / 'build').mkdir()
             (state / 'build/build.ninja').touch()
-            if env.get('UNPACKED'):
-                (state / 'build-unpacked' / env['UNPACKED']).mkdir(parents=True)
+            for name in env.get('UNPACKED', '').split():
+                (state / 'build-unpacked' / name).mkdir(parents=True)
             done = subprocess.run(['/bin/sh', state / 'tools/setup.sh', *groups],
                                   env={'PATH': folder, 'STATE': folder, **env},
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -113,17 +117,18 @@ class Setup(unittest.TestCase):
         self.assertEqual(len(installs), 1, done.stdout)
         self.assertNotIn('chrony', installs[0])
         self.assertIn('libseccomp2', installs[0])
-        self.assertEqual(done.unpacked, ['chrony/usr/sbin/chronyd'])
+        self.assertEqual(done.unpacked, UNPACKED)
 
     def test_on_a_new_machine_it_is_fetched_after_the_update(self):
         done = self.setup_sh('test')
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertLess(done.stdout.index(' update'), done.stdout.index(' download chrony'))
-        self.assertEqual(done.unpacked, ['chrony/usr/sbin/chronyd'])
+        self.assertEqual(done.unpacked, UNPACKED)
 
     def test_what_is_unpacked_or_installed_is_left_alone(self):
         have = ' '.join(self.packages('test'))
-        for env in ({'UNPACKED': 'chrony'}, {'HAVE': have + ' chrony'}):
+        for env in ({'UNPACKED': 'chrony nginx'}, {'HAVE': have + ' chrony nginx'},
+                    {'UNPACKED': 'nginx', 'HAVE': have + ' chrony'}):
             done = self.setup_sh('test', **{'HAVE': have, 'UPDATED': '1', **env})
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''), env)
 
@@ -134,13 +139,13 @@ class Setup(unittest.TestCase):
         self.assertEqual(done.stdout.count(' download chrony'), 2)
         self.assertNotIn(' install ', done.stdout)
         self.assertFalse(done.outdated)
-        self.assertEqual(done.unpacked, ['chrony/usr/sbin/chronyd'])
+        self.assertEqual(done.unpacked, UNPACKED)
 
     def test_unpacking_needs_no_root_but_an_update_does(self):
         have = ' '.join(self.packages('test'))
         done = self.setup_sh('test', HAVE=have, UPDATED='1', FAKE_UID='1000')
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.unpacked, ['chrony/usr/sbin/chronyd'])
+        self.assertEqual(done.unpacked, UNPACKED)
         done = self.setup_sh('test', HAVE=have, FAKE_UID='1000')
         self.assertEqual(done.returncode, 1)
         self.assertIn('    sudo apt-get update\n', done.stderr)

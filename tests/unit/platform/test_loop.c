@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "platform/platform.h"
+#include "platform/socket.h"
 #include "unit.h"
 
 #define MILLISECOND UINT64_C(1000000)
@@ -255,47 +256,6 @@ static void a_file_cannot_be_watched(void **state)
     fclose(file);
 }
 
-// ---- Names --------------------------------------------------------------------------------------
-
-struct asked {
-    struct mare__resolving resolving;
-    bool done;
-};
-
-static void on_done(struct mare__resolving *resolving)
-{
-    ((struct asked *)resolving)->done = true;
-}
-
-static struct asked ask(struct mare__loop *loop, const char *host)
-{
-    static struct asked asked;
-    asked = (struct asked){.resolving.done = on_done};
-    mare__resolve(loop, &asked.resolving, host);
-    while (!asked.done)
-        mare__loop_wait(loop, UINT64_MAX);
-    return asked;
-}
-
-static void names_are_resolved_or_not(void **state)
-{
-    struct asked asked = ask(*state, "localhost");
-    char host[MARE__HOST_MAX], long_name[2000];
-    assert_int_equal(asked.resolving.status, 0);
-    assert_true(asked.resolving.count >= 1);
-    mare__address_text(&asked.resolving.addresses[0], host);
-    assert_true(strcmp(host, "127.0.0.1") == 0 || strcmp(host, "::1") == 0);
-    memset(long_name, 'x', sizeof long_name);
-    long_name[sizeof long_name - 1] = '\0';
-    const char *impossible[] = {"a..b", "", long_name};
-    for (int i = 0; i < 3; i++) {
-        asked = ask(*state, impossible[i]);
-        assert_int_not_equal(asked.resolving.status, 0);
-        assert_int_equal(asked.resolving.count, 0);
-        assert_true(strlen(mare__resolve_error(asked.resolving.status)) > 0);
-    }
-}
-
 // ---- Addresses ----------------------------------------------------------------------------------
 
 static void addresses_become_text_and_back(void **state)
@@ -328,4 +288,4 @@ UNIT_TESTS(IN_LOOP(a_wait_ends_at_its_time_and_not_before), IN_LOOP(a_wait_for_n
            IN_LOOP(a_wake_that_came_before_keeps_the_thread), IN_LOOP(wakes_are_not_lost),
            IN_LOOP(what_is_wanted_is_told_as_long_as_it_is_so),
            IN_LOOP(what_is_broken_is_said_to_be), IN_LOOP(a_file_cannot_be_watched),
-           IN_LOOP(names_are_resolved_or_not), cmocka_unit_test(addresses_become_text_and_back))
+           cmocka_unit_test(addresses_become_text_and_back))

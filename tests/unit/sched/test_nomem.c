@@ -424,10 +424,38 @@ static void routines_at_every_point(void **state)
     at_every_point(routines_or_alone);
 }
 
+static const char *files_and_names(void)
+{
+    return run_program("local f, net = require 'mare._file', require 'mare._net'\n"
+                       "local function get(value, err, code)\n"
+                       "  if value then return value end\n"
+                       "  error(code == 'nomem' and 'not enough memory' or err, 0)\n"
+                       "end\n"
+                       "local h = get(f.open('/proc/self/status', 1))\n"
+                       "assert(get(h:read 'l'):find 'Name' and #get(h:read 'a') > 50)\n"
+                       "assert(get(h:seek 'set') == 0 and get(h:stat()).kind == 'file')\n"
+                       "assert(get(h:close()) == true)\n"
+                       "h = get(f.open('/dev/null', 2)) get(h:write('x', 'y'))\n"
+                       "get(f.store('/dev/null', 'text', 0)) get(f.load('/proc/self/stat', 5000))\n"
+                       "get(f.copy('/proc/self/stat', '/dev/null')) get(f.realpath '/')\n"
+                       "local d = get(f.scan '/proc/self/task') get(d:next())\n"
+                       "local w = get(f.watch('/dev', false, 10))\n"
+                       "local _, err, code = w:next(0.001)\n"
+                       "if code ~= 'timeout' then get(_, err, code) end\n"
+                       "get(net.resolve 'localhost') return true",
+                       false);
+}
+
+static void files_and_names_at_every_point(void **state)
+{
+    (void)state;
+    at_every_point(files_and_names);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, end_countdown)
 
 UNIT_TESTS(CASE(messages_at_every_point), CASE(start_and_stop_at_every_point),
            CASE(conversation_at_every_point), CASE(tables_and_functions_at_every_point),
            CASE(selects_and_names_at_every_point), CASE(families_at_every_point),
            CASE(coroutines_at_every_point), CASE(buffers_at_every_point),
-           CASE(routines_at_every_point))
+           CASE(routines_at_every_point), CASE(files_and_names_at_every_point))

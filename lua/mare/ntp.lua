@@ -1,0 +1,475 @@
+-- SPDX-License-Identifier: MIT
+-- NTP live: asking servers, following them with a disciplined clock, and serving. What packets mean
+-- and what the numbers are worth is decided in C (mare.time); here are the sockets, the pace, and
+-- whom to believe. All instants and spans are integers of nanoseconds, as in mare.time; what a
+-- program waits is in seconds, as everywhere.
+local mare, net, time = require "mare", require "mare.net", require "mare.time"
+local address_of = require "mare._address"
+
+local ntp = {}
+
+local PORT, SECOND, DAY = 123, 1000000000, 86400 * 1000000000
+local UNSYNCHRONISED = 16
+local PACKET = 512 -- bytes, with extension fields; nobody sends more
+
+-- ---- Options ------------------------------------------------------------------------------------
+
+-- The options with what is left out filled in. One that is not known is a mistake.
+local function options_of(name, given, defaults)
+    if given ~= nil and type(given) ~= "table" then
+        error(("bad argument to '%s' (table of options expected, got %s)"):format(name,
+            type(given)), 3)
+    end
+    local options = setmetatable({}, {__index = defaults})
+    for key, value in pairs(given or {}) do
+        if defaults[key] == nil then
+            error(("bad argument to '%s' (no option '%s')"):format(name, tostring(key)), 3)
+        end
+        options[key] = value
+    end
+    return options
+end
+
+local function list_of(name, servers)
+    local list = type(servers) == "string" and {servers} or servers
+    if type(list) ~= "table" or #list == 0 or #list > 32 then
+        error(("bad argument #1 to '%s' (a server or a list of up to 32 expected)"):format(name), 3)
+    end
+    for _, server in ipairs(list) do
+        local host, why = address_of(server, PORT)
+        if not host then error(("bad argument #1 to '%s' (%s)"):format(name, why), 3) end
+    end
+    return list
+end
+
+--- The keys in a file such as chronyd has, lines of `NUMBER AES128 HEX:32 digits` or `ASCII:16
+--- letters`, by their numbers. Of other types nothing is known, and their lines are left out.
+function ntp.keys(path)
+    local file <close>, why = io.open(path)
+    if not file then return nil, why, "io" end
+    local keys = {}
+    for line in file:lines() do
+        local id, secret = line:match "^%s*(%d+)%s+AES128%s+(%S+)"
+        if id then
+            local digits = secret:match "^HEX:(.*)$"
+            secret = digits and digits:match "^%x+$" and digits:gsub("%x%x?", function(two)
+                return string.char(tonumber(two, 16))
+            end) or not digits and secret:gsub("^ASCII:", "") or ""
+            if #secret ~= 16 or digits and #digits ~= 32 then
+                return nil, ("%s: key %s is not of 16 bytes"):format(path, id), "badmsg"
+            end
+            keys[tonumber(id)] = {id = tonumber(id), secret = secret}
+        end
+    end
+    return keys
+end
+
+-- ---- One server that is asked -------------------------------------------------------------------
+
+local Server = {}
+Server.__index = Server
+
+local function new_server(name, options)
+    local _, utc = time.now()
+    return setmetatable({
+        name = name, rest = math.mininteger,
+        client = time.client {drift = options.drift, near = utc, key = options.key or nil},
+    }, Server)
+end
+
+-- A socket to the first of its addresses that there is a way to. True; or nil, message, code.
+function Server:open(deadline)
+    local host, port = address_of(self.name, PORT)
+    local addresses, message, code = net.resolve(host, deadline)
+    for _, address in ipairs(addresses or {}) do
+        local socket
+        socket, message, code = net.udp(address:find ":" and "::" or "0.0.0.0", 0,
+            {limit = PACKET, stamps = true})
+        if socket then
+            self.arrivals = time.arrivals()
+            local connected
+            connected, message, code = socket:connect(address, port)
+            if connected then
+                self.socket, self.address = socket, address
+                return true
+            end
+            socket:close()
+        end
+    end
+    return nil, message, code
+end
+
+function Server:close()
+    if self.socket then self.socket:close() end
+end
+
+-- Waits for the answer to a question. The verdict on what closed it; or nil, message, code.
+function Server:answer(deadline)
+    while true do
+        local data, message, code, stamp = self.socket:receive(deadline)
+        if data then
+            local age, here = self.arrivals:age(stamp)
+            local verdict, open = self.client:take(here - age, data)
+            if verdict == "kiss" then self.rest = here + self.client:wait() end
+            if not open then return verdict end
+        elseif code ~= "toobig" then
+            return nil, message, code
+        end
+    end
+end
+
+-- Sends a question. True; false when the server wants none yet; or nil, message, code.
+function Server:ask(deadline)
+    local ok, message, code = true, nil, nil
+    if not self.socket then ok, message, code = self:open(deadline) end
+    if not ok then return nil, message, code end
+    local now = time.now()
+    if now < self.rest then return false end
+    local question
+    question, message, code = self.client:ask(now, time.nonce())
+    if not question then return nil, message, code end
+    ok, message, code = self.socket:write(question, deadline)
+    if code == "refused" then -- that was about an earlier one
+        ok, message, code = self.socket:write(question, deadline)
+    end
+    return ok, message, code
+end
+
+-- After a suspend what was measured before is worth nothing.
+function Server:wake()
+    local woke = self.arrivals and self.arrivals:woke()
+    if woke then self.client:forget() end
+    return woke
+end
+
+-- Asks once. True when a sample came of it; else false, or nil, message, code; what is wrong with
+-- the server itself is noted in `why`.
+function Server:exchange(deadline)
+    local asked, message, code = self:ask(deadline)
+    if asked == false then return false end
+    local verdict
+    if asked then verdict, message, code = self:answer(deadline) end
+    if self:wake() then return false end
+    self.why = not verdict and code ~= "timeout" and message or nil
+    self.code = verdict == "kiss" and "refused" or self.why and code
+    if not verdict then return nil, message, code end
+    return verdict == "taken"
+end
+
+-- Why there is nothing from it: what is wrong, or the verdict on most of what came.
+function Server:excuse(status)
+    local most, why = 0, self.why or "no answer"
+    for verdict, count in pairs(status.packets) do
+        if count > most then most, why = count, verdict end
+    end
+    return why == "kiss" and status.kiss and "kiss " .. status.kiss or why
+end
+
+-- ---- Several servers ----------------------------------------------------------------------------
+
+-- What is known of one server now, and its estimate.
+local function entry_of(server, here, utc, width)
+    server:wake()
+    local status = server.client:status()
+    -- Old samples of one that no longer answers are still true, but nobody to follow.
+    local best = status.reach ~= 0 and server.client:best(here)
+    local entry = {server = server.name, packets = status.packets, kiss = status.kiss}
+    if not best then
+        entry.why = server:excuse(status)
+        return entry
+    end
+    for name, value in pairs(best) do entry[name] = value end
+    entry.offset, entry.error = best.time - utc, best.error + width
+    return entry, best
+end
+
+-- What is known now of all, and what they agree on if they do: `time` and all that is behind it.
+-- Of those that do not answer nobody knows whether they would lie.
+local function look(servers, liars)
+    local here, utc, width = time.now()
+    local view = {here = here, servers = {}}
+    local estimates, indices = {}, {}
+    for i, server in ipairs(servers) do
+        local entry, best = entry_of(server, here, utc, width)
+        view.servers[i] = entry
+        if best then
+            estimates[#estimates + 1], indices[#indices + 1] = best, i
+        end
+    end
+    local choice = time.select(estimates, liars or (#servers - 1) // 2)
+    if not choice then return view end
+    local peer = estimates[choice.peer]
+    view.peer, view.server = indices[choice.peer], servers[indices[choice.peer]].name
+    view.time, view.offset = choice.time, choice.time - utc
+    view.error, view.bound = choice.error + width, choice.error
+    view.stratum, view.delay, view.root_delay = choice.stratum, peer.delay, peer.root_delay
+    view.leap, view.reference_id = peer.leap, peer.reference_id
+    for _, i in ipairs(choice.outliers) do view.servers[indices[i]].outlier = true end
+    for _, i in ipairs(choice.survivors) do view.servers[indices[i]].survivor = true end
+    return view
+end
+
+-- Why there is no time, and the code for it: if nobody answers, what all of them have in common.
+local function disagreement(servers, view)
+    local said, code = {}, nil
+    for i, entry in ipairs(view.servers) do
+        if entry.why then
+            said[#said + 1] = entry.server .. ": " .. entry.why
+            local this = servers[i].code or "timeout"
+            code = (code or this) == this and this or "timeout"
+        end
+    end
+    if #said == #servers then return table.concat(said, "; "), code end
+    said[#said + 1] = "those that answer do not agree, or are too few"
+    return table.concat(said, "; "), "invalid"
+end
+
+-- The earlier of two ends of a wait: seconds from now, or a deadline, or nil.
+local function earlier(seconds, deadline)
+    if deadline and deadline:left() < seconds then return deadline end
+    return mare.deadline(seconds)
+end
+
+-- Questions to one server, one after the other. nil, message, code: this routine shall end.
+local function sample(server, options, deadline)
+    for turn = 1, options.samples do
+        if turn > 1 then
+            local _, message, code = mare.sleep(earlier(options.interval, deadline):left())
+            if code == "cancelled" then return nil, message, code end
+        end
+        -- One that was silent twice is not worth the wait.
+        local silent = turn > 2 and server.client:status().reach == 0
+        if silent or deadline and deadline:left() == 0 then break end
+        local _, message, code = server:exchange(earlier(options.wait, deadline))
+        if code == "cancelled" then return nil, message, code end
+    end
+    return true
+end
+
+-- Does `each(server)` for all of them at once: in routines, so that none holds back the others.
+-- nil, message, code when this routine was cancelled.
+local function for_all(servers, each)
+    if #servers == 1 then return each(servers[1]) end
+    local routines <close> = setmetatable({}, {__close = function(all)
+        for _, routine in ipairs(all) do routine:cancel() end
+    end})
+    for i, server in ipairs(servers) do routines[i] = mare.go(each, server) end
+    for _, routine in ipairs(routines) do
+        local ok, result, code = routine:join()
+        if not ok and code == "cancelled" then return nil, result, code end
+        if not ok then error(result, 0) end
+    end
+    return true
+end
+
+local function close_all(servers)
+    for _, server in ipairs(servers) do server:close() end
+end
+
+--- Asks servers ("host", "host:port", or a list of up to 32), and returns what they agree on: a
+--- table with `time`, `error` and more; or nil, message, code and what is known of each.
+function ntp.query(servers, options, timeout)
+    local names = list_of("query", servers)
+    options = options_of("query", options,
+        {samples = 8, interval = 0.05, wait = 1, drift = 100000, key = false, liars = false})
+    local deadline = type(timeout) == "number" and mare.deadline(timeout) or timeout
+    local asked <close> = setmetatable({}, {__close = close_all})
+    for i, name in ipairs(names) do asked[i] = new_server(name, options) end
+    local ok, message, code = for_all(asked, function(server)
+        return sample(server, options, deadline)
+    end)
+    if not ok then return nil, message, code end
+    local view = look(asked, options.liars)
+    if view.time then return view end
+    message, code = disagreement(asked, view)
+    return nil, message, code, view
+end
+
+-- ---- Following ----------------------------------------------------------------------------------
+
+local Follower = {}
+Follower.__index = Follower
+
+--- A disciplined clock that follows servers, once its `run` is running.
+function ntp.follower(servers, options)
+    local names = list_of("follower", servers)
+    options = options_of("follower", options,
+        {interval = 4, wait = 1, drift = 100000, slew = 500000, key = false, liars = false})
+    local follower = setmetatable({options = options, stop = mare.channel(), servers = {},
+        suspension = time.arrivals()}, Follower)
+    for i, name in ipairs(names) do follower.servers[i] = new_server(name, options) end
+    follower:begin()
+    return follower
+end
+
+-- A clock that nobody has set.
+function Follower:begin()
+    self.clock = time.clock {drift = self.options.drift, slew = self.options.slew}
+    self.stratum, self.root_delay, self.reference, self.leap = UNSYNCHRONISED, 0, 0, 0
+    self.peer, self.reference_id = nil, 0
+end
+
+-- After a suspend there is no time, until somebody is asked again.
+function Follower:wake()
+    if self.suspension:woke() then self:begin() end
+end
+
+-- Our stratum by what the followed server says of its own now, which may have risen. One that no
+-- longer counts among those who agree holds nobody off.
+function Follower:stratum_now(view)
+    local peer = self.stratum < UNSYNCHRONISED and view.servers[self.peer]
+    return peer and peer.survivor and math.min(peer.stratum + 1, UNSYNCHRONISED) or UNSYNCHRONISED
+end
+
+-- There is a new sample.
+function Follower:adjust()
+    local view = look(self.servers, self.options.liars)
+    if not view.time or not time.follows(self:stratum_now(view), view.stratum) then return end
+    self.clock:set(view.here, view.time, view.bound)
+    self.peer, self.stratum, self.root_delay = view.peer, view.stratum + 1, view.root_delay
+    self.reference, self.leap = view.time, view.leap
+    self.reference_id = time.reference(self.servers[view.peer].address)
+end
+
+-- The one that is followed has been silent for long: its stratum no longer holds others off.
+function Follower:forget_lost_peer()
+    local peer = self.peer and self.servers[self.peer]
+    if peer and peer.client:status().reach == 0 then self.stratum = UNSYNCHRONISED end
+end
+
+function Follower:keep(server)
+    while true do
+        local round = mare.deadline(self.options.interval)
+        self:forget_lost_peer()
+        local taken, message, code = server:exchange(mare.deadline(self.options.wait))
+        if self.stop:closed() then server:close() end -- which may have been opened since
+        if code == "cancelled" or self.stop:closed() then return nil, message, code end
+        self:wake()
+        if taken then self:adjust() end
+        local _, why, how = self.stop:receive(round)
+        if how ~= "timeout" then return nil, why, how end
+    end
+end
+
+--- Asks the servers in turn until the follower is closed: for a routine of its own. Returns nil,
+--- message, code.
+function Follower:run()
+    for_all(self.servers, function(server) return self:keep(server) end)
+    if self.stop:closed() then return nil, "the follower is closed", "closed" end
+    return nil, "the routine was cancelled", "cancelled"
+end
+
+-- A disciplined clock does not know of the leap seconds that may have come since it was set.
+function Follower:with_leaps(now, bound)
+    if not bound or bound >= DAY then return now, bound end -- nobody knows, or it does not matter
+    return now, bound + time.leaps(self.reference, now + bound + SECOND, self.leap) * SECOND
+end
+
+--- The time and its error bound, which is nil while nothing is known. Never less than before.
+function Follower:read()
+    self:wake()
+    return self:with_leaps(self.clock:read((time.now())))
+end
+
+-- What the clock showed at a local instant a while ago.
+function Follower:shown(here)
+    self:wake()
+    local now, bound = self.clock:target(here)
+    local gap = self.clock:gap(here)
+    return self:with_leaps(now - gap, bound and bound + math.abs(gap))
+end
+
+--- What is known of each server, and what they agree on: as `query` returns it.
+function Follower:look()
+    return look(self.servers, self.options.liars)
+end
+
+function Follower:close()
+    close_all(self.servers)
+    return self.stop:close()
+end
+Follower.__close = Follower.close
+
+-- ---- Serving ------------------------------------------------------------------------------------
+
+local Service = {}
+Service.__index = Service
+
+local LOCAL_CLOCK = 0x7f7f0101 -- 127.127.1.1, which everybody takes for an undisciplined clock
+
+--- A server on a socket of its own, once its `run` is running: of the system's clock, with the
+--- stratum and the error that its owner gives it, or of a follower (`follow`).
+function ntp.server(options)
+    options = options_of("server", options, {host = "0.0.0.0", port = PORT, stratum = 10,
+        error = 100000000, follow = false, keys = false, authenticated = false})
+    local core = time.server {
+        stratum = options.follow and UNSYNCHRONISED or options.stratum,
+        reference_id = options.stratum == 1 and string.unpack(">I4", "LOCL") or LOCAL_CLOCK,
+        keys = options.keys or nil, authenticated = options.authenticated,
+    }
+    local socket, message, code = net.udp(options.host, options.port,
+        {limit = PACKET, stamps = true})
+    if not socket then return nil, message, code end
+    return setmetatable({
+        socket = socket, arrivals = time.arrivals(), core = core, follow = options.follow,
+        bound = options.error, answered = 0,
+    }, Service)
+end
+
+-- The leap indicator: what the table knows, or what the followed server said, for as long as its
+-- day lasts.
+function Service:leap(utc)
+    local change = time.leaptoday(utc)
+    if change ~= 0 then return change > 0 and 1 or 2 end
+    local follow = self.follow
+    return follow and utc // DAY == follow.reference // DAY and follow.leap or 0
+end
+
+-- The answer to a question that came `age` ago.
+function Service:answer(question, age, here, utc, width)
+    local follow, received, bound, leaves, leaves_bound = self.follow
+    if follow then
+        received, bound = follow:shown(here - age)
+        leaves, leaves_bound = follow:read()
+        self.core:tell {stratum = follow.stratum, root_delay = follow.root_delay,
+            reference = follow.reference, reference_id = follow.reference_id}
+    else
+        received, bound = utc - age, self.bound + width
+        leaves, leaves_bound = select(2, time.now())
+        leaves_bound = leaves_bound + self.bound
+    end
+    self.core:tell {leap = self:leap(leaves)}
+    return self.core:answer(question, received, bound, leaves, leaves_bound)
+end
+
+--- Answers until the server is closed: for a routine of its own. Returns nil, message, code.
+function Service:run()
+    while true do
+        local question, host, port, stamp = self.socket:receive()
+        local code = not question and port
+        if question then
+            local answer = self:answer(question, self.arrivals:age(stamp))
+            -- Where there is no room for it now it is lost, as a datagram may be.
+            if answer and self.socket:send(answer, host, port, 0) then
+                self.answered = self.answered + 1
+            end
+        elseif code == "closed" or code == "cancelled" then
+            return nil, host, code
+        elseif code ~= "toobig" then -- the system is in trouble: a little later
+            local _, message, how = mare.sleep(0.05)
+            if how then return nil, message, how end
+        end
+    end
+end
+
+--- Host and port.
+function Service:address()
+    return self.socket:address()
+end
+
+function Service:close()
+    return self.socket:close()
+end
+Service.__close = Service.close
+
+return ntp

@@ -1,0 +1,155 @@
+-- SPDX-License-Identifier: MIT
+-- TLS, client and server, as a property of streams: what reads and writes them need not know. The
+-- work is OpenSSL's (src/platform/tls.c); here is what is allowed and verified unless one says
+-- otherwise.
+local mare, net, raw = require "mare", require "mare.net", require "mare._tls"
+
+local tls = {}
+
+--- How long a handshake may take unless one says otherwise, in seconds.
+tls.handshake_time = 10
+
+local VERSIONS = {["1.2"] = 2, ["1.3"] = 3}
+local VERIFY = {[false] = 0, [true] = 1, request = 2, require = 3}
+
+-- What a context is made of, and what else the functions here take.
+local CONTEXT = {certificate = 1, key = 1, password = 1, authorities = 1, verify = 1, protocols = 1,
+    min_version = 1, max_version = 1, ciphers = 1, suites = 1}
+local MORE = {context = 1, name = 1, server = 1, handshake_time = 1, backlog = 1, shared = 1}
+
+local function version_of(options, name, usual)
+    local value = options[name] or usual
+    return VERSIONS[tostring(value)]
+        or error(("option '%s' must be \"1.2\" or \"1.3\""):format(name), 4)
+end
+
+local function protocols_of(options)
+    local parts = {}
+    for i, name in ipairs(options.protocols or parts) do
+        if type(name) ~= "string" or #name == 0 or #name > 255 then
+            error("option 'protocols' must be a list of names of 1 to 255 bytes", 4)
+        end
+        parts[i] = string.pack("s1", name)
+    end
+    return table.concat(parts)
+end
+
+local function make(options)
+    local verify = options.verify
+    if verify == nil then verify = true end
+    if not VERIFY[verify] then
+        error("option 'verify' must be true, false, \"request\" or \"require\"", 3)
+    elseif VERIFY[verify] >= 2 and not options.authorities then
+        error("option 'authorities' is needed: who signs the certificates of clients", 3)
+    elseif options.key and not options.certificate then
+        error("option 'certificate' is needed with a key", 3)
+    end
+    -- A server that asks nobody for a certificate need not load the system's authorities.
+    return raw.context {certificate = options.certificate, key = options.key,
+        password = options.password, authorities = options.authorities,
+        ciphers = options.ciphers, suites = options.suites, verify = VERIFY[verify],
+        oldest = version_of(options, "min_version", "1.2"),
+        newest = version_of(options, "max_version", "1.3"), protocols = protocols_of(options)}
+end
+
+local function check_names(options, also)
+    for name in pairs(options) do
+        if not CONTEXT[name] and not (also and MORE[name]) then
+            error(("there is no option '%s'"):format(tostring(name)), 3)
+        end
+    end
+end
+
+--- What one side brings along: `certificate` and `key` (paths of PEM files, or their text),
+--- `password` of the key, `authorities` (a file, a folder, text; the system's), `verify` (true),
+--- `protocols` (for ALPN), `min_version` ("1.2"), `max_version` ("1.3"), `ciphers`, `suites`.
+function tls.context(options)
+    options = options or {}
+    if type(options) ~= "table" then
+        error("bad argument #1 to 'context' (table expected, got " .. type(options) .. ")", 2)
+    end
+    check_names(options)
+    return make(options)
+end
+
+local usual -- the context of clients that ask for nothing special
+
+-- A context and the options beside it, of an argument that is one, or both, or neither.
+local function settle(options, name, index, serves)
+    if type(options) == "userdata" then return options, {} end
+    if options ~= nil and type(options) ~= "table" then
+        error(("bad argument #%d to '%s' (table or context expected, got %s)"):format(index, name,
+            type(options)), 3)
+    end
+    options = options or {}
+    check_names(options, true)
+    if type(options.context) == "userdata" then return options.context, options end
+    if options.context ~= nil then error("option 'context' must be made by tls.context", 3) end
+    local own, message, code = {}, nil, nil
+    for key in pairs(CONTEXT) do own[key] = options[key] end
+    if serves and own.verify == nil then own.verify = false end
+    if next(own) == nil then
+        if not usual then usual, message, code = make(own) end
+        return usual, options, message, code
+    end
+    local context
+    context, message, code = make(own)
+    return context, options, message, code
+end
+
+-- The handshake of a stream that has been given a context; one that fails is closed.
+local function begin(stream, context, options, name, deadline)
+    local ok, message, code = raw.secure(stream, context,
+        options.handshake_time or tls.handshake_time, options.server, name)
+    if ok then ok, message, code = stream:handshake(deadline) end
+    if ok then return stream end
+    stream:close()
+    return nil, message, code
+end
+
+--- A stream over TLS to a host and port, whose certificate is valid for that name. Options: those
+--- of `tls.context`, or a `context`; `name`, if the certificate is for another; `handshake_time`.
+function tls.connect(host, port, options, timeout)
+    local context, more, message, code = settle(options, "connect", 3, false)
+    if not context then return nil, message, code end
+    local deadline = timeout
+    if type(timeout) == "number" then deadline = mare.deadline(timeout) end
+    local stream
+    stream, message, code = net.connect(host, port, deadline)
+    if not stream then return nil, message, code end
+    return begin(stream, context, more, more.name or host, deadline)
+end
+
+--- Goes on over TLS with a stream that began without. Options as for `tls.connect`; `server` if
+--- this side is the server; else a client needs the `name` of the host. If it fails, the stream is
+--- closed.
+function tls.wrap(stream, options, timeout)
+    local serves = type(options) == "table" and options.server
+    local context, more, message, code = settle(options, "wrap", 2, serves)
+    if not context then return nil, message, code end
+    return begin(stream, context, more, more.name, timeout)
+end
+
+--- A listener; the streams that it accepts are over TLS. Options: those of `net.listen` and of
+--- `tls.context`, or a `context`; `handshake_time`.
+function tls.listen(host, port, options)
+    local context, more, message, code = settle(options, "listen", 3, true)
+    if not context then return nil, message, code end
+    local listener
+    listener, message, code = net.listen(host, port, {backlog = more.backlog, shared = more.shared})
+    if not listener then return nil, message, code end
+    return raw.listen(listener, context, more.handshake_time or tls.handshake_time)
+end
+
+--- A certificate and its key, as text, for a name or a list of them, signed by that key itself: for
+--- tests and for development. Valid for so many days (30).
+function tls.selfsigned(names, days)
+    if type(names) == "string" then names = {names} end
+    if type(names) ~= "table" then
+        error("bad argument #1 to 'selfsigned' (string or table expected, got " .. type(names)
+            .. ")", 2)
+    end
+    return raw.selfsigned(days or 30, table.unpack(names))
+end
+
+return tls

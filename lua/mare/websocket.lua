@@ -1,0 +1,472 @@
+-- SPDX-License-Identifier: MIT
+-- WebSocket, server and client, over HTTP (lua/mare/http.lua) and streams. Frames are read, checked
+-- and written in C (src/wire/websocket.c); here is who writes when, and how a conversation ends.
+--
+--            close is written             the peer's is read, or it takes too long
+--     open ------------------> closing ------------------------------------------> over
+--       \_______________________ an error, the peer is gone __________________________/
+--
+-- Three things are done by one routine at a time: `receiving` is who reads, `sending` who has begun
+-- a message, `writing` who has begun a frame, so that a ping can go between two parts of a message.
+local mare, http, net = require "mare", require "mare.http", require "mare.net"
+local raw = require "mare._websocket"
+
+local websocket = {}
+
+--- The defaults: bytes of a message; seconds for a write, for the closing handshake, for the
+--- opening one, and of silence until the peer is asked for a sign of life, which it has as long to
+--- give.
+websocket.limit = 1048576
+websocket.write_time, websocket.close_time, websocket.open_time = 30, 5, 10
+websocket.ping_time = 20
+
+local Socket = {__name = "mare.websocket"}
+Socket.__index = Socket
+
+-- ---- One at a time ------------------------------------------------------------------------------
+
+local Lock = {}
+Lock.__index = Lock
+
+local function new_lock() return setmetatable({channel = mare.channel(1)}, Lock) end
+
+-- The lock, to be kept in a <close> variable; or nil, message, code.
+function Lock:enter(deadline)
+    local ok, message, code = self.channel:sendwithin(deadline, true)
+    if ok then return self end
+    return nil, message, code
+end
+
+function Lock:tryenter() return self.channel:trysend(true) and self end
+
+function Lock:__close() self.channel:tryreceive() end
+
+-- ---- The end ------------------------------------------------------------------------------------
+
+-- Nothing can be said any more. The first who notices says why.
+local function finish(self, code, reason)
+    if self.over then return end
+    self.over, self.code, self.reason = true, code, reason
+    self.parts = nil
+    self.stream:close()
+end
+
+local function gone(self)
+    local why = self.reason ~= "" and self.reason or nil
+    return nil, why and "the connection is closed: " .. why or "the connection is closed", "closed",
+        self.code, self.reason
+end
+
+-- ---- Writing ------------------------------------------------------------------------------------
+
+local function as_deadline(timeout, usual)
+    timeout = timeout or usual
+    if type(timeout) == "number" then return mare.deadline(timeout) end
+    return timeout
+end
+
+-- Writes frames; the caller has the lock. When only a part of one has gone, nothing can follow it.
+local function write(self, frame, deadline)
+    if self.over then return gone(self) end
+    local ok, message, code = self.stream:writewithin(deadline, frame)
+    if not ok then
+        finish(self, 1006, message)
+        return nil, message, code
+    end
+    return true
+end
+
+-- A ping was read while somebody else wrote: the answer is theirs to give (the latest is enough, as
+-- RFC 6455 section 5.5.3 has it).
+local function write_pong(self)
+    while self.pong and not self.closing and not self.over do
+        local data = self.pong
+        self.pong = nil
+        write(self, raw.frame("pong", true, data, self.masks), mare.deadline(websocket.write_time))
+    end
+end
+
+local function send_frame(self, deadline, kind, last, data)
+    local lock <close>, message, code = self.writing:enter(deadline)
+    if not lock then return nil, message, code end
+    if self.closing and not self.over then
+        return nil, "this side has closed the connection", "closed"
+    end
+    local ok
+    ok, message, code = write(self, raw.frame(kind, last, data, self.masks), deadline)
+    write_pong(self)
+    return ok, message, code
+end
+
+local function answer_ping(self, data)
+    self.pong = data
+    local lock <close> = self.writing:tryenter()
+    if lock then write_pong(self) end
+end
+
+-- The closing frame; after it nothing is written.
+local function send_close(self, code, reason, deadline)
+    local frame = raw.close(code, reason, self.masks)
+    local lock <close> = self.writing:enter(deadline)
+    if not lock or self.closing or self.over then return end
+    write(self, frame, deadline)
+    self.closing = true
+end
+
+local function check_data(name, data)
+    if type(data) ~= "string" and type(data) ~= "function" then
+        error(("bad argument #1 to '%s' (string or function expected, got %s)"):format(name,
+            data == nil and "no value" or type(data)), 3)
+    end
+end
+
+local function next_part(kind, data)
+    if kind == "text" and not utf8.len(data) then
+        return nil, "a text must be UTF-8; other bytes are sent with sendbinary", "badmsg"
+    end
+    return data
+end
+
+-- A message in fragments, one for each part. It is not known which is the last, so the last one is
+-- empty. When it cannot be completed the conversation is at its end.
+local function send_parts(self, deadline, kind, parts)
+    local frame = kind
+    for data in parts do
+        local ok, message, code = next_part(kind, data)
+        if ok then ok, message, code = send_frame(self, deadline, frame, false, data) end
+        if not ok then
+            finish(self, 1006, message)
+            return nil, message, code
+        end
+        frame = "more"
+    end
+    return send_frame(self, deadline, frame, true, "")
+end
+
+local function send(self, kind, data, timeout)
+    local deadline = as_deadline(timeout, self.time or websocket.write_time)
+    local lock <close>, message, code = self.sending:enter(deadline)
+    if not lock then return nil, message, code end
+    if self.over then return gone(self) end
+    if type(data) == "function" then return send_parts(self, deadline, kind, data) end
+    data, message, code = next_part(kind, data)
+    if not data then return nil, message, code end
+    return send_frame(self, deadline, kind, true, data)
+end
+
+--- Sends a text, which must be UTF-8: a string, or a function that returns part after part, each of
+--- whole characters. Returns true when the system has it, or nil, message, code.
+function Socket:send(text, timeout)
+    check_data("send", text)
+    return send(self, "text", text, timeout)
+end
+
+--- Sends bytes, likewise.
+function Socket:sendbinary(bytes, timeout)
+    check_data("sendbinary", bytes)
+    return send(self, "binary", bytes, timeout)
+end
+
+--- Sends a ping, with up to 125 bytes of data. Who receives answers pings by itself.
+function Socket:ping(data, timeout)
+    if data ~= nil and (type(data) ~= "string" or #data > 125) then
+        error("bad argument #1 to 'ping' (at most 125 bytes expected)", 2)
+    end
+    if self.over then return gone(self) end
+    return send_frame(self, as_deadline(timeout, self.time or websocket.write_time), "ping", true,
+        data or "")
+end
+
+-- ---- Reading ------------------------------------------------------------------------------------
+
+-- The peer has broken a rule: it is told, and the conversation is over.
+local function fail(self, code, reason)
+    send_close(self, code, reason, mare.deadline(self.close_time))
+    if not self.over then net.linger(self.stream) end
+    finish(self, code, reason)
+    return nil, reason, code == 1009 and "toobig" or "badmsg", code
+end
+
+-- The peer has closed. Its code goes back to it, unless it answers ours.
+local function on_close(self, code, reason)
+    send_close(self, code, "", mare.deadline(self.close_time))
+    finish(self, code, reason)
+    return gone(self)
+end
+
+-- How long a read may take before something else is to be done.
+local function time_to_read(self, deadline)
+    local quiet = self.ping_time and math.max(0, self.ping_time - self.silence)
+    local left = deadline and deadline:left()
+    return quiet and left and math.min(quiet, left) or quiet or left
+end
+
+-- Nothing was read for so long: the caller's time is over, or the peer is asked, or it is gone.
+local function on_silence(self, deadline, message)
+    if self.ping_time and self.silence >= self.ping_time then
+        if self.asked then
+            finish(self, 1006, "the peer does not answer")
+            return gone(self)
+        end
+        self.silence = 0
+        local lock <close> = self.writing:tryenter() -- else somebody writes, within their own time
+        if lock and not self.closing then
+            self.asked = true
+            write(self, raw.frame("ping", true, "", self.masks), mare.deadline(self.ping_time))
+            write_pong(self)
+        end
+        if self.over then return gone(self) end
+    end
+    if deadline and deadline:left() == 0 then return nil, message, "timeout" end
+    return ""
+end
+
+-- More bytes, perhaps none; or nil, message, code.
+local function read(self, deadline)
+    local before = mare.now()
+    local bytes, message, code = self.stream:read(nil, time_to_read(self, deadline))
+    if bytes then
+        self.silence, self.asked = 0, false
+        return bytes
+    elseif self.over then
+        return gone(self)
+    elseif code == "timeout" then
+        self.silence = self.silence + mare.now() - before
+        return on_silence(self, deadline, message)
+    elseif code == "cancelled" or code == "nomem" then
+        return nil, message, code
+    end
+    finish(self, 1006, message) -- without a closing handshake
+    return gone(self)
+end
+
+-- One who sends without pause is never waited for, and shall not hold back the other routines of
+-- this process: after so many frames it is their turn.
+local events_most = 100
+
+-- The next part of a message, its kind, whether it is the last; or nil, message, code and more.
+-- The caller has the lock.
+local function receive_part(self, deadline)
+    local bytes, tried
+    while not self.over do
+        self.events = self.events + 1
+        if self.events % events_most == 0 then mare.yield() end
+        local event, data, how, last = self.reader:next(bytes)
+        bytes = nil
+        if event == "data" then
+            return data, how, last
+        elseif event == "ping" then
+            answer_ping(self, data)
+        elseif event == "close" then
+            return on_close(self, how, data)
+        elseif event == "error" then
+            return fail(self, how, data)
+        elseif not event then
+            if tried and deadline and deadline:left() == 0 then return nil, "timeout", "timeout" end
+            local message, code, status, reason
+            bytes, message, code, status, reason = read(self, deadline)
+            if not bytes then return nil, message, code, status, reason end
+            tried = true
+        end
+    end
+    return gone(self)
+end
+
+--- The next part of a message as it comes, "text" or "binary", and whether it is the last.
+function Socket:receivepart(timeout)
+    local deadline = as_deadline(timeout, self.time)
+    local lock <close>, message, code = self.receiving:enter(deadline)
+    if not lock then return nil, message, code end
+    return receive_part(self, deadline)
+end
+
+-- A message may come in a million parts of a byte: they do not stay as many.
+local parts_most = 4096
+
+--- The next message, and "text" or "binary"; or nil, message, code. When the peer has closed: nil,
+--- message, "closed", the code it gave and its reason.
+function Socket:receive(timeout)
+    local deadline = as_deadline(timeout, self.time)
+    local lock <close>, message, code = self.receiving:enter(deadline)
+    if not lock then return nil, message, code end
+    while true do
+        local data, kind, last, status, reason = receive_part(self, deadline)
+        if not data and not status then return nil, kind, last end
+        if not data then return nil, kind, last, status, reason end
+        local parts = self.parts
+        if last and not parts then return data, kind end
+        parts = parts or {}
+        parts[#parts + 1] = data
+        if #parts == parts_most then parts = {table.concat(parts)} end
+        self.parts = not last and parts or nil -- of a message that is not whole, for the next call
+        if last then return table.concat(parts), kind end
+    end
+end
+
+--- An iterator over the messages, to the end of the conversation.
+function Socket:messages()
+    return function() return self:receive() end
+end
+
+-- ---- Closing ------------------------------------------------------------------------------------
+
+-- Waits for the peer's close. Whoever receives meanwhile reads it, else what comes before it is
+-- thrown away.
+local function await_close(self, deadline)
+    local lock <close> = self.receiving:enter(deadline)
+    while lock and not self.over and deadline:left() > 0 do
+        if not receive_part(self, deadline) then return end
+    end
+end
+
+--- Ends the conversation: tells the peer, waits for its answer (`timeout`, 5 seconds) and closes
+--- the connection in any case. Returns true; false if it was over before.
+function Socket:close(code, reason, timeout)
+    if self.over then return false end
+    local deadline = as_deadline(timeout, self.close_time)
+    send_close(self, code or 1000, reason or "", deadline)
+    if not self.over then await_close(self, deadline) end
+    finish(self, 1006, "the peer did not close in time")
+    return true
+end
+
+-- At the end of a scope. Where nothing can wait (the process is killed) the connection is cut.
+function Socket:__close()
+    if not self.over and not pcall(self.close, self) then finish(self, 1006, "cut") end
+end
+
+function Socket:__tostring()
+    return self.over and "websocket (closed)" or "websocket over " .. tostring(self.stream)
+end
+
+--- The timeout of calls that are given none; nil: 30 seconds for what sends, none for what
+--- receives. Returns the WebSocket.
+function Socket:timeout(seconds)
+    if seconds ~= nil and (type(seconds) ~= "number" or seconds < 0) then
+        error("bad argument #1 to 'timeout' (a number of seconds expected)", 2)
+    end
+    self.time = seconds
+    return self
+end
+
+-- ---- The beginning ------------------------------------------------------------------------------
+
+local function make(reader, stream, masks, options, protocol)
+    local ping_time = options.ping_time
+    if ping_time == nil then ping_time = websocket.ping_time end
+    stream:timeout(nil) -- each call has its own
+    return setmetatable({
+        stream = stream,
+        protocol = protocol,
+        masks = masks,
+        reader = reader,
+        close_time = options.close_time or websocket.close_time,
+        ping_time = ping_time,
+        silence = 0,
+        events = 0,
+        receiving = new_lock(),
+        sending = new_lock(),
+        writing = new_lock(),
+    }, Socket)
+end
+
+-- The first protocol of ours that the client offers.
+local function choose_protocol(request, ours)
+    local offered = {}
+    for name in (request.headers["sec-websocket-protocol"] or ""):gmatch "[^,%s]+" do
+        offered[name] = true
+    end
+    for _, name in ipairs(ours or {}) do
+        if offered[name] then return name end
+    end
+end
+
+-- Browsers say which page's script asks, and let any page ask; so by default it must be a page of
+-- this host. Programs that are no browsers say nothing.
+local function origin_agrees(request, allowed)
+    local origin = request.headers.origin
+    if allowed == false or not origin then return true end
+    if type(allowed) == "function" then return allowed(origin, request) end
+    for _, one in ipairs(allowed or {}) do
+        if one == origin then return true end
+    end
+    local host = origin:match "^%a[%w+.-]*://([^/]+)$"
+    return not allowed and host ~= nil and host:lower() == (request.host or ""):lower()
+end
+
+local refusals = {
+    [400] = "not a WebSocket handshake",
+    [403] = "not from that origin",
+    [405] = "a WebSocket handshake is a GET",
+    [426] = "a WebSocket handshake of version 13 was expected here",
+}
+
+local function refuse(request, status)
+    local headers = {["content-type"] = "text/plain"}
+    if status == 405 then headers.allow = "GET" end
+    if status == 426 then headers["sec-websocket-version"] = "13" end
+    request:answer {status = status, headers = headers, body = refusals[status] .. "\n",
+        upgrade = status == 426 and "websocket" or nil}
+    return nil, refusals[status], status == 403 and "denied" or "badmsg", status
+end
+
+--- In an HTTP handler: makes the connection of a request a WebSocket. Options: `protocols` (a list,
+--- the best first), `origin` (a list of those allowed, a function, or false for any), `limit`,
+--- `ping_time`, `close_time`, `headers`. A request that asks for none, or not as it should, is
+--- answered, and nil, message, code returned: the handler has nothing more to do then.
+function websocket.accept(request, options)
+    options = options or {}
+    local key, status = raw.check_request(request)
+    if not key then return refuse(request, status) end
+    if not origin_agrees(request, options.origin) then return refuse(request, 403) end
+    local protocol = choose_protocol(request, options.protocols)
+    local reader = raw.reader("server", options.limit or websocket.limit)
+    local head = raw.response(options.headers, key, protocol)
+    request.taken = true
+    local ok, message, code = request.stream:writewithin(websocket.write_time, head)
+    if not ok then return nil, message, code end
+    return make(reader, request.stream, false, options, protocol)
+end
+
+-- Asks, and reads the answer: its head, or nil, message, code and perhaps its status.
+local function shake_hands(stream, head, key, protocols, deadline)
+    local ok, message, code = stream:writewithin(deadline, head)
+    if not ok then return nil, message, code end
+    local response
+    response, message, code = http.read_response(stream, "GET", deadline:left())
+    if not response then return nil, message, code end
+    if response.status ~= 101 then
+        return nil, ("the server answers %d %s"):format(response.status, response.reason or ""),
+            "denied", response.status
+    end
+    local wrong = raw.check_response(response, key, protocols)
+    if wrong then return nil, wrong, "badmsg" end
+    return response
+end
+
+--- A WebSocket to a `ws://` or `wss://` URL. Options: `protocols`, `headers`, `timeout` (10 s, for
+--- all of it), `limit`, `ping_time`, `close_time`, `tls` (as for `tls.connect`). Or nil, message,
+--- code; of an answer that is no handshake the status as well.
+function websocket.connect(url, options)
+    options = options or {}
+    local place = type(url) == "string" and http.locate(url)
+    if not place or not place.scheme:find "^ws" then
+        error("bad argument #1 to 'connect' (a ws:// or wss:// URL expected)", 2)
+    end
+    local reader = raw.reader("client", options.limit or websocket.limit)
+    local protocols = options.protocols and table.concat(options.protocols, ", ")
+    local key = raw.key()
+    local head = raw.request(place.target, place.name, options.headers, key, protocols)
+    local deadline = as_deadline(options.timeout, websocket.open_time)
+    local stream, message, code = http.open(place, deadline, options.tls)
+    if not stream then return nil, message, code end
+    local response, status
+    response, message, code, status = shake_hands(stream, head, key, protocols, deadline)
+    if not response then
+        stream:close()
+        return nil, message, code, status
+    end
+    return make(reader, stream, true, options, response.headers["sec-websocket-protocol"])
+end
+
+return websocket

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: MIT
+// Open files, one job at a time each. What a read brings goes into the file's buffer, whoever waits
+// for it then; so a read whose caller has gone is not lost, and the next one finds its bytes.
+//
+//     begin ──▶ file->job ──▶ (over) ──▶ settle: buffer, end of file, late failure ──▶ none
+#include "loop/file.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+// ---- Descriptors --------------------------------------------------------------------------------
+
+static void close_descriptor(void *argument)
+{
+    struct mare__descriptor *descriptor = argument;
+    if (descriptor->fd >= 0)
+        mare__file_close(descriptor->fd);
+    if (descriptor->folder)
+        mare__folder_close(descriptor->folder);
+    mare__jobs_unref(descriptor->jobs);
+    mare__free(descriptor);
+}
+
+static struct mare__descriptor *hold(struct mare__descriptor *descriptor)
+{
+    // Relaxed: whoever adds a holder is one.
+    atomic_fetch_add_explicit(&descriptor->holders, 1, memory_order_relaxed);
+    return descriptor;
+}
+
+// To close may block, and this may be a worker.
+static void let_go(struct mare__descriptor *descriptor)
+{
+    // Acquire and release, as in mare__unref.
+    if (atomic_fetch_sub_explicit(&descriptor->holders, 1, memory_order_acq_rel) > 1)
+        return;
+    if (descriptor->fd < 0 && !descriptor->folder)
+        close_descriptor(descriptor);
+    else
+        mare__jobs_post(descriptor->jobs, close_descriptor, descriptor);
+}
+
+// What a job has opened.
+static int keep(struct mare__file_job *job, int fd, struct mare__folder *folder)
+{
+    struct mare__descriptor *descriptor = mare__alloc_zero(sizeof *descriptor);
+    if (!descriptor) {
+        if (fd >= 0)
+            mare__file_close(fd);
+        if (folder)
+            mare__folder_close(folder);
+        return -ENOMEM;
+    }
+    atomic_init(&descriptor->holders, 1);
+    descriptor->jobs = mare__jobs_ref(job->job.jobs);
+    descriptor->fd = fd;
+    descriptor->seekable = fd >= 0 && mare__file_seek(fd, 0, MARE__FROM_HERE) >= 0;
+    descriptor->folder = folder;
+    job->opened = descriptor;
+    return 0;
+}
+
+// ---- Jobs ---------------------------------------------------------------------------------------
+
+// The job itself may be kept until the collector comes, but a file that was closed meanwhile shall
+// not.
+static void drop(struct mare__job *job)
+{
+    struct mare__file_job *file_job = (struct mare__file_job *)job;
+    if (file_job->descriptor)
+        let_go(file_job->descriptor);
+    file_job->descriptor = NULL;
+}
+
+static void run(struct mare__job *job)
+{
+    struct mare__file_job *file_job = (struct mare__file_job *)job;
+    file_job->result = file_job->act(file_job);
+    drop(job);
+}
+
+static void end(struct mare__job *job)
+{
+    struct mare__file_job *file_job = (struct mare__file_job *)job;
+    drop(job); // it was never started
+    if (file_job->opened)
+        let_go(file_job->opened);
+    mare__free(file_job->bytes);
+    mare__free(file_job);
+}
+
+struct mare__file_job *mare__file_job_new(mare_runtime *runtime,
+                                          int (*act)(struct mare__file_job *job), const char *path,
+                                          const char *other)
+{
+    size_t size = path ? strlen(path) + 1 : 0, more = other ? strlen(other) + 1 : 0;
+    struct mare__file_job *job = mare__alloc_zero(sizeof *job + size + more);
+    if (!job || !mare__job_init(&job->job, runtime, MARE__LANE_FILES, run, end)) {
+        mare__free(job);
+        return NULL;
+    }
+    char *room = (char *)(job + 1);
+    job->job.drop = drop;
+    job->act = act;
+    job->path = path ? memcpy(room, path, size) : NULL;
+    job->other = other ? memcpy(room + size, other, more) : NULL;
+    job->result = -ECANCELED; // unless it is begun
+    return job;
+}
+
+void mare__file_job_empty(struct mare__file_job *job)
+{
+    mare__free(job->bytes);
+    job->bytes = NULL;
+    job->size = 0;
+}
+
+// ---- What they do with names --------------------------------------------------------------------
+
+static bool goes_on(void *argument)
+{
+    return !mare__job_is_lost(argument);
+}
+
+int mare__act_open(struct mare__file_job *job)
+{
+    int fd = mare__file_open(job->path, job->how, job->permissions);
+    return fd < 0 ? fd : keep(job, fd, NULL);
+}
+
+int mare__act_load(struct mare__file_job *job)
+{
+    return mare__file_load(job->path, job->limit, &job->bytes, &job->size);
+}
+
+int mare__act_store(struct mare__file_job *job)
+{
+    const struct mare__store how = {job->how, job->permissions, job->flag, job->sync};
+    return mare__file_store(job->path, job->bytes, job->size, &how);
+}
+
+int mare__act_copy(struct mare__file_job *job)
+{
+    return mare__file_copy(job->path, job->other, job->flag, goes_on, &job->job);
+}
+
+int mare__act_mkdir(struct mare__file_job *job)
+{
+    return mare__folder_make(job->path, job->permissions, job->flag);
+}
+
+int mare__act_remove(struct mare__file_job *job)
+{
+    return mare__file_remove(job->path, job->flag, goes_on, &job->job);
+}
+
+int mare__act_rename(struct mare__file_job *job)
+{
+    return mare__file_rename(job->path, job->other);
+}
+
+int mare__act_link(struct mare__file_job *job)
+{
+    return mare__file_link(job->other, job->path);
+}
+
+int mare__act_chmod(struct mare__file_job *job)
+{
+    return mare__file_permit(job->path, job->permissions);
+}
+
+// The text in `bytes` is what was asked for.
+static int with_size(struct mare__file_job *job, int err)
+{
+    job->size = err ? 0 : strlen(job->bytes);
+    return err;
+}
+
+int mare__act_target(struct mare__file_job *job)
+{
+    return with_size(job, mare__file_target(job->path, &job->bytes));
+}
+
+int mare__act_real(struct mare__file_job *job)
+{
+    return with_size(job, mare__file_real(job->path, &job->bytes));
+}
+
+int mare__act_temporary(struct mare__file_job *job)
+{
+    job->bytes = mare__alloc(strlen(job->path) + sizeof "XXXXXX");
+    if (!job->bytes)
+        return -ENOMEM;
+    strcat(strcpy(job->bytes, job->path), "XXXXXX");
+    int fd = mare__file_temporary(job->bytes, job->flag);
+    if (!job->flag && fd >= 0)
+        fd = keep(job, fd, NULL);
+    return with_size(job, fd);
+}
+
+int mare__act_info(struct mare__file_job *job)
+{
+    return mare__file_info(job->path, -1, job->flag, &job->info);
+}
+
+int mare__act_scan(struct mare__file_job *job)
+{
+    struct mare__folder *folder;
+    int err = mare__folder_open(job->path, &folder);
+    return err ? err : keep(job, -1, folder);
+}
+
+// ---- What they do with descriptors --------------------------------------------------------------
+
+// Back over what was read ahead.
+static void rewind_ahead(struct mare__file_job *job)
+{
+    if (job->rewind > 0)
+        mare__file_seek(job->descriptor->fd, -(int64_t)job->rewind, MARE__FROM_HERE);
+}
+
+int mare__act_read(struct mare__file_job *job)
+{
+    job->bytes = mare__alloc(job->limit);
+    ssize_t got =
+        job->bytes ? mare__file_read(job->descriptor->fd, job->bytes, job->limit) : -ENOMEM;
+    job->size = got > 0 ? (size_t)got : 0;
+    return got < 0 ? (int)got : 0;
+}
+
+int mare__act_write(struct mare__file_job *job)
+{
+    rewind_ahead(job);
+    return mare__file_write(job->descriptor->fd, job->bytes, job->size);
+}
+
+int mare__act_seek(struct mare__file_job *job)
+{
+    rewind_ahead(job);
+    job->number = mare__file_seek(job->descriptor->fd, job->offset, (enum mare__whence)job->how);
+    return job->number < 0 ? (int)job->number : 0;
+}
+
+int mare__act_truncate(struct mare__file_job *job)
+{
+    rewind_ahead(job);
+    int64_t size = job->offset;
+    if (size < 0)
+        size = mare__file_seek(job->descriptor->fd, 0, MARE__FROM_HERE);
+    return size < 0 ? (int)size : mare__file_truncate(job->descriptor->fd, size);
+}
+
+int mare__act_sync(struct mare__file_job *job)
+{
+    return mare__file_sync(job->descriptor->fd);
+}
+
+int mare__act_info_of(struct mare__file_job *job)
+{
+    return mare__file_info(NULL, job->descriptor->fd, true, &job->info);
+}
+
+int mare__act_close(struct mare__file_job *job)
+{
+    int fd = job->descriptor->fd;
+    struct mare__folder *folder = job->descriptor->folder;
+    job->descriptor->fd = -1;
+    job->descriptor->folder = NULL;
+    if (folder)
+        mare__folder_close(folder);
+    return fd < 0 ? 0 : mare__file_close(fd);
+}
+
+static int add_entry(struct mare__file_job *job, size_t *room, const char *kind, const char *name)
+{
+    size_t first = strlen(kind) + 1, second = strlen(name) + 1;
+    while (*room - job->size < first + second) {
+        char *more = mare__realloc(job->bytes, *room * 2);
+        if (!more)
+            return -ENOMEM;
+        job->bytes = more;
+        *room *= 2;
+    }
+    memcpy(job->bytes + job->size, kind, first);
+    memcpy(job->bytes + job->size + first, name, second);
+    job->size += first + second;
+    job->number++;
+    return 0;
+}
+
+int mare__act_list(struct mare__file_job *job)
+{
+    size_t room = 4096;
+    const char *name, *kind;
+    int got = 0;
+    job->bytes = mare__alloc(room);
+    if (!job->bytes)
+        return -ENOMEM;
+    while ((uint64_t)job->number < job->limit &&
+           (got = mare__folder_next(job->descriptor->folder, &name, &kind)) == 1) {
+        got = add_entry(job, &room, kind, name);
+        if (got < 0)
+            break;
+    }
+    return got < 0 ? got : 0;
+}
+
+// ---- Files --------------------------------------------------------------------------------------
+
+static void drop_buffer(struct mare__file *file)
+{
+    mare__free(file->bytes);
+    file->bytes = NULL;
+    file->first = file->end = 0;
+    file->listed = 0;
+}
+
+static void destroy(struct mare__object *object)
+{
+    struct mare__file *file = (struct mare__file *)object;
+    mare__file_shut(file);
+    drop_buffer(file);
+    mare__free(file);
+}
+
+struct mare__file *mare__file_new(mare_runtime *runtime, struct mare__descriptor *descriptor,
+                                  enum mare__kind kind, const char *path)
+{
+    struct mare__file *file = mare__alloc_zero(sizeof *file + strlen(path) + 1);
+    if (!file) {
+        let_go(descriptor);
+        return NULL;
+    }
+    mare__object_init(&file->object, kind, destroy);
+    file->object.weight = sizeof *file + sizeof *descriptor;
+    file->runtime = runtime;
+    file->descriptor = descriptor;
+    file->timeout = MARE_FOREVER;
+    file->line_max = MARE__FILE_CHUNK;
+    strcpy(file->path, path);
+    return file;
+}
+
+void mare__file_used(struct mare__file *file, size_t size)
+{
+    file->first += size;
+    if (file->first == file->end)
+        drop_buffer(file);
+}
+
+// The bytes of a job join those that are there.
+static bool adopt(struct mare__file *file, struct mare__file_job *job)
+{
+    size_t have = mare__file_buffered(file);
+    if (have > 0) {
+        char *bytes = mare__alloc(have + job->size);
+        if (!bytes)
+            return false;
+        memcpy(bytes, file->bytes + file->first, have);
+        memcpy(bytes + have, job->bytes, job->size);
+        mare__free(job->bytes);
+        job->bytes = bytes;
+    }
+    mare__free(file->bytes);
+    file->bytes = job->bytes;
+    file->first = 0;
+    file->end = have + job->size;
+    file->listed += job->number;
+    job->bytes = NULL;
+    return true;
+}
+
+void mare__file_settle(struct mare__file *file)
+{
+    struct mare__file_job *job = file->job;
+    if (!job || !mare__job_is_over(&job->job))
+        return;
+    bool brings = job->act == mare__act_read || job->act == mare__act_list;
+    file->job = NULL;
+    if (brings && job->size > 0 && !adopt(file, job))
+        file->late = ENOMEM;
+    if (brings && job->result == 0)
+        file->at_end = job->size == 0;
+    if ((brings || job->is_orphan) && job->result < 0 && job->result != -ECANCELED)
+        file->late = -job->result;
+    mare__unref(&job->job.object);
+}
+
+bool mare__file_begin(struct mare__file *file, struct mare__file_job *job, bool again)
+{
+    again = again && file->descriptor->seekable;
+    job->descriptor = hold(file->descriptor);
+    job->rewind = again ? mare__file_buffered(file) : 0;
+    if (!mare__job_start(&job->job))
+        return false;
+    if (again)
+        drop_buffer(file);
+    job->was_begun = true;
+    file->job = mare__ref(&job->job.object);
+    return true;
+}
+
+void mare__file_shut(struct mare__file *file)
+{
+    if (file->job) {
+        mare_chan_close(file->job->job.done);
+        mare__unref(&file->job->job.object);
+    }
+    if (file->descriptor)
+        let_go(file->descriptor);
+    file->job = NULL;
+    file->descriptor = NULL;
+}

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: MIT
+// The pool: a line of jobs and some threads for each lane.
+//
+//     start ──▶ [line] ──▶ a thread: run ──▶ over: `done` is closed, holder let go
+//                 │                  └─────▶ nobody waits any more: lost, counts no longer
+//                 └── nobody waits any more: never begun
+//
+// Threads are made when all are busy, and end when they have been idle for a while. No more than
+// AT_WORK of a lane work for somebody who waits; beyond these, some may be lost, in a call that
+// does not come back. All are detached: nothing waits for one that is stuck. The pool is held by
+// the runtime, its threads, its jobs and open files, and outlives the runtime if it must. Whoever
+// wants to touch the runtime has the lock, and looks whether it is still there.
+#include "loop/job.h"
+
+#include "base/alloc.h"
+
+enum { AT_WORK = 16, LOST_MAX = 48 };
+
+// A thread with nothing to do, on its stack.
+struct idler {
+    struct mare__list link;
+    struct mare__parker parker;
+};
+
+struct lane {
+    struct mare__jobs *jobs;
+    struct mare__list line; // of jobs that wait for a thread
+    struct mare__list idle; // of struct idler, the last to become so is called first
+    unsigned threads, lost; // all, and those with a job that nobody waits for
+};
+
+struct mare__jobs {
+    atomic_uint holders;
+    struct mare__platform platform;
+    long owner;            // the operating-system process whose threads these are
+    pthread_mutex_t mutex; // guards all below, and the jobs
+    mare_runtime *runtime; // NULL once it has ended
+    struct lane lanes[MARE__LANES];
+};
+
+// ---- The pool's own life ------------------------------------------------------------------------
+
+struct mare__jobs *mare__jobs_ref(struct mare__jobs *jobs)
+{
+    // Relaxed: whoever adds a holder is one.
+    atomic_fetch_add_explicit(&jobs->holders, 1, memory_order_relaxed);
+    return jobs;
+}
+
+void mare__jobs_unref(struct mare__jobs *jobs)
+{
+    // Acquire and release, as in mare__unref.
+    if (atomic_fetch_sub_explicit(&jobs->holders, 1, memory_order_acq_rel) > 1)
+        return;
+    pthread_mutex_destroy(&jobs->mutex);
+    mare__free(jobs);
+}
+
+// After a fork the lock may be held for ever by a thread that does not exist here.
+static bool is_usable(const struct mare__jobs *jobs)
+{
+    return jobs->owner == mare__os_process();
+}
+
+static void call_idler(struct lane *lane)
+{
+    struct mare__list *link = lane->idle.prev;
+    mare__list_remove(link); // so that nobody calls it twice; it waits for the lock to go on
+    mare__unpark(&MARE__ENTRY(link, struct idler, link)->parker);
+}
+
+static void stop(struct mare__jobs *jobs)
+{
+    pthread_mutex_lock(&jobs->mutex);
+    jobs->runtime = NULL;
+    for (int i = 0; i < MARE__LANES; i++)
+        while (!mare__list_empty(&jobs->lanes[i].idle))
+            call_idler(&jobs->lanes[i]);
+    pthread_mutex_unlock(&jobs->mutex);
+    mare__jobs_unref(jobs);
+}
+
+struct mare__jobs *mare__jobs_of(mare_runtime *runtime)
+{
+    struct mare__jobs *jobs = atomic_load(&runtime->jobs), *none = NULL;
+    if (!mare__runtime_valid(runtime))
+        return NULL;
+    if (jobs)
+        return jobs;
+    jobs = mare__alloc_zero(sizeof *jobs);
+    if (!jobs)
+        return NULL;
+    atomic_init(&jobs->holders, 1);
+    jobs->platform = runtime->platform;
+    jobs->owner = runtime->owner;
+    jobs->runtime = runtime;
+    pthread_mutex_init(&jobs->mutex, NULL);
+    for (int i = 0; i < MARE__LANES; i++) {
+        jobs->lanes[i].jobs = jobs;
+        mare__list_init(&jobs->lanes[i].line);
+        mare__list_init(&jobs->lanes[i].idle);
+    }
+    atomic_store(&runtime->jobs_stop, stop);
+    if (!atomic_compare_exchange_strong(&runtime->jobs, &none, jobs)) { // somebody was quicker
+        mare__jobs_unref(jobs);
+        return none;
+    }
+    return jobs;
+}
+
+// ---- Jobs ---------------------------------------------------------------------------------------
+
+static void release(struct mare__job *job)
+{
+    // Acquire and release, as in mare__unref.
+    if (atomic_fetch_sub_explicit(&job->holders, 1, memory_order_acq_rel) > 1)
+        return;
+    struct mare__jobs *jobs = job->jobs;
+    if (job->done)
+        mare_chan_unref(job->done);
+    job->end(job);
+    mare__jobs_unref(jobs);
+}
+
+// Nobody waits for it, or it is over: the scheduler need not reckon with it. Under the lock.
+static void uncount(struct mare__job *job)
+{
+    mare_runtime *runtime = job->jobs->runtime;
+    if (!runtime)
+        return;
+    atomic_fetch_sub(&runtime->own_busy, 1);
+    if (atomic_load(&runtime->waiters) > 0)
+        mare__runtime_changed(runtime); // perhaps nothing can move now
+}
+
+static bool can_grow(const struct lane *lane)
+{
+    return lane->threads - lane->lost < AT_WORK && lane->threads < AT_WORK + LOST_MAX;
+}
+
+static void *serve(void *argument);
+
+// There is a job in line: somebody shall do it. Under the lock.
+static void call(struct lane *lane)
+{
+    if (!mare__list_empty(&lane->idle)) {
+        call_idler(lane);
+    } else if (can_grow(lane)) {
+        mare__jobs_ref(lane->jobs);
+        lane->threads++;
+        if (mare__thread_start_apart("mare-job", serve, lane) != 0) {
+            lane->threads--;
+            mare__jobs_unref(lane->jobs);
+        }
+    }
+}
+
+// The last who waited has gone. Under the lock. True: the pool lets it go too.
+static bool abandon(struct mare__job *job)
+{
+    struct lane *lane = &job->jobs->lanes[job->lane];
+    bool begun = job->stage == MARE__JOB_RUNS;
+    if (begun) {
+        job->lost = true;
+        lane->lost++;
+        if (!mare__list_empty(&lane->line))
+            call(lane);
+    } else {
+        mare__list_remove(&job->link);
+        job->stage = MARE__JOB_OVER;
+        atomic_store(&job->over, true);
+    }
+    return !begun;
+}
+
+static void leave(struct mare__job *job, unsigned waiters)
+{
+    bool dropped = false;
+    pthread_mutex_lock(&job->jobs->mutex);
+    bool last = job->waiters > 0 && job->waiters == waiters;
+    job->waiters -= waiters;
+    if (last && job->stage != MARE__JOB_OVER) {
+        dropped = abandon(job);
+        uncount(job);
+    }
+    pthread_mutex_unlock(&job->jobs->mutex);
+    if (!dropped)
+        return;
+    if (job->drop)
+        job->drop(job);
+    release(job);
+}
+
+void mare__job_leave(struct mare__job *job)
+{
+    leave(job, 1);
+}
+
+void mare__job_expect(struct mare__job *job)
+{
+    pthread_mutex_lock(&job->jobs->mutex);
+    if (job->waiters++ == 0 && job->stage != MARE__JOB_OVER) {
+        atomic_fetch_add(&job->jobs->runtime->own_busy, 1);
+        job->jobs->lanes[job->lane].lost -= job->lost;
+        job->lost = false;
+    }
+    pthread_mutex_unlock(&job->jobs->mutex);
+}
+
+bool mare__job_is_lost(struct mare__job *job)
+{
+    pthread_mutex_lock(&job->jobs->mutex);
+    bool lost = job->lost;
+    pthread_mutex_unlock(&job->jobs->mutex);
+    return lost;
+}
+
+// Those who asked are gone: a process that was killed does not leave by itself.
+static void destroy(struct mare__object *object)
+{
+    struct mare__job *job = (struct mare__job *)object;
+    if (!is_usable(job->jobs))
+        return;
+    if (job->waiters > 0) // by this thread, or by one that has handed its references over
+        leave(job, job->waiters);
+    release(job);
+}
+
+bool mare__job_init(struct mare__job *job, mare_runtime *runtime, enum mare__lane lane,
+                    void (*run)(struct mare__job *job), void (*end)(struct mare__job *job))
+{
+    struct mare__jobs *jobs = mare__jobs_of(runtime);
+    job->done = jobs ? mare__chan_new(runtime, 0) : NULL;
+    if (!job->done)
+        return false;
+    mare__object_init(&job->object, MARE__KIND_REQUEST, destroy);
+    job->object.weight = sizeof *job + sizeof *job->done;
+    atomic_init(&job->holders, 1);
+    mare__list_init(&job->link);
+    job->jobs = mare__jobs_ref(jobs);
+    job->lane = lane;
+    job->run = run;
+    job->end = end;
+    return true;
+}
+
+bool mare__job_start(struct mare__job *job)
+{
+    struct lane *lane = &job->jobs->lanes[job->lane];
+    // Relaxed: whoever adds a holder is one.
+    atomic_fetch_add_explicit(&job->holders, 1, memory_order_relaxed); // the pool
+    pthread_mutex_lock(&job->jobs->mutex);
+    mare__list_append(&lane->line, &job->link);
+    call(lane);
+    bool hopeless = lane->threads == 0;
+    if (hopeless)
+        mare__list_remove(&job->link);
+    pthread_mutex_unlock(&job->jobs->mutex);
+    if (hopeless)
+        release(job);
+    return !hopeless;
+}
+
+// ---- Threads ------------------------------------------------------------------------------------
+
+// The next job, when there is one; NULL: the thread shall end. Under the lock.
+static struct mare__job *next(struct lane *lane)
+{
+    struct mare__jobs *jobs = lane->jobs;
+    for (bool idle = false;;) {
+        struct mare__list *link = mare__list_first(&lane->line);
+        if (link) {
+            struct mare__job *job = MARE__ENTRY(link, struct mare__job, link);
+            mare__list_remove(link);
+            job->stage = MARE__JOB_RUNS;
+            return job;
+        }
+        if (idle || !jobs->runtime || lane->threads - lane->lost > AT_WORK)
+            return NULL;
+        struct idler idler = {.parker.word = 0};
+        mare__list_append(&lane->idle, &idler.link);
+        pthread_mutex_unlock(&jobs->mutex);
+        uint64_t now = jobs->platform.now_ns(jobs->platform.context);
+        idle = !mare__park(&idler.parker, now + MARE__JOB_IDLE_NS);
+        pthread_mutex_lock(&jobs->mutex);
+        idle = idle && !mare__list_empty(&idler.link); // or it was called just now
+        mare__list_remove(&idler.link);
+    }
+}
+
+// Under the lock. Who waits is made ready first, and only then is there less to wait for.
+static void finish(struct lane *lane, struct mare__job *job)
+{
+    job->stage = MARE__JOB_OVER;
+    lane->lost -= job->lost;
+    // Release: pairs with the acquire in mare__job_is_over.
+    atomic_store_explicit(&job->over, true, memory_order_release);
+    if (!lane->jobs->runtime)
+        return;
+    if (job->done)
+        mare_chan_close(job->done);
+    if (job->waiters > 0)
+        uncount(job);
+}
+
+static void *serve(void *argument)
+{
+    struct lane *lane = argument;
+    struct mare__jobs *jobs = lane->jobs;
+    struct mare__job *job;
+    pthread_mutex_lock(&jobs->mutex);
+    while ((job = next(lane)) != NULL) {
+        pthread_mutex_unlock(&jobs->mutex);
+        job->run(job);
+        pthread_mutex_lock(&jobs->mutex);
+        finish(lane, job);
+        pthread_mutex_unlock(&jobs->mutex);
+        release(job);
+        pthread_mutex_lock(&jobs->mutex);
+    }
+    lane->threads--;
+    pthread_mutex_unlock(&jobs->mutex);
+    mare__jobs_unref(jobs);
+    return NULL;
+}
+
+// ---- For nobody ---------------------------------------------------------------------------------
+
+struct posted {
+    struct mare__job job;
+    void (*function)(void *argument);
+    void *argument;
+};
+
+static void run_posted(struct mare__job *job)
+{
+    struct posted *posted = (struct posted *)job;
+    posted->function(posted->argument);
+}
+
+static void end_posted(struct mare__job *job)
+{
+    mare__free(job);
+}
+
+void mare__jobs_post(struct mare__jobs *jobs, void (*function)(void *argument), void *argument)
+{
+    struct posted *posted = is_usable(jobs) ? mare__alloc_zero(sizeof *posted) : NULL;
+    bool started = false;
+    if (posted) {
+        posted->function = function;
+        posted->argument = argument;
+        posted->job.run = run_posted;
+        posted->job.end = end_posted;
+        posted->job.jobs = mare__jobs_ref(jobs);
+        posted->job.lane = MARE__LANE_FILES;
+        atomic_init(&posted->job.holders, 1);
+        mare__list_init(&posted->job.link);
+        pthread_mutex_lock(&jobs->mutex);
+        bool goes_on = jobs->runtime != NULL; // else this is one of its threads, or the last one
+        pthread_mutex_unlock(&jobs->mutex);
+        started = goes_on && mare__job_start(&posted->job);
+        release(&posted->job);
+    }
+    if (!started)
+        function(argument);
+}

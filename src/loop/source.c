@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: MIT
+// Sources of kinds that programs bring. Whatever makes the events (a descriptor that is watched, a
+// turn among those that are polled, a thread of its own, the program) puts them into a channel, the
+// line of the source; where there is no room it stands in line as any sender does, and goes on when
+// its event was taken. So there is no other mechanism here than waits and channels: the maker of
+// events is a waiter whose wake is a function of ours instead of a routine's turn.
+//
+//     descriptor:  watched --told--> ready() --event--> [line] --full--> in line --taken--+
+//                     ^--------------- EMPTY --+  ^---------------------------------------+
+//     polled:      ring --turn--> poll() --event--> [line] --full--> in line --taken--> ring
+//     thread:      wait() --event--> [line], where it blocks
+//
+// Invariants: one thread at a time makes events for a source, whoever has its wait (running it, or
+// having claimed it); it alone ends the making, once, in `finish`. A close notes that in the wait,
+// as a kill does for a process, and is the one who finishes if the maker was waiting.
+#include "loop/source.h"
+
+#include "base/alloc.h"
+#include "platform/socket.h"
+
+enum {
+    ROOM = 16,          // events in line, unless the program says otherwise
+    EVENTS_AT_ONCE = 64 // of a descriptor, before others have their turn
+};
+
+#define POLL_NS UINT64_C(10000000) // a round of those that are polled
+
+struct mare__poller {
+    mare_runtime *runtime;
+    struct mare__parker parker;
+    mare__lock lock; // guards the ring, and `quit`
+    struct mare__list ring;
+    unsigned count;
+    bool quit;
+};
+
+static bool has_ended(const mare_source *source)
+{
+    return atomic_load(&source->outcome) != MARE_OK;
+}
+
+// ---- The end ------------------------------------------------------------------------------------
+
+static void release(mare_source *source)
+{
+    if (atomic_fetch_sub(&source->holders, 1) > 1)
+        return;
+    mare_runtime *runtime = source->runtime;
+    mare__lock_acquire(&runtime->sources.lock);
+    mare__list_remove(&source->in_all);
+    mare__lock_release(&runtime->sources.lock);
+    if (source->begun && source->kind->destroy)
+        source->kind->destroy(source->self);
+    for (int way = 0; way < MARE__WAYS; way++)
+        if (source->watch.ready[way])
+            mare_chan_unref(source->watch.ready[way]);
+    mare__message_clear(&source->event);
+    mare_chan_unref(source->events);
+    mare__free(source);
+}
+
+// No more events are made.
+static void finish(mare_source *source, mare_err how)
+{
+    mare_runtime *runtime = source->runtime;
+    unsigned lives = MARE_OK;
+    atomic_compare_exchange_strong(&source->outcome, &lives, how); // unless somebody has closed it
+    mare_chan_close(source->events);
+    if (source->kind->ready) {
+        mare__source_close(&source->watch); // which releases it
+        return;
+    }
+    atomic_fetch_sub(&runtime->own_busy, 1);
+    if (atomic_load(&runtime->waiters) > 0)
+        mare__runtime_changed(runtime); // perhaps nothing can move now
+    release(source);
+}
+
+// A thread of ours has nothing more to do with the runtime.
+static void leave(mare_runtime *runtime)
+{
+    pthread_mutex_lock(&runtime->end_mutex);
+    atomic_fetch_sub(&runtime->own_threads, 1);
+    pthread_cond_broadcast(&runtime->end_signal);
+    pthread_mutex_unlock(&runtime->end_mutex);
+}
+
+// ---- The line -----------------------------------------------------------------------------------
+
+// Puts the event into the line. MARE_FULL: it stands there for room, and whoever makes that goes on
+// with the source, which must not be touched any more. Else what ends the source.
+static mare_err put(mare_source *source)
+{
+    source->waits_for = source->events;
+    mare__wait_begin(&source->wait);
+    return mare__chan_send(source->events, &source->event, &source->node);
+}
+
+// ---- Descriptors --------------------------------------------------------------------------------
+
+// Waits until the descriptor can be read. MARE_OK: it can; MARE_EMPTY: it is waited for, as above.
+static mare_err await_ready(mare_source *source)
+{
+    mare_channel *ready = mare__source_watch(source->runtime, &source->watch, MARE__TO_READ);
+    if (!ready)
+        return MARE_NOMEM;
+    source->waits_for = ready;
+    mare__wait_begin(&source->wait);
+    return mare__chan_receive(ready, &source->wait.message, &source->node);
+}
+
+// Makes events of what there is, until there is no more or no room.
+static void read_all(mare_source *source)
+{
+    mare_err err = MARE_OK;
+    for (int i = 0; !err && !has_ended(source); i = i < EVENTS_AT_ONCE ? i + 1 : 0) {
+        err = i < EVENTS_AT_ONCE ? source->kind->ready(source->self, &source->event) : MARE_EMPTY;
+        if (err == MARE_OK) {
+            err = put(source);
+            if (err == MARE_FULL)
+                return; // it is another's now
+        } else if (err == MARE_EMPTY) {
+            mare__message_clear(&source->event);
+            err = await_ready(source);
+            if (err == MARE_EMPTY)
+                return; // as above
+        }
+    }
+    finish(source, err);
+}
+
+static void on_descriptor_closed(struct mare__source *watch)
+{
+    release(MARE__ENTRY(watch, mare_source, watch));
+}
+
+// ---- Those that are polled ----------------------------------------------------------------------
+
+static void rejoin_ring(struct mare__poller *poller, mare_source *source)
+{
+    mare__lock_acquire(&poller->lock);
+    mare__list_append(&poller->ring, &source->turn);
+    poller->count++;
+    mare__lock_release(&poller->lock);
+}
+
+static void join_ring(mare_source *source)
+{
+    struct mare__poller *poller = source->runtime->sources.poller;
+    rejoin_ring(poller, source);
+    mare__unpark(&poller->parker); // it stays until every source has ended
+}
+
+// The next one, out of the ring, and how many share the time.
+static mare_source *take_turn(struct mare__poller *poller, unsigned *sharing, bool *quit)
+{
+    mare__lock_acquire(&poller->lock);
+    struct mare__list *link = mare__list_first(&poller->ring);
+    if (link)
+        mare__list_remove(link);
+    *sharing = poller->count;
+    poller->count -= link != NULL;
+    *quit = poller->quit;
+    mare__lock_release(&poller->lock);
+    return link ? MARE__ENTRY(link, mare_source, turn) : NULL;
+}
+
+// Gives a source its part of the time. Returns whether there was an event.
+static bool poll_one(struct mare__poller *poller, mare_source *source, uint64_t part)
+{
+    mare_err err =
+        has_ended(source) ? MARE_CLOSED : source->kind->poll(source->self, part, &source->event);
+    if (err == MARE_OK) {
+        err = put(source);
+        if (err == MARE_OK)
+            rejoin_ring(poller, source);
+        else if (err != MARE_FULL) // else it joins again when there is room
+            finish(source, err);
+        return true;
+    }
+    mare__message_clear(&source->event);
+    if (err == MARE_EMPTY)
+        rejoin_ring(poller, source);
+    else
+        finish(source, err);
+    return false;
+}
+
+static void *poll_all(void *argument)
+{
+    struct mare__poller *poller = argument;
+    mare_runtime *runtime = poller->runtime;
+    uint64_t began = 0;
+    unsigned left = 0, sharing;
+    bool quit = false, quiet = true;
+    for (;;) {
+        mare_source *source = take_turn(poller, &sharing, &quit);
+        if (!source && quit)
+            break;
+        if (!source) {
+            mare__park(&poller->parker, MARE_FOREVER);
+            left = 0;
+            continue;
+        }
+        if (left == 0) { // a round begins
+            left = sharing;
+            quiet = true;
+            began = mare__now(runtime);
+        }
+        quiet &= !poll_one(poller, source, POLL_NS / sharing);
+        if (--left == 0 && quiet) // they did not need their time, and nothing came: no hurry
+            mare__park(&poller->parker, began + POLL_NS);
+    }
+    mare__free(poller);
+    leave(runtime);
+    return NULL;
+}
+
+// The poller, made with the first source that needs one.
+static mare_err find_poller(mare_runtime *runtime)
+{
+    mare_err err = MARE_OK;
+    pthread_t thread;
+    mare__lock_acquire(&runtime->sources.lock);
+    if (!runtime->sources.poller) {
+        struct mare__poller *poller = mare__alloc_zero(sizeof *poller);
+        err = poller ? MARE_OK : MARE_NOMEM;
+        if (!err) {
+            poller->runtime = runtime;
+            mare__list_init(&poller->ring);
+            err = mare__thread_start(&thread, "mare-poll", poll_all, poller) ? MARE_IO : MARE_OK;
+        }
+        if (err) {
+            mare__free(poller);
+        } else {
+            pthread_detach(thread);
+            atomic_fetch_add(&runtime->own_threads, 1); // before it is told to quit
+            runtime->sources.poller = poller;
+        }
+    }
+    mare__lock_release(&runtime->sources.lock);
+    return err;
+}
+
+// ---- Those that block ---------------------------------------------------------------------------
+
+static void *wait_and_put(void *argument)
+{
+    mare_source *source = argument;
+    mare_runtime *runtime = source->runtime;
+    mare_err err = MARE_OK;
+    while (!has_ended(source) && (!err || err == MARE_EMPTY)) {
+        err = source->kind->wait(source->self, &source->event);
+        if (err == MARE_OK)
+            err = mare_chan_send(source->events, &source->event); // here it blocks for room
+        else
+            mare__message_clear(&source->event);
+    }
+    finish(source, err);
+    leave(runtime);
+    return NULL;
+}
+
+static mare_err start_thread(mare_source *source)
+{
+    pthread_t thread;
+    atomic_fetch_add(&source->runtime->own_threads, 1);
+    if (mare__thread_start(&thread, "mare-source", wait_and_put, source) != 0) {
+        leave(source->runtime);
+        return MARE_IO;
+    }
+    pthread_detach(thread);
+    return MARE_OK;
+}
+
+// ---- Going on, and being closed -----------------------------------------------------------------
+
+// What the maker waited for has come: room, or the descriptor; or somebody has closed the source.
+static void wake(struct mare__wait *wait)
+{
+    mare_source *source = MARE__ENTRY(wait, mare_source, wait);
+    if (wait->fired == MARE__FIRED_NONE)
+        mare__chan_forget(source->waits_for, &source->node);
+    mare__message_clear(&wait->message);
+    if (wait->result != MARE_OK)
+        finish(source, wait->result);
+    else if (source->kind->ready)
+        read_all(source);
+    else
+        join_ring(source);
+}
+
+bool mare_source_close(mare_source *source)
+{
+    unsigned lives = MARE_OK;
+    if (!mare__runtime_valid(source->runtime) ||
+        !atomic_compare_exchange_strong(&source->outcome, &lives, MARE_CLOSED))
+        return false;
+    const mare_source_kind *kind = source->kind;
+    atomic_fetch_add(&source->holders, 1); // its maker may end it meanwhile
+    mare_chan_close(source->events);
+    if (kind->stop)
+        kind->stop(source->self);
+    if (kind->ready || kind->poll)
+        mare__wait_cancel(&source->wait);
+    else if (!kind->wait)
+        finish(source, MARE_CLOSED);
+    release(source);
+    return true;
+}
+
+static void destroy(struct mare__object *object)
+{
+    mare_source *source = (mare_source *)object;
+    if (!mare__runtime_valid(source->runtime))
+        return; // a fork: its threads are not here
+    mare_source_close(source);
+    release(source);
+}
+
+// Any one that has not ended, held.
+static mare_source *take_living(mare_runtime *runtime)
+{
+    mare_source *found = NULL;
+    mare__lock_acquire(&runtime->sources.lock);
+    for (struct mare__list *at = runtime->sources.all.next; at != &runtime->sources.all && !found;
+         at = at->next) {
+        mare_source *source = MARE__ENTRY(at, mare_source, in_all);
+        // One without holders is about to leave the list.
+        unsigned holders = atomic_load(&source->holders);
+        while (!has_ended(source) && holders > 0 && !found)
+            if (atomic_compare_exchange_weak(&source->holders, &holders, holders + 1))
+                found = source;
+    }
+    mare__lock_release(&runtime->sources.lock);
+    return found;
+}
+
+static void stop_all(mare_runtime *runtime)
+{
+    mare_source *source;
+    while ((source = take_living(runtime)) != NULL) {
+        mare_source_close(source);
+        release(source);
+    }
+    mare__lock_acquire(&runtime->sources.lock);
+    struct mare__poller *poller = runtime->sources.poller;
+    mare__lock_release(&runtime->sources.lock);
+    if (!poller)
+        return;
+    mare__lock_acquire(&poller->lock);
+    poller->quit = true;
+    mare__unpark(&poller->parker); // under the lock: then it may be gone
+    mare__lock_release(&poller->lock);
+}
+
+// ---- The beginning ------------------------------------------------------------------------------
+
+// Begins to make events.
+static mare_err begin(mare_source *source)
+{
+    const mare_source_kind *kind = source->kind;
+    if (kind->ready) {
+        mare_err err = await_ready(source);
+        if (err == MARE_OK) // it can be read already
+            read_all(source);
+        return err == MARE_NOMEM ? MARE_NOMEM : MARE_OK;
+    }
+    atomic_fetch_add(&source->runtime->own_busy, 1);
+    mare_err err = MARE_OK;
+    if (kind->poll) {
+        err = find_poller(source->runtime);
+        if (!err)
+            join_ring(source);
+    } else if (kind->wait) {
+        err = start_thread(source);
+    }
+    if (err)
+        atomic_fetch_sub(&source->runtime->own_busy, 1);
+    return err;
+}
+
+// A C module is unloaded with the last Lua state that has it; its source may live on in another, or
+// be in the middle of a call.
+static void keep_code(const mare_source_kind *kind)
+{
+    uintptr_t code[] = {(uintptr_t)kind->ready, (uintptr_t)kind->poll, (uintptr_t)kind->wait,
+                        (uintptr_t)kind->destroy, (uintptr_t)kind};
+    int first = 0;
+    while (!code[first])
+        first++;
+    mare__library_keep(code[first]);
+}
+
+static mare_err check(const mare_runtime *runtime, const mare_source_kind *kind, int descriptor)
+{
+    if (!mare__runtime_valid(runtime) || atomic_load(&runtime->stopping))
+        return MARE_STOPPED;
+    int ways = (kind->ready != NULL) + (kind->poll != NULL) + (kind->wait != NULL);
+    bool fits = kind->ready ? descriptor >= 0 : descriptor < 0;
+    return kind->name && ways <= 1 && fits ? MARE_OK : MARE_INVALID;
+}
+
+// It could not begin: what it is made of goes, but for `self`.
+static void abandon(mare_source *source)
+{
+    source->begun = false;
+    if (source->kind->ready)
+        mare__source_close(&source->watch);
+    else
+        release(source);
+    release(source);
+}
+
+static void init(mare_source *source, mare_runtime *runtime, const mare_source_kind *kind,
+                 void *self, int fd)
+{
+    mare__object_init(&source->object, MARE__KIND_SOURCE, destroy);
+    source->object.weight = sizeof *source + sizeof(mare_channel);
+    atomic_init(&source->holders, 2);
+    source->runtime = runtime;
+    source->kind = kind;
+    source->self = self;
+    source->begun = true;
+    mare__list_init(&source->in_all);
+    mare__list_init(&source->turn);
+    mare__list_init(&source->node.link);
+    source->wait.wake = wake;
+    source->node.wait = &source->wait;
+    mare__source_init(&source->watch, fd, on_descriptor_closed);
+}
+
+mare_err mare_source_create(mare_runtime *runtime, const mare_source_kind *kind, void *self,
+                            int descriptor, size_t room, mare_source **out)
+{
+    *out = NULL;
+    mare_err err = check(runtime, kind, descriptor);
+    if (err)
+        return err;
+    // A descriptor of our own, for the program may close its one while this is still watched.
+    int fd = descriptor < 0 ? -1 : mare__socket_copy(descriptor);
+    if (descriptor >= 0 && fd < 0)
+        return MARE_IO;
+    mare_source *source = mare__alloc_zero(sizeof *source);
+    mare_channel *events = NULL;
+    if (!source || mare__chan_create(runtime, room ? room : ROOM, NULL, &events) != MARE_OK) {
+        if (fd >= 0)
+            mare__socket_close(fd);
+        mare__free(source);
+        return MARE_NOMEM;
+    }
+    init(source, runtime, kind, self, fd);
+    source->events = events;
+    keep_code(kind);
+    mare__lock_acquire(&runtime->sources.lock);
+    mare__list_append(&runtime->sources.all, &source->in_all);
+    runtime->sources.stop = stop_all;
+    mare__lock_release(&runtime->sources.lock);
+    err = begin(source);
+    if (err)
+        abandon(source);
+    else
+        *out = source;
+    return err;
+}
+
+// ---- What programs do with them -----------------------------------------------------------------
+
+mare_source *mare_source_ref(mare_source *source)
+{
+    return mare__ref(&source->object);
+}
+
+void mare_source_unref(mare_source *source)
+{
+    mare__unref(&source->object);
+}
+
+mare_err mare_source_outcome(mare_source *source)
+{
+    return (mare_err)atomic_load(&source->outcome);
+}
+
+mare_err mare_source_tell(mare_source *source, mare_message *event)
+{
+    return mare_chan_try_send(source->events, event);
+}
+
+mare_err mare_source_tell_until(mare_source *source, mare_message *event, uint64_t deadline)
+{
+    return mare_chan_send_until(source->events, event, deadline);
+}
+
+mare_err mare_source_next_until(mare_source *source, mare_message **out, uint64_t deadline)
+{
+    mare_err err = mare_chan_receive_until(source->events, out, deadline);
+    return err == MARE_CLOSED ? mare_source_outcome(source) : err;
+}
+
+mare_err mare_message_add_source(mare_message *message, mare_source *source)
+{
+    if (message->length > MARE__MESSAGE_MAX - 64)
+        return MARE_TOOBIG;
+    if (!mare__message_append_handle(message, &source->object))
+        return MARE_NOMEM;
+    message->count++;
+    return MARE_OK;
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// Sources of kinds that programs bring, written in C: what mare/events.h declares, for the
+// bindings.
+#pragma once
+
+#include <mare/events.h>
+
+#include "loop/observer.h"
+
+struct mare_source {
+    struct mare__object object;
+    atomic_uint holders; // the object, and who makes the events until they end
+    mare_runtime *runtime;
+    const mare_source_kind *kind;
+    void *self;
+    bool begun;           // its functions may be called
+    mare_channel *events; // the line
+    atomic_uint outcome;  // mare_err: 0, or how it ended
+    struct mare__list in_all;
+
+    // Who makes the events, one thread at a time, waits as a routine does: in one line at most.
+    mare_message event; // that found no room
+    struct mare__wait wait;
+    struct mare__node node;
+    mare_channel *waits_for;
+    struct mare__source watch; // the descriptor, if there is one
+    struct mare__list turn;    // in the ring of those that are polled
+};
+
+// A source of what a device file has to read. 0, or an errno value.
+int mare__device_source(mare_runtime *runtime, const char *path, mare_source **out);

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// Waiting for a job: for its channel, which is closed when it is over.
+#include "lua/job.h"
+
+int mare__lua_wait_job(lua_State *L, struct mare__job *job, uint64_t deadline, lua_KFunction then,
+                       lua_KContext context)
+{
+    mare_process *self = mare__self(L);
+    mare__job_expect(job);
+    mare__message_clear(&self->sleep.wait.message);
+    return mare__block(L, self, MARE__WAITS_TO_RECEIVE, job->done, deadline, then, context);
+}
+
+mare_err mare__lua_job_outcome(lua_State *L, struct mare__job *job)
+{
+    mare_process *self = mare__self(L);
+    mare__block_clean(self);
+    mare_err err = self->sleep.wait.result;
+    bool over = mare__job_is_over(job); // before leaving, after which it may never be begun
+    mare__job_leave(job);
+    // What is over at the last moment is over; but who was cancelled is.
+    return over && (err == MARE_TIMEOUT || err == MARE_CLOSED) ? MARE_OK : err;
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// What the bindings of blocking work share.
+#pragma once
+
+#include "loop/job.h"
+#include "lua/binding.h"
+
+// Waits until the job is over, then goes on with `then`, which begins with mare__lua_job_outcome.
+// Something on the stack must hold the job.
+int mare__lua_wait_job(lua_State *L, struct mare__job *job, uint64_t deadline, lua_KFunction then,
+                       lua_KContext context);
+
+// MARE_OK: it is over. Else why the wait is.
+mare_err mare__lua_job_outcome(lua_State *L, struct mare__job *job);

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT
+// What a program does to files by their names, each in a job. lua/mare/file.lua makes the module
+// `mare.file` of this.
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "lua/file.h"
+
+// ---- Failures -----------------------------------------------------------------------------------
+
+static mare_err code_of(int err)
+{
+    switch (err) {
+    case ENOENT:
+    case ENOTDIR:
+        return MARE_NONAME;
+    case EEXIST:
+    case ENOTEMPTY:
+        return MARE_EXISTS;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        return MARE_DENIED;
+    case EFBIG:
+        return MARE_TOOBIG;
+    case EPIPE:
+        return MARE_CLOSED;
+    case ENOMEM:
+        return MARE_NOMEM;
+    default:
+        return MARE_IO;
+    }
+}
+
+int mare__lua_fail_file(lua_State *L, const char *path, int err)
+{
+    lua_pushfstring(L, "%s: %s", path, strerror(err));
+    return mare__lua_fail_with(L, code_of(err));
+}
+
+// ---- Jobs ---------------------------------------------------------------------------------------
+
+struct mare__file_job *mare__lua_file_job(lua_State *L)
+{
+    return (struct mare__file_job *)mare__handle_of(L, -1, MARE__KIND_REQUEST)->object;
+}
+
+struct mare__file_job *mare__lua_push_job(lua_State *L, int (*act)(struct mare__file_job *job),
+                                          const char *path, const char *other)
+{
+    struct mare__file_job *job = mare__file_job_new(mare__self(L)->runtime, act, path, other);
+    if (!job)
+        luaL_error(L, "not enough memory");
+    mare__handle_push_new(L, job);
+    return job;
+}
+
+struct mare__file_job *mare__lua_push_writer(lua_State *L, int (*act)(struct mare__file_job *job),
+                                             const char *path, int first, int last)
+{
+    size_t size = 0;
+    for (int i = first; i <= last; i++)
+        size += lua_rawlen(L, i);
+    struct mare__file_job *job = mare__file_job_new(mare__self(L)->runtime, act, path, NULL);
+    char *at = job ? job->bytes = mare__alloc(size ? size : 1) : NULL;
+    if (!at) {
+        if (job)
+            mare__unref(&job->job.object);
+        luaL_error(L, "not enough memory");
+    }
+    for (int i = first; i <= last; i++) {
+        size_t length;
+        const char *bytes = lua_tolstring(L, i, &length);
+        memcpy(at, bytes, length);
+        at += length;
+    }
+    job->size = size;
+    // So that the collector comes in time for those that nobody waited for.
+    job->job.object.weight += size < UINT32_MAX / 2 ? (uint32_t)size : UINT32_MAX / 2;
+    mare__handle_push_new(L, job);
+    return job;
+}
+
+static int push_outcome(lua_State *L, struct mare__file_job *job, lua_KContext finish)
+{
+    if (job->result >= 0)
+        return ((int (*)(lua_State *, struct mare__file_job *))finish)(L, job);
+    if (!job->other)
+        return mare__lua_fail_file(L, job->path, -job->result);
+    lua_pushfstring(L, "%s, %s", job->path, job->other);
+    return mare__lua_fail_file(L, lua_tostring(L, -1), -job->result);
+}
+
+static int job_done(lua_State *L, int status, lua_KContext finish)
+{
+    (void)status;
+    struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
+    struct mare__file_job *job = (struct mare__file_job *)ref->object;
+    mare_err err = mare__lua_job_outcome(L, &job->job);
+    int results = err ? 0 : push_outcome(L, job, finish);
+    // What it has read, or opens now or later, must not wait for the collector.
+    mare__handle_forget(L, ref);
+    return err ? mare__lua_fail(L, err) : results;
+}
+
+int mare__lua_do_job(lua_State *L, uint64_t deadline,
+                     int (*finish)(lua_State *L, struct mare__file_job *job))
+{
+    struct mare__file_job *job = mare__lua_file_job(L);
+    mare__block_check(L, mare__self(L));
+    if (!mare__job_start(&job->job))
+        return mare__lua_fail(L, MARE_NOMEM);
+    return mare__lua_wait_job(L, &job->job, deadline, job_done, (lua_KContext)finish);
+}
+
+// ---- What they return ---------------------------------------------------------------------------
+
+static int say_true(lua_State *L, struct mare__file_job *job)
+{
+    (void)job;
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+static int say_bytes(lua_State *L, struct mare__file_job *job)
+{
+    lua_pushlstring(L, job->bytes, job->size);
+    return 1;
+}
+
+static void set_number(lua_State *L, const char *key, uint64_t value)
+{
+    lua_pushinteger(L, (lua_Integer)value);
+    lua_setfield(L, -2, key);
+}
+
+static void set_time(lua_State *L, const char *key, double seconds)
+{
+    lua_pushnumber(L, seconds);
+    lua_setfield(L, -2, key);
+}
+
+int mare__lua_push_info(lua_State *L, const struct mare__file_info *info)
+{
+    lua_createtable(L, 0, 11);
+    lua_pushstring(L, info->kind);
+    lua_setfield(L, -2, "kind");
+    set_number(L, "size", info->size);
+    set_number(L, "permissions", info->permissions);
+    set_number(L, "owner", info->owner);
+    set_number(L, "group", info->group);
+    set_number(L, "inode", info->inode);
+    set_number(L, "device", info->device);
+    set_number(L, "links", info->links);
+    set_time(L, "read", info->read);
+    set_time(L, "written", info->written);
+    set_time(L, "changed", info->changed);
+    return 1;
+}
+
+static int say_info(lua_State *L, struct mare__file_job *job)
+{
+    return mare__lua_push_info(L, &job->info);
+}
+
+static int say_file(lua_State *L, struct mare__file_job *job)
+{
+    return mare__lua_push_file(L, job, MARE__KIND_FILE, job->path);
+}
+
+static int say_folder(lua_State *L, struct mare__file_job *job)
+{
+    return mare__lua_push_file(L, job, MARE__KIND_FOLDER, job->path);
+}
+
+// The name, and the file itself before it if there is one.
+static int say_temporary(lua_State *L, struct mare__file_job *job)
+{
+    if (!job->flag && mare__lua_push_file(L, job, MARE__KIND_FILE, job->bytes) != 1)
+        return 3;
+    return say_bytes(L, job) + !job->flag;
+}
+
+// ---- The functions ------------------------------------------------------------------------------
+
+static unsigned check_permissions(lua_State *L, int index, unsigned otherwise)
+{
+    lua_Integer permissions = luaL_optinteger(L, index, otherwise);
+    luaL_argcheck(L, permissions >= 0 && permissions <= 07777, index,
+                  "permissions are between 0 and 4095 (07777)");
+    return (unsigned)permissions;
+}
+
+// open(path, how, permissions, timeout)
+static int path_open(lua_State *L)
+{
+    const char *path = mare__lua_name(L, 1);
+    unsigned how = (unsigned)luaL_checkinteger(L, 2);
+    unsigned permissions = check_permissions(L, 3, 0666);
+    uint64_t deadline = mare__lua_deadline(L, 4);
+    struct mare__file_job *job = mare__lua_push_job(L, mare__act_open, path, NULL);
+    job->how = how;
+    job->permissions = permissions;
+    return mare__lua_do_job(L, deadline, say_file);
+}
+
+// load(path, limit, timeout)
+static int path_load(lua_State *L)
+{
+    const char *path = mare__lua_name(L, 1);
+    lua_Integer limit = luaL_checkinteger(L, 2);
+    uint64_t deadline = mare__lua_deadline(L, 3);
+    luaL_argcheck(L, limit >= 0, 2, "a limit is not negative");
+    mare__lua_push_job(L, mare__act_load, path, NULL)->limit = (size_t)limit;
+    return mare__lua_do_job(L, deadline, say_bytes);
+}
+
+// store(path, text, how, permissions, atomic, sync, timeout)
+static int path_store(lua_State *L)
+{
+    const char *path = mare__lua_name(L, 1);
+    luaL_checkstring(L, 2);
+    unsigned how = (unsigned)luaL_checkinteger(L, 3);
+    unsigned permissions = check_permissions(L, 4, 0666);
+    uint64_t deadline = mare__lua_deadline(L, 7);
+    struct mare__file_job *job = mare__lua_push_writer(L, mare__act_store, path, 2, 2);
+    job->how = how;
+    job->permissions = permissions;
+    job->flag = lua_toboolean(L, 5);
+    job->sync = lua_toboolean(L, 6);
+    return mare__lua_do_job(L, deadline, say_true);
+}
+
+// Of a path, a flag and a timeout.
+static int with_flag(lua_State *L, int (*act)(struct mare__file_job *job),
+                     int (*finish)(lua_State *L, struct mare__file_job *job))
+{
+    const char *path = mare__lua_name(L, 1);
+    uint64_t deadline = mare__lua_deadline(L, 3);
+    mare__lua_push_job(L, act, path, NULL)->flag = lua_toboolean(L, 2);
+    return mare__lua_do_job(L, deadline, finish);
+}
+
+// Of a path, permissions, a flag and a timeout.
+static int with_permissions(lua_State *L, int (*act)(struct mare__file_job *job),
+                            unsigned otherwise)
+{
+    const char *path = mare__lua_name(L, 1);
+    unsigned permissions = check_permissions(L, 2, otherwise);
+    uint64_t deadline = mare__lua_deadline(L, 4);
+    struct mare__file_job *job = mare__lua_push_job(L, act, path, NULL);
+    job->permissions = permissions;
+    job->flag = lua_toboolean(L, 3);
+    return mare__lua_do_job(L, deadline, say_true);
+}
+
+// Of two paths, a flag and a timeout.
+static int with_two(lua_State *L, int (*act)(struct mare__file_job *job))
+{
+    const char *path = mare__lua_name(L, 1), *other = mare__lua_name(L, 2);
+    uint64_t deadline = mare__lua_deadline(L, 4);
+    mare__lua_push_job(L, act, path, other)->flag = lua_toboolean(L, 3);
+    return mare__lua_do_job(L, deadline, say_true);
+}
+
+static int path_stat(lua_State *L) // follow
+{
+    return with_flag(L, mare__act_info, say_info);
+}
+
+static int path_remove(lua_State *L) // with all that is in it
+{
+    return with_flag(L, mare__act_remove, say_true);
+}
+
+static int path_readlink(lua_State *L)
+{
+    return with_flag(L, mare__act_target, say_bytes);
+}
+
+static int path_realpath(lua_State *L)
+{
+    return with_flag(L, mare__act_real, say_bytes);
+}
+
+static int path_scan(lua_State *L)
+{
+    return with_flag(L, mare__act_scan, say_folder);
+}
+
+static int path_temporary(lua_State *L) // a folder
+{
+    return with_flag(L, mare__act_temporary, say_temporary);
+}
+
+static int path_mkdir(lua_State *L) // parents
+{
+    return with_permissions(L, mare__act_mkdir, 0777);
+}
+
+static int path_chmod(lua_State *L)
+{
+    luaL_checkinteger(L, 2);
+    return with_permissions(L, mare__act_chmod, 0);
+}
+
+static int path_copy(lua_State *L) // is new
+{
+    return with_two(L, mare__act_copy);
+}
+
+static int path_rename(lua_State *L)
+{
+    return with_two(L, mare__act_rename);
+}
+
+static int path_symlink(lua_State *L) // the link, then its target
+{
+    return with_two(L, mare__act_link);
+}
+
+int mare__lua_open_file(lua_State *L)
+{
+    static const luaL_Reg private[] = {{"open", path_open},           {"load", path_load},
+                                       {"store", path_store},         {"stat", path_stat},
+                                       {"remove", path_remove},       {"readlink", path_readlink},
+                                       {"realpath", path_realpath},   {"scan", path_scan},
+                                       {"temporary", path_temporary}, {"mkdir", path_mkdir},
+                                       {"chmod", path_chmod},         {"copy", path_copy},
+                                       {"rename", path_rename},       {"symlink", path_symlink},
+                                       {"watch", mare__lua_watch},    {NULL, NULL}};
+    mare__lazy_table(L, private);
+    return 1;
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+// Names of hosts, addresses and services, for lua/mare/luasocket/core.lua.
+#include <errno.h>
+#include <string.h>
+
+#include "loop/stream.h"
+#include "lua/job.h"
+#include "lua/socket.h"
+#include "platform/rawsocket.h"
+
+static const char unknown[] = "host or service not provided, or not known";
+
+static int inquiry_done(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
+    const struct mare__lookup *lookup = (struct mare__lookup *)ref->object;
+    const struct mare__naming *naming = &lookup->naming;
+    mare_err err = mare__lua_job_outcome(L, (struct mare__job *)ref->object);
+    if (err)
+        return mare__lua_socket_waited(L, err);
+    if (naming->status)
+        return mare__lua_socket_fail_words(L, mare__names_words(naming->status));
+    if (!*lookup->host) {
+        lua_pushstring(L, naming->name);
+        return 1;
+    }
+    lua_createtable(L, naming->count, 0);
+    for (int i = 0; i < naming->count; i++) {
+        char host[MARE__HOST_MAX];
+        mare__address_text(&naming->addresses[i], host);
+        lua_createtable(L, 0, 2);
+        lua_pushstring(L, host);
+        lua_setfield(L, -2, "addr");
+        lua_pushstring(L, mare__lua_socket_family(&naming->addresses[i]));
+        lua_setfield(L, -2, "family");
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_pushstring(L, naming->name);
+    return 2;
+}
+
+static int inquire(lua_State *L, struct mare__lookup *lookup, uint64_t deadline)
+{
+    if (!lookup)
+        return mare__lua_socket_fail(L, ENOMEM);
+    mare__handle_push_new(L, lookup);
+    if (!mare__job_start(&lookup->job))
+        return mare__lua_socket_fail(L, ENOMEM);
+    return mare__lua_wait_job(L, &lookup->job, deadline, inquiry_done, 0);
+}
+
+// find(host, family or nil [, deadline]): a list of {addr =, family =}, and the canonical name
+int mare__lua_socket_find(lua_State *L)
+{
+    mare_process *self = mare__self(L);
+    const char *host = luaL_checkstring(L, 1), *family = luaL_optstring(L, 2, "");
+    uint64_t deadline = mare__lua_deadline(L, 3);
+    if (!*host)
+        return mare__lua_socket_fail_words(L, unknown);
+    mare__block_check(L, self);
+    struct mare__lookup *lookup = mare__lookup_new(self->runtime, host);
+    if (lookup) {
+        lookup->naming.canonical = true;
+        lookup->naming.family = strcmp(family, "inet") == 0    ? AF_INET
+                                : strcmp(family, "inet6") == 0 ? AF_INET6
+                                                               : AF_UNSPEC;
+    }
+    return inquire(L, lookup, deadline);
+}
+
+// nameof(address, whether it must have one [, deadline])
+int mare__lua_socket_nameof(lua_State *L)
+{
+    mare_process *self = mare__self(L);
+    struct mare__address address;
+    uint64_t deadline = mare__lua_deadline(L, 3);
+    if (!mare__address_numeric(&address, luaL_checkstring(L, 1), 0))
+        return mare__lua_socket_fail_words(L, unknown);
+    mare__block_check(L, self);
+    struct mare__lookup *lookup = mare__lookup_new(self->runtime, "");
+    if (lookup) {
+        lookup->naming.addresses[0] = address;
+        lookup->naming.must_exist = lua_toboolean(L, 2);
+    }
+    return inquire(L, lookup, deadline);
+}
+
+// numeric(host): its family, or nothing if it is a name
+int mare__lua_socket_numeric(lua_State *L)
+{
+    struct mare__address address;
+    if (!mare__address_numeric(&address, luaL_checkstring(L, 1), 0))
+        return 0;
+    lua_pushstring(L, mare__lua_socket_family(&address));
+    return 1;
+}
+
+// service(name [, of datagrams]): its number, or nil
+int mare__lua_socket_service(lua_State *L)
+{
+    int number = mare__service_number(luaL_checkstring(L, 1), lua_toboolean(L, 2));
+    if (number < 0)
+        lua_pushnil(L);
+    else
+        lua_pushinteger(L, number);
+    return 1;
+}
+
+// servicename(number)
+int mare__lua_socket_servicename(lua_State *L)
+{
+    char name[MARE__HOST_MAX];
+    mare__service_name((int)luaL_checkinteger(L, 1), name);
+    lua_pushstring(L, name);
+    return 1;
+}
+
+int mare__lua_socket_hostname(lua_State *L)
+{
+    char name[MARE__HOST_MAX];
+    int err = mare__host_name(name);
+    if (err)
+        return mare__lua_socket_fail(L, -err);
+    lua_pushstring(L, name);
+    return 1;
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+// TLS in Lua: contexts, and what a stream has to do with them. Reading and writing are those of any
+// stream (net.c). lua/mare/tls.lua makes the module `mare.tls` of this.
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "lua/net.h"
+
+static struct mare__tls_context *check_context(lua_State *L, int index)
+{
+    struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_TLS);
+    if (!ref || !ref->object)
+        mare__lua_no_reference(L, index, ref, "tls context");
+    return (struct mare__tls_context *)ref->object;
+}
+
+// ---- Contexts -----------------------------------------------------------------------------------
+
+// A field of the table of options: text, or NULL. It stays in the table, and so valid.
+static const char *get_text(lua_State *L, const char *name)
+{
+    size_t size = 0;
+    int type = lua_getfield(L, 1, name);
+    const char *text = type == LUA_TSTRING ? lua_tolstring(L, -1, &size) : NULL;
+    if (type != LUA_TNIL && (!text || strlen(text) != size))
+        luaL_error(L, "option '%s' must be a string without zero bytes", name);
+    lua_pop(L, 1);
+    return text;
+}
+
+static int get_number(lua_State *L, const char *name)
+{
+    lua_getfield(L, 1, name);
+    int number = (int)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+    return number;
+}
+
+// context(options): see lua/mare/tls.lua, which has checked `verify`, `oldest`, `newest` and
+// `protocols`.
+static int new_context(lua_State *L)
+{
+    struct mare__tls_error error;
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_getfield(L, 1, "protocols");
+    struct mare__tls_options options = {
+        .certificate = get_text(L, "certificate"),
+        .key = get_text(L, "key"),
+        .password = get_text(L, "password"),
+        .authorities = get_text(L, "authorities"),
+        .ciphers = get_text(L, "ciphers"),
+        .suites = get_text(L, "suites"),
+        .verify = (enum mare__tls_verify)get_number(L, "verify"),
+        .oldest = get_number(L, "oldest"),
+        .newest = get_number(L, "newest"),
+    };
+    options.protocols = lua_tolstring(L, -1, &options.protocols_size);
+    struct mare__tls_context *context = mare__tls_context_new(&options, &error);
+    if (!context)
+        return mare__lua_fail_tls(L, &error);
+    mare__handle_push_new(L, context);
+    return 1;
+}
+
+// c:replace(other)
+static int context_replace(lua_State *L)
+{
+    mare__tls_context_replace(check_context(L, 1), check_context(L, 2));
+    lua_settop(L, 1);
+    return 1;
+}
+
+const luaL_Reg mare__tls_methods[] = {{"replace", context_replace}, {NULL, NULL}};
+
+// ---- Streams ------------------------------------------------------------------------------------
+
+static uint64_t handshake_time(lua_State *L, int index)
+{
+    lua_Number seconds = luaL_checknumber(L, index);
+    luaL_argcheck(L, seconds > 0, index, "the time for a handshake is positive");
+    return seconds < 1e9 ? (uint64_t)(seconds * 1e9) : MARE_FOREVER;
+}
+
+// secure(stream, context, seconds, server [, name]): its bytes go through TLS from now on.
+static int secure_stream(lua_State *L)
+{
+    struct mare__tls_error error;
+    struct mare__stream *stream = mare__lua_stream(L, 1);
+    struct mare__tls_context *context = check_context(L, 2);
+    uint64_t time = handshake_time(L, 3);
+    const char *name = lua_isnoneornil(L, 5) ? NULL : mare__lua_name(L, 5);
+    luaL_argcheck(L, !stream->tls, 1, "it is over TLS already");
+    luaL_argcheck(L, stream->object.waiters == 0, 1, "a routine waits for the stream");
+    if (mare__stream_closed(stream))
+        return mare__lua_fail_stream(L, MARE_CLOSED);
+    if (!mare__stream_secure(stream, context, lua_toboolean(L, 4), name, time, &error))
+        return mare__lua_fail_tls(L, &error);
+    stream->object.weight += MARE__TLS_WEIGHT;
+    mare__self(L)->weight += MARE__TLS_WEIGHT;
+    lua_settop(L, 1);
+    return 1;
+}
+
+// listen(listener, context, seconds): what it accepts is over TLS.
+static int secure_listener(lua_State *L)
+{
+    struct mare__ref_link *ref = mare__handle_of(L, 1, MARE__KIND_LISTENER);
+    if (!ref || mare__handle_moved(ref))
+        return luaL_typeerror(L, 1, "listener");
+    struct mare__stream *listener = (struct mare__stream *)ref->object;
+    struct mare__tls_context *context = check_context(L, 2);
+    listener->handshake_time = handshake_time(L, 3);
+    struct mare__tls_context *before = listener->context;
+    listener->context = mare__ref(&context->object);
+    if (before)
+        mare__unref(&before->object);
+    lua_settop(L, 1);
+    return 1;
+}
+
+static int handshake_more(lua_State *L, int status, lua_KContext context);
+
+// The deadline is at 2.
+static int handshake_now(lua_State *L, struct mare__stream *stream)
+{
+    for (;;) {
+        int err = mare__stream_handshake(stream);
+        if (err == 0) {
+            lua_settop(L, 1);
+            return 1;
+        }
+        if (err != -EAGAIN)
+            return mare__lua_fail_io(L, stream, -err);
+        int waited = mare__lua_wait_stream(L, stream, MARE__TO_READ, (uint64_t)lua_tointeger(L, 2),
+                                           handshake_more, 0);
+        if (waited != MARE__WAITED)
+            return waited;
+    }
+}
+
+static int handshake_more(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    struct mare__stream *stream = mare__lua_stream(L, 1);
+    mare_err err = mare__lua_outcome(L, stream, MARE__TO_READ);
+    return err ? mare__lua_fail_stream(L, err) : handshake_now(L, stream);
+}
+
+// s:handshake([timeout])
+int mare__lua_stream_handshake(lua_State *L)
+{
+    struct mare__stream *stream = mare__lua_stream(L, 1);
+    luaL_argcheck(L, stream->tls, 1, "it is not over TLS");
+    lua_settop(L, 2);
+    uint64_t deadline = mare__lua_stream_deadline(L, stream, 2);
+    if (mare__stream_closed(stream))
+        return mare__lua_fail_stream(L, MARE_CLOSED);
+    lua_pushinteger(L, (lua_Integer)deadline);
+    lua_replace(L, 2);
+    return handshake_now(L, stream);
+}
+
+static void set_text(lua_State *L, const char *name, const char *text)
+{
+    if (!text || !*text)
+        return;
+    lua_pushstring(L, text);
+    lua_setfield(L, -2, name);
+}
+
+static void push_peer(lua_State *L, const struct mare__tls_facts *facts)
+{
+    lua_createtable(L, 0, 5);
+    set_text(L, "subject", facts->subject);
+    set_text(L, "issuer", facts->issuer);
+    set_text(L, "fingerprint", facts->fingerprint);
+    lua_pushinteger(L, facts->expires);
+    lua_setfield(L, -2, "expires");
+    lua_newtable(L);
+    size_t at = 0;
+    for (lua_Integer i = 1; at < facts->names_size; i++) {
+        lua_pushstring(L, facts->names + at);
+        lua_rawseti(L, -2, i);
+        at += strlen(facts->names + at) + 1;
+    }
+    lua_setfield(L, -2, "names");
+}
+
+// s:tls(): what was agreed on; nil for a stream that is not over TLS.
+int mare__lua_stream_tls(lua_State *L)
+{
+    struct mare__stream *stream = mare__lua_stream(L, 1);
+    struct mare__tls_facts facts;
+    if (!stream->tls) {
+        lua_pushnil(L);
+        return 1;
+    }
+    mare__tls_look(stream->tls, &facts);
+    lua_createtable(L, 0, 6);
+    set_text(L, "version", facts.version);
+    set_text(L, "cipher", facts.cipher);
+    set_text(L, "name", facts.server_name);
+    set_text(L, "protocol", facts.protocol);
+    lua_pushboolean(L, facts.verified);
+    lua_setfield(L, -2, "verified");
+    if (facts.has_peer) {
+        push_peer(L, &facts);
+        lua_setfield(L, -2, "peer");
+    }
+    return 1;
+}
+
+// ---- Certificates -------------------------------------------------------------------------------
+
+enum { NAMES_MAX = 64 };
+
+// selfsigned(days, name...): a certificate and its key.
+static int new_selfsigned(lua_State *L)
+{
+    struct mare__tls_error error;
+    const char *names[NAMES_MAX];
+    char *certificate, *key;
+    int count = lua_gettop(L) - 1;
+    lua_Number days = luaL_checknumber(L, 1);
+    luaL_argcheck(L, fabs(days) < 36525, 1, "more than a hundred years");
+    luaL_argcheck(L, count >= 1 && count <= NAMES_MAX, 2, "between 1 and 64 names are possible");
+    for (int i = 0; i < count; i++)
+        names[i] = mare__lua_name(L, i + 2);
+    if (!mare__tls_selfsigned(names, count, (int64_t)(days * 86400), &certificate, &key, &error))
+        return mare__lua_fail_tls(L, &error);
+    lua_pushstring(L, certificate);
+    lua_pushstring(L, key);
+    mare__free(certificate);
+    mare__free(key);
+    return 2;
+}
+
+int mare__lua_open_tls(lua_State *L)
+{
+    static const luaL_Reg private_functions[] = {{"context", new_context},
+                                                 {"secure", secure_stream},
+                                                 {"listen", secure_listener},
+                                                 {"selfsigned", new_selfsigned},
+                                                 {NULL, NULL}};
+    mare__lazy_table(L, private_functions);
+    return 1;
+}

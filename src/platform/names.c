@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// Names of hosts by getaddrinfo and getnameinfo.
+#include "platform/names.h"
+
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+
+void mare__names_to_addresses(struct mare__naming *naming, const char *host)
+{
+    struct addrinfo hints = {.ai_family = naming->family,
+                             .ai_socktype = SOCK_STREAM,
+                             .ai_flags = naming->canonical ? AI_CANONNAME : AI_ADDRCONFIG},
+                    *list = NULL;
+    naming->status = getaddrinfo(host, NULL, &hints, &list);
+    if (list && list->ai_canonname)
+        snprintf(naming->name, sizeof naming->name, "%s", list->ai_canonname);
+    for (struct addrinfo *at = list; at && naming->count < MARE__ADDRESSES_MAX; at = at->ai_next) {
+        struct mare__address *address = &naming->addresses[naming->count++];
+        memcpy(&address->storage, at->ai_addr, at->ai_addrlen);
+        address->length = at->ai_addrlen;
+    }
+    if (list)
+        freeaddrinfo(list);
+}
+
+void mare__names_to_name(struct mare__naming *naming)
+{
+    const struct mare__address *address = &naming->addresses[0];
+    naming->status =
+        getnameinfo((const struct sockaddr *)&address->storage, address->length, naming->name,
+                    sizeof naming->name, NULL, 0, naming->must_exist ? NI_NAMEREQD : 0);
+}
+
+const char *mare__names_error(int status)
+{
+    return gai_strerror(status);
+}
+
+const char *mare__names_words(int status)
+{
+    switch (status) {
+    case EAI_AGAIN:
+        return "temporary failure in name resolution";
+    case EAI_FAIL:
+        return "non-recoverable failure in name resolution";
+    case EAI_FAMILY:
+        return "ai_family not supported";
+    case EAI_MEMORY:
+        return "memory allocation failure";
+    case EAI_NONAME:
+        return "host or service not provided, or not known";
+    case EAI_SERVICE:
+        return "service not supported for socket type";
+    default:
+        return mare__names_error(status);
+    }
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// Names of hosts, both ways, by the system's resolver. The functions wait for as long as that
+// takes: they are for threads that may.
+#pragma once
+
+#include "platform/socket.h"
+
+enum { MARE__ADDRESSES_MAX = 16, MARE__NAME_MAX = 1025 };
+
+struct mare__naming {
+    int family;     // to addresses: AF_UNSPEC, AF_INET or AF_INET6
+    bool canonical; // to addresses: the host's proper name is wanted too, and addresses of families
+                    // that this machine has no other address of
+    bool must_exist;                                     // to a name: a number is none
+    int status;                                          // 0, or for mare__names_error
+    struct mare__address addresses[MARE__ADDRESSES_MAX]; // to a name: of the first
+    int count;
+    char name[MARE__NAME_MAX];
+};
+
+// The addresses of a name, and the name of an address.
+void mare__names_to_addresses(struct mare__naming *naming, const char *host);
+void mare__names_to_name(struct mare__naming *naming);
+
+const char *mare__names_error(int status);
+const char *mare__names_words(int status); // in those of LuaSocket

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: MIT
+// What one side of TLS connections brings along. The rules of a context are made once and then only
+// read; to change them, as when a certificate is renewed, is to put others in their place.
+#include <errno.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "platform/tls_inner.h"
+
+bool mare__tls_refuse(struct mare__tls_error *error, mare_err code, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    error->code = code;
+    vsnprintf(error->text, sizeof error->text, format, arguments);
+    va_end(arguments);
+    ERR_clear_error();
+    return false;
+}
+
+static const char *reason(void)
+{
+    const char *text = ERR_reason_error_string(ERR_peek_last_error());
+    return text ? text : "no reason was given";
+}
+
+// OpenSSL would tidy up when the program exits, under the hands of threads that still run.
+static void begin(void)
+{
+    OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
+}
+
+// ---- Reading PEM --------------------------------------------------------------------------------
+
+static bool is_text(const char *source)
+{
+    return strstr(source, "-----BEGIN") != NULL;
+}
+
+// How a message calls it: text may be long, and a key.
+static const char *name_of(const char *source)
+{
+    return is_text(source) ? "the text given" : source;
+}
+
+// `what` it is, for the message.
+static BIO *open_source(const char *what, const char *source, struct mare__tls_error *error)
+{
+    BIO *bio = NULL;
+    FILE *file = NULL;
+    struct stat about;
+    if (is_text(source)) {
+        bio = BIO_new_mem_buf(source, -1);
+    } else if (stat(source, &about) != 0 || (file = fopen(source, "re")) == NULL) {
+        mare_err code = errno == EACCES ? MARE_DENIED : MARE_IO;
+        mare__tls_refuse(error, code, "%s: %s: %s", what, source, strerror(errno));
+        return NULL;
+    } else if (S_ISDIR(about.st_mode)) {
+        fclose(file);
+        mare__tls_refuse(error, MARE_IO, "%s: %s: %s", what, source, strerror(EISDIR));
+        return NULL;
+    } else if ((bio = BIO_new_fp(file, BIO_CLOSE)) == NULL) {
+        fclose(file);
+    }
+    if (!bio)
+        mare__tls_refuse(error, MARE_NOMEM, "%s", mare_strerror(MARE_NOMEM));
+    return bio;
+}
+
+// Whether a reader of PEM ended because there was nothing more, and not because of what there was.
+static bool at_end(void)
+{
+    unsigned long err = ERR_peek_last_error();
+    bool none = (ERR_GET_LIB(err) == ERR_LIB_PEM && ERR_GET_REASON(err) == PEM_R_NO_START_LINE) ||
+                (ERR_GET_LIB(err) == ERR_LIB_OSSL_DECODER && // that of keys, for anything else
+                 ERR_GET_REASON(err) == ERR_R_UNSUPPORTED);
+    if (none)
+        ERR_clear_error();
+    return none;
+}
+
+// Gives OpenSSL the password that the program gave; without this it would ask at the terminal.
+static int give_password(char *room, int size, int writing, void *user)
+{
+    (void)writing;
+    const char *password = user;
+    int length = password ? (int)strlen(password) : 0;
+    if (length == 0 || length > size)
+        return -1;
+    memcpy(room, password, (size_t)length);
+    return length;
+}
+
+// ---- Our own certificate ------------------------------------------------------------------------
+
+static bool use_certificate(SSL_CTX *ssl, const char *source, struct mare__tls_error *error)
+{
+    BIO *bio = open_source("certificate", source, error);
+    if (!bio)
+        return false;
+    X509 *own = PEM_read_bio_X509_AUX(bio, NULL, give_password, NULL), *next;
+    bool done = own && SSL_CTX_use_certificate(ssl, own) == 1;
+    X509_free(own);
+    while (done && (next = PEM_read_bio_X509(bio, NULL, give_password, NULL)) != NULL)
+        if (SSL_CTX_add0_chain_cert(ssl, next) != 1) {
+            X509_free(next);
+            done = false;
+        }
+    done = done && at_end();
+    if (!done && at_end())
+        mare__tls_refuse(error, MARE_BADMSG, "certificate: no certificate in PEM form in %s",
+                         name_of(source));
+    else if (!done)
+        mare__tls_refuse(error, MARE_BADMSG, "certificate: %s: %s", name_of(source), reason());
+    BIO_free(bio);
+    return done;
+}
+
+static bool use_key(SSL_CTX *ssl, const char *source, const char *password,
+                    struct mare__tls_error *error)
+{
+    BIO *bio = open_source("key", source, error);
+    if (!bio)
+        return false;
+    EVP_PKEY *key = PEM_read_bio_PrivateKey(bio, NULL, give_password, (void *)password);
+    BIO_free(bio);
+    if (!key) {
+        if (at_end())
+            return mare__tls_refuse(error, MARE_BADMSG, "key: no private key in PEM form in %s",
+                                    name_of(source));
+        bool locked = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_BAD_PASSWORD_READ;
+        return mare__tls_refuse(error, locked ? MARE_DENIED : MARE_BADMSG, "key: %s: %s",
+                                name_of(source),
+                                locked ? "it is encrypted, and no password was given" : reason());
+    }
+    bool fits = SSL_CTX_use_PrivateKey(ssl, key) == 1 && SSL_CTX_check_private_key(ssl) == 1;
+    EVP_PKEY_free(key);
+    return fits || mare__tls_refuse(error, MARE_BADMSG, "key: %s: it is not the certificate's key",
+                                    name_of(source));
+}
+
+// ---- Whom we trust ------------------------------------------------------------------------------
+
+static bool trust_each(SSL_CTX *ssl, const char *source, struct mare__tls_error *error)
+{
+    BIO *bio = open_source("authorities", source, error);
+    X509 *one;
+    int count = 0;
+    bool done = true;
+    if (!bio)
+        return false;
+    // The names are for clients, which may have several certificates to choose from.
+    while (done && (one = PEM_read_bio_X509(bio, NULL, give_password, NULL)) != NULL) {
+        done = X509_STORE_add_cert(SSL_CTX_get_cert_store(ssl), one) == 1 &&
+               SSL_CTX_add_client_CA(ssl, one) == 1;
+        X509_free(one);
+        count++;
+    }
+    BIO_free(bio);
+    if (done && !at_end())
+        done =
+            mare__tls_refuse(error, MARE_BADMSG, "authorities: %s: %s", name_of(source), reason());
+    else if (!done)
+        mare__tls_refuse(error, MARE_NOMEM, "authorities: %s", reason());
+    else if (count == 0)
+        done = mare__tls_refuse(error, MARE_BADMSG, "authorities: no certificate in PEM form in %s",
+                                name_of(source));
+    return done;
+}
+
+static bool trust(SSL_CTX *ssl, const char *source, struct mare__tls_error *error)
+{
+    struct stat about;
+    if (is_text(source) || stat(source, &about) != 0 || !S_ISDIR(about.st_mode))
+        return trust_each(ssl, source, error);
+    return SSL_CTX_load_verify_dir(ssl, source) == 1 ||
+           mare__tls_refuse(error, MARE_IO, "authorities: %s: %s", source, reason());
+}
+
+// The system's are more than a hundred, and a server has no use for them: the first client waits
+// for them. What is missing there is missing when a certificate is verified.
+void mare__tls_rules_trust_system(struct mare__tls_rules *rules)
+{
+    if (!atomic_load(&rules->owes_system))
+        return;
+    pthread_mutex_lock(&rules->mutex);
+    if (atomic_load(&rules->owes_system))
+        SSL_CTX_set_default_verify_paths(rules->ssl);
+    atomic_store(&rules->owes_system, false);
+    pthread_mutex_unlock(&rules->mutex);
+    ERR_clear_error();
+}
+
+// ---- The rest -----------------------------------------------------------------------------------
+
+// The first of ours that the client offers; if there is none, there is nothing to talk about.
+static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *size,
+                           const unsigned char *offered, unsigned offered_size, void *user)
+{
+    (void)ssl;
+    const struct mare__tls_rules *rules = user;
+    unsigned char *chosen;
+    if (SSL_select_next_proto(&chosen, size, rules->protocols, rules->protocols_size, offered,
+                              offered_size) != OPENSSL_NPN_NEGOTIATED)
+        return SSL_TLSEXT_ERR_ALERT_FATAL;
+    *out = chosen;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+static bool allow(struct mare__tls_rules *rules, const struct mare__tls_options *options,
+                  struct mare__tls_error *error)
+{
+    SSL_CTX *ssl = rules->ssl;
+    SSL_CTX_set_options(ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET |
+                                 SSL_OP_CIPHER_SERVER_PREFERENCE);
+    // Each connection has a whole handshake: see docs/decisions/213.
+    SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_num_tickets(ssl, 0);
+    // A write is tried again with bytes that may have moved; what is idle has no buffers.
+    SSL_CTX_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                              SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_read_ahead(ssl, 1); // one call to the system for what it has, and not two a record
+    if (SSL_CTX_set_min_proto_version(ssl, TLS1_VERSION + options->oldest) != 1 ||
+        SSL_CTX_set_max_proto_version(ssl, TLS1_VERSION + options->newest) != 1)
+        return mare__tls_refuse(error, MARE_INVALID, "versions: %s", reason());
+    if (options->ciphers && SSL_CTX_set_cipher_list(ssl, options->ciphers) != 1)
+        return mare__tls_refuse(error, MARE_INVALID, "ciphers: '%s': %s", options->ciphers,
+                                reason());
+    if (options->suites && SSL_CTX_set_ciphersuites(ssl, options->suites) != 1)
+        return mare__tls_refuse(error, MARE_INVALID, "suites: '%s': %s", options->suites, reason());
+    if (options->protocols_size == 0)
+        return true;
+    rules->protocols = mare__alloc(options->protocols_size);
+    if (!rules->protocols)
+        return mare__tls_refuse(error, MARE_NOMEM, "%s", mare_strerror(MARE_NOMEM));
+    memcpy(rules->protocols, options->protocols, options->protocols_size);
+    rules->protocols_size = (unsigned)options->protocols_size;
+    SSL_CTX_set_alpn_select_cb(ssl, choose_protocol, rules);
+    return SSL_CTX_set_alpn_protos(ssl, rules->protocols, rules->protocols_size) == 0 ||
+           mare__tls_refuse(error, MARE_INVALID, "protocols: %s", reason());
+}
+
+static bool fill(struct mare__tls_rules *rules, const struct mare__tls_options *options,
+                 struct mare__tls_error *error)
+{
+    const char *key = options->key ? options->key : options->certificate;
+    rules->verify = options->verify;
+    atomic_init(&rules->owes_system, !options->authorities);
+    return allow(rules, options, error) &&
+           (!options->certificate || (use_certificate(rules->ssl, options->certificate, error) &&
+                                      use_key(rules->ssl, key, options->password, error))) &&
+           (!options->authorities || trust(rules->ssl, options->authorities, error));
+}
+
+struct mare__tls_rules *mare__tls_rules_take(struct mare__tls_context *context)
+{
+    mare__lock_acquire(&context->lock);
+    struct mare__tls_rules *rules = context->rules;
+    atomic_fetch_add(&rules->references, 1);
+    mare__lock_release(&context->lock);
+    return rules;
+}
+
+void mare__tls_rules_drop(struct mare__tls_rules *rules)
+{
+    if (atomic_fetch_sub(&rules->references, 1) > 1)
+        return;
+    SSL_CTX_free(rules->ssl);
+    pthread_mutex_destroy(&rules->mutex);
+    mare__free(rules->protocols);
+    mare__free(rules);
+}
+
+static void destroy(struct mare__object *object)
+{
+    struct mare__tls_context *context = (struct mare__tls_context *)object;
+    mare__tls_rules_drop(context->rules);
+    mare__free(context);
+}
+
+struct mare__tls_context *mare__tls_context_new(const struct mare__tls_options *options,
+                                                struct mare__tls_error *error)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, begin);
+    ERR_clear_error();
+    struct mare__tls_context *context = mare__alloc_zero(sizeof *context);
+    struct mare__tls_rules *rules = context ? mare__alloc_zero(sizeof *rules) : NULL;
+    if (rules)
+        rules->ssl = SSL_CTX_new(TLS_method());
+    if (!rules || !rules->ssl) {
+        mare__free(rules);
+        mare__free(context);
+        mare__tls_refuse(error, MARE_NOMEM, "%s", mare_strerror(MARE_NOMEM));
+        return NULL;
+    }
+    atomic_init(&rules->references, 1);
+    pthread_mutex_init(&rules->mutex, NULL);
+    mare__object_init(&context->object, MARE__KIND_TLS, destroy);
+    context->object.weight = 65536; // about that, without the system's authorities
+    context->rules = rules;
+    if (fill(rules, options, error))
+        return context;
+    mare__unref(&context->object);
+    return NULL;
+}
+
+void mare__tls_context_replace(struct mare__tls_context *context, struct mare__tls_context *other)
+{
+    struct mare__tls_rules *rules = mare__tls_rules_take(other);
+    mare__lock_acquire(&context->lock);
+    struct mare__tls_rules *before = context->rules;
+    context->rules = rules;
+    mare__lock_release(&context->lock);
+    mare__tls_rules_drop(before);
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// What the files about TLS share.
+#pragma once
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "platform/tls.h"
+
+// Never changed once sessions exist; referred to by the context and by the sessions made with it.
+struct mare__tls_rules {
+    atomic_uint references;
+    SSL_CTX *ssl;
+    enum mare__tls_verify verify;
+    unsigned char *protocols;
+    unsigned protocols_size;
+    atomic_bool owes_system; // the system's authorities are trusted, and not loaded yet
+    pthread_mutex_t mutex;   // held while they are
+};
+
+struct mare__tls_rules *mare__tls_rules_take(struct mare__tls_context *context);
+void mare__tls_rules_drop(struct mare__tls_rules *rules);
+
+// Loads the system's authorities, if they are meant and it has not been done.
+void mare__tls_rules_trust_system(struct mare__tls_rules *rules);
+
+// Writes the error, as printf does; returns false.
+bool mare__tls_refuse(struct mare__tls_error *error, mare_err code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// The names of a certificate, each with its zero byte; returns their size.
+size_t mare__tls_names(X509 *certificate, char *names, size_t room);
+
+// A name as one line of text.
+void mare__tls_name_text(const X509_NAME *name, char *text, size_t room);
+
+// What a session says of itself.
+void mare__tls_look_at(SSL *ssl, struct mare__tls_facts *facts);
+
+// Whether a host is given by its number.
+bool mare__tls_is_number(const char *host);

@@ -1,0 +1,160 @@
+-- SPDX-License-Identifier: MIT
+-- Whole programs in which a thread is stuck, in a lookup (slow_names.c makes it hang for ten
+-- minutes) or in a file system: they go on, and they end when they want to. And programs without
+-- descriptors.
+local t, shell = require "t", require "shell"
+
+local HEAD = "local mare, net, file = require 'mare', require 'mare.net', require 'mare.file'\n"
+
+-- Runs a program with the resolver that hangs. What `shell.run` has to end by force fails the case.
+local function with_slow_names(text)
+    local names = os.getenv "MARE_SLOW_NAMES"
+    if not names then t.skip "slow_names.so is missing: run by meson" end
+    local program <close> = shell.file(HEAD .. text)
+    return shell.run(("LD_PRELOAD=%s %s %s"):format(names, shell.mare, program))
+end
+
+local function prints(expected, got)
+    t.eq({out = got.out, err = got.err, code = got.code}, {out = expected, err = "", code = 0})
+end
+
+-- Runs a program with a folder in which there is a pipe; its path is `fifo`.
+local function with_fifo(text, run)
+    local name = os.tmpname()
+    os.remove(name)
+    assert(os.execute(("mkdir %s && mkfifo %s/fifo"):format(name, name)))
+    local got = run(HEAD .. ("local fifo = %q\n"):format(name .. "/fifo") .. text)
+    os.execute("rm -r " .. name)
+    return got
+end
+
+return {
+    -- Names.
+
+    a_lookup_under_way_does_not_delay_the_end = function()
+        prints("timeout\n", with_slow_names "print(select(3, net.resolve('slow.example', 0.05)))")
+    end,
+
+    slow_names_hold_back_neither_names_nor_files = function()
+        prints("true\ttrue\n", with_slow_names [[
+            for i = 1, 10 do mare.go(net.resolve, "slow" .. i .. ".example") end
+            mare.yield()
+            print(net.resolve("localhost", 60) ~= nil, file.read("/proc/self/status", 60) ~= nil)
+            os.exit(0)
+        ]])
+    end,
+
+    -- More than there can be threads for those who wait.
+    names_that_nobody_waits_for_hold_back_nobody = function()
+        prints("true\n", with_slow_names [[
+            for i = 1, 40 do
+                assert(select(3, net.resolve("slow" .. i .. ".example", 0.002)) == "timeout")
+            end
+            print(net.resolve("localhost", 60) ~= nil)
+        ]])
+    end,
+
+    a_process_killed_in_a_lookup_is_gone = function()
+        prints("killed\n", with_slow_names [[
+            local process = mare.spawn(function() net.resolve "slow.example" end)
+            while process:status() ~= "blocked" do mare.yield() end
+            process:kill()
+            print(select(3, process:join()))
+        ]])
+    end,
+
+    who_waits_for_a_lookup_is_not_stuck_but_who_gave_up_may_be = function()
+        local got = with_slow_names [[
+            print(select(3, net.resolve("slow.example", 0.3)))
+            mare.channel():receive()
+        ]]
+        t.eq({got.out, got.code}, {"timeout\n", 1})
+        t.ok(got.err:find "deadlock", got.err)
+    end,
+
+    an_interrupt_ends_a_program_in_a_lookup = function()
+        local names = os.getenv "MARE_SLOW_NAMES"
+        if not names then t.skip "slow_names.so is missing: run by meson" end
+        local ready <close> = shell.file ""
+        local program <close> = shell.file(HEAD .. ([[
+            mare.spawn(function() net.resolve "slow.example" end)
+            mare.go(function() io.open(%q, "w"):write "x":close() end)
+            net.resolve "slow.example"
+        ]]):format(ready.name))
+        local got = shell.run(("LD_PRELOAD=%s %s %s & until test -s %s; do sleep 0.05; done; "
+            .. "kill -INT $!; wait $!"):format(names, shell.mare, program, ready))
+        t.eq({got.out, got.err, got.code}, {"", "", 130})
+    end,
+
+    -- Files.
+
+    a_file_that_is_stuck_does_not_delay_the_end = function()
+        prints("timeout\n", with_fifo("print(select(3, file.open(fifo, 'r', 0.05)))", shell.lua))
+    end,
+
+    exit_ends_those_who_wait_for_files = function()
+        prints("", with_fifo([[
+            mare.go(file.open, fifo)
+            mare.go(file.read, fifo)
+            mare.spawn(function() file.open(fifo) end)
+            mare.go(function() file.stat "/" os.exit(0) end)
+        ]], shell.lua))
+    end,
+
+    who_waits_for_a_file_is_not_stuck = function()
+        prints("late\n", with_fifo([[
+            local writer = io.popen("sleep 0.2; echo late >" .. fifo)
+            print((file.read(fifo):gsub("\n", "")))
+            writer:close() -- not by the collector before, which would wait for it
+        ]], shell.lua))
+    end,
+
+    a_file_that_nobody_waits_for_does_not_hide_a_deadlock = function()
+        local got = with_fifo([[
+            Kept = assert(file.open "/dev/null")
+            print(select(3, file.open(fifo, "r", 0.01)))
+            mare.channel():receive()
+        ]], shell.lua)
+        t.eq({got.out, got.code}, {"timeout\n", 1})
+        t.ok(got.err:find "deadlock", got.err)
+    end,
+
+    without_descriptors_files_cannot_be_opened = function()
+        local program <close> = shell.file(HEAD .. [[
+            local files = {}
+            repeat
+                local f, message, code = file.open "/dev/null"
+                files[#files + 1] = f
+                assert(f or code == "io" and message:find "Too many open files", message)
+            until not f
+            assert(select(3, file.read "/dev/null") == "io")
+            assert(select(3, file.write("/dev/null", "x")) == "io")
+            assert(select(3, file.list "/") == "io")
+            assert(select(3, file.tempfile()) == "io")
+            assert(files[1]:close() and file.stat "/dev/null")
+            print(file.read "/dev/null")
+        ]])
+        prints("\n", shell.run(("ulimit -n 64; %s %s"):format(shell.mare, program)))
+    end,
+
+    -- Hosts.
+
+    a_host_has_files_and_ends_when_it_wants_to = function()
+        if not shell.has_stock() then t.skip "no lua5.4 that can load mare.so" end
+        local library = debug.getinfo(1, "S").source:match "^@(.*)tests/lua/" .. "lua/?.lua"
+        local path = ("package.path = %q .. package.path\n"):format(library .. ";")
+        prints("3\ttimeout\n", with_fifo([[
+            local name = os.tmpname()
+            local f = assert(file.open(name, "w+"))
+            assert(f:write "one\ntwo\nthree\n" and f:seek "set" == 0)
+            local lines = 0
+            for _ in f:lines() do lines = lines + 1 end
+            f:seek "set"
+            assert(f:read "a" == "one\ntwo\nthree\n" and f:close())
+            assert(file.write(name, ("x"):rep(10000000)))
+            assert(#assert(file.open(name)):read "a" == 10000000)
+            os.remove(name)
+            print(lines, select(3, file.open(fifo, "r", 0.05)))
+        ]], function(text) return shell.stock(path .. text) end))
+    end,
+}

@@ -1,0 +1,294 @@
+-- SPDX-License-Identifier: MIT
+-- The HTTP client and the connections that it keeps: against our server, and against servers made
+-- by hand, which close when they should not. nginx is in tests/e2e.
+local mare, t = require "mare", require "t"
+local net, http, tls = require "mare.net", require "mare.http", require "mare.tls"
+local patience = t.patience
+
+-- Our server, with the number of the connection that a request came through in its answer; ended
+-- with the variable's scope.
+local function server(handler, listener)
+    listener = listener or assert(net.listen("127.0.0.1", 0))
+    local _, port = listener:address()
+    local numbers, count = setmetatable({}, {__mode = "k"}), 0
+    mare.go(http.serve, listener, function(request)
+        if not numbers[request.stream] then
+            count = count + 1
+            numbers[request.stream] = count
+        end
+        return handler(request, numbers[request.stream])
+    end)
+    return setmetatable({base = "http://127.0.0.1:" .. port, port = port},
+        {__close = function() listener:close() end})
+end
+
+local function number_of(request, number) return request.method .. number end
+
+-- A server made by hand: each function serves one connection, in turn, and what it returns is
+-- collected.
+local function by_hand(...)
+    local listener = assert(net.listen("127.0.0.1", 0))
+    local _, port = listener:address()
+    local turns = {...}
+    local routine = mare.go(function()
+        local results = {}
+        for i, turn in ipairs(turns) do
+            local stream <close> = assert(listener:accept(patience)):timeout(patience)
+            results[i] = turn(stream)
+        end
+        listener:close()
+        return table.unpack(results)
+    end)
+    return "http://127.0.0.1:" .. port .. "/", routine
+end
+
+-- Reads a head (and so many bytes), and answers.
+local function answer(stream, text, more)
+    local first = stream:read "l"
+    repeat local line = stream:read "l" until line == "" or not line
+    if more then stream:read(more) end
+    stream:write("HTTP/1.1 200 OK\r\nContent-Length: ", #text, "\r\n\r\n", text)
+    return first
+end
+
+return {
+    requests_go_through_one_connection = function()
+        local s <close> = server(number_of)
+        local client <close> = http.client()
+        for _ = 1, 3 do t.eq(select(2, client:get(s.base .. "/", patience)), "GET1") end
+        local response = assert(client:request {url = s.base, method = "HEAD", timeout = patience})
+        t.eq({response.status, response:text()}, {200, ""})
+        response = assert(client:request {url = s.base, method = "HEAD", timeout = patience})
+        t.eq({response.status, response:text()}, {200, ""}) -- also after one without a body
+        t.eq(select(2, client:get(s.base, patience)), "GET1")
+    end,
+
+    without_a_client_each_has_its_own = function()
+        local s <close> = server(number_of)
+        t.eq(select(2, http.get(s.base, patience)), "GET1")
+        t.eq(select(2, http.get(s.base, patience)), "GET2")
+    end,
+
+    bodies_of_all_kinds_leave_the_connection_usable = function()
+        local s <close> = server(function(request, number)
+            local text = request:text()
+            local n = 0
+            if request.path == "/chunks" then
+                return {body = function()
+                    n = n + 1
+                    if n <= 3 then return ("x"):rep(n * 1000) end
+                end}
+            elseif request.path == "/nothing" then
+                return nil
+            elseif request.path == "/missing" then
+                return {status = 404, body = "missing"}
+            end
+            return number .. ":" .. #text
+        end)
+        local client <close> = http.client()
+        t.eq(select(2, client:get(s.base .. "/", patience)), "1:0")
+        t.eq(#select(2, client:get(s.base .. "/chunks", patience)), 6000)
+        t.eq(client:get(s.base .. "/nothing", patience), 204)
+        t.eq(client:get(s.base .. "/missing", patience), 404)
+        local response = assert(client:request {url = s.base, method = "PUT",
+            body = ("y"):rep(100000), timeout = patience})
+        t.eq(response:text(), "1:100000")
+    end,
+
+    two_at_once_need_two = function()
+        local gate = mare.channel()
+        local s <close> = server(function(_, number)
+            gate:receive(patience)
+            return tostring(number)
+        end)
+        local client <close> = http.client()
+        local routines = {}
+        for i = 1, 2 do
+            routines[i] = mare.go(function()
+                local _, text = client:get(s.base, patience)
+                return text
+            end)
+        end
+        gate:send(1)
+        gate:send(2)
+        local _, one = routines[1]:join(patience)
+        local _, two = routines[2]:join(patience)
+        t.ok(one == "1" and two == "2" or one == "2" and two == "1", one .. " and " .. two)
+        t.eq(#client.unused, 2)
+    end,
+
+    what_cannot_be_repeated_has_a_new_connection = function()
+        local s <close> = server(number_of)
+        local client <close> = http.client()
+        client:get(s.base, patience)
+        t.eq(assert(client:request {url = s.base, body = "x", timeout = patience}):text(), "POST2")
+    end,
+
+    a_connection_that_was_closed_meanwhile_is_replaced_once = function()
+        local closed = mare.channel(1)
+        local url, routine = by_hand(function(stream)
+            local asked = answer(stream, "one")
+            stream:close()
+            closed:send(true)
+            return asked
+        end, function(stream) return answer(stream, "two") end)
+        local client <close> = http.client()
+        t.eq(select(2, client:get(url, patience)), "one")
+        closed:receive(patience)
+        t.eq(select(2, client:get(url, patience)), "two")
+        t.eq({routine:join(patience)}, {true, "GET / HTTP/1.1", "GET / HTTP/1.1"})
+    end,
+
+    a_server_that_always_closes_is_not_asked_for_ever = function()
+        local function closes(stream) stream:read "l" end
+        local url, routine = by_hand(function(stream) answer(stream, "one") end, closes)
+        local client <close> = http.client()
+        t.eq(select(2, client:get(url, patience)), "one")
+        t.fails("closed", client:get(url, patience))
+        t.eq((routine:join(patience)), true)
+    end,
+
+    a_server_that_says_it_closes_is_believed = function()
+        local url, routine = by_hand(function(stream)
+            stream:read "l"
+            stream:write "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\na"
+            return stream:read "a" ~= nil
+        end)
+        local client <close> = http.client()
+        t.eq(select(2, client:get(url, patience)), "a")
+        t.eq(#client.unused, 0)
+        t.eq({routine:join(patience)}, {true, true}) -- and this side has closed
+    end,
+
+    a_late_408_is_not_an_answer = function()
+        local url, routine = by_hand(function(stream)
+            answer(stream, "one")
+            stream:write("HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n",
+                "Content-Length: 0\r\n\r\n")
+        end, function(stream) return answer(stream, "two") end)
+        local client <close> = http.client()
+        t.eq(select(2, client:get(url, patience)), "one")
+        t.eq(select(2, client:get(url, patience)), "two")
+        t.eq((routine:join(patience)), true)
+    end,
+
+    an_answer_that_was_not_read_is_not_the_next_ones = function()
+        local s <close> = server(function(request, number)
+            return request.path == "/long" and ("x"):rep(500000) or tostring(number)
+        end)
+        local client <close> = http.client()
+        local response = assert(client:request {url = s.base .. "/long", timeout = patience})
+        t.ok(response:read())
+        response:close()
+        t.eq(select(2, client:get(s.base, patience)), "2")
+    end,
+
+    so_many_are_kept_and_so_long = function()
+        local s <close> = server(function(_, number) return tostring(number) end)
+        local client <close> = http.client {most = 2, idle_time = 1000}
+        local open = {}
+        for i = 1, 4 do
+            open[i] = assert(client:request {url = s.base, timeout = patience})
+        end
+        for i = 1, 4 do t.eq(open[i]:text(), tostring(i)) end
+        t.eq(#client.unused, 2)
+        t.eq(select(2, client:get(s.base, patience)), "4")
+        client.idle_time = 0
+        mare.sleep(0.001)
+        t.eq(select(2, client:get(s.base, patience)), "5")
+        t.eq(#client.unused, 1)
+        client:close()
+        t.eq(#client.unused, 0)
+    end,
+
+    servers_are_told_apart = function()
+        local one <close> = server(function() return "one" end)
+        local two <close> = server(function() return "two" end)
+        local client <close> = http.client()
+        for _ = 1, 2 do
+            t.eq(select(2, client:get(one.base, patience)), "one")
+            t.eq(select(2, client:get(two.base, patience)), "two")
+        end
+        t.eq(#client.unused, 2)
+    end,
+
+    it_keeps_connections_over_tls = function()
+        local certificate, key = tls.selfsigned "localhost"
+        local listener = assert(tls.listen("127.0.0.1", 0, {certificate = certificate, key = key}))
+        local s <close> = server(number_of, listener)
+        local client <close> = http.client {tls = {authorities = certificate}}
+        local url = "https://localhost:" .. s.port .. "/"
+        for _ = 1, 2 do t.eq(select(2, client:get(url, patience)), "GET1") end
+        t.eq(client:get("https://127.0.0.1:" .. s.port, patience), nil) -- the wrong name
+    end,
+
+    -- Bodies.
+
+    a_body_in_parts_may_have_a_length = function()
+        local s <close> = server(function(request)
+            return tostring(request.length) .. ":" .. (request:text() or "cut short")
+        end)
+        local function ask(length, ...)
+            local parts = {...}
+            return http.request {url = s.base, length = length, timeout = patience,
+                body = function() return table.remove(parts, 1) end}
+        end
+        t.eq(assert(ask(5, "ab", "", "cde")):text(), "5:abcde")
+        t.eq(assert(ask(nil, "ab", "cde")):text(), "nil:abcde")
+        t.fails("badmsg", ask(5, "ab", "cdef"))
+        t.fails("badmsg", ask(5, "ab"))
+    end,
+
+    an_answer_in_parts_may_have_a_length = function()
+        local s <close> = server(function(request)
+            local parts = {"one", "two"}
+            return {length = tonumber(request.query), body = function()
+                return table.remove(parts, 1)
+            end}
+        end)
+        local client <close> = http.client()
+        local status, text, headers = client:get(s.base .. "/?6", patience)
+        t.eq({status, text, headers["content-length"]}, {200, "onetwo", "6"})
+        local response = assert(client:request {url = s.base .. "/?6", method = "HEAD"})
+        t.eq({response.headers["content-length"], response:text()}, {"6", ""})
+        t.fails("badmsg", client:get(s.base .. "/?9", patience)) -- cut short, and not as if whole
+    end,
+
+    a_body_that_fails_is_not_taken_for_a_whole_one = function()
+        local s <close> = server(function()
+            local n = 0
+            return {body = function()
+                n = n + 1
+                if n == 1 then return "part" end
+                return nil, "the source is gone", "closed"
+            end}
+        end)
+        t.fails("badmsg", http.get(s.base, patience))
+    end,
+
+    cookies_are_a_list = function()
+        local s <close> = server(function(request)
+            return {headers = {["set-cookie"] = {"a=1; expires=Mon, 01 Jan", "b=2"},
+                ["x-a"] = {1, 2}}, body = request.path}
+        end)
+        local _, _, headers = http.get(s.base, patience)
+        t.eq(headers["set-cookie"], {"a=1; expires=Mon, 01 Jan", "b=2"})
+        t.eq(headers["x-a"], "1, 2")
+    end,
+
+    urls_are_taken_apart = function()
+        local function at(url)
+            local p = http.locate(url)
+            return p and {p.scheme, p.host, p.port, p.target, p.name, p.secure}
+        end
+        t.eq(at "http://a", {"http", "a", 80, "/", "a", false})
+        t.eq(at "HTTPS://a:443/b?c#d", {"https", "a", 443, "/b?c", "a", true})
+        t.eq(at "http://a:8080?c", {"http", "a", 8080, "/?c", "a:8080", false})
+        t.eq(at "ws://[::1]:81/x", {"ws", "::1", 81, "/x", "[::1]:81", false})
+        t.eq(at "wss://[::1]/", {"wss", "::1", 443, "/", "[::1]", true})
+        for _, url in ipairs {"ftp://a/", "a", "http://", "http://u@a/", "http://a:b/",
+            "http://a:65536/", "http://a:80x/"} do
+            t.eq(at(url), nil, url)
+        end
+    end,
+}

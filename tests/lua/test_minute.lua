@@ -1,0 +1,147 @@
+-- SPDX-License-Identifier: MIT
+-- Writers that are faster than their readers, for a minute (three seconds in slow builds;
+-- MARE_MINUTE says otherwise): each is held back, and the program does not grow.
+local mare, net, tls, http, websocket, child, t = require "mare", require "mare.net",
+    require "mare.tls", require "mare.http", require "mare.websocket", require "mare.child",
+    require "t"
+
+local SECONDS = tonumber(os.getenv "MARE_MINUTE" or os.getenv "MARE_TEST_SLOW" and "3" or "60")
+local HERE, PART = "127.0.0.1", ("x"):rep(65536)
+-- What may lie between a writer and its reader: buffers of the system's, for loopback 4 MiB to
+-- send and 6 MiB to receive at the most, and a part on each side.
+local BETWEEN = 12 << 20
+local GROWTH = 32 << 20 -- far less than a writer writes that nobody holds back
+local LIMITS = {body = 1 << 40}
+
+local function resident()
+    local file <close> = assert(io.open "/proc/self/statm")
+    local _, pages = file:read("n", "n")
+    return pages * 4096
+end
+
+-- A reader that takes a part now and then, and counts; `read` returns the next bytes, or nil.
+local function slowly(flow, read, from)
+    while true do
+        local part = read(from)
+        if not part or flow.over then return end
+        flow.got = flow.got + #part
+        mare.sleep(0.05)
+    end
+end
+
+-- A writer in a hurry.
+local function pour(flow, write, to)
+    while not flow.over and write(to, PART) do flow.put = flow.put + #PART end
+end
+
+-- The same as a body of HTTP.
+local function pouring(flow)
+    return function()
+        if flow.over then return nil end
+        flow.put = flow.put + #PART
+        return PART
+    end
+end
+
+local function served(handler, options)
+    local listener = assert(net.listen(HERE, 0))
+    mare.go(http.serve, listener, handler, options)
+    local _, port = listener:address()
+    return listener, ("http://%s:%d/"):format(HERE, port)
+end
+
+local function through(flow, listener, connect, ...)
+    local _ <close> = listener
+    mare.go(net.serve, listener, function(writer) pour(flow, writer.write, writer) end)
+    local reader <close> = assert(connect(...))
+    slowly(flow, reader.read, reader)
+end
+
+-- Each begins a writer and a reader, and ends when it is cancelled.
+local flows = {}
+
+function flows.stream(flow)
+    local listener = assert(net.listen(HERE, 0))
+    through(flow, listener, net.connect, listener:address())
+end
+
+function flows.tls(flow)
+    local certificate, key = assert(tls.selfsigned(HERE))
+    local listener = assert(tls.listen(HERE, 0, {certificate = certificate, key = key}))
+    local host, port = listener:address()
+    through(flow, listener, tls.connect, host, port, {authorities = certificate})
+end
+
+function flows.download(flow)
+    local listener <close>, url = served(function() return {body = pouring(flow)} end,
+        {write_time = 600})
+    local response = assert(http.request {url = url, limits = LIMITS})
+    local _ <close> = response.stream
+    slowly(flow, response.read, response)
+    t.ok(listener)
+end
+
+function flows.upload(flow)
+    local listener <close>, url = served(function(request)
+        slowly(flow, request.read, request)
+        return "thanks"
+    end, {limits = LIMITS})
+    http.request {url = url, body = pouring(flow), timeout = 600}
+    t.ok(listener)
+end
+
+function flows.websocket(flow)
+    local listener <close>, url = served(function(request)
+        local w <close> = websocket.accept(request)
+        pour(flow, w.sendbinary, w)
+    end)
+    local w <close> = assert(websocket.connect((url:gsub("^http", "ws"))))
+    slowly(flow, w.receive, w)
+    t.ok(listener)
+end
+
+function flows.channel(flow)
+    local channel <close> = mare.channel(16)
+    mare.go(slowly, flow, channel.receive, channel)
+    pour(flow, channel.send, channel)
+end
+
+-- Nobody counts what the child writes; it would fill the memory in a minute.
+function flows.child(flow)
+    local yes <close> = assert(child.spawn {"yes", stdout = "pipe"})
+    slowly(flow, yes.stdout.read, yes.stdout)
+end
+
+return {
+    writers_that_are_faster_than_their_readers_are_held_back = {function()
+        local running, list = {}, {}
+        for name, begin in pairs(flows) do
+            local flow = {name = name, put = 0, got = 0, over = false}
+            list[#list + 1] = flow
+            running[#running + 1] = mare.go(begin, flow)
+        end
+        local first, most, warm = nil, 0, mare.now() + SECONDS / 3
+        for _ = 1, SECONDS * 10 do
+            mare.sleep(0.1)
+            for _, flow in ipairs(list) do
+                t.ok(flow.put - flow.got <= BETWEEN, ("%s: %d bytes were written, %d read"):format(
+                    flow.name, flow.put, flow.got))
+            end
+            if not first and mare.now() >= warm then
+                first = resident()
+                for _, flow in ipairs(list) do flow.warm = flow.got end
+            elseif first then
+                most = math.max(most, resident() - first)
+            end
+        end
+        t.ok(most <= GROWTH, ("the program grew by %d bytes"):format(most))
+        for _, flow in ipairs(list) do
+            t.ok(flow.got > flow.warm, flow.name .. " stood still")
+            flow.over = true
+        end
+        for _, routine in ipairs(running) do
+            routine:cancel()
+            routine:join(t.patience)
+        end
+    end, timeout = 120},
+}

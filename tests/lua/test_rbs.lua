@@ -1,0 +1,149 @@
+-- SPDX-License-Identifier: MIT
+-- Reference broadcasts live, by multicast over loopback: ours with ours, and with the commands. All
+-- receivers are on one machine and read one clock, so that the true difference is known.
+local mare, net, t = require "mare", require "mare.net", require "t"
+local rbs, time = require "mare.rbs", require "mare.time"
+local shell = require "shell"
+
+local GROUP, SECOND = "239.255.84.1", 1000000000
+
+-- A port of the group that nobody else uses.
+local function free_port()
+    local socket <close> = assert(net.udp "127.0.0.1")
+    return (select(2, socket:address()))
+end
+
+local function receiver(port, options)
+    return assert(rbs.receiver(GROUP, port, options))
+end
+
+-- Comparisons until one is by a line.
+local function by_line(one)
+    for compared in function() return one:next(t.patience) end do
+        if compared.line then return compared end
+    end
+end
+
+return {
+    two_receivers_compare_their_clocks = function()
+        local port = free_port()
+        local here <close> = receiver(port, {name = "here"})
+        local ahead <close> = receiver(port, {name = "ahead", ahead = 5 * SECOND})
+        local beacon = mare.go(rbs.beacon, GROUP, port, {interval = 0.005})
+        local other = mare.go(by_line, ahead)
+        local ours = by_line(here)
+        local _, theirs = other:join(t.patience)
+        for _, case in ipairs {{ours, "ahead", -5 * SECOND}, {theirs, "here", 5 * SECOND}} do
+            local compared, name, difference = table.unpack(case)
+            t.eq(compared.peer, name)
+            t.ok(compared.mean.pairs >= 3)
+            for _, method in ipairs {"mean", "line"} do
+                local found = compared[method]
+                t.ok(math.abs(found.offset - difference) <= found.error, t.show(found))
+                t.ok(found.error < SECOND, "the bound says nothing")
+            end
+        end
+        beacon:cancel()
+        t.fails("cancelled", select(2, beacon:join(t.patience)))
+    end,
+
+    a_lua_receiver_and_a_command_compare = function()
+        local port = free_port()
+        local command = ("exec %s clock hear %s:%d --name command --ahead 3 --count 4 --json")
+        local pipe <close> = assert(io.popen(command:format(shell.mare, GROUP, port)))
+        t.ok(pipe:read "l":find "hearing") -- it has joined
+        local here <close> = receiver(port, {name = "lua"})
+        local beacon = mare.go(rbs.beacon, GROUP, port, {interval = 0.005})
+        local compared
+        for _ = 1, 4 do compared = assert(here:next(t.patience)) end
+        t.eq(compared.peer, "command")
+        t.ok(math.abs(compared.mean.offset + 3 * SECOND) <= compared.mean.error)
+        local said = pipe:read "a" -- what we reported: it ends by itself
+        t.ok(said:find '"peer":"lua","pairs":4,"mean_ns":', said)
+        beacon:cancel()
+    end,
+
+    a_lua_receiver_hears_the_beacon_of_the_command = function()
+        local port = free_port()
+        local a <close> = receiver(port, {name = "a"})
+        local b <close> = receiver(port, {name = "b"})
+        local command = "exec %s clock beacon %s:%d --interval 0.01 --count %d"
+        local pipe <close> = assert(io.popen(command:format(shell.mare, GROUP, port, 20)))
+        local other = mare.go(b.next, b, t.patience)
+        local compared = assert(a:next(t.patience))
+        t.eq(compared.peer, "b")
+        t.eq(select(2, other:join(t.patience)).peer, "a")
+        t.eq(pipe:read "a", "") -- it ends by itself
+    end,
+
+    of_two_beacons_all_go_by_the_same = function()
+        local port = free_port()
+        local one <close> = receiver(port, {name = "one"})
+        local socket <close> = assert(net.udp("127.0.0.1", 0, {interface = "127.0.0.1"}))
+        local heard <close> = assert(net.udp(GROUP, port, {reuse = true}))
+        heard:join(GROUP, "127.0.0.1")
+        local reader = mare.go(one.next, one)
+        local function broadcast(series, number)
+            socket:send(time.broadcast {series = series, number = number}, GROUP, port)
+        end
+        broadcast(9, 1) -- the first that comes
+        broadcast(-1, 1) -- the highest there is: not gone by
+        broadcast(5, 1) -- a lower one is
+        broadcast(9, 2) -- and the first no longer
+        broadcast(5, 2)
+        local reported = {}
+        while #reported < 3 do
+            local packet = time.heard(assert(heard:receive(t.patience)))
+            if packet.who then reported[#reported + 1] = {packet.series, packet.number} end
+        end
+        t.eq(reported, {{9, 1}, {5, 1}, {5, 2}})
+        reader:cancel()
+    end,
+
+    nonsense_and_ones_own_reports_are_ignored = function()
+        local port = free_port()
+        local one <close> = receiver(port)
+        local socket <close> = assert(net.udp("127.0.0.1", 0, {interface = "127.0.0.1"}))
+        for _, text in ipairs {"", "x", ("x"):rep(48), ("x"):rep(1000)} do
+            socket:send(text, GROUP, port)
+        end
+        socket:send(time.broadcast {series = 1, number = 1}, GROUP, port)
+        t.fails("timeout", one:next(0.05)) -- it hears its own report, too
+    end,
+
+    waits_end = function()
+        local port = free_port()
+        local one = receiver(port)
+        t.fails("timeout", one:next(0))
+        t.fails("timeout", one:next(mare.deadline(0.01)))
+        local waiting = mare.go(one.next, one)
+        mare.yield()
+        t.eq(one:close(), true)
+        t.fails("closed", select(2, waiting:join(t.patience)))
+        t.eq(rbs.beacon(GROUP, port, {count = 2, interval = 0.001}), true)
+        t.fails("io", rbs.receiver(GROUP, port, {interface = "no-such-interface"}))
+        t.fails("io", rbs.beacon(GROUP, port, {interface = "no-such-interface"}))
+        t.raises("group", rbs.receiver, "127.0.0.1", port)
+    end,
+
+    -- Packets.
+
+    packets_are_told_apart = function()
+        t.eq(time.heard(time.broadcast {series = -3, number = 7}), {series = -3, number = 7})
+        local report = {series = 1, number = 2, who = -4, when = -5, name = "eightlet"}
+        t.eq(time.heard(time.broadcast(report)), report)
+        t.fails("badmsg", time.heard "")
+        t.fails("badmsg", time.heard(("x"):rep(48)))
+        t.raises("`when`", time.broadcast, {who = 1, when = math.maxinteger})
+        t.raises("table expected", time.broadcast)
+    end,
+
+    a_copy_knows_as_much_and_goes_its_own_way = function()
+        local first = time.rbs()
+        first:hear(1, 100)
+        local second = first:copy()
+        t.eq(second:match(1, 50), true)
+        t.eq(second:mean(100).offset, 50)
+        t.fails("empty", first:mean(100))
+    end,
+}

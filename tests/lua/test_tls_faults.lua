@@ -1,0 +1,229 @@
+-- SPDX-License-Identifier: MIT
+-- TLS with peers, and people between, who do what they should not: each has its answer, and it is
+-- never taken for an ordinary end.
+local mare, net, t = require "mare", require "mare.net", require "t"
+local tls, raw = require "mare.tls", require "mare._tls"
+
+local HERE, patience = "127.0.0.1", t.patience
+tls.handshake_time = patience
+local certificate, key = assert(tls.selfsigned({"localhost", HERE}))
+local server_context = assert(tls.context {certificate = certificate, key = key, verify = false})
+local client_context = assert(tls.context {authorities = certificate})
+local old_context = assert(tls.context {authorities = certificate, max_version = "1.2"})
+
+-- Both ends of a connection agree.
+local function shake_hands(client, server)
+    local shaking = mare.go(function() return client:handshake(patience) end)
+    assert(server:handshake(patience))
+    t.eq({shaking:join(patience)}, {true, client})
+end
+
+local function in_routines(n, f)
+    local routines = {}
+    for i = 1, n do routines[i] = mare.go(f, i) end
+    return routines
+end
+
+-- Bytes from one stream to another, `limit` at the most; then the other is closed.
+local function pump(from, to, limit)
+    local left = limit or math.huge
+    while left > 0 do
+        local piece = from:read()
+        if not piece then break end
+        piece = piece:sub(1, math.tointeger(math.min(#piece, left)))
+        if not to:write(piece) then break end
+        left = left - #piece
+    end
+    to:close()
+end
+
+-- A client behind whose back somebody cuts the connection when so many bytes have come from the
+-- server; the server; and what cuts it at once.
+local function cut_pair(limit, context)
+    local listener <close> = assert(tls.listen(HERE, 0, {context = server_context}))
+    local middle <close> = assert(net.listen(HERE, 0))
+    local client = assert(net.connect(middle:address()))
+    local near, far = assert(middle:accept(patience)), assert(net.connect(listener:address()))
+    mare.go(pump, near, far)
+    mare.go(pump, far, near, limit)
+    assert(raw.secure(client, context or client_context, patience, false, "localhost"))
+    return client, assert(listener:accept(patience)), function()
+        near:close()
+        far:close()
+    end
+end
+
+return {
+    a_stream_that_is_cut_off_is_no_end = function()
+        for _, context in ipairs {old_context, client_context} do
+            local client, server, cut = cut_pair(nil, context)
+            shake_hands(client, server)
+            server:write "whole, half"
+            t.eq(client:read(6, patience), "whole,")
+            local readers = in_routines(3, function() return client:read "a" end)
+            mare.yield()
+            cut()
+            for _, reader in ipairs(readers) do
+                local _, got, message, code = reader:join(patience)
+                t.eq({got, code}, {nil, "io"})
+                t.ok(message:find "cut off", message)
+            end
+            t.eq(client:read(), " half") -- what came is not lost
+            t.fails("io", client:read()) -- and how it ended stays known
+            t.fails("io", client:write "x")
+            t.fails("io", server:read "a")
+        end
+    end,
+
+    a_connection_that_is_cut_anywhere = function()
+        local codes = {}
+        for limit = 0, 3000, t.slow > 1 and 300 or 100 do
+            local client, server = cut_pair(limit)
+            mare.go(function()
+                if server:handshake() then server:write(("x"):rep(2000)) end
+                server:close()
+            end)
+            local got, message, code = client:read("a", patience)
+            t.ok(not got or limit >= 2000 and #got == 2000, limit)
+            t.ok(got or code == "closed" or code == "io", message)
+            codes[code or "whole"] = true
+        end
+        t.ok(codes.closed and codes.io, t.show(codes)) -- in the handshake, and after it
+    end,
+
+    what_is_not_tls_is_refused = function()
+        local noise = {"GET / HTTP/1.0\r\n\r\n", "SSH-2.0-x\r\n", ("\0"):rep(99), ("\xff"):rep(99),
+            "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", "\x17\x03\x03\x00\x10" .. ("z"):rep(16),
+            "\x16\x03\x01\xff\xff" .. ("a"):rep(65535)}
+        for i, bytes in ipairs(noise) do
+            for _, serves in ipairs {true, false} do
+                local listener <close> = assert(net.listen(HERE, 0))
+                local peer = assert(net.connect(listener:address()))
+                local stream = assert(listener:accept(patience))
+                assert(raw.secure(stream, serves and server_context or client_context, patience,
+                    serves, "localhost"))
+                peer:write(bytes)
+                peer:shutdown()
+                local ok, message, code = stream:handshake(patience)
+                t.eq({ok, code}, {nil, "badmsg"}, i .. message)
+                t.fails("badmsg", stream:read())
+                t.fails("badmsg", stream:write "x")
+                t.fails("badmsg", stream:shutdown())
+            end
+        end
+    end,
+
+    a_broken_record_ends_the_session = function()
+        local listener <close> = assert(tls.listen(HERE, 0, {context = server_context}))
+        local plain = assert(net.connect(listener:address()))
+        local middle <close> = assert(net.listen(HERE, 0))
+        local client = assert(net.connect(middle:address()))
+        local near, server = assert(middle:accept(patience)), assert(listener:accept(patience))
+        assert(raw.secure(client, client_context, patience, false, "localhost"))
+        mare.go(pump, plain, near)
+        local flip = false
+        mare.go(function()
+            for piece in function() return near:read() end do
+                if flip then piece = piece:sub(1, -2) .. string.char(piece:byte(-1) ~ 1) end
+                plain:write(piece)
+            end
+        end)
+        shake_hands(client, server)
+        flip = true
+        client:write "nothing of this is to be believed"
+        t.fails("badmsg", server:read(nil, patience))
+        local got, message, code = client:read(nil, patience)
+        t.eq({got, code}, {nil, "refused"}, message) -- the server has said why it goes
+        t.ok(message:find "bad record mac", message)
+        near:close()
+        plain:close()
+    end,
+
+    bytes_may_come_one_by_one = function()
+        local listener <close> = assert(tls.listen(HERE, 0, {context = server_context}))
+        local middle <close> = assert(net.listen(HERE, 0))
+        local client <close> = assert(net.connect(middle:address()))
+        local near, far = assert(middle:accept(patience)), assert(net.connect(listener:address()))
+        local server = assert(listener:accept(patience))
+        local function trickle(from, to)
+            for byte in function() return from:read(1) end do
+                if not to:write(byte) then break end
+                mare.yield() -- it is read before the next comes
+            end
+            to:close()
+        end
+        mare.go(trickle, near, far)
+        mare.go(trickle, far, near)
+        assert(raw.secure(client, client_context, patience, false, "localhost"))
+        shake_hands(client, server)
+        client:write "slow\n"
+        t.eq(mare.select({server}, patience), 1)
+        t.eq(server:read("l", patience), "slow")
+        server:close()
+        t.eq(client:read("a", patience), "")
+    end,
+
+    the_peer_resets = function()
+        local listener <close> = assert(tls.listen(HERE, 0, {context = server_context}))
+        local middle <close> = assert(net.listen(HERE, 0))
+        local client <close> = assert(net.connect(middle:address()))
+        local near = assert(middle:accept(patience))
+        local far = assert(require "socket".tcp()) -- it can do what ours does not
+        assert(far:connect(listener:address()))
+        local server = assert(listener:accept(patience))
+        local reset = false
+        mare.go(function()
+            far:settimeout(0)
+            while not reset do
+                local up = near:read(nil, 0)
+                if up then far:send(up) end
+                local down, _, rest = far:receive(4096)
+                if #(down or rest) > 0 then near:write(down or rest) end
+                mare.yield()
+            end
+            far:setoption("linger", {on = true, timeout = 0})
+            far:close()
+            near:close()
+        end)
+        assert(raw.secure(client, client_context, patience, false, "localhost"))
+        shake_hands(client, server)
+        local reader = mare.go(function() return server:read() end)
+        mare.yield()
+        reset = true
+        t.fails("closed", select(2, reader:join(patience)))
+        t.fails("closed", server:read "a")
+        t.fails("closed", server:write "x")
+        t.fails("closed", server:shutdown())
+        t.eq(server:close(), true)
+    end,
+
+    a_process_that_is_killed_while_it_writes_has_not_said_all = function()
+        local listener <close> = assert(tls.listen(HERE, 0, {context = server_context}))
+        local writing = mare.channel(1)
+        local _, port = listener:address()
+        local process = mare.spawn(function(context)
+            local stream = assert(tls.connect("127.0.0.1", port,
+                {context = context, name = "localhost"}, patience))
+            mare.go(function() writing:send(true) end)
+            stream:write(("x"):rep(32 << 20))
+        end, client_context)
+        local server <close> = assert(listener:accept(patience))
+        t.ok(server:handshake(patience))
+        t.eq(writing:receive(patience), true)
+        process:kill()
+        t.fails("killed", process:join(patience))
+        t.fails("io", server:read("a", patience)) -- it waited in the middle of a record
+    end,
+
+    a_server_that_says_nothing_is_left = function()
+        local listener <close> = assert(net.listen(HERE, 0))
+        local host, port = listener:address()
+        t.fails("timeout", tls.connect(host, port,
+            {context = client_context, handshake_time = 0.05}))
+        -- It has gone: its hello is all there is.
+        t.ok(#assert(listener:accept(patience)):read("a", patience) > 100)
+        local leaver = mare.go(function() return assert(listener:accept(patience)):close() end)
+        t.fails("closed", tls.connect(host, port, client_context, patience))
+        leaver:join(patience)
+    end,
+}
