@@ -69,6 +69,7 @@ static void check_stream(lua_State *L, int index)
         luaL_argcheck(L, !mare__stream_closed(stream), index, "the stream is closed");
         luaL_argcheck(L, mare__stream_buffered(stream) == 0, index,
                       "the stream has bytes that were read and not taken");
+        luaL_argcheck(L, !stream->tls, index, "the stream's bytes go through TLS");
         luaL_argcheck(L, stream->object.waiters == 0, index, "a routine waits for the stream");
     } else if (file) {
         luaL_argcheck(L, file->closef, index, "the file is closed");

@@ -242,6 +242,17 @@ return {
         t.fails("timeout", a.stdout:read("l", 0.01))
     end,
 
+    a_stream_with_tls_cannot_be_given_away = function()
+        local tls = require "mare.tls"
+        local certificate, key = assert(tls.selfsigned {"localhost"})
+        local listener <close> = assert(tls.listen("127.0.0.1", 0,
+            {context = assert(tls.context {certificate = certificate, key = key, verify = false})}))
+        local client <close> = assert(net.connect(listener:address()))
+        local server <close> = assert(listener:accept(t.patience)) -- before any handshake
+        t.raises("go through TLS", child.spawn, {"cat", stdin = server})
+        t.ok(client)
+    end,
+
     pipes_can_be_given_to_another = function()
         local a <close> = spawn("echo through", {stdout = "pipe"})
         local b <close> = spawn("sed s/t/T/", {stdin = a.stdout, stdout = "pipe"})
