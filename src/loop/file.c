@@ -404,10 +404,10 @@ bool mare__file_begin(struct mare__file *file, struct mare__file_job *job, bool 
 
 void mare__file_shut(struct mare__file *file)
 {
-    if (file->job) {
+    if (file->job && mare__runtime_valid(file->runtime)) // a fork has none who wait, but the lock
         mare_chan_close(file->job->job.done);
+    if (file->job)
         mare__unref(&file->job->job.object);
-    }
     if (file->descriptor)
         let_go(file->descriptor);
     file->job = NULL;
