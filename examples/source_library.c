@@ -62,6 +62,14 @@ static void on_letter(void *user, mare_message *event)
         mare_scheduler_stop(office->scheduler);
 }
 
+static void check(bool fine, const char *what)
+{
+    if (!fine) {
+        perror(what);
+        exit(1);
+    }
+}
+
 int main(void)
 {
     static const char text[] = "the sea comes in\nand out\ntwice a day\nand nobody reads this\n";
@@ -70,14 +78,15 @@ int main(void)
     struct office office = {0};
     struct feed *feed = calloc(1, sizeof *feed);
     int ends[2];
-    if (!feed || socketpair(AF_UNIX, SOCK_STREAM, 0, ends) || !(feed->in = fdopen(ends[0], "r")))
-        return 1;
-    if (mare_start(NULL, &runtime) || mare_scheduler_create(runtime, &office.scheduler) ||
-        mare_source_create(runtime, &feed_kind, feed, -1, 0, &source))
-        return 1;
+    check(feed && socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 &&
+              (feed->in = fdopen(ends[0], "r")),
+          "the library");
+    check(mare_start(NULL, &runtime) == MARE_OK &&
+              mare_scheduler_create(runtime, &office.scheduler) == MARE_OK &&
+              mare_source_create(runtime, &feed_kind, feed, -1, 0, &source) == MARE_OK,
+          "the runtime");
     mare_scheduler_register_source(office.scheduler, source, on_letter, &office, NULL);
-    if (write(ends[1], text, strlen(text)) < 0)
-        return 1;
+    check(write(ends[1], text, strlen(text)) > 0, "write");
     mare_scheduler_loop(office.scheduler);
     printf("%d letters are enough\n", office.letters);
     mare_scheduler_destroy(office.scheduler);

@@ -318,19 +318,28 @@ static void destroy(struct mare__object *object)
     release(source);
 }
 
-// Any one that has not ended, held.
+// Holds one that has not ended. One without holders is about to leave the list.
+static bool hold_living(mare_source *source)
+{
+    unsigned holders = atomic_load(&source->holders);
+    while (!has_ended(source) && holders > 0)
+        if (atomic_compare_exchange_weak(&source->holders, &holders, holders + 1))
+            return true;
+    return false;
+}
+
+// Any one that has not ended, held; or NULL.
 static mare_source *take_living(mare_runtime *runtime)
 {
     mare_source *found = NULL;
+    struct mare__list *all = &runtime->sources.all;
     mare__lock_acquire(&runtime->sources.lock);
-    for (struct mare__list *at = runtime->sources.all.next; at != &runtime->sources.all && !found;
-         at = at->next) {
+    for (struct mare__list *at = all->next; at != all; at = at->next) {
         mare_source *source = MARE__ENTRY(at, mare_source, in_all);
-        // One without holders is about to leave the list.
-        unsigned holders = atomic_load(&source->holders);
-        while (!has_ended(source) && holders > 0 && !found)
-            if (atomic_compare_exchange_weak(&source->holders, &holders, holders + 1))
-                found = source;
+        if (hold_living(source)) {
+            found = source;
+            break;
+        }
     }
     mare__lock_release(&runtime->sources.lock);
     return found;

@@ -11,7 +11,8 @@
 static const struct mare__class *class_of(const mare_process *self,
                                           const struct mare__ref_link *ref)
 {
-    const struct mare__class *class = ref ? &self->runtime->classes[ref->object->kind] : NULL;
+    const struct mare__class *class =
+        ref && ref->object ? &self->runtime->classes[ref->object->kind] : NULL;
     return class && class->watch ? class : NULL;
 }
 

@@ -45,12 +45,20 @@ static int wait_done(lua_State *L, int status, lua_KContext context)
 static int timer_wait(lua_State *L)
 {
     mare_process *self = mare__self(L);
-    mare_channel *channel = mare__alarm_channel(check(L, 1));
+    struct mare__object *timer = check(L, 1);
+    bool over = mare__alarm_over(timer); // asked before the channel is
+    mare_channel *channel = mare__alarm_channel(timer);
     uint64_t deadline = mare__lua_deadline(L, 2);
     mare__block_check(L, self);
     if (!channel)
         return mare__lua_fail(L, MARE_NOMEM);
     mare__message_clear(&self->sleep.wait.message);
+    if (over && mare__chan_receive(channel, &self->sleep.wait.message, NULL) != MARE_OK)
+        return mare__lua_fail(L, MARE_CLOSED); // nobody shall wait for ever
+    if (over) {
+        lua_pushboolean(L, 1);
+        return 1;
+    }
     return mare__block(L, self, MARE__WAITS_TO_RECEIVE, channel, deadline, wait_done, 0);
 }
 

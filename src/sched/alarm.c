@@ -13,7 +13,11 @@ struct mare__alarm {
     struct mare__wait wait; // nobody waits with it: its end is the event
     uint64_t at, period;    // period 0: once
     atomic_bool cancelled;
+    atomic_uchar last; // below: whether it has come for the last time
 };
+
+// Who is told may ask at once, before the one who tells is done.
+enum { TO_COME, BEING_TOLD, TOLD };
 
 static void release(struct mare__alarm *alarm)
 {
@@ -49,10 +53,13 @@ static void on_time(struct mare__wait *wait)
     mare__lock_acquire(&alarm->runtime->timer_lock);
     mare_channel *channel = alarm->channel;
     alarm->due = !channel;
+    if (!goes_on)
+        atomic_store(&alarm->last, BEING_TOLD);
     mare__lock_release(&alarm->runtime->timer_lock);
     if (channel && !atomic_load(&alarm->cancelled))
         tell(channel);
     if (!goes_on) {
+        atomic_store(&alarm->last, TOLD);
         release(alarm);
         return;
     }
@@ -81,6 +88,14 @@ bool mare__alarm_cancel(struct mare__object *object)
         release(alarm);
     }
     return mine || (first && alarm->period); // a periodic one always has a next time
+}
+
+bool mare__alarm_over(struct mare__object *object)
+{
+    struct mare__alarm *alarm = (struct mare__alarm *)object;
+    while (atomic_load(&alarm->last) == BEING_TOLD)
+        mare__pause(); // for a few instructions of another thread
+    return atomic_load(&alarm->last) == TOLD;
 }
 
 static void destroy(struct mare__object *object)

@@ -417,6 +417,9 @@ struct mare__object *mare__alarm_new(mare_runtime *runtime, uint64_t at, uint64_
 // The channel, made on first use; NULL: no memory. By its owner.
 mare_channel *mare__alarm_channel(struct mare__object *object);
 
+// Whether it has come and does not come again; what it told is in its channel, or was taken.
+bool mare__alarm_over(struct mare__object *object);
+
 // It will not come any more. False: it was over already.
 bool mare__alarm_cancel(struct mare__object *object);
 

@@ -204,6 +204,21 @@ return {
             "polled", "polled closed", "read", "stream closed"})
     end,
 
+    a_timer_that_comes_once_is_a_source_that_ends = function()
+        t.eq(logged(function(scheduler, log)
+            local timer = mare.timer(0.001)
+            scheduler.register_source(timer, function() log "its time" end, function(_, code)
+                log(code)
+            end)
+            scheduler.loop()
+            local late = mare.timer(0)
+            mare.sleep(0.01)
+            log(late:wait(patience))
+            log(select(3, late:wait()))
+            log(select(3, timer:wait()))
+        end), {"its time", "closed", "true", "closed", "closed"})
+    end,
+
     a_source_that_fails_says_why_and_the_others_go_on = function()
         local log = logged(function(scheduler, log)
             local function failed(message, code)
