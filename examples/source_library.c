@@ -73,8 +73,8 @@ static void check(bool fine, const char *what)
 int main(void)
 {
     static const char text[] = "the sea comes in\nand out\ntwice a day\nand nobody reads this\n";
-    mare_runtime *runtime;
-    mare_source *source;
+    mare_runtime *runtime = NULL;
+    mare_source *source = NULL;
     struct office office = {0};
     struct feed *feed = calloc(1, sizeof *feed);
     int ends[2];
