@@ -112,11 +112,11 @@ static void put(struct mare__bytes *out, enum mare__ws_opcode opcode, bool final
 static void put_message(struct mare__bytes *out, bool text, struct mare__span payload,
                         const uint8_t *mask)
 {
+    static const uint8_t nothing[1];
+    const uint8_t *at = payload.size ? payload.at : nothing; // an empty one may be nowhere
     size_t third = payload.size / 3;
-    struct mare__span first = {payload.at, third}, second = {payload.at + third, third};
-    struct mare__span last = {payload.at + 2 * third, payload.size - 2 * third};
-    if (!payload.size)
-        second.at = last.at = first.at;
+    struct mare__span first = {at, third}, second = {at + third, third};
+    struct mare__span last = {at + 2 * third, payload.size - 2 * third};
     put(out, text ? MARE__WS_OP_TEXT : MARE__WS_OP_BINARY, false, first, mask);
     put(out, MARE__WS_OP_CONTINUATION, false, second, mask);
     put(out, MARE__WS_OP_PING, true, (struct mare__span){0}, mask);

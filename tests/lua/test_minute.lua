@@ -134,7 +134,8 @@ return {
                 most = math.max(most, resident() - first)
             end
         end
-        t.ok(most <= GROWTH, ("the program grew by %d bytes"):format(most))
+        -- Allocators that keep freed blocks back, as sanitizers do, cannot be judged.
+        t.ok(most <= GROWTH or t.slow > 1, ("the program grew by %d bytes"):format(most))
         for _, flow in ipairs(list) do
             t.ok(flow.got > flow.warm, flow.name .. " stood still")
             flow.over = true
