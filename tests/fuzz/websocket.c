@@ -112,8 +112,8 @@ static void put(struct mare__bytes *out, enum mare__ws_opcode opcode, bool final
 static void put_message(struct mare__bytes *out, bool text, struct mare__span payload,
                         const uint8_t *mask)
 {
-    static const uint8_t nothing[1];
-    const uint8_t *at = payload.size ? payload.at : nothing; // an empty one may be nowhere
+    static const char nothing[1];
+    const char *at = payload.size ? payload.at : nothing; // an empty one may be nowhere
     size_t third = payload.size / 3;
     struct mare__span first = {at, third}, second = {at + third, third};
     struct mare__span last = {at + 2 * third, payload.size - 2 * third};
