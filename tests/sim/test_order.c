@@ -207,7 +207,7 @@ static void run_views(int64_t order, int64_t window, uint64_t seed)
 
 static void views_keep_every_order(void **state)
 {
-    unsigned slow = getenv("MARE_TEST_SLOW") ? 10 : 1;
+    unsigned slow = getenv("MARE_TEST_SLOW") ? 25 : 1;
     (void)state;
     for (int64_t order = 1; order <= 2; order++) {
         for (uint64_t seed = 1; seed <= SWEEP / slow; seed++)

@@ -167,7 +167,7 @@ static uint64_t run_seed(const mare_coord_algorithm *algorithm, uint64_t seed)
 static void sweeps_are_clean_and_bounds_are_near(void **state)
 {
     const char *setting = getenv("MARE_TEST_SLOW");
-    unsigned slow = setting ? 10 : 1;
+    unsigned slow = setting ? 30 : 1;
     (void)state;
     size_t count;
     const mare_coord_algorithm *const *table = mare_coord_table(&count);
