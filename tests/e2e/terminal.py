@@ -94,6 +94,8 @@ class Terminal:
         self.code = None
         self.pid, self.file = pty.fork()
         if self.pid == 0:
+            for number in (signal.SIGINT, signal.SIGQUIT):  # ignored, if we are in the background
+                signal.signal(number, signal.SIG_DFL)
             # Here, for the program asks for it as soon as it has begun.
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('4H', 24, COLUMNS, 0, 0))
             if stdout:

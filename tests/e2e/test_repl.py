@@ -345,6 +345,7 @@ class Processes(Repl):
         terminal.until(lambda: 'over' in terminal.screen.rows)
         terminal.enter('mare.go(function() error("of a routine", 0) end)')
         terminal.until_text('mare: routine 3 of process 1 died: of a routine')
+        terminal.until_line('> ')  # again, after the report
         self.assertEqual(terminal.enter('1 + 1'), ['2'])
         self.leaves(terminal)
 
