@@ -25,6 +25,9 @@ export TSAN_OPTIONS="${TSAN_OPTIONS:-$tsan}"
 export LSAN_OPTIONS="${LSAN_OPTIONS:-suppressions=$support/lsan.supp:print_suppressions=0}"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}"
 
+# Many tests wait more than they work.
+export MESON_TESTTHREADS="${MESON_TESTTHREADS:-$(($(nproc) + 1))}"
+
 rm -f build/test-summary.txt
 for run in "$@"; do
     case $run in

@@ -167,6 +167,9 @@ end
 --- How many times slower than usual this run is: for the deadlines of a test, never for an assert.
 t.slow = tonumber(os.getenv "MARE_TEST_SLOW" or "1")
 
+--- Whether the collector runs all the time, so that many objects take very long.
+t.gc_stress = os.getenv "MARE_GC_STRESS" ~= nil
+
 --- A deadline for what must happen, in seconds: only a failing test waits that long.
 t.patience = 20 * t.slow
 

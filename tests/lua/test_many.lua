@@ -2,7 +2,7 @@
 -- Two million channels: made, some of them used, all let go, and their memory serves the next ones.
 local mare, t = require "mare", require "t"
 
-local ALL = 2000000 // (t.slow > 1 and 40 or 1)
+local ALL = 2000000 // (t.gc_stress and 400 or t.slow > 1 and 40 or 1)
 
 -- Resident memory of the whole program, in MiB.
 local function resident()

@@ -4,7 +4,7 @@
 local mare, t, shell = require "mare", require "t", require "shell"
 
 -- Fewer where each allocation starts the collector, which looks at them all.
-local MANY = os.getenv "MARE_GC_STRESS" and 300 or 10000
+local MANY = t.gc_stress and 300 or 10000
 
 -- A value to close that adds a word to a list.
 local function closing(list, word)

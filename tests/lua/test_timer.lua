@@ -2,7 +2,7 @@
 -- Timers that a program holds: docs/reference/lua.md, and a million of them.
 local mare, t = require "mare", require "t"
 
-local MANY = 1000000 // (t.slow > 1 and 50 or 1)
+local MANY = 1000000 // (t.gc_stress and 1000 or t.slow > 1 and 50 or 1)
 
 local function pending() return mare.stats().timers end
 
@@ -141,9 +141,9 @@ return {
         t.ok(not timers)
     end, timeout = 120},
 
-    ten_thousand_that_come_at_once_all_come = function()
+    thousands_that_come_at_once_all_come = function()
         local timers = {}
-        for i = 1, 10000 do timers[i] = mare.timer(0.01 + i % 7 / 1000) end
+        for i = 1, MANY // 100 do timers[i] = mare.timer(0.01 + i % 7 / 1000) end
         for i = 1, #timers do t.eq({timers[i]:wait(t.patience)}, {true}) end
     end,
 }
