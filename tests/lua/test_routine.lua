@@ -1,6 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- mare.go: several routines in one process, each of which waits by itself. They may lose their turn
--- between any two instructions, so nothing here is counted by several of them in one variable.
+-- mare.go: several routines in one process, each of which waits by itself.
 local mare, t, shell = require "mare", require "t", require "shell"
 
 -- Fewer where each allocation starts the collector, which looks at them all.
