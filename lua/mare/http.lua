@@ -257,16 +257,20 @@ function http.open(place, timeout, options)
     return require "mare.tls".connect(place.host, place.port, options, timeout)
 end
 
+-- How often a server may say that its answer is still to come.
+local interim_most = 100
+
 --- The head of what answers a request of that method, within so many seconds; or nil, message,
 --- code.
 function http.read_response(stream, method, seconds, reader)
     reader = reader or raw.reader "responses"
     reader:expect(method)
-    while true do
+    for _ = 0, interim_most do
         local response, message, code = reader:head(stream, seconds, seconds)
         if not response then return nil, message, code end
         if not response.interim then return response end
     end
+    return nil, "the server does not come to its answer", "badmsg"
 end
 
 -- What is to be sent, from what the program asks for.

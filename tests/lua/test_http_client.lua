@@ -298,6 +298,20 @@ return {
         end
     end,
 
+    a_server_that_never_comes_to_its_answer_is_left = function()
+        local interim, last = "HTTP/1.1 102 Processing\r\n\r\n", "HTTP/1.1 204 No Content\r\n\r\n"
+        local base, routine = by_hand(function(stream)
+            repeat local line = stream:read "l" until line == ""
+            stream:write(interim:rep(100), last)
+        end, function(stream)
+            repeat local line = stream:read "l" until line == ""
+            repeat until not stream:write(interim)
+        end)
+        t.eq(http.get(base, patience), 204)
+        t.fails("badmsg", http.get(base, patience))
+        t.eq(routine:join(patience), true)
+    end,
+
     cookies_are_a_list = function()
         local s <close> = server(function(request)
             return {headers = {["set-cookie"] = {"a=1; expires=Mon, 01 Jan", "b=2"},
