@@ -24,9 +24,11 @@ local function check_options(name, options, more)
     if type(options) ~= "table" then
         refuse(name, "table expected, got %s", options == nil and "no value" or type(options))
     end
+    local count = 0
     for key, value in pairs(options) do
         local expected = OPTIONS[key] or more[key]
         if math.type(key) == "integer" then
+            count = count + 1
             if type(value) ~= "string" and type(value) ~= "number" then
                 refuse(name, "argument %d of the program: string expected, got %s", key,
                     type(value))
@@ -37,7 +39,10 @@ local function check_options(name, options, more)
             refuse(name, "option '%s': %s expected, got %s", key, expected, type(value))
         end
     end
-    if #options == 0 then refuse(name, "no program is named") end
+    if options[1] == nil then refuse(name, "no program is named") end
+    for i = 2, count do -- a nil among them would cut off those behind it
+        if options[i] == nil then refuse(name, "argument %d of the program is missing", i) end
+    end
     if options.input and options.stdin then refuse(name, "both 'input' and 'stdin' are given") end
     if options.grace and (options.grace < 0 or options.grace ~= options.grace) then
         refuse(name, "option 'grace': a time cannot be negative")

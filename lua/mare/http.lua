@@ -132,11 +132,20 @@ local function respond(stream, request, response, keep)
     return write_parts(stream, body, chunked, known and length)
 end
 
+-- Sends the response, and calls its `finally` however that went: its body may raise an error.
+local function answer(stream, request, response, keep)
+    local finally = type(response) == "table" and response.finally
+    if not finally then return respond(stream, request, response, keep) end
+    local _ <close> = setmetatable({}, {__close = function() finally() end})
+    local ok, message, code = respond(stream, request, response, keep)
+    return ok, message, code
+end
+
 --- Answers a request now, as if its handler had returned the response, and then ends the
 --- connection.
 function Message:answer(response)
     self.taken = true
-    local ok, message, code = respond(self.stream, self, response, false)
+    local ok, message, code = answer(self.stream, self, response, false)
     net.linger(self.stream)
     return ok, message, code
 end
@@ -202,9 +211,7 @@ function http.handle(stream, handler, options)
         if request.taken then return end -- the handler speaks another protocol now
         local read = not request.has_body or skip_body(request)
         local keep = request.keep_alive and ok and read
-        local answered = respond(stream, request, response, keep)
-        if type(response) == "table" and response.finally then response.finally() end
-        if not answered then return end
+        if not answer(stream, request, response, keep) then return end
         if not read then net.linger(stream) end
         if not keep then return end
     end
@@ -250,16 +257,20 @@ function http.open(place, timeout, options)
     return require "mare.tls".connect(place.host, place.port, options, timeout)
 end
 
+-- How often a server may say that its answer is still to come.
+local interim_most = 100
+
 --- The head of what answers a request of that method, within so many seconds; or nil, message,
 --- code.
 function http.read_response(stream, method, seconds, reader)
     reader = reader or raw.reader "responses"
     reader:expect(method)
-    while true do
+    for _ = 0, interim_most do
         local response, message, code = reader:head(stream, seconds, seconds)
         if not response then return nil, message, code end
         if not response.interim then return response end
     end
+    return nil, "the server does not come to its answer", "badmsg"
 end
 
 -- What is to be sent, from what the program asks for.
@@ -285,8 +296,9 @@ end
 local function connect(wanted)
     local stream, message, code = http.open(wanted.place, wanted.time, wanted.tls)
     if not stream then return nil, message, code end
-    return {stream = stream, reader = raw.reader("responses", wanted.limits), tls = wanted.tls,
-        scheme = wanted.place.scheme, name = wanted.place.name}
+    return {stream = stream, reader = raw.reader("responses", wanted.limits),
+        limits = wanted.limits, tls = wanted.tls, scheme = wanted.place.scheme,
+        name = wanted.place.name}
 end
 
 -- Sends the request, and returns the head of what answers it. A server may answer before it has all
@@ -320,7 +332,6 @@ local function complete(response, connection, wanted, finished)
         if not over then connection.stream:close() end
     end
     if response.has_body then
-        if wanted.limits and wanted.limits.body then connection.reader:limit(wanted.limits.body) end
         response.next_part = body_reader(connection.reader, connection.stream, wanted.time, at_end)
     else
         connection.reader:body(connection.stream, 0, 0) -- takes note of the end, without waiting
@@ -420,6 +431,9 @@ function Client:request(what)
     local finished = keeper(self)
     local kept = idempotent[wanted.method] and not wanted.parts and take(self, wanted)
     if not kept then return request_once(wanted, finished) end
+    if kept.limits ~= wanted.limits then -- those of the request before are not this one's
+        kept.reader, kept.limits = raw.reader("responses", wanted.limits), wanted.limits
+    end
     local response, message, code = exchange(kept, wanted)
     if response and response.status ~= 408 then
         return complete(response, kept, wanted, finished)

@@ -19,7 +19,7 @@ local polled, poll_from = {}, 1   -- records of those polled in turn; who is fir
 local polled_at = 0               -- precedence; when that was
 local objects = setmetatable({}, {__mode = "v"}) -- by identifier, while somebody refers to them
 local ready, first, last = {}, 1, 0              -- the line
-local running = 0                 -- handlers that have begun and not ended
+local running = 0                 -- handlers that were begun and have not ended
 local stops, driven = 0, false    -- calls of stop; somebody has called step or loop
 local changed = mare.channel(1)   -- something is ready, a source has come or gone, stop was called
 
@@ -231,7 +231,6 @@ end
 -- Runs an object in its coroutine, the execution token, which waits and yields as it likes.
 local function run(object)
     local co = coroutine.create(object.method)
-    running = running + 1
     local _ <close> = setmetatable({}, {__close = function()
         objects[object.id] = nil
         running = running - 1
@@ -259,6 +258,7 @@ function scheduler.run(object)
     expect("run", 1, object, "table")
     object.stage = "runs"
     local routine, record = mare.go(run, object), object.record
+    running = running + 1 -- from now on, though its turn is to come: another loop may look
     mare.yield()
     if record then -- its source may bring the next, if it still is one
         record.waits = false
@@ -365,6 +365,10 @@ function begin.signals(record)
     return start_pump(record, function(signals) return signals:next(math.huge) end, is_event)
 end
 
+function begin.watcher(record)
+    return start_pump(record, function(watcher) return watcher:next(math.huge) end, is_event)
+end
+
 -- One event, its end.
 function begin.child(record)
     local told = false
@@ -435,18 +439,19 @@ end
 
 --- Calls the handler, in a coroutine of its own, for each event of the source; returns the source's
 --- identifier. A source is a channel (its messages), a timer, a stream (what it reads), a listener
---- (its connections), a socket (its datagrams), a child (its end), a watch for signals, a source
---- written in C, or a table: asynchronous, with `start(self, notify, finish)`, which keeps them,
---- calls `notify` with each event and `finish` at the end; synchronous with a time limit, with
---- `poll(self, seconds)`, which returns an event or nil; synchronous without one, with `wait()`,
---- which returns an event, or nil at the end, and runs in a thread of its own, in another Lua
---- state: it is copied there. `ended(message, code)`, if given, is called when the source has ended
---- by itself.
+--- (its connections), a socket (its datagrams), a child (its end), a watch for signals, a watcher
+--- of files, a source written in C, or a table: asynchronous, with `start(self, notify, finish)`,
+--- which keeps them, calls `notify` with each event and `finish` at the end; synchronous with a
+--- time limit, with `poll(self, seconds)`, which returns an event or nil; synchronous without one,
+--- with `wait()`, which returns an event, or nil at the end, and runs in a thread of its own, in
+--- another Lua state: it is copied there. `ended(message, code)`, if given, is called when the
+--- source has ended by itself.
 function scheduler.register_source(source, handler, whenended)
     local kind = kind_of(source)
     if not kind then
         error("bad argument #1 to 'register_source' (expected a channel, timer, stream, listener, "
-            .. "socket, child, watch for signals, source, or a table with start, poll or wait)", 2)
+            .. "socket, child, watch for signals, watcher, source, or a table with start, poll or "
+            .. "wait)", 2)
     end
     expect("register_source", 2, handler, "function")
     if whenended ~= nil then expect("register_source", 3, whenended, "function") end

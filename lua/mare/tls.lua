@@ -138,7 +138,11 @@ function tls.listen(host, port, options)
     local listener
     listener, message, code = net.listen(host, port, {backlog = more.backlog, shared = more.shared})
     if not listener then return nil, message, code end
-    return raw.listen(listener, context, more.handshake_time or tls.handshake_time)
+    local ok
+    ok, message, code = raw.listen(listener, context, more.handshake_time or tls.handshake_time)
+    if ok then return listener end
+    listener:close()
+    return nil, message, code
 end
 
 --- A certificate and its key, as text, for a name or a list of them, signed by that key itself: for

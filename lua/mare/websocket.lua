@@ -131,6 +131,9 @@ end
 -- empty. When it cannot be completed the conversation is at its end.
 local function send_parts(self, deadline, kind, parts)
     local frame = kind
+    local _ <close> = setmetatable({}, {__close = function(_, err)
+        if err ~= nil then finish(self, 1006, "a message was not completed") end
+    end})
     for data in parts do
         local ok, message, code = next_part(kind, data)
         if ok then ok, message, code = send_frame(self, deadline, frame, false, data) end
@@ -140,7 +143,8 @@ local function send_parts(self, deadline, kind, parts)
         end
         frame = "more"
     end
-    return send_frame(self, deadline, frame, true, "")
+    local ok, message, code = send_frame(self, deadline, frame, true, "")
+    return ok, message, code
 end
 
 local function send(self, kind, data, timeout)
@@ -332,7 +336,7 @@ end
 
 -- At the end of a scope. Where nothing can wait (the process is killed) the connection is cut.
 function Socket:__close()
-    if not self.over and not pcall(self.close, self) then finish(self, 1006, "cut") end
+    if not raw.can_wait() or not pcall(self.close, self) then finish(self, 1006, "cut") end
 end
 
 function Socket:__tostring()

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // `mare`: which command, and help.
+#include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
@@ -117,8 +119,19 @@ static int dispatch(int argc, char **argv)
     return mare__cli_run(SOURCE_FILE, argc - 1, argv + 1);
 }
 
+// Whoever started us may have closed one of 0, 1 and 2. The next thing opened, a connection or the
+// loop's own, would have its number, and be what children inherit and print writes to. So something
+// stands there that can be neither read nor written, as before.
+static void fill_standard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv)
 {
+    fill_standard_descriptors();
     // The memory of processes that end is wanted again at once: keep it rather than give it back.
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
     mallopt(M_TOP_PAD, 1 << 20);

@@ -263,13 +263,6 @@ static int reader_body(lua_State *L)
     return start_reading(L, true);
 }
 
-// reader:limit(bytes): of this message's body.
-static int reader_limit(lua_State *L)
-{
-    check(L)->body_limit = (uint64_t)luaL_checkinteger(L, 2);
-    return 0;
-}
-
 // reader:expect(method): what the next response answers.
 static int reader_expect(lua_State *L)
 {
@@ -302,11 +295,8 @@ static uint64_t get_limit(lua_State *L, const char *name, uint64_t most, uint64_
 static int new_reader(lua_State *L)
 {
     static const char *const kinds[] = {"requests", "responses", NULL};
-    static const luaL_Reg private_methods[] = {{"head", reader_head},
-                                               {"body", reader_body},
-                                               {"limit", reader_limit},
-                                               {"expect", reader_expect},
-                                               {NULL, NULL}};
+    static const luaL_Reg private_methods[] = {
+        {"head", reader_head}, {"body", reader_body}, {"expect", reader_expect}, {NULL, NULL}};
     int kind = luaL_checkoption(L, 1, NULL, kinds);
     lua_settop(L, 2);
     if (!lua_isnil(L, 2))

@@ -366,10 +366,14 @@ static int write_more(lua_State *L, int status, lua_KContext context)
     return err ? mare__lua_fail_stream(L, err) : write_rest(L, stream, (size_t)context);
 }
 
+static void check_pieces(lua_State *L, int first)
+{
+    for (int i = lua_gettop(L); i >= first; i--)
+        luaL_checklstring(L, i, NULL);
+}
+
 static int write_all(lua_State *L, struct mare__stream *stream)
 {
-    for (int i = lua_gettop(L); i >= 3; i--)
-        luaL_checklstring(L, i, NULL);
     return mare__stream_closed(stream) ? mare__lua_fail_stream(L, MARE_CLOSED)
                                        : write_rest(L, stream, 0);
 }
@@ -378,6 +382,7 @@ static int write_all(lua_State *L, struct mare__stream *stream)
 static int stream_write(lua_State *L)
 {
     struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
+    check_pieces(L, 2); // as long as they have the caller's numbers
     lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, lua_gettop(L) + 1));
     lua_insert(L, 2);
     return write_all(L, stream);
@@ -389,6 +394,7 @@ static int stream_writewithin(lua_State *L)
     struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
     if (lua_isnone(L, 2))
         return luaL_typeerror(L, 2, "number of seconds or deadline");
+    check_pieces(L, 3);
     lua_pushinteger(L, (lua_Integer)mare__lua_deadline(L, 2));
     lua_replace(L, 2);
     return write_all(L, stream);

@@ -112,6 +112,10 @@ static int secure_listener(lua_State *L)
     struct mare__stream *listener = (struct mare__stream *)ref->object;
     struct mare__tls_context *context = check_context(L, 2);
     listener->handshake_time = handshake_time(L, 3);
+    if (!mare__tls_context_serves(context)) { // rather than refuse one connection after the other
+        lua_pushliteral(L, "a server needs a certificate");
+        return mare__lua_fail_with(L, MARE_INVALID);
+    }
     struct mare__tls_context *before = listener->context;
     listener->context = mare__ref(&context->object);
     if (before)

@@ -277,6 +277,13 @@ static int put_response(lua_State *L)
     return push_written(L, &out, mare__ws_put_response(&out, &response, key, protocol));
 }
 
+// can_wait(): whether the caller can; one that is being killed cannot.
+static int can_wait(lua_State *L)
+{
+    lua_pushboolean(L, mare__block_possible(L, mare__self(L)));
+    return 1;
+}
+
 int mare__lua_open_websocket(lua_State *L)
 {
     static const luaL_Reg private_functions[] = {{"reader", new_reader},
@@ -287,6 +294,7 @@ int mare__lua_open_websocket(lua_State *L)
                                                  {"check_response", check_response},
                                                  {"request", put_request},
                                                  {"response", put_response},
+                                                 {"can_wait", can_wait},
                                                  {NULL, NULL}};
     mare__lazy_table(L, private_functions);
     return 1;

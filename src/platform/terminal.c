@@ -23,15 +23,15 @@ int mare__terminal_input(void)
     struct stat info;
     if (fstat(STDIN_FILENO, &info) != 0)
         return -errno;
-    int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, fd = -1;
+    int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
     bool own = S_ISCHR(info.st_mode) || S_ISFIFO(info.st_mode);
-    if (own)
-        fd = open("/proc/self/fd/0", flags);
-    if (fd < 0 && isatty(STDIN_FILENO)) // another user's: but the one that controls us is ours
+    int fd = own ? open("/proc/self/fd/0", flags) : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    int err = errno;                      // which isatty sets, too
+    if (fd < 0 && isatty(STDIN_FILENO)) { // another user's: but the one that controls us is ours
         fd = open("/dev/tty", flags);
-    if (fd < 0 && !own)
-        fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-    return fd < 0 ? -errno : fd;
+        err = errno;
+    }
+    return fd < 0 ? -err : fd;
 }
 
 bool mare__terminal_is(int fd)

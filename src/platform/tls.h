@@ -47,6 +47,9 @@ struct mare__tls_context {
 struct mare__tls_context *mare__tls_context_new(const struct mare__tls_options *options,
                                                 struct mare__tls_error *error);
 
+// Whether a server can be made with it: it has a certificate and its key.
+bool mare__tls_context_serves(struct mare__tls_context *context);
+
 // From now on sessions are made as by the other one; those that exist stay as they are.
 void mare__tls_context_replace(struct mare__tls_context *context, struct mare__tls_context *other);
 

@@ -258,6 +258,14 @@ static bool fill(struct mare__tls_rules *rules, const struct mare__tls_options *
            (!options->authorities || trust(rules->ssl, options->authorities, error));
 }
 
+bool mare__tls_context_serves(struct mare__tls_context *context)
+{
+    struct mare__tls_rules *rules = mare__tls_rules_take(context);
+    bool serves = SSL_CTX_get0_privatekey(rules->ssl) != NULL;
+    mare__tls_rules_drop(rules);
+    return serves;
+}
+
 struct mare__tls_rules *mare__tls_rules_take(struct mare__tls_context *context)
 {
     mare__lock_acquire(&context->lock);

@@ -86,6 +86,15 @@ class Input(Programs):
         terminal.until_text('shell got this')
         self.assertEqual(terminal.end(), 0)
 
+    def test_why_there_is_no_input(self):
+        file = self.file("""
+            local net, open = require "mare.net", {}
+            for i = 1, 99 do open[i] = net.udp() end
+            print(terminal.input())""")
+        got = subprocess.run(['/bin/sh', '-c', 'ulimit -n 50; exec "$@"', 'sh', MARE, file],
+                             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        self.assertEqual(got.stdout, 'nil\tToo many open files\tio\n')
+
     def test_what_else_can_be_standard_input(self):
         text = 'for line in function() return terminal.input():read "l" end do print(line) end'
         file = self.file(text)

@@ -367,6 +367,8 @@ return {
         t.raises("#1 to 'spawn' %(no program is named", child.spawn, {})
         t.raises("#1 to 'run' %(table expected, got string", child.run, "ls")
         t.raises("argument 2 of the program: string expected, got table", child.spawn, {"ls", {}})
+        t.raises("argument 2 of the program is missing", child.spawn, {"echo", nil, "x"})
+        t.raises("no program is named", child.spawn, {nil, "x"})
         t.raises("there is no option 'stdinn'", child.spawn, {"ls", stdinn = "null"})
         t.raises("there is no option 'timeout'", child.spawn, {"ls", timeout = 1})
         t.raises("option 'cwd': string expected, got number", child.spawn, {"ls", cwd = 5})

@@ -208,6 +208,23 @@ return {
         t.ok(got.err:find "^mare: cannot read stdin", got.err)
     end,
 
+    descriptors_that_are_closed_are_nobody_elses = function()
+        local name = os.tmpname()
+        local got = shell.run(shell.mare .. ([[ -e "
+            local net, child = require 'mare.net', require 'mare.child'
+            local out = assert(io.open('%s', 'w'))
+            local listener = assert(net.listen('127.0.0.1', 0))
+            out:write(tostring(listener:accept(0.01)), ' ', tostring(io.write 'x'), ' ')
+            print 'not in the file'
+            out:write(child.spawn {'sh', '-c', 'echo neither is this'}:wait())
+            out:close()
+        " <&- >&- 2>&-; echo ended $?]]):format(name))
+        t.ok(got.out:find "^ended [01]\n", got.out) -- by itself: print has failed
+        local file <close> = assert(io.open(name))
+        os.remove(name)
+        t.ok(file:read "a":find "^nil file %(0x%x+%) exit", "others had their numbers")
+    end,
+
     paths_come_from_the_environment = function()
         local got = shell.run("LUA_PATH='/from/env/?.lua;;' LUA_CPATH='/c/env/?.so' " .. shell.mare
             .. [[ -e "print(package.path:sub(1, 15), package.cpath);

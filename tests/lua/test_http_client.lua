@@ -266,6 +266,52 @@ return {
         t.fails("badmsg", http.get(s.base, patience))
     end,
 
+    a_limit_is_that_of_one_request = function()
+        local s <close> = server(function(_, number) return ("x"):rep(99) .. number end)
+        local client <close> = http.client()
+        for _ = 1, 2 do
+            t.eq(select(2, client:get {url = s.base, limits = {body = 100}}), ("x"):rep(99) .. 1)
+            t.eq(select(2, client:get(s.base, patience)), ("x"):rep(99) .. 1)
+        end
+        t.fails("toobig", client:get {url = s.base, limits = {body = 99}})
+        t.fails("toobig", client:get {url = s.base, limits = {field_line = 5}})
+    end,
+
+    a_small_limit_is_not_left_behind = function()
+        local s <close> = server(function(request, number) return request.path .. number end)
+        local client <close> = http.client()
+        t.eq(select(2, client:get {url = s.base .. "/", limits = {body = 2}}), "/1")
+        t.eq(select(2, client:get(s.base .. "/longer", patience)), "/longer1")
+    end,
+
+    finally_is_called_however_it_went = function()
+        local called = mare.channel(1)
+        local s <close> = server(function(request)
+            local response = {finally = function() called:send(request.path) end, body = "fine"}
+            if request.path == "/error" then response.body = function() error() end end
+            if request.path == "/status" then response.status = "none" end
+            if request.path == "/now" then request:answer(response) else return response end
+        end)
+        for _, path in ipairs {"/", "/error", "/status", "/now"} do
+            http.get(s.base .. path, patience)
+            t.eq(called:receive(patience), path)
+        end
+    end,
+
+    a_server_that_never_comes_to_its_answer_is_left = function()
+        local interim, last = "HTTP/1.1 102 Processing\r\n\r\n", "HTTP/1.1 204 No Content\r\n\r\n"
+        local base, routine = by_hand(function(stream)
+            repeat local line = stream:read "l" until line == ""
+            stream:write(interim:rep(100), last)
+        end, function(stream)
+            repeat local line = stream:read "l" until line == ""
+            repeat until not stream:write(interim)
+        end)
+        t.eq(http.get(base, patience), 204)
+        t.fails("badmsg", http.get(base, patience))
+        t.eq(routine:join(patience), true)
+    end,
+
     cookies_are_a_list = function()
         local s <close> = server(function(request)
             return {headers = {["set-cookie"] = {"a=1; expires=Mon, 01 Jan", "b=2"},

@@ -841,7 +841,7 @@ local cases = {
         t.raises("expected a number of bytes", server.read, server, {})
         t.raises("deadline", server.read, server, nil, "x")
         t.raises("deadline", server.read, server, nil, {})
-        t.raises("string expected, got table", client.write, client, "x", {})
+        t.raises("#2 to 'write' %(string expected, got table", function() client:write("x", {}) end)
         t.raises("string expected, got nil", client.write, client, nil)
         t.raises("deadline", client.writewithin, client)
         t.raises("deadline", client.writewithin, client, "x")

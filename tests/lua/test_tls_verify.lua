@@ -111,7 +111,11 @@ return {
     end,
 
     a_server_needs_a_certificate = function()
-        local listener <close> = assert(tls.listen(HERE, 0, {}))
+        refused("needs a certificate", "invalid", tls.listen(HERE, 0, {}))
+        refused("needs a certificate", "invalid", tls.listen(HERE, 0, assert(tls.context())))
+        local context = assert(tls.context {certificate = certificate, key = key})
+        local listener <close> = assert(tls.listen(HERE, 0, context))
+        context:replace(assert(tls.context())) -- and by then it has none any more
         local client <close> = assert(net.connect(listener:address()))
         refused("needs a certificate", "invalid", listener:accept(patience))
         t.eq(client:read("a", patience), "")

@@ -274,6 +274,22 @@ return {
         t.raises("sent to another process", w.next, w)
     end),
 
+    the_scheduler_takes_a_watcher = in_folder(function(folder)
+        local process = mare.spawn(function(path)
+            local f, scheduler = require "mare.file", require "mare.scheduler"
+            local got, w = {}, assert(f.watch(path))
+            scheduler.register_source(w, function(event)
+                got[#got + 1] = event.kind
+                if event.kind == "removed" then w:close() end
+            end, function(_, code) got[#got + 1] = code end)
+            assert(f.mkdir(path .. "/d"))
+            assert(f.remove(path .. "/d"))
+            scheduler.loop() -- until it was closed
+            return table.concat(got, " ")
+        end, folder)
+        t.eq({process:join(t.patience)}, {true, "created removed closed"})
+    end),
+
     what_does_not_exist_cannot_be_watched = in_folder(function(folder)
         local _, message, code = file.watch(folder .. "/none")
         t.eq({message, code}, {folder .. "/none: No such file or directory", "noname"})

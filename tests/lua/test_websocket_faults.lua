@@ -318,8 +318,21 @@ local cases = {
         t.eq({w:send "x", w:receive(patience)}, {true, "x", "text"})
         process:kill()
         t.fails("killed", process:join(patience))
-        t.fails("closed", w:receive(patience))
+        local _, _, code, number = w:receive(patience) -- that was not the end of the conversation
+        t.eq({code, number}, {"closed", 1006})
         t.reaches(function() return sockets() <= before end, "sockets are left")
+    end,
+
+    a_message_whose_parts_raise_an_error_ends_the_conversation = function()
+        local w, stream = frames.served()
+        local n = 0
+        t.raises("no more of it", w.send, w, function()
+            n = n + 1
+            return n == 1 and "part" or error "no more of it"
+        end)
+        t.fails("closed", w:send "another") -- in the middle of the first it would make no sense
+        t.eq((frames.read(stream)), TEXT)
+        t.fails("closed", stream:read(nil, patience))
     end,
 
     a_handler_that_fails_closes = function()
