@@ -8,20 +8,28 @@ local http = {}
 -- ---- What both share ----------------------------------------------------------------------------
 
 --- The defaults, in seconds: how long a kept connection may be silent; how long a head, once begun,
---- and each part of a body may take; how long a write may.
-http.idle_time, http.message_time, http.write_time = 60, 10, 30
+--- and each part of a body may take; how long a write may. And the bytes of a body that must come
+--- in each second that is waited for it, beyond `message_time`.
+http.idle_time, http.message_time, http.write_time, http.least_rate = 60, 10, 30, 256
 
 -- Bytes of a body, unless limits say otherwise: as in src/wire/http.h.
 local body_most = 1048576
 
 -- A body that may be long: a function that returns its next part, or nil, message, code. When all
--- of it has come `at_end` is called.
-local function body_reader(reader, stream, time, at_end)
-    local over = false
+-- of it has come `at_end` is called. Who trickles gets no more time than the rate allows; only what
+-- is spent waiting counts, for the program may be slow itself.
+local function body_reader(reader, stream, time, rate, at_end)
+    local over, waited, got = false, 0, 0
     return function()
         if over then return nil end
-        local part, message, code, status = reader:body(stream, time, time)
-        if part then return part end
+        local begin = mare.now()
+        local left = math.max(0, math.min(time, time + got / rate - waited))
+        local part, message, code, status = reader:body(stream, left, left)
+        waited = waited + mare.now() - begin
+        if part then
+            got = got + #part
+            return part
+        end
         over = true
         if part == nil then return nil, message, code, status end
         if at_end then at_end() end
@@ -160,7 +168,8 @@ local function skip_body(request)
 end
 
 local function give_body(reader, stream, request, options)
-    local read = body_reader(reader, stream, options.message_time or http.message_time)
+    local read = body_reader(reader, stream, options.message_time or http.message_time,
+        options.least_rate or http.least_rate)
     request.next_part = function()
         if request.expects and not request.continued then
             request.continued = true
@@ -332,7 +341,8 @@ local function complete(response, connection, wanted, finished)
         if not over then connection.stream:close() end
     end
     if response.has_body then
-        response.next_part = body_reader(connection.reader, connection.stream, wanted.time, at_end)
+        response.next_part = body_reader(connection.reader, connection.stream, wanted.time,
+            http.least_rate, at_end)
     else
         connection.reader:body(connection.stream, 0, 0) -- takes note of the end, without waiting
         at_end()

@@ -23,6 +23,7 @@ static struct {
     mare_runtime *runtime; // under the mutex: NULL once it is being stopped
     pthread_t thread;
     bool started;
+    atomic_int exits;    // the program's own wish to end, a code plus 1; 0: none
     atomic_bool lingers; // processes have ended, and programs that they started are awaited
     atomic_bool over;
 } interrupt = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -40,13 +41,12 @@ static void on_signal(int number)
 // A process inside a C function that does not come back cannot be ended in order. The second is
 // counted in naps: where this thread has to wait for a processor the others have to wait as well,
 // and get as much more time. Programs that were asked to end have a time of their own.
-static void end_within_a_second(int number)
+static void end_within_a_second(int code)
 {
     int nobody = -1;
     pthread_mutex_lock(&interrupt.mutex);
     if (interrupt.runtime) {
-        atomic_compare_exchange_strong(&interrupt.runtime->exit_code, &nobody,
-                                       EXIT_SIGNAL + number);
+        atomic_compare_exchange_strong(&interrupt.runtime->exit_code, &nobody, code);
         mare__runtime_changed(interrupt.runtime);
     }
     pthread_mutex_unlock(&interrupt.mutex);
@@ -57,7 +57,7 @@ static void end_within_a_second(int number)
         return;
     fflush(stdout);
     mare__terminal_restore();
-    _exit(EXIT_SIGNAL + number);
+    _exit(code);
 }
 
 // Whether the signal was an interrupt, and the REPL's.
@@ -78,8 +78,10 @@ static void *watch(void *unused)
     (void)unused;
     while (!atomic_load(&interrupt.over)) {
         mare__park(&interrupt.parker, MARE_FOREVER);
-        if (!interrupt_repl() && interrupt.number && !atomic_load(&interrupt.over))
-            end_within_a_second(interrupt.number);
+        if (atomic_load(&interrupt.exits))
+            end_within_a_second(interrupt.exits - 1);
+        else if (!interrupt_repl() && interrupt.number && !atomic_load(&interrupt.over))
+            end_within_a_second(EXIT_SIGNAL + interrupt.number);
     }
     return NULL;
 }
@@ -154,6 +156,10 @@ int mare__cli_finish(mare_runtime *runtime)
             fprintf(stderr, "mare: the main process was killed%s%s\n",
                     main->kill_reason ? ": " : "", main->kill_reason ? main->kill_reason : "");
         code = died || killed ? EXIT_DIED : EXIT_SUCCESS;
+    }
+    if (err == MARE_STOPPED) {
+        atomic_store(&interrupt.exits, code + 1);
+        mare__unpark(&interrupt.parker);
     }
     mare_process_unref(main);
     int lost = atomic_load(&runtime->print_error);

@@ -260,6 +260,10 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
             lua_pushfstring(L, "the line is longer than %I bytes", (lua_Integer)stream->line_max);
             return mare__lua_fail_with(L, MARE_TOOBIG);
         }
+        if (kind == 'a' && mare__stream_buffered(stream) > stream->all_max) {
+            lua_pushfstring(L, "there are more than %I bytes", (lua_Integer)stream->all_max);
+            return mare__lua_fail_with(L, MARE_TOOBIG);
+        }
         if (take(L, stream, kind, number)) {
             if (stream->waiting[MARE__TO_READ] > 0 && mare__stream_buffered(stream) > 0)
                 mare__source_tell(&stream->source, MARE__TO_READ); // what is left is another's
@@ -594,13 +598,16 @@ int mare__lua_stream_timeout(lua_State *L)
     return 1;
 }
 
-// s:limit(bytes): of a line, of a datagram.
+// s:limit(bytes[, all]): of a line, of a datagram; of all there is.
 int mare__lua_stream_limit(lua_State *L)
 {
     struct mare__stream *stream = check_either(L, 1);
     lua_Integer bytes = luaL_checkinteger(L, 2);
+    lua_Integer all = luaL_optinteger(L, 3, (lua_Integer)stream->all_max);
     luaL_argcheck(L, bytes > 0, 2, "a limit is positive");
+    luaL_argcheck(L, all > 0, 3, "a limit is positive");
     stream->line_max = (uint64_t)bytes;
+    stream->all_max = (uint64_t)all;
     lua_settop(L, 1);
     return 1;
 }

@@ -258,6 +258,25 @@ return {
         t.eq({got.out, got.code}, {"ready\n", 130})
     end,
 
+    exit_does_not_wait_for_a_c_function = function()
+        -- On a worker, and on a thread of its own.
+        for _, options in ipairs {"{}", "{thread = true}"} do
+            ends({out = "stuck\n", err = "", code = 7}, [[
+                local begun = mare.channel()
+                mare.workers(2)
+                mare.spawn(]] .. options .. [[, function()
+                    local sleeper = io.popen "exec sleep 600 >/dev/null 2>&1"
+                    begun:send(true)
+                    sleeper:read "a"
+                end)
+                begun:receive()
+                mare.sleep(0.05)
+                print "stuck"
+                os.exit(7)
+            ]])
+        end
+    end,
+
     a_second_interrupt_ends_it_at_once = function()
         local got = signalled([[
             local c <close> = setmetatable({}, {__close = function()

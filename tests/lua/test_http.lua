@@ -258,6 +258,20 @@ return {
         t.eq(status_of(got), 408)
     end,
 
+    a_body_that_trickles_is_given_up = function()
+        local s <close> = server(function(r) return r:text() end,
+            {message_time = 0.2, least_rate = 1000})
+        local stream <close> = connect(s)
+        stream:write "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
+        local sent, deadline = 0, mare.deadline(t.patience)
+        repeat -- each byte comes in time, but all of them would take hours
+            mare.sleep(0.02)
+            sent = sent + 1
+            local gone = stream:read(nil, 0)
+        until gone or not stream:write "x" or deadline:left() == 0
+        t.ok(deadline:left() > 0, "still read after " .. sent .. " bytes")
+    end,
+
     a_silent_connection_is_closed = function()
         local s <close> = server(function() return "fine" end, {idle_time = 0.05})
         local stream <close> = connect(s)

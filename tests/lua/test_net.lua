@@ -443,6 +443,17 @@ local cases = {
         t.fails("cancelled", select(2, routine:join(t.patience)))
     end,
 
+    all_there_is_has_a_limit = function()
+        local client, server = pair()
+        server:limit(65536, 100000)
+        client:write(("x"):rep(100001))
+        client:close()
+        t.fails("toobig", server:read("a", t.patience))
+        t.eq(#server:read(1, t.patience), 1) -- it was left unread
+        t.eq(#server:read("a", t.patience), 100000)
+        t.raises("a limit is positive", server.limit, server, 1, 0)
+    end,
+
     close_ends_the_waits_of_others = function()
         for name, begin in pairs(waits) do
             local call, stream = begin()
