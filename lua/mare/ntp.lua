@@ -10,6 +10,7 @@ local ntp = {}
 
 local PORT, SECOND, DAY = 123, 1000000000, 86400 * 1000000000
 local UNSYNCHRONISED, SLOWEST = 16, 10
+local SILENT = 8 -- questions without an answer, after which an address is given up
 local PACKET = 512 -- bytes, with extension fields; nobody sends more
 
 -- ---- Options ------------------------------------------------------------------------------------
@@ -82,19 +83,20 @@ local function new_server(name, options)
     local _, utc = time.now()
     local poll = poll_of(options.interval)
     return setmetatable({
-        name = name, rest = math.mininteger, refusals = 0, pace = (1 << poll) * SECOND,
+        name = name, rest = math.mininteger, given_up = 0, silent = 0,
+        pace = (1 << poll) * SECOND,
         client = time.client {drift = options.drift, near = utc, key = options.key or nil,
             poll = poll, slowest = SLOWEST},
     }, Server)
 end
 
--- A socket to the first of its addresses that there is a way to, after those that refused. True; or
+-- A socket to the first of its addresses that there is a way to, after those given up. True; or
 -- nil, message, code.
 function Server:open(deadline)
     local host, port = address_of(self.name, PORT)
     local addresses, message, code = net.resolve(host, deadline)
     for i = 1, #(addresses or {}) do
-        local address = addresses[(self.refusals + i - 1) % #addresses + 1]
+        local address = addresses[(self.given_up + i - 1) % #addresses + 1]
         local socket
         socket, message, code = net.udp(address:find ":" and "::" or "0.0.0.0", 0,
             {limit = PACKET, stamps = true})
@@ -119,7 +121,7 @@ end
 -- Nobody is there: the next question goes to the next address of the name, as it is then.
 function Server:give_up_address()
     self:close()
-    self.socket, self.refusals = nil, self.refusals + 1
+    self.socket, self.given_up, self.silent = nil, self.given_up + 1, 0
 end
 
 -- Waits for the answer to a question. The verdict on what closed it; or nil, message, code.
@@ -173,7 +175,8 @@ function Server:exchange(deadline)
     if asked == false then return false end
     local verdict
     if asked then verdict, message, code = self:answer(deadline) end
-    if asked and code == "refused" then self:give_up_address() end
+    self.silent = code == "timeout" and self.silent + 1 or 0
+    if asked and code == "refused" or self.silent == SILENT then self:give_up_address() end
     if self:wake() then return false end
     self.why = not verdict and code ~= "timeout" and message or nil
     self.code = verdict == "kiss" and "refused" or self.why and code

@@ -360,6 +360,18 @@ return {
         t.reaches(function() mare.sleep(0.01) return follower.stratum == 3 end)
     end,
 
+    an_address_that_is_silent_for_long_is_given_up = function()
+        local server <close> = serve {stratum = 3}
+        local _, port = server:address()
+        local silent <close> = assert(net.udp("127.0.0.2", port))
+        where({"127.0.0.2", HERE}, nil, function()
+            -- The first is asked eight times; an answer of the second may come late a few times.
+            local follower <close> = following("localhost:" .. port, {wait = 0.05}, is_set)
+            t.eq(follower.reference_id, 0x7f000001)
+        end)
+        for _ = 1, 8 do t.ok(silent:receive(0)) end
+    end,
+
     who_was_asked_for_patience_keeps_it = function()
         local core = time.server {stratum = 2}
         local busy
