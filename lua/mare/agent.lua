@@ -13,33 +13,53 @@ local ASKED_TIMES, ASK_TIME = 3, 1 -- seconds
 local Agent = {}
 Agent.__index = Agent
 
+-- The host and port of "host:port".
+local function check_address(name, text)
+    local host, port = address_of(text)
+    if not host then error(("bad argument to '%s' (%s)"):format(name, port), 3) end
+    return host, port
+end
+
+local function is_six(address) return address:find(":", 1, true) ~= nil end
+
 -- Makes "host:port" a peer. True; or nil, message, code.
 function Agent:add(text)
-    local host, port = address_of(text)
-    if not host then error(("bad argument #1 to 'add' (%s)"):format(port), 2) end
+    local host, port = check_address("add", text)
     local addresses, message, code = net.resolve(host)
     if not addresses then return nil, message, code end
-    self.core:add(addresses[1], port)
-    return true
+    local six = is_six((self.socket:address()))
+    for _, address in ipairs(addresses) do
+        if is_six(address) == six then
+            self.core:add(address, port)
+            return true
+        end
+    end
+    return nil, ("'%s' has no address of the socket's family"):format(host), "noname"
 end
 
 --- An agent at a host and port (0: one that is free), once its `run` is running. Options: `peers`,
 --- a list of "host:port"; `dimensions` (3); `interval`, seconds between probes (1).
 function agent.open(host, port, options)
     options = options or {}
-    local self = setmetatable({
-        core = place.agent {dimensions = options.dimensions, seed = time.nonce()},
-        interval = options.interval or 1,
-    }, Agent)
-    for _, peer in ipairs(options.peers or {}) do
-        local ok, message, code = self:add(peer)
-        if not ok then return nil, message, code end
+    local interval = options.interval or 1
+    if type(interval) ~= "number" or interval <= 0 or interval ~= interval then
+        error("bad argument #3 to 'open' (an interval is more than 0 seconds)", 2)
     end
-    local message, code
-    self.socket, message, code = net.udp(host, port, {stamps = true, limit = 2048})
-    if not self.socket then return nil, message, code end
-    self.arrivals = time.arrivals()
-    return self
+    for _, peer in ipairs(options.peers or {}) do check_address("open", peer) end
+    local core = place.agent {dimensions = options.dimensions, seed = time.nonce()}
+    local socket, message, code = net.udp(host, port, {stamps = true, limit = 2048})
+    if not socket then return nil, message, code end
+    local made = setmetatable({core = core, interval = interval, socket = socket,
+        arrivals = time.arrivals()}, Agent)
+    for _, peer in ipairs(options.peers or {}) do
+        local ok
+        ok, message, code = made:add(peer)
+        if not ok then
+            socket:close()
+            return nil, message, code
+        end
+    end
+    return made
 end
 
 function Agent:probe()
@@ -103,33 +123,49 @@ function Agent:close()
 end
 Agent.__close = Agent.close
 
---- The place of an agent at "host:port"; or nil, message, code. It is asked up to three times, a
---- second each, within the timeout.
-function agent.ask(text, timeout)
-    local host, port = address_of(text)
-    if not host then error(("bad argument #1 to 'ask' (%s)"):format(port), 2) end
-    local deadline = type(timeout) == "number" and mare.deadline(timeout) or timeout
-    local addresses, message, code = net.resolve(host, deadline)
-    if not addresses then return nil, message, code end
-    local family = addresses[1]:find ":" and "::" or "0.0.0.0"
-    local socket <close>, why, how = net.udp(family)
+-- Waits for the answer to a question until `turn` is over, whatever else comes.
+local function answer_to(nonce, socket, turn)
+    while true do
+        local data, message, code = socket:receive(turn)
+        local there = data and place.answer(data, nonce)
+        if there then return there end
+        if not data and code ~= "toobig" then return nil, message, code end
+        if turn:left() == 0 then return nil, "no answer in time", "timeout" end
+    end
+end
+
+-- Asks at one address.
+local function ask_at(address, port, deadline)
+    local socket <close>, message, code = net.udp(is_six(address) and "::" or "0.0.0.0")
     local connected = socket
-    if socket then connected, why, how = socket:connect(addresses[1], port) end
-    if not connected then return nil, why, how end
+    if socket then connected, message, code = socket:connect(address, port) end
+    if not connected then return nil, message, code end
     local nonce = time.nonce()
     for _ = 1, ASKED_TIMES do
         local turn = mare.deadline(ASK_TIME)
         if deadline and deadline:left() < ASK_TIME then turn = deadline end
-        local data
-        data, message, code = socket:write(place.question(nonce), turn)
-        while data do
-            data, message, code = socket:receive(turn)
-            local there = data and place.answer(data, nonce)
-            if there then return there end
-        end
+        local there
+        there, message, code = socket:write(place.question(nonce), turn)
+        if there then there, message, code = answer_to(nonce, socket, turn) end
+        if there then return there end
         if code ~= "timeout" or deadline and deadline:left() == 0 then break end
     end
     return nil, message, code
+end
+
+--- The place of an agent at "host:port"; or nil, message, code. It is asked up to three times, a
+--- second each, within the timeout; where nobody is, at the next address of its name.
+function agent.ask(text, timeout)
+    local host, port = check_address("ask", text)
+    local deadline = type(timeout) == "number" and mare.deadline(timeout) or timeout
+    local addresses, message, code = net.resolve(host, deadline)
+    if not addresses then return nil, message, code end
+    local there
+    for _, address in ipairs(addresses) do
+        there, message, code = ask_at(address, port, deadline)
+        if there or code == "timeout" or code == "cancelled" then break end
+    end
+    return there, message, code
 end
 
 return agent

@@ -9,7 +9,8 @@ local address_of = require "mare._address"
 local ntp = {}
 
 local PORT, SECOND, DAY = 123, 1000000000, 86400 * 1000000000
-local UNSYNCHRONISED = 16
+local UNSYNCHRONISED, SLOWEST = 16, 10
+local SILENT = 8 -- questions without an answer, after which an address is given up
 local PACKET = 512 -- bytes, with extension fields; nobody sends more
 
 -- ---- Options ------------------------------------------------------------------------------------
@@ -48,7 +49,9 @@ function ntp.keys(path)
     local file <close>, why = io.open(path)
     if not file then return nil, why, "io" end
     local keys = {}
-    for line in file:lines() do
+    local text, trouble = file:read "a"
+    if not text then return nil, ("%s: %s"):format(path, trouble), "io" end
+    for line in text:gmatch "[^\n]+" do
         local id, secret = line:match "^%s*(%d+)%s+AES128%s+(%S+)"
         if id then
             local digits = secret:match "^HEX:(.*)$"
@@ -69,19 +72,31 @@ end
 local Server = {}
 Server.__index = Server
 
+-- Questions that are `interval` seconds apart are so by 2^poll, or less.
+local function poll_of(interval)
+    local poll = 0
+    while poll < SLOWEST and 1 << poll < interval do poll = poll + 1 end
+    return poll
+end
+
 local function new_server(name, options)
     local _, utc = time.now()
+    local poll = poll_of(options.interval)
     return setmetatable({
-        name = name, rest = math.mininteger,
-        client = time.client {drift = options.drift, near = utc, key = options.key or nil},
+        name = name, rest = math.mininteger, given_up = 0, silent = 0,
+        pace = (1 << poll) * SECOND,
+        client = time.client {drift = options.drift, near = utc, key = options.key or nil,
+            poll = poll, slowest = SLOWEST},
     }, Server)
 end
 
--- A socket to the first of its addresses that there is a way to. True; or nil, message, code.
+-- A socket to the first of its addresses that there is a way to, after those given up. True; or
+-- nil, message, code.
 function Server:open(deadline)
     local host, port = address_of(self.name, PORT)
     local addresses, message, code = net.resolve(host, deadline)
-    for _, address in ipairs(addresses or {}) do
+    for i = 1, #(addresses or {}) do
+        local address = addresses[(self.given_up + i - 1) % #addresses + 1]
         local socket
         socket, message, code = net.udp(address:find ":" and "::" or "0.0.0.0", 0,
             {limit = PACKET, stamps = true})
@@ -103,6 +118,12 @@ function Server:close()
     if self.socket then self.socket:close() end
 end
 
+-- Nobody is there: the next question goes to the next address of the name, as it is then.
+function Server:give_up_address()
+    self:close()
+    self.socket, self.given_up, self.silent = nil, self.given_up + 1, 0
+end
+
 -- Waits for the answer to a question. The verdict on what closed it; or nil, message, code.
 function Server:answer(deadline)
     while true do
@@ -115,6 +136,8 @@ function Server:answer(deadline)
         elseif code ~= "toobig" then
             return nil, message, code
         end
+        -- Who sends and sends what answers nothing keeps nobody waiting for ever.
+        if deadline:left() == 0 then return nil, "no answer in time", "timeout" end
     end
 end
 
@@ -128,6 +151,9 @@ function Server:ask(deadline)
     local question
     question, message, code = self.client:ask(now, time.nonce())
     if not question then return nil, message, code end
+    -- Who was once asked for patience has it from then on.
+    local wait = self.client:wait()
+    if wait > self.pace then self.rest = now + wait end
     ok, message, code = self.socket:write(question, deadline)
     if code == "refused" then -- that was about an earlier one
         ok, message, code = self.socket:write(question, deadline)
@@ -149,6 +175,8 @@ function Server:exchange(deadline)
     if asked == false then return false end
     local verdict
     if asked then verdict, message, code = self:answer(deadline) end
+    self.silent = code == "timeout" and self.silent + 1 or 0
+    if asked and code == "refused" or self.silent == SILENT then self:give_up_address() end
     if self:wake() then return false end
     self.why = not verdict and code ~= "timeout" and message or nil
     self.code = verdict == "kiss" and "refused" or self.why and code
@@ -160,7 +188,7 @@ end
 function Server:excuse(status)
     local most, why = 0, self.why or "no answer"
     for verdict, count in pairs(status.packets) do
-        if count > most then most, why = count, verdict end
+        if verdict ~= "taken" and count > most then most, why = count, verdict end
     end
     return why == "kiss" and status.kiss and "kiss " .. status.kiss or why
 end
@@ -295,6 +323,10 @@ function ntp.follower(servers, options)
     local names = list_of("follower", servers)
     options = options_of("follower", options,
         {interval = 4, wait = 1, drift = 100000, slew = 500000, key = false, liars = false})
+    local interval = options.interval
+    if type(interval) ~= "number" or interval <= 0 or interval ~= interval then
+        error("bad argument #2 to 'follower' (an interval is more than 0 seconds)", 2)
+    end
     local follower = setmetatable({options = options, stop = mare.channel(), servers = {},
         suspension = time.arrivals()}, Follower)
     for i, name in ipairs(names) do follower.servers[i] = new_server(name, options) end

@@ -8,6 +8,7 @@ local rbs = {}
 
 local SILENT = 2000000000 -- nanoseconds without a beacon, after which another may be gone by
 local PEERS = 32
+local LATE = 2 * PEERS -- datagrams that are handled after a timeout
 local LOOPBACK = "127.0.0.1"
 
 -- A socket that hears the group, and sends to it by the same interface.
@@ -123,6 +124,7 @@ end
 --- code. To be called again and again: what is heard is handled here.
 function Receiver:next(timeout)
     local deadline = type(timeout) == "number" and mare.deadline(timeout) or timeout
+    local late = 0
     while true do
         local data, message, code, stamp = self.socket:receive(deadline)
         if not data and code ~= "toobig" then return nil, message, code end
@@ -141,6 +143,11 @@ function Receiver:next(timeout)
                 self:on_beacon(packet, here - age + self.ahead)
             end
             if compared then return compared end
+        end
+        -- When the time is over what lies there is still handled, but not what comes without end.
+        if deadline and deadline:left() == 0 then
+            late = late + 1
+            if late > LATE then return nil, "nothing to compare in time", "timeout" end
         end
     end
 end

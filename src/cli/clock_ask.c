@@ -13,7 +13,7 @@
 #include "cli/clock.h"
 #include "platform/platform.h"
 
-enum { PRECISION_NS = 100, ROOM = 512, NAME_ROOM = 256, LINE_ROOM = 1024 };
+enum { PRECISION_NS = 100, SLOWEST = 10, ROOM = 512, NAME_ROOM = 256, LINE_ROOM = 1024 };
 
 static volatile sig_atomic_t stopped;
 
@@ -75,6 +75,15 @@ static const char *resolve(const char *name, uint8_t *address)
     return wrong ? wrong : mare__udp_resolve(full, address);
 }
 
+// Questions that are so many seconds apart are so by 2^poll, or less.
+static int8_t poll_of(double interval_s)
+{
+    int8_t poll = 0;
+    while (poll < SLOWEST && 1 << poll < interval_s)
+        poll++;
+    return poll;
+}
+
 void mare__clock_open(const struct clock_arguments *args, struct clock_server *server)
 {
     struct mare__wall wall;
@@ -82,7 +91,8 @@ void mare__clock_open(const struct clock_arguments *args, struct clock_server *s
     mare_ntp_setup setup = {.drift_ppb = (uint64_t)(args->drift_ppm * 1000),
                             .precision_ns = PRECISION_NS,
                             .near_ns = wall.utc_ns,
-                            .poll_most = 10,
+                            .poll_least = poll_of(args->interval_s),
+                            .poll_most = SLOWEST,
                             .key = chosen_key(args)};
     for (unsigned i = 0; i < args->servers; i++) {
         server[i] = (struct clock_server){.name = args->server[i], .socket = -1};
@@ -111,6 +121,9 @@ uint32_t mare__clock_ask(struct clock_server *server, uint8_t bytes[MARE_NTP_PAC
     int64_t now_ns = mare__wall_local_ns();
     if (server->wrong || now_ns < server->rest_until_ns)
         return 0;
+    // Who was once asked for patience has it from then on.
+    if (server->client.poll > server->client.setup.poll_least)
+        server->rest_until_ns = now_ns + (int64_t)mare_ntp_client_wait_ns(&server->client);
     return mare_ntp_client_ask(&server->client, now_ns, nonce, bytes);
 }
 

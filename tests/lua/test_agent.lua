@@ -60,6 +60,19 @@ return {
         reaches(function() return first:here().error < 1.5 end) -- it has learnt something
     end,
 
+    one_that_is_on_its_own_list_is_not_its_own_peer = function()
+        local one <close>, name = open {interval = 0.005}
+        t.eq(one:add(name), true)
+        local other <close> = open {interval = 0.005, peers = {name}}
+        reaches(function()
+            local answers = other:peers()[1] and other:peers()[1].answers
+            local mine = one:peers()[1]
+            return answers and answers >= 3 and mine and mine.answers >= 3
+        end)
+        t.eq(#one:peers(), 1)
+        t.eq(one:peers()[1].port, (select(2, other:address())))
+    end,
+
     an_agent_tells_anybody_its_place = function()
         local one <close>, name = open {dimensions = 2}
         local there = assert(agent.ask(name, t.patience))
@@ -123,6 +136,38 @@ return {
         t.eq(#one:peers(), 0)
     end,
 
+    the_address_of_a_name_that_serves_is_found = function()
+        local one <close>, name = open {interval = 0.005}
+        local resolve = net.resolve
+        local _ <close> = setmetatable({}, {__close = function() net.resolve = resolve end})
+        name = name:gsub(HERE:gsub("%.", "%%."), "localhost")
+        net.resolve = function() return {"127.0.0.2", HERE} end
+        t.eq(#assert(agent.ask(name, t.patience)), 3) -- nobody is at the first
+        net.resolve = function() return {"::1", HERE} end
+        local second <close> = open {interval = 0.005, peers = {name}}
+        reaches(function() return #second:peers() == 1 end) -- to the first it cannot even send
+        net.resolve = function() return {"::1"} end
+        t.fails("noname", second:add(name))
+        t.fails("noname", agent.open(HERE, 0, {peers = {name}}))
+        t.ok(one:counts() > 0) -- it was probed, and so probes
+    end,
+
+    who_sends_nonsense_without_end_is_not_listened_to_for_ever = function()
+        local silent <close> = assert(net.udp(HERE))
+        local udp, over = net.udp, mare.deadline(2)
+        local _ <close> = setmetatable({}, {__close = function() net.udp = udp end})
+        net.udp = function(...)
+            local socket = assert(udp(...))
+            return setmetatable({receive = function()
+                if over:left() == 0 then return nil, "it reads for ever", "io" end
+                return "nonsense", HERE, 1
+            end}, {__close = function() socket:close() end, __index = function(_, key)
+                return function(_, ...) return socket[key](socket, ...) end
+            end})
+        end
+        t.fails("timeout", agent.ask(HERE .. ":" .. select(2, silent:address()), 0.02))
+    end,
+
     a_closed_agent_ends = function()
         local before = sockets()
         local one = assert(agent.open(HERE, 0))
@@ -183,6 +228,9 @@ return {
         t.raises("65535", a.add, a, HERE, 0)
         t.raises("negative", a.probe, a, -1, 1)
         t.raises("string expected", a.receive, a, 1)
+        for _, interval in ipairs {0, -1, 0 / 0, "1"} do
+            t.raises("interval", agent.open, HERE, 0, {interval = interval})
+        end
         t.raises("HOST:PORT", agent.ask, "localhost")
         t.raises("HOST:PORT", agent.open, HERE, 0, {peers = {"nowhere"}})
         t.ok(math.type(time.nonce()) == "integer")

@@ -76,6 +76,28 @@ local function following(servers, options, condition)
     return follower, routine
 end
 
+-- Calls f while names have these addresses, and sockets are what `change` makes of them.
+local function where(addresses, change, f)
+    local resolve, udp = net.resolve, net.udp
+    local _ <close> = setmetatable({}, {__close = function()
+        net.resolve, net.udp = resolve, udp
+    end})
+    if addresses then net.resolve = function() return addresses end end
+    if change then net.udp = function(...) return change(assert(udp(...))) end end
+    return f()
+end
+
+-- A socket on which nonsense comes without end; that is, until it is clear that all is read.
+local function flooded(socket)
+    local over = mare.deadline(2)
+    return setmetatable({receive = function()
+        if over:left() == 0 then return nil, "it reads for ever", "io" end
+        return "nonsense", HERE, 1
+    end}, {__index = function(_, name)
+        return function(_, ...) return socket[name](socket, ...) end
+    end})
+end
+
 local function is_set(follower) return select(2, follower:read()) ~= nil end
 
 -- A server that follows one which begins at `utc` and announces a leap second; with `once` that
@@ -195,6 +217,22 @@ return {
         t.eq({said.servers[1].why, said.server}, {"no answer", name})
         t.ok(mare.now() - began < 100)
         t.ok(good.answered > 0)
+    end,
+
+    who_sends_nonsense_without_end_is_not_listened_to_for_ever = function()
+        local silent <close> = fake(function() end)
+        where(nil, flooded, function()
+            t.fails("timeout", ntp.query(silent.name, {samples = 1, wait = 0.02}))
+            t.fails("timeout", ntp.query(silent.name, {wait = 1000}, 0.02))
+        end)
+    end,
+
+    where_nobody_is_the_next_address_of_a_name_is_asked = function()
+        local server <close> = serve()
+        local name = "localhost:" .. select(2, server:address())
+        where({"127.0.0.2", HERE}, nil, function()
+            t.eq(assert(ntp.query(name, PATIENT)).server, name)
+        end)
     end,
 
     nobody_there_and_no_such_name_are_told_apart = function()
@@ -317,8 +355,38 @@ return {
         answers = false
         t.reaches(function() mare.sleep(0.01) return follower.stratum == 16 end)
         t.ok(select(2, follower:read())) -- it goes on by itself
+        t.eq(follower:look().servers[1].why, "no answer") -- however many came before
         answers = true
         t.reaches(function() mare.sleep(0.01) return follower.stratum == 3 end)
+    end,
+
+    an_address_that_is_silent_for_long_is_given_up = function()
+        local server <close> = serve {stratum = 3}
+        local _, port = server:address()
+        local silent <close> = assert(net.udp("127.0.0.2", port))
+        where({"127.0.0.2", HERE}, nil, function()
+            -- The first is asked eight times; an answer of the second may come late a few times.
+            local follower <close> = following("localhost:" .. port, {wait = 0.05}, is_set)
+            t.eq(follower.reference_id, 0x7f000001)
+        end)
+        for _ = 1, 8 do t.ok(silent:receive(0)) end
+    end,
+
+    who_was_asked_for_patience_keeps_it = function()
+        local core = time.server {stratum = 2}
+        local busy
+        busy = fake(function(q, utc)
+            return busy.asked == 1 and core:refuse(time.encode(q), "RATE") or reply(q, utc)
+        end)
+        local follower <close> = following(busy.name, {}, function(one)
+            return one.servers[1].client:status().kiss
+        end)
+        local began = mare.now()
+        follower.servers[1].rest = math.mininteger -- as if two seconds had passed
+        t.reaches(function() mare.sleep(0.005) return is_set(follower) end)
+        mare.sleep(0.05) -- time for ten questions at the old pace
+        t.ok(busy.asked <= 2 + (mare.now() - began) // 2, busy.asked) -- one each two seconds
+        busy:close()
     end,
 
     a_follower_can_be_cancelled = function()
@@ -443,6 +511,7 @@ return {
         t.fails("badmsg", keys "7 AES128 ASCII:short\n")
         os.remove(path)
         t.fails("io", ntp.keys(path))
+        t.fails("io", ntp.keys "/")
     end,
 
     misuse_is_told = function()
@@ -454,6 +523,7 @@ return {
         t.raises("table of options", ntp.query, HERE, 5)
         t.raises("#1 to 'follower'", ntp.follower, {5})
         t.raises("no option 'samples'", ntp.follower, HERE, {samples = 1})
+        t.raises("interval", ntp.follower, HERE, {interval = 0})
         t.raises("secret", ntp.query, HERE, {key = {id = 1}})
         t.raises("stratum", ntp.server, {port = 0, stratum = 17})
         t.raises("a key must be", ntp.server, {port = 0, keys = {5}})

@@ -111,6 +111,31 @@ return {
         t.fails("timeout", one:next(0.05)) -- it hears its own report, too
     end,
 
+    what_comes_without_end_is_not_heard_for_ever = function()
+        local one = receiver(free_port())
+        one:close()
+        for _, bytes in ipairs {"nonsense", time.broadcast {series = 1, number = 1}} do
+            local over = mare.deadline(2)
+            one.socket = {
+                receive = function()
+                    if over:left() == 0 then return nil, "it reads for ever", "io" end
+                    return bytes, "127.0.0.1", 1
+                end,
+                send = function() end,
+            }
+            t.fails("timeout", one:next(0.02))
+        end
+    end,
+
+    what_lies_there_is_heard_without_waiting = function()
+        local port = free_port()
+        local one <close> = receiver(port)
+        local two <close> = receiver(port)
+        t.eq(rbs.beacon(GROUP, port, {count = 3, interval = 0.001}), true)
+        t.fails("timeout", one:next(0)) -- three broadcasts, at once
+        t.ok(two:next(0)) -- its own, and the report on the first
+    end,
+
     waits_end = function()
         local port = free_port()
         local one = receiver(port)

@@ -245,6 +245,20 @@ static void take_reply(struct mare__agent *agent, uint64_t now_ns, const uint8_t
     mare__agent_add(agent, packet->other, 0);
 }
 
+/* Whether a probe is one of our own: then whom it went to is ourselves, as where all nodes are
+ * given the same list of peers, or somebody passed our address on to us. To be so near would say
+ * nothing of the net, and that peer is dropped. */
+static int is_own(struct mare__agent *agent, uint64_t nonce)
+{
+    for (uint32_t i = 0; i < agent->count; i++) {
+        if (agent->peer[i].sent_ns && agent->peer[i].nonce == nonce) {
+            remove_peer(agent, &agent->peer[i]);
+            return 1;
+        }
+    }
+    return 0;
+}
+
 uint32_t mare__agent_receive(struct mare__agent *agent, uint64_t now_ns, const uint8_t *address,
                              const uint8_t *data, size_t length, uint8_t *bytes)
 {
@@ -262,6 +276,8 @@ uint32_t mare__agent_receive(struct mare__agent *agent, uint64_t now_ns, const u
         agent->ignored++; /* of another network, or the answer would be longer */
         return 0;
     }
+    if (packet.kind == MARE__AGENT_PROBE && is_own(agent, packet.nonce))
+        return 0;
     if (packet.kind == MARE__AGENT_PROBE)
         mare__agent_add(agent, address, 0);
     return write_packet(agent, MARE__AGENT_REPLY, packet.nonce, address, bytes);

@@ -67,6 +67,10 @@ static void probe(struct net *net, uint32_t i)
     if (j < 0 || net->gone[j] || net->gone[i])
         return;
     length = mare__agent_receive(&net->agent[j], net->now_ns, net->address[i], there, length, back);
+    if (j == (int)i) {
+        assert_int_equal(length, 0);
+        return;
+    }
     assert_int_not_equal(length, 0);
     mare__agent_receive(&net->agent[i], net->now_ns + (uint64_t)(net->rtt[i][j] * 1e6),
                         net->address[j], back, length, there);
@@ -260,6 +264,30 @@ static void who_is_silent_is_forgotten(void **state)
 
 /* An answer that takes longer than the pace of probes still counts; nobody is probed twice at
  * once. */
+/* All three are given the same list. */
+static void nobody_measures_itself(void **state)
+{
+    struct net net;
+    (void)state;
+    setup(&net, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        for (uint32_t j = 0; j < 3; j++)
+            mare__agent_add(&net.agent[i], net.address[j], 1);
+        set_rtt(&net, i, (i + 1) % 3, 40);
+    }
+    cycles(&net, 50);
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct mare__agent *agent = &net.agent[i];
+        assert_int_equal(agent->count, 2);
+        for (uint32_t k = 0; k < agent->count; k++) {
+            assert_int_not_equal(agent->peer[k].address[0], net.address[i][0]);
+            assert_true(agent->peer[k].answers > 10);
+        }
+        assert_int_equal(agent->probes, agent->answers + 1); /* but for that to itself */
+    }
+    teardown(&net);
+}
+
 static void patience(void **state)
 {
     (void)state;
@@ -342,4 +370,4 @@ UNIT_TESTS(cmocka_unit_test(packets_are_read_as_written),
            cmocka_unit_test(a_probe_from_before_a_suspend_is_given_up),
            cmocka_unit_test(one_acquaintance_is_enough),
            cmocka_unit_test(who_is_silent_is_forgotten), cmocka_unit_test(patience),
-           cmocka_unit_test(questions_and_crowds))
+           cmocka_unit_test(nobody_measures_itself), cmocka_unit_test(questions_and_crowds))
