@@ -3,18 +3,12 @@
 -- for open files, src/lua/path.c for names); here are the options, and what is made of several
 -- calls.
 local mare, raw = require "mare", require "mare._file"
+local check = require "mare._check"
 
 local file = {}
 
 -- Bits of src/platform/file.h.
 local READS, WRITES, CREATES, EMPTIES, APPENDS, IS_NEW = 1, 2, 4, 8, 16, 32
-
-local function check(name, value, index, expected)
-    if type(value) ~= expected then
-        error(("bad argument #%d to '%s' (%s expected, got %s)"):format(index, name, expected,
-            value == nil and "no value" or type(value)), 3)
-    end
-end
 
 -- The last argument of most functions: a timeout, or a table of options with one.
 local function options_of(name, value, index, allowed)

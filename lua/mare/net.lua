@@ -3,17 +3,11 @@
 -- in C (src/lua/net.c, udp.c); here is what one may want to do otherwise: which address is tried,
 -- and how a server goes on when it cannot accept.
 local mare, raw = require "mare", require "mare._net"
+local check = require "mare._check"
 
 local net = {resolve = raw.resolve}
 
 local function is_path(host) return host:find "^[/.]" ~= nil end
-
-local function check(name, value, index, expected)
-    if type(value) ~= expected then
-        error(("bad argument #%d to '%s' (%s expected, got %s)"):format(index, name, expected,
-            value == nil and "no value" or type(value)), 3)
-    end
-end
 
 -- As a deadline, for several calls.
 local function deadline_of(name, timeout, index)

@@ -9,7 +9,7 @@
 --
 -- A source has one event in this line at the most; what else there is waits where it comes from. A
 -- program that registers sources and never steps gets a loop for free.
-local mare = require "mare"
+local mare, check = require "mare", require "mare._check"
 
 local scheduler = {}
 
@@ -29,13 +29,6 @@ scheduler.poll_time = 0.01
 --- How many events a source that calls `notify` may be ahead of its handler, before notify waits.
 scheduler.room = 64
 
-local function expect(name, index, value, expected)
-    if type(value) ~= expected then
-        error(("bad argument #%d to '%s' (%s expected, got %s)"):format(index, name, expected,
-            type(value)), 3)
-    end
-end
-
 local function tell_change() changed:trysend(true) end
 
 -- ---- The pool: objects --------------------------------------------------------------------------
@@ -54,7 +47,7 @@ end
 
 --- A handler object: a method, its parameters, an identifier. It runs when it is made ready.
 function scheduler.create_object(method, ...)
-    expect("create_object", 1, method, "function")
+    check("create_object", method, 1, "function")
     local object = {id = next_id(), method = method, parameters = table.pack(...)}
     objects[object.id] = object
     return object
@@ -66,7 +59,7 @@ function scheduler.find_object(id) return objects[id] end
 
 --- Puts an object at the end of the line of those that are ready. False: it has been there.
 function scheduler.make_ready(object)
-    expect("make_ready", 1, object, "table")
+    check("make_ready", object, 1, "table")
     if objects[object.id] ~= object or object.stage then return false end
     enqueue(object)
     return true
@@ -255,7 +248,7 @@ end
 --- Runs an object that was taken out of the line until it waits for the first time; returns its
 --- routine.
 function scheduler.run(object)
-    expect("run", 1, object, "table")
+    check("run", object, 1, "table")
     object.stage = "runs"
     local routine, record = mare.go(run, object), object.record
     running = running + 1 -- from now on, though its turn is to come: another loop may look
@@ -453,8 +446,8 @@ function scheduler.register_source(source, handler, whenended)
             .. "socket, child, watch for signals, watcher, source, or a table with start, poll or "
             .. "wait)", 2)
     end
-    expect("register_source", 2, handler, "function")
-    if whenended ~= nil then expect("register_source", 3, whenended, "function") end
+    check("register_source", handler, 2, "function")
+    if whenended ~= nil then check("register_source", whenended, 3, "function") end
     local record = {id = next_id(), source = source, handler = handler, ended = whenended}
     if kind ~= "poll" then record.taken = mare.channel(1) end
     sources[record.id] = record

@@ -73,3 +73,19 @@ uint64_t mare__lua_deadline(lua_State *L, int index)
     uint64_t now = mare__now(mare__self(L)->runtime);
     return seconds > 1e9 ? MARE_FOREVER : now + (uint64_t)(seconds * 1e9);
 }
+
+char mare__lua_kind_of_read(lua_State *L, int index, size_t *number)
+{
+    *number = 0;
+    if (lua_isnoneornil(L, index))
+        return 's';
+    if (lua_type(L, index) == LUA_TNUMBER) {
+        luaL_argcheck(L, luaL_checkinteger(L, index) > 0, index, "a number of bytes is positive");
+        *number = (size_t)lua_tointeger(L, index);
+        return 'n';
+    }
+    const char *what = lua_type(L, index) == LUA_TSTRING ? lua_tostring(L, index) : "";
+    if (strcmp(what, "l") != 0 && strcmp(what, "L") != 0 && strcmp(what, "a") != 0)
+        luaL_argerror(L, index, "expected a number of bytes, \"l\", \"L\" or \"a\"");
+    return *what;
+}

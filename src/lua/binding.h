@@ -25,6 +25,10 @@ static inline mare_channel *mare__lua_channel(lua_State *L, int index)
 }
 mare_process *mare__lua_process(lua_State *L, int index);
 
+// What the argument of a read asks for: 's'ome bytes, a 'n'umber of them, a 'l'ine, an 'L'ine with
+// its end, 'a'll.
+char mare__lua_kind_of_read(lua_State *L, int index, size_t *number);
+
 // A name: a string argument without zero bytes, which would cut it short.
 const char *mare__lua_name(lua_State *L, int index);
 

@@ -92,23 +92,6 @@ static int wait_for_job(lua_State *L, struct mare__file *file, uint64_t deadline
 
 enum { FILE_AT = 1, WHAT, TIMEOUT, DEADLINE };
 
-// What a read asks for: 's'ome bytes, a 'n'umber of them, a 'l'ine, an 'L'ine with its end, 'a'll.
-static char kind_of_read(lua_State *L, size_t *number)
-{
-    *number = 0;
-    if (lua_isnoneornil(L, WHAT))
-        return 's';
-    if (lua_type(L, WHAT) == LUA_TNUMBER) {
-        luaL_argcheck(L, luaL_checkinteger(L, WHAT) > 0, WHAT, "a number of bytes is positive");
-        *number = (size_t)lua_tointeger(L, WHAT);
-        return 'n';
-    }
-    const char *what = lua_type(L, WHAT) == LUA_TSTRING ? lua_tostring(L, WHAT) : "";
-    if (strcmp(what, "l") != 0 && strcmp(what, "L") != 0 && strcmp(what, "a") != 0)
-        luaL_argerror(L, WHAT, "expected a number of bytes, \"l\", \"L\" or \"a\"");
-    return *what;
-}
-
 // How many bytes of the buffer are the next line, with its end; 0: it has not come as a whole.
 static size_t line_in(const struct mare__file *file)
 {
@@ -193,7 +176,7 @@ static int read_more(lua_State *L, int status, lua_KContext context);
 static int read_now(lua_State *L, struct mare__file *file, lua_KContext context)
 {
     size_t number;
-    char kind = kind_of_read(L, &number);
+    char kind = mare__lua_kind_of_read(L, WHAT, &number);
     for (;;) {
         lua_settop(L, DEADLINE);
         mare__file_settle(file);

@@ -190,23 +190,6 @@ int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, ui
 
 enum { STREAM = 1, WHAT, TIMEOUT, DEADLINE };
 
-// What a read asks for: 's'ome bytes, a 'n'umber of them, a 'l'ine, an 'L'ine with its end, 'a'll.
-static char kind_of_read(lua_State *L, size_t *number)
-{
-    *number = 0;
-    if (lua_isnoneornil(L, WHAT))
-        return 's';
-    if (lua_type(L, WHAT) == LUA_TNUMBER) {
-        luaL_argcheck(L, luaL_checkinteger(L, WHAT) > 0, WHAT, "a number of bytes is positive");
-        *number = (size_t)lua_tointeger(L, WHAT);
-        return 'n';
-    }
-    const char *what = lua_type(L, WHAT) == LUA_TSTRING ? lua_tostring(L, WHAT) : "";
-    if (strcmp(what, "l") != 0 && strcmp(what, "L") != 0 && strcmp(what, "a") != 0)
-        luaL_argerror(L, WHAT, "expected a number of bytes, \"l\", \"L\" or \"a\"");
-    return *what;
-}
-
 // Whether the line that the buffer begins with, or the part of it that has come, is too long.
 static bool is_too_long(const struct mare__stream *stream)
 {
@@ -254,7 +237,7 @@ static int read_more(lua_State *L, int status, lua_KContext context);
 static int read_now(lua_State *L, struct mare__stream *stream, bool again)
 {
     size_t number;
-    char kind = kind_of_read(L, &number), bytes[MARE__STREAM_ROOM];
+    char kind = mare__lua_kind_of_read(L, WHAT, &number), bytes[MARE__STREAM_ROOM];
     for (;;) {
         if ((kind == 'l' || kind == 'L') && is_too_long(stream)) {
             lua_pushfstring(L, "the line is longer than %I bytes", (lua_Integer)stream->line_max);
@@ -655,6 +638,19 @@ int mare__lua_stream_tostring(lua_State *L)
 
 // ---- Names --------------------------------------------------------------------------------------
 
+int mare__lua_look_up(lua_State *L, const char *host, uint64_t deadline, lua_KFunction then)
+{
+    mare_process *self = mare__self(L);
+    mare__block_check(L, self);
+    struct mare__lookup *lookup = mare__lookup_new(self->runtime, host);
+    if (!lookup)
+        return mare__lua_fail(L, MARE_NOMEM);
+    mare__handle_push_new(L, lookup);
+    if (!mare__job_start(&lookup->job))
+        return mare__lua_fail(L, MARE_NOMEM);
+    return mare__lua_wait_job(L, &lookup->job, deadline, then, 0);
+}
+
 static int resolve_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
@@ -681,7 +677,6 @@ static int resolve_done(lua_State *L, int status, lua_KContext context)
 // resolve(host[, timeout]): a list of numeric addresses.
 static int net_resolve(lua_State *L)
 {
-    mare_process *self = mare__self(L);
     struct mare__address numeric;
     const char *host = mare__lua_name(L, 1);
     uint64_t deadline = mare__lua_deadline(L, 2);
@@ -691,14 +686,7 @@ static int net_resolve(lua_State *L)
         lua_rawseti(L, -2, 1);
         return 1;
     }
-    mare__block_check(L, self);
-    struct mare__lookup *lookup = mare__lookup_new(self->runtime, host);
-    if (!lookup)
-        return mare__lua_fail(L, MARE_NOMEM);
-    mare__handle_push_new(L, lookup);
-    if (!mare__job_start(&lookup->job))
-        return mare__lua_fail(L, MARE_NOMEM);
-    return mare__lua_wait_job(L, &lookup->job, deadline, resolve_done, 0);
+    return mare__lua_look_up(L, host, deadline, resolve_done);
 }
 
 // ---- In a select --------------------------------------------------------------------------------

@@ -55,3 +55,6 @@ int mare__lua_stream_tls(lua_State *L);
 
 // What a session weighs for the collector: OpenSSL's own, without buffers.
 enum { MARE__TLS_WEIGHT = 16384 };
+
+// Looks a name up, then goes on with `then`, which finds the lookup, a job, on top of the stack.
+int mare__lua_look_up(lua_State *L, const char *host, uint64_t deadline, lua_KFunction then);

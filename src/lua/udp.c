@@ -171,21 +171,13 @@ static int found(lua_State *L, int status, lua_KContext context)
 
 static int begin(lua_State *L, struct mare__stream *socket)
 {
-    mare_process *self = mare__self(L);
     struct mare__address to;
     if (lua_isnil(L, HOST))
         return go_to(L, socket, NULL);
     const char *host = lua_tostring(L, HOST);
     if (mare__address_numeric(&to, host, (uint16_t)lua_tointeger(L, PORT)))
         return go_to(L, socket, &to);
-    mare__block_check(L, self);
-    struct mare__lookup *lookup = mare__lookup_new(self->runtime, host);
-    if (!lookup)
-        return mare__lua_fail(L, MARE_NOMEM);
-    mare__handle_push_new(L, lookup);
-    if (!mare__job_start(&lookup->job))
-        return mare__lua_fail(L, MARE_NOMEM);
-    return mare__lua_wait_job(L, &lookup->job, (uint64_t)lua_tointeger(L, DEADLINE), found, 0);
+    return mare__lua_look_up(L, host, (uint64_t)lua_tointeger(L, DEADLINE), found);
 }
 
 // Puts the deadline in the place of the timeout.
