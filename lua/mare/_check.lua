@@ -1,10 +1,31 @@
 -- SPDX-License-Identifier: MIT
 -- Arguments of functions written in Lua, refused in the words of the standard libraries.
+local check = {}
 
 --- Raises an error that blames the caller of the function, unless the value is of the type.
-return function(name, value, index, expected)
+function check.argument(name, value, index, expected)
     if type(value) ~= expected then
         error(("bad argument #%d to '%s' (%s expected, got %s)"):format(index, name, expected,
             value == nil and "no value" or type(value)), 3)
     end
 end
+
+--- The names as a set, for the next.
+function check.set(...)
+    local names = {}
+    for _, name in ipairs {...} do names[name] = true end
+    return names
+end
+
+--- Raises one if a table of options has an option that there is not: a misspelt one would have no
+--- effect, and nobody would know. The level is that of `error`, 3 unless it is given.
+function check.options(name, options, index, allowed, level)
+    for key in pairs(options) do
+        if not allowed[key] then
+            error(("bad argument #%d to '%s' (unknown option '%s')"):format(index, name,
+                tostring(key)), level or 3)
+        end
+    end
+end
+
+return check

@@ -3,7 +3,8 @@
 -- for open files, src/lua/path.c for names); here are the options, and what is made of several
 -- calls.
 local mare, raw = require "mare", require "mare._file"
-local check = require "mare._check"
+local checks = require "mare._check"
+local check = checks.argument
 
 local file = {}
 
@@ -18,20 +19,11 @@ local function options_of(name, value, index, allowed)
         error(("bad argument #%d to '%s' (table of options or timeout expected, got %s)")
             :format(index, name, type(value)), 3)
     end
-    for key in pairs(value) do
-        if key ~= "timeout" and not allowed[key] then
-            error(("bad argument #%d to '%s' (unknown option '%s')"):format(index, name,
-                tostring(key)), 3)
-        end
-    end
+    checks.options(name, value, index, allowed, 4)
     return value
 end
 
-local function set(...)
-    local names = {}
-    for _, name in ipairs {...} do names[name] = true end
-    return names
-end
+local function set(...) return checks.set("timeout", ...) end
 
 local NONE = {}
 

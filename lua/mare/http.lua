@@ -2,6 +2,7 @@
 -- HTTP/1.1, server and client. Reading and checking messages is C (src/wire/http.c, strict, with a
 -- limit on everything); here is what a server and a client do with them.
 local mare, net, raw = require "mare", require "mare.net", require "mare._http"
+local checks = require "mare._check"
 
 local http = {}
 
@@ -57,6 +58,17 @@ local function write_parts(stream, next_part, chunked, length)
     end
     if length and length > 0 then return nil, "the body is too short", "badmsg" end
     return not chunked or stream:write "0\r\n\r\n"
+end
+
+local limits = checks.set("start_line", "field_line", "head", "fields", "body")
+local server_options = checks.set("idle_time", "message_time", "write_time", "least_rate", "limits")
+local request_options = checks.set("url", "method", "headers", "body", "length", "timeout",
+    "limits", "tls")
+local client_options = checks.set("most", "idle_time", "limits", "tls")
+
+local function check_options(name, options, index, allowed, level)
+    checks.options(name, options, index, allowed, level)
+    checks.options(name, options.limits or {}, index, limits, level)
 end
 
 local Message = {}
@@ -231,9 +243,8 @@ end
 --- `request:read()` and `request:text()` for the body) and returns a string, or a table with
 --- `status`, `headers` and `body`, a string or a function that returns part after part.
 function http.serve(listener, handler, options)
-    if type(handler) ~= "function" then
-        error("bad argument #2 to 'serve' (function expected, got " .. type(handler) .. ")", 2)
-    end
+    checks.argument("serve", handler, 2, "function")
+    check_options("serve", options or {}, 3, server_options, 4)
     return net.serve(listener, http.handle, handler, options)
 end
 
@@ -285,6 +296,7 @@ end
 -- What is to be sent, from what the program asks for.
 local function prepare(what, keep)
     if type(what) == "string" then what = {url = what} end
+    check_options("request", what, 1, request_options, 5)
     local place = http.locate(what.url or "")
     if not place or not place.scheme:find "^http" then
         error("bad argument #1 to 'request' (an http:// or https:// URL expected)", 3)
@@ -396,6 +408,7 @@ http.client_most, http.client_time = 16, 15
 --- `limits` and `tls` as for `http.request`, for all of its requests.
 function http.client(options)
     options = options or {}
+    check_options("client", options, 1, client_options, 4)
     return setmetatable({
         most = options.most or http.client_most,
         idle_time = options.idle_time or http.client_time,

@@ -3,7 +3,7 @@
 -- in C (src/lua/net.c, udp.c); here is what one may want to do otherwise: which address is tried,
 -- and how a server goes on when it cannot accept.
 local mare, raw = require "mare", require "mare._net"
-local check = require "mare._check"
+local check = require "mare._check".argument
 
 local net = {resolve = raw.resolve}
 

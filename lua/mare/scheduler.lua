@@ -9,7 +9,7 @@
 --
 -- A source has one event in this line at the most; what else there is waits where it comes from. A
 -- program that registers sources and never steps gets a loop for free.
-local mare, check = require "mare", require "mare._check"
+local mare, check = require "mare", require "mare._check".argument
 
 local scheduler = {}
 

@@ -272,6 +272,17 @@ return {
         t.ok(deadline:left() > 0, "still read after " .. sent .. " bytes")
     end,
 
+    an_option_that_there_is_not_is_refused = function()
+        local listener <close> = assert(net.listen("127.0.0.1", 0))
+        local function handler() return "fine" end
+        t.raises("test_http.lua:%d+: bad argument #3 to 'serve' %(unknown option 'idle'%)",
+            function() http.serve(listener, handler, {idle = 3}) end)
+        t.raises("unknown option 'bodies'", http.serve, listener, handler, {limits = {bodies = 3}})
+        t.raises("test_http.lua:%d+: bad argument #1 to 'request' %(unknown option 'header'%)",
+            function() return (http.request {url = "http://127.0.0.1:1/", header = {}}) end)
+        t.raises("unknown option 'idle'", http.client, {idle = 1})
+    end,
+
     a_silent_connection_is_closed = function()
         local s <close> = server(function() return "fine" end, {idle_time = 0.05})
         local stream <close> = connect(s)
