@@ -1,12 +1,16 @@
 -- SPDX-License-Identifier: MIT
--- An HTTP server that says hello: prints its port, and serves until it is ended. Argument: on how
--- many workers, each with a process that accepts.
+-- An HTTP server that says hello: prints its port, and serves until it is ended. Arguments: on how
+-- many workers, each with a process that accepts; how many additions each request is worth.
 local mare, net, http = require "mare", require "mare.net", require "mare.http"
 
-local workers = tonumber(arg[1] or 1)
+local workers, additions = tonumber(arg[1] or 1), tonumber(arg[2] or 0)
 mare.workers(workers)
 
-local function hello() return {headers = {["content-type"] = "text/plain"}, body = "hello"} end
+local function hello()
+    local sum = 0
+    for i = 1, additions do sum = sum + i end
+    return {headers = {["content-type"] = "text/plain"}, body = "hello"}
+end
 
 local listener = assert(net.listen("127.0.0.1", 0, {shared = true}))
 local _, port = listener:address()
