@@ -176,15 +176,17 @@ static struct mare__observer *nearest(mare_runtime *runtime)
     if (!worker || worker->runtime != runtime)
         worker = runtime->workers[0];
     struct mare__watcher *watcher = atomic_load(&worker->watcher);
-    if (watcher)
-        return MARE__ENTRY(watcher, struct mare__observer, watcher);
-    struct mare__observer *observer = create(runtime);
-    if (!observer)
-        return NULL;
-    watcher = mare__worker_watch(worker, &observer->watcher);
-    if (watcher != &observer->watcher) // somebody else was quicker
-        destroy(&observer->watcher);
-    return MARE__ENTRY(watcher, struct mare__observer, watcher);
+    if (!watcher) {
+        // One at a time, so that none is made in vain: it costs descriptors.
+        static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+        pthread_mutex_lock(&making);
+        watcher = atomic_load(&worker->watcher);
+        struct mare__observer *observer = watcher ? NULL : create(runtime);
+        if (observer)
+            watcher = mare__worker_watch(worker, &observer->watcher);
+        pthread_mutex_unlock(&making);
+    }
+    return watcher ? MARE__ENTRY(watcher, struct mare__observer, watcher) : NULL;
 }
 
 // Whether this thread has the turn now: else it must leave a command.
