@@ -259,6 +259,7 @@ return {
     end,
 
     exit_does_not_wait_for_a_c_function = function()
+        t.needs_preemption() -- else no tick gets into the system call, and main stays behind it
         -- On a worker, and on a thread of its own.
         for _, options in ipairs {"{}", "{thread = true}"} do
             ends({out = "stuck\n", err = "", code = 7}, [[
