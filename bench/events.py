@@ -173,9 +173,13 @@ def rows(Row, key, note):
             dict.fromkeys(("nginx", "node", "ours"), per_second),
             must=0.5, aim=0.75, against="nginx", more_is_better=True,
             also=("≥ 1.5 × Node", ("node",), ahead_of_node)),
-        # On two cores the load takes one of them for itself as long as a request costs the server
-        # no more than the load: so each request is worth some work.
-        Row("httptwo", "HTTP, 20,000 additions each, two workers", "k/s",
+        Row("httptwo", "HTTP hello, two workers", "k/s",
+            {"one": ours_http(1), "ours": ours_http(2)},
+            dict.fromkeys(("one", "ours"), per_second),
+            must=1.6, against="one", more_is_better=True,
+            notes=["on two cores the load takes one of them: the figure is a lower bound"]),
+        # Beside it, one in which the load does not cost as much as the server.
+        Row("httpwork", "HTTP, 20,000 additions each, two workers", "k/s",
             {"one": ours_http(1, 20000), "ours": ours_http(2, 20000)},
             dict.fromkeys(("one", "ours"), per_second),
             must=1.6, against="one", more_is_better=True,
