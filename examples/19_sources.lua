@@ -33,22 +33,36 @@ end}, function(i) print("countdown: " .. i) end)
 scheduler.loop()
 
 -- 2. Synchronous with a time limit: it is asked in turn with others of its kind, all together for
--- 10 milliseconds. This one follows a file that others write to.
-local log = assert(io.open(folder .. "/log", "w"))
-local follower = {file = assert(io.open(folder .. "/log")), poll = function(self)
-    self.file:seek("cur", 0)
-    return self.file:read "l" -- nil: nothing new; the scheduler waits, nobody spins
+-- 10 milliseconds. This one is a demultiplexer of its own: it watches several files, and tells in
+-- which of them there is a new line. The same loop waits for a timer, which writes to them, and
+-- would wait for sockets.
+local logs, followed = {}, {}
+for _, name in ipairs {"north", "south"} do
+    logs[name] = assert(io.open(folder .. "/" .. name, "w"))
+    followed[name] = assert(io.open(folder .. "/" .. name))
+end
+local demultiplexer = {poll = function()
+    for name, file in pairs(followed) do
+        file:seek("cur", 0)
+        local line = file:read "l"
+        if line then return name, line end
+    end -- nil: nothing new; the scheduler waits, nobody spins
 end}
-local lines = 0
-id = scheduler.register_source(follower, function(line)
-    print("log: " .. line)
-    lines = lines + 1
-    if lines == 2 then scheduler.remove_source(id) end
+local tides, read = {{"north", "rises"}, {"south", "falls"}, {"north", "falls"}}, 0
+local timer <close> = mare.timer(0.01, 0.01)
+local written = 0
+local clock = scheduler.register_source(timer, function()
+    if written > read or written == #tides then return end
+    written = written + 1
+    local name, word = table.unpack(tides[written])
+    logs[name]:write(word, "\n") logs[name]:flush()
 end)
-mare.go(function()
-    for _, word in ipairs {"first", "second"} do
-        log:write(word, "\n") log:flush()
-        mare.sleep(0.02)
+id = scheduler.register_source(demultiplexer, function(name, line)
+    print(name .. ": " .. line)
+    read = read + 1
+    if read == #tides then
+        scheduler.remove_source(id)
+        scheduler.remove_source(clock)
     end
 end)
 scheduler.loop()
