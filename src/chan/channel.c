@@ -124,7 +124,14 @@ static inline struct mare__node *claim_first(struct mare__list *line)
     return NULL;
 }
 
-// Tells those who look without the lock what may be possible now; called before it is released.
+// Tells those who look without the lock what may be possible, and gives that back.
+static inline void unlock_with(mare_channel *channel, unsigned char can)
+{
+    // Relaxed: a hint; who acts on it takes the lock.
+    atomic_store_explicit(&channel->can, can, memory_order_relaxed);
+    mare__lock_release(&channel->lock);
+}
+
 static inline void unlock(mare_channel *channel)
 {
     unsigned char can = 0;
@@ -133,9 +140,7 @@ static inline void unlock(mare_channel *channel)
         can |= MARE__CAN_SEND;
     if (channel->closed || channel->count > 0 || !mare__list_empty(&channel->senders))
         can |= MARE__CAN_RECEIVE;
-    // Relaxed: a hint; who acts on it takes the lock.
-    atomic_store_explicit(&channel->can, can, memory_order_relaxed);
-    mare__lock_release(&channel->lock);
+    unlock_with(channel, can);
 }
 
 static bool ring_grow(mare_channel *channel)
@@ -244,9 +249,15 @@ mare_err mare__chan_send(mare_channel *channel, mare_message *message, struct ma
         node->message = message;
         err = stand_in_line(&channel->senders, node, MARE_FULL);
     }
-    unlock(channel);
-    if (receiver)
-        give(receiver, message);
+    if (!receiver) {
+        unlock(channel);
+        return err;
+    }
+    // It waited, so there is nothing to receive; as `unlock` would find out, on the way that most
+    // messages take.
+    bool more = channel->capacity > 0 || !mare__list_empty(&channel->receivers);
+    unlock_with(channel, more ? MARE__CAN_SEND : 0);
+    give(receiver, message);
     return err;
 }
 
@@ -255,8 +266,13 @@ mare_err mare__chan_receive(mare_channel *channel, mare_message *message, struct
     struct mare__node *sender = NULL;
     mare__lock_acquire(&channel->lock);
     mare_err err = try_receive(channel, message, &sender);
-    if (err == MARE_EMPTY && node)
+    if (err == MARE_EMPTY && node) {
         err = stand_in_line(&channel->receivers, node, MARE_EMPTY);
+        if (err == MARE_EMPTY) {
+            unlock_with(channel, MARE__CAN_SEND); // to it: as above
+            return err;
+        }
+    }
     unlock(channel);
     if (sender)
         serve(sender);

@@ -41,6 +41,17 @@ _Noreturn void mare__lua_no_reference(lua_State *L, int index, const void *ref, 
     __builtin_unreachable();
 }
 
+mare_channel *mare__lua_channel_unknown(lua_State *L, int index)
+{
+    mare_process *process = mare__self(L);
+    struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_CHANNEL);
+    if (!ref || !ref->object)
+        mare__lua_no_reference(L, index, ref, "channel");
+    process->known[0] = process->known[1];
+    process->known[1] = ref;
+    return (mare_channel *)ref->object;
+}
+
 mare_process *mare__lua_process(lua_State *L, int index)
 {
     struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_PROCESS);

@@ -16,12 +16,18 @@ int mare__lua_refuse(lua_State *L);
 
 // The reference at a stack index, or an error that names the argument.
 _Noreturn void mare__lua_no_reference(lua_State *L, int index, const void *ref, const char *what);
+
+// The same for one that the process has not used lately.
+mare_channel *mare__lua_channel_unknown(lua_State *L, int index);
+
 static inline mare_channel *mare__lua_channel(lua_State *L, int index)
 {
-    struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_CHANNEL);
-    if (__builtin_expect(!ref || !ref->object, 0))
-        mare__lua_no_reference(L, index, ref, "channel");
-    return (mare_channel *)ref->object;
+    const mare_process *process = mare__self(L);
+    const struct mare__ref_link *ref = lua_touserdata(L, index);
+    bool known = ref && (ref == process->known[0] || ref == process->known[1]);
+    if (__builtin_expect(known, 1))
+        return (mare_channel *)ref->object;
+    return mare__lua_channel_unknown(L, index);
 }
 mare_process *mare__lua_process(lua_State *L, int index);
 

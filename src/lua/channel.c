@@ -34,14 +34,15 @@ static inline int send(lua_State *L, mare_channel *channel, int first, bool wait
 {
     mare_process *process = mare__self(L);
     mare_message *message = &process->sleep.wait.message;
-    mare__message_clear(message);
+    if (!mare__message_empty(message))
+        mare__message_clear(message);
     process->sleep.leaving = NULL; // of a message that was refused
     if (mare__marshal_quickly(L, first, lua_gettop(L) - first + 1, message, "arg") != MARE_OK)
         return mare__lua_refuse(L);
     mare__trace_send(process, channel, message);
     mare_err err =
         mare__can(channel, MARE__CAN_SEND) ? mare__chan_send(channel, message, NULL) : MARE_FULL;
-    if (err == MARE_OK) {
+    if (__builtin_expect(err == MARE_OK, 1)) {
         if (process->sleep.leaving)
             mare__handles_left(L, 0, true);
         count_message(process, true);
@@ -96,7 +97,8 @@ static int receive_done(lua_State *L, int status, lua_KContext context)
 static inline int receive(lua_State *L, mare_channel *channel, bool wait, uint64_t deadline)
 {
     mare_process *process = mare__self(L);
-    mare__message_clear(&process->sleep.wait.message);
+    if (!mare__message_empty(&process->sleep.wait.message))
+        mare__message_clear(&process->sleep.wait.message);
     mare_err err = MARE_EMPTY;
     if (mare__can(channel, MARE__CAN_RECEIVE))
         err = mare__chan_receive(channel, &process->sleep.wait.message, NULL);

@@ -61,6 +61,7 @@ static void give_number(mare_process *process, int number)
 
 static void let_go(mare_process *process, struct mare__ref_link *ref)
 {
+    process->known[0] = process->known[1] = NULL; // its place may be another's next
     process->weight -= ref->object->weight;
     mare__unref(ref->object);
     ref->object = NULL;
@@ -147,6 +148,7 @@ void mare__handles_drop(mare_process *process)
     if (process->pending)
         mare__unref(process->pending);
     process->pending = NULL;
+    process->known[0] = process->known[1] = NULL;
     while ((link = mare__list_first(&process->handles)) != NULL) {
         struct mare__ref_link *ref = MARE__ENTRY(link, struct mare__ref_link, link);
         mare__list_remove(link);

@@ -88,6 +88,9 @@ struct mare_process {
     uint16_t unyieldable;              // coroutines resumed from where a yield is impossible
     atomic_bool traced;                // somebody listens to what it does: see trace.h
 
+    // References to channels that it used last, found to be such: they need no second look.
+    const struct mare__ref_link *known[2];
+
     struct mare__parker *host; // not NULL: no process of ours but a thread of a host, asleep here
     struct mare__sleep sleep;  // of the routine that runs, or of the only one
 
@@ -817,11 +820,12 @@ mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *me
 static inline mare_err mare__marshal_quickly(lua_State *L, int first, int count,
                                              mare_message *message, const char *what)
 {
-    if (count != 1 || !lua_isinteger(L, first) || MARE__MESSAGE_SMALL < MARE__PACK_MAX)
+    bool quick = count == 1 && lua_isinteger(L, first) && MARE__MESSAGE_SMALL >= MARE__PACK_MAX;
+    if (__builtin_expect(!quick, 0))
         return mare__marshal(L, first, count, message, what);
-    message->length =
-        (uint32_t)mare__pack_integer(message->as.small, lua_tointegerx(L, first, NULL));
+    message->length = MARE__PACK_WIDE;
     message->count = 1;
+    mare__pack_wide(message->as.small, lua_tointegerx(L, first, NULL));
     return MARE_OK;
 }
 
@@ -836,14 +840,13 @@ int mare__unmarshal_own(lua_State *L, mare_message *message);
 // The same; most messages are one integer.
 static inline int mare__unmarshal_quickly(lua_State *L, mare_message *message)
 {
-    int64_t value;
-    if (message->count == 1 && message->capacity == 0 &&
-        mare__unpack_integer(message->as.small, message->length, &value)) {
-        mare__message_init(message);
-        lua_pushinteger(L, value);
-        return 1;
-    }
-    return mare__unmarshal_own(L, message);
+    bool quick = message->count == 1 && message->capacity == 0 &&
+                 mare__is_wide(message->as.small, message->length);
+    if (__builtin_expect(!quick, 0))
+        return mare__unmarshal_own(L, message);
+    lua_pushinteger(L, mare__unpack_wide(message->as.small));
+    mare__message_init(message);
+    return 1;
 }
 
 // ---- foreign.c ----------------------------------------------------------------------------------

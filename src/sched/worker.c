@@ -111,6 +111,16 @@ static __attribute__((noinline)) void ready_in_queue(mare_process *process)
     wake_one(runtime);
 }
 
+// It runs next: what it will touch comes into the cache while the one before it ends its turn.
+static inline void fetch(const mare_process *process)
+{
+    enum { LINE = 64, STATE_LINES = 3 };
+    for (int i = 0; i < STATE_LINES; i++)
+        __builtin_prefetch((const char *)process->routine + i * LINE);
+    __builtin_prefetch(process->known[0]);
+    __builtin_prefetch(process->known[1]);
+}
+
 void mare__ready(mare_process *process)
 {
     struct mare__worker *worker = mare__this_worker();
@@ -118,11 +128,12 @@ void mare__ready(mare_process *process)
     // Relaxed: only this thread fills its slot; emptying it is an exchange.
     if (worker && worker->runtime == process->runtime && !process->own &&
         length_of(&worker->length) == 0 && worker->tick.made &&
-        !atomic_load_explicit(&worker->slot, memory_order_relaxed))
+        !atomic_load_explicit(&worker->slot, memory_order_relaxed)) {
+        fetch(process);
         // Release: pairs with the exchange of whoever takes it. Nobody is woken: this worker will
         // be free for it before that.
         atomic_store_explicit(&worker->slot, process, memory_order_release);
-    else
+    } else
         ready_in_queue(process);
 }
 

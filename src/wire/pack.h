@@ -95,20 +95,22 @@ static inline uint64_t mare__get64(const uint8_t *in)
     return __builtin_bswap64(value);
 }
 
-// Reads a signed integer in one of the forms that mare__pack_integer writes, inline, for most
-// messages are one. False when there is something else.
-static inline bool mare__unpack_integer(const uint8_t *in, size_t length, int64_t *value)
+// An integer in its widest form, inline, for most messages are one: it is written and read without
+// asking how large it is.
+enum { MARE__PACK_WIDE = 9 };
+
+static inline void mare__pack_wide(uint8_t *out, int64_t value)
 {
-    uint8_t code = in[0];
-    if (length == 1 && (code <= 0x7f || code >= 0xe0))
-        *value = (int8_t)code;
-    else if (length == 3 && code == 0xd1)
-        *value = (int16_t)(in[1] << 8 | in[2]);
-    else if (length == 5 && code == 0xd2)
-        *value = (int32_t)mare__get32(in + 1);
-    else if (length == 9 && code == 0xd3)
-        *value = (int64_t)mare__get64(in + 1);
-    else
-        return false;
-    return true;
+    out[0] = 0xd3;
+    mare__put64(out + 1, (uint64_t)value);
+}
+
+static inline bool mare__is_wide(const uint8_t *in, size_t length)
+{
+    return length == MARE__PACK_WIDE && in[0] == 0xd3;
+}
+
+static inline int64_t mare__unpack_wide(const uint8_t *in)
+{
+    return (int64_t)mare__get64(in + 1);
 }

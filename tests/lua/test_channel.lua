@@ -361,6 +361,21 @@ return {
         server:close()
     end,
 
+    what_comes_where_a_channel_was_is_not_taken_for_it = function()
+        -- A process remembers which references it found to be channels. Here each is collected,
+        -- and a reference of another kind, of the same size, is made, mostly in the same place.
+        local send = mare.channel(1).send
+        for _ = 1, 200 do
+            local ch = mare.channel(1)
+            ch:send(1)
+            ch = nil -- luacheck: ignore
+            collectgarbage()
+            local timer = mare.timer(1000)
+            t.raises("channel expected", send, timer, 1)
+            timer:cancel()
+        end
+    end,
+
     misuse_raises_and_names_the_argument = function()
         t.raises("#1.*negative", mare.channel, -1)
         t.raises("#1.*number expected", mare.channel, "big")
