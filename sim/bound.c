@@ -14,7 +14,8 @@
  *   work        mutual exclusion: the entries asked for, one after the other, each with a stay and
  *               six messages in a row; the others: the message times of the algorithm's formula,
  *               four times over, and for multicasts the pause before the first of each, for
- *               elections the looks that must find agreement
+ *               elections the looks that must find agreement. Where only neighbours hear each
+ *               other, the tree of an election may be a line of all members
  *
  * Who does not promise EM2 goes by luck, as rivals do that back off at random; then all of it is
  * taken 32 times.
@@ -31,6 +32,7 @@
 #define WAITS 4u
 #define MESSAGES_PER_ENTRY 6u
 #define TURNS 4u
+#define WAYS_OF_TREE 3u /* down, up and down again */
 #define LUCK 32u
 
 #define PAUSE_US 200000u /* ten times the mean of workload_order.c */
@@ -85,6 +87,8 @@ static uint64_t work_us(const mare_sim_options *options)
     mare_coord_cost cost;
     mare_coord_cost_of(setup, &cost);
     uint64_t turn_us = cost.delay_most == UINT64_MAX ? 0 : cost.delay_most * mean_us;
+    if (options->hooks.linked) /* the formula is of a group where everybody hears everybody */
+        turn_us = WAYS_OF_TREE * (setup->capacity - 1) * mean_us;
     int multicasts = setup->algorithm->family == MARE_COORD_ORDER;
     return TURNS * turn_us + (multicasts ? PAUSE_US : LOOKS_US);
 }

@@ -72,34 +72,46 @@ static uint64_t setting(const char *name, uint64_t otherwise)
     return text ? strtoull(text, NULL, 10) : otherwise;
 }
 
-static void nodes_that_move_agree_where_they_rest(void **state)
+static void roam_with(uint64_t seed)
 {
-    (void)state;
     mare_sim_workload roam = mare_sim_workload_election;
     roam.begin = roam_begin;
     roam.wake = roam_wake;
     roam.settle = roam_settle;
+    mare_sim_options options;
+    mare_sim_outcome out;
+    roaming r = {.seed = seed};
+    mare_sim_options_init(&options, mare_coord_find("wireless"), 3 + (uint32_t)(seed % 8));
+    options.seed = seed;
+    mare_sim_vary(&options);
+    options.workload = &roam;
+    options.hooks = (mare_sim_hooks){.context = &r, .linked = in_reach, .adjust = set_capacity};
+    if (!mare_sim_run(&options, NULL, &out))
+        fail_msg("%s: %s, SWEEP_FROM=%" PRIu64 " SWEEP_SEEDS=1", out.violation, out.detail, seed);
+    mare_sim_options_fini(&options);
+}
+
+static void nodes_that_move_agree_where_they_rest(void **state)
+{
+    (void)state;
     uint64_t from = setting("SWEEP_FROM", 1), seeds = setting("SWEEP_SEEDS", 2000);
-    for (uint64_t seed = from; seed < from + seeds; seed++) {
-        mare_sim_options options;
-        mare_sim_outcome out;
-        roaming r = {.seed = seed};
-        mare_sim_options_init(&options, mare_coord_find("wireless"), 3 + (uint32_t)(seed % 8));
-        options.seed = seed;
-        mare_sim_vary(&options);
-        options.workload = &roam;
-        options.hooks = (mare_sim_hooks){.context = &r, .linked = in_reach, .adjust = set_capacity};
-        if (!mare_sim_run(&options, NULL, &out))
-            fail_msg("%s: %s, SWEEP_FROM=%" PRIu64 " SWEEP_SEEDS=1", out.violation, out.detail,
-                     seed);
-        mare_sim_options_fini(&options);
-    }
+    for (uint64_t seed = from; seed < from + seeds; seed++)
+        roam_with(seed);
+}
+
+/* Ten that rest in long lines, with messages that take 169 ms: the bound of a group where everybody
+ * hears everybody was over one message before they agreed. */
+static void a_long_tree_has_its_time(void **state)
+{
+    (void)state;
+    roam_with(17557);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nodes_that_move_agree_where_they_rest),
+        cmocka_unit_test(a_long_tree_has_its_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
