@@ -31,7 +31,7 @@ tiny: ## the tests of the build with tiny buffers and slices
 
 sanitize: ## the whole suite under ASan+UBSan and under TSan
 	@tools/setup.sh build test
-	@tools/suite.sh asan tsan
+	@tools/suite.sh asan tsan tsan-e2e
 
 check: ## format, lint, layout rules
 	@tools/setup.sh build test check

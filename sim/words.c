@@ -61,7 +61,8 @@ static unsigned pass(struct mare_sim_words *words, point from, point towards, do
                      int takes)
 {
     unsigned others = 0;
-    for (double at = 0; at <= width; at += NEAR - 1) {
+    for (unsigned step = 0; step * (NEAR - 1) <= width; step++) {
+        double at = step * (NEAR - 1);
         others += others_at(words, from.x + at * towards.x, from.y + at * towards.y);
         if (takes)
             take(words, from.x + at * towards.x, from.y + at * towards.y);

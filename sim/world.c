@@ -323,16 +323,18 @@ static void begin(mare_sim *sim)
 {
     const mare_coord_setup *setup = &sim->options->setup;
     unsigned promises = setup->algorithm->promises(setup);
+    uint32_t count = 0;
     for (uint32_t i = 0; mare_sim_checkers[i]; i++) {
         const mare_sim_checker *checker = mare_sim_checkers[i];
         if (checker->promises && !(checker->promises & promises))
             continue;
-        assert(sim->checkers < MARE_SIM_CHECKERS_MAX);
-        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): freed with the world
-        sim->checker_state[sim->checkers] = calloc(1, checker->size(sim->options) + 1);
-        sim->checker[sim->checkers++] = checker;
+        assert(count < MARE_SIM_CHECKERS_MAX);
+        void *state = calloc(1, checker->size(sim->options) + 1);
+        sim->checker_state[count] = state;
+        sim->checker[count] = checker;
+        sim->checkers = ++count;
         if (checker->begin)
-            checker->begin(sim->checker_state[sim->checkers - 1], sim);
+            checker->begin(state, sim);
     }
     sim->workload = sim->options->workload;
     if (!sim->workload)

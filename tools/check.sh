@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # make check: format, lint, layout rules. Runs all of them and fails if any complains.
-# Needs a configured build/ for the compilation database.
+# Needs build/: its compilation database, and the commands that its mare lists.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -33,19 +33,24 @@ END
 }
 check_cppcheck() {
     [ -n "$(files 'src/*.c')" ] || return 0
-    cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
-        --suppress=missingIncludeSystem -I include -I src -I . -D__linux__ src
+    cppcheck --quiet -j "$(nproc)" --std=c11 --enable=warning,portability --inline-suppr \
+        --error-exitcode=1 --library=tools/cppcheck.cfg --suppress=missingIncludeSystem \
+        -I include -I src -I . -D__linux__ src
 }
 check_lua() {
     files '*.lua' | xargs -r luacheck --quiet --no-color
+}
+check_shell() {
+    files '*.sh' .ci/run | xargs -r shellcheck
 }
 
 run format check_format
 run clang-tidy check_tidy
 run cppcheck check_cppcheck
 run luacheck check_lua
+run shellcheck check_shell
 run layout python3 tools/check_layout.py
-run docs python3 tools/check_docs.py . $([ ! -x build/mare ] || echo build/mare)
+run docs python3 tools/check_docs.py . build/mare
 
 [ -z "$failed" ] || { echo "check: these complained:$failed" >&2; exit 1; }
 echo "check: all is well"

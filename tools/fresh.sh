@@ -39,6 +39,7 @@ trap clean EXIT
 trap 'exit 130' INT TERM
 
 # The mirror that apt uses for this suite here; debootstrap's own default when apt names none.
+# shellcheck disable=SC2016 # apt puts these in
 mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' 2>/dev/null |
     awk -v suite=$suite '$2 == suite { print $1; exit }')
 

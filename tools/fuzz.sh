@@ -9,6 +9,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 tools/build.sh build-fuzz
+# shellcheck disable=SC2046 # a list of names
 [ $# -gt 0 ] || set -- $(find tests/fuzz -maxdepth 1 -name '*.c' -exec basename {} .c \; | sort)
 [ $# -gt 0 ] || { echo "fuzz: there are no targets in tests/fuzz yet"; exit 0; }
 for name in "$@"; do
@@ -18,7 +19,7 @@ for name in "$@"; do
     [ -d "$seeds" ] || seeds=
     if ! "build-fuzz/tests/fuzz/fuzz_$name" -max_total_time="${FUZZ_SECONDS:-60}" -timeout=10 \
         -artifact_prefix="build-fuzz/crashes/$name-" -print_final_stats=1 \
-        "build-fuzz/corpus/$name" $seeds >"build-fuzz/$name.log" 2>&1; then
+        "build-fuzz/corpus/$name" ${seeds:+"$seeds"} >"build-fuzz/$name.log" 2>&1; then
         tail -n 60 "build-fuzz/$name.log"
         echo "fuzz: $name failed; the input that did it is in build-fuzz/crashes; again:"
         echo "    build-fuzz/tests/fuzz/fuzz_$name build-fuzz/crashes/$name-..."

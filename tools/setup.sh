@@ -35,6 +35,7 @@ wanted=$(listed install "$@")
 aside=$(listed unpack "$@")
 
 if ! command -v dpkg-query >/dev/null; then
+    # shellcheck disable=SC2086 # lists of words
     echo "setup: this is not Debian; please have the equivalents of these:" $wanted $aside >&2
     exit 0
 fi
@@ -48,7 +49,9 @@ missing_of() {
         awk '$0 == "--" { second = 1; next } !second { have[$0] = 1; next } !($0 in have)' |
         tr '\n' ' '
 }
+# shellcheck disable=SC2086 # lists of words
 missing=$(missing_of $wanted)
+# shellcheck disable=SC2086 # another
 for package in $(missing_of $aside); do
     [ -d "$unpacked/$package" ] || to_unpack="${to_unpack:-}$package "
 done
@@ -92,6 +95,7 @@ unpack() {
 }
 get() {
     if [ -n "$missing" ]; then
+        # shellcheck disable=SC2086 # a list of words
         apt install -y --no-install-recommends $missing || return 1
     fi
     for package in $to_unpack; do
@@ -101,6 +105,7 @@ get() {
 
 # A new machine has no package lists, an old one may have lists whose packages are gone: update when
 # either shows.
+# shellcheck disable=SC2086 # lists of words
 if ! apt-cache show $missing $to_unpack >/dev/null 2>&1; then
     echo "setup: updating the package lists"
     update

@@ -5,12 +5,13 @@
 #
 #   tools/suite.sh plain stress tiny asan tsan
 #
-#   plain   the ordinary build: everything
-#   stress  the ordinary build again, the Lua tests with a collector that collects all the time
-#   tiny    buffers, slices and chunks so small that rare paths become common
-#   asan    AddressSanitizer and UndefinedBehaviorSanitizer
-#   tsan    ThreadSanitizer: whatever has threads, but for the examples, whose endless loops it does
-#           not let a signal into
+#   plain     the ordinary build: everything
+#   stress    the ordinary build again, the Lua tests with a collector that collects all the time
+#   tiny      buffers, slices and chunks so small that rare paths become common
+#   asan      AddressSanitizer and UndefinedBehaviorSanitizer
+#   tsan      ThreadSanitizer: whatever has threads, but for the examples, whose endless loops it
+#             does not let a signal into, and for the whole programs, which are
+#   tsan-e2e  in the same build, but not in make test, which is to take a quarter of an hour
 #
 # MARE_TEST_ARGS goes to `meson test`, for example MARE_TEST_ARGS='unit-sched-queue'.
 set -u
@@ -31,11 +32,12 @@ export MESON_TESTTHREADS="${MESON_TESTTHREADS:-$(($(nproc) + 1))}"
 rm -f build/test-summary.txt
 for run in "$@"; do
     case $run in
-        plain)  dir=build       args="" ;;
-        stress) dir=build       args="--setup stress --suite lua" ;;
-        tiny)   dir=build-tiny  args="--setup slow --suite unit --suite lua --suite examples" ;;
-        asan)   dir=build-asan  args="--setup slow" ;;
-        tsan)   dir=build-tsan  args="--setup slow --suite unit --suite lua" ;;
+        plain)    dir=build       args="" ;;
+        stress)   dir=build       args="--setup stress --suite lua" ;;
+        tiny)     dir=build-tiny  args="--setup slow --suite unit --suite lua --suite examples" ;;
+        asan)     dir=build-asan  args="--setup slow" ;;
+        tsan)     dir=build-tsan  args="--setup slow --suite unit --suite lua" ;;
+        tsan-e2e) dir=build-tsan  args="--setup slow --suite e2e" ;;
         *) echo "suite.sh: no run called '$run'" >&2; exit 2 ;;
     esac
     log=$dir/meson-logs/$run.json
@@ -47,6 +49,7 @@ for run in "$@"; do
     fi
     # --setup makes another name for the log, so it is fetched from where it went.
     rm -f $dir/meson-logs/testlog*.json
+    # shellcheck disable=SC2086 # lists of words
     meson test -C $dir --no-rebuild $args ${MARE_TEST_ARGS:-}
     code=$?
     cat $dir/meson-logs/testlog*.json >"$log" 2>/dev/null
@@ -54,4 +57,5 @@ for run in "$@"; do
 done
 mkdir -p build
 echo
+# shellcheck disable=SC2086 # a list of words
 exec python3 tools/testsum.py --save build/test-summary.txt $results

@@ -34,14 +34,17 @@ sweep() { # NAME [SETTING...]
     algorithm=$1
     shift
     [ $# -eq 0 ] || echo "$algorithm with $*:"
+    # shellcheck disable=SC2046 # two words for each setting
     build/mare sim "$algorithm" --seed "$SWEEP_FROM" --seeds "$SWEEP_SEEDS" \
         $(for setting in "$@"; do echo "--param $setting"; done) || failed="$failed $algorithm"
 }
 
+# shellcheck disable=SC2046 # a list of names
 [ $# -gt 0 ] || set -- $(build/mare sim list | sed -n '/^Figures/q; s/^\([a-z][a-z0-9-]*\) .*/\1/p')
 for name in "$@"; do
     sweep "$name"
     while read -r variant settings; do
+        # shellcheck disable=SC2086 # a list of settings
         [ "$variant" != "$name" ] || sweep "$name" $settings
     done <<END
 $variants

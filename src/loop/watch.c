@@ -61,10 +61,10 @@ static int look_into(struct mare__walk *walk, const char *path)
 {
     struct mare__folder *folder;
     const char *name, *kind;
-    int err = mare__folder_open(path, &folder), more = 1;
+    int err = mare__folder_open(path, &folder);
     if (err)
         return 0;
-    while (!err && (more = mare__folder_next(folder, &name, &kind)) == 1) {
+    while (!err && mare__folder_next(folder, &name, &kind) == 1) {
         bool is_folder = strcmp(kind, "folder") == 0;
         if (walk->tells && walk->found++ == FOUND_MAX)
             walk->is_overflown = true;

@@ -32,6 +32,12 @@ int mare__lua_fail(lua_State *L, mare_err err)
     return mare__lua_fail_with(L, err);
 }
 
+_Noreturn void mare__lua_no_memory(lua_State *L)
+{
+    luaL_error(L, "not enough memory");
+    __builtin_unreachable();
+}
+
 // Raises the error that fits: something else, or a reference whose finalizer has run.
 _Noreturn void mare__lua_no_reference(lua_State *L, int index, const void *ref, const char *what)
 {

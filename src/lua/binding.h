@@ -14,6 +14,9 @@ int mare__lua_fail_with(lua_State *L, mare_err err);
 // Raises the message on top of the stack, with the place in the program before it.
 int mare__lua_refuse(lua_State *L);
 
+// Raises the error of an allocation that failed.
+_Noreturn void mare__lua_no_memory(lua_State *L);
+
 // The reference at a stack index, or an error that names the argument.
 _Noreturn void mare__lua_no_reference(lua_State *L, int index, const void *ref, const char *what);
 

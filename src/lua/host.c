@@ -87,7 +87,7 @@ static mare_process *host_process(lua_State *L)
     if (!host->process) {
         if (leave_shared())
             mare_stop(runtime);
-        luaL_error(L, "not enough memory");
+        mare__lua_no_memory(L);
     }
     lua_rawseti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_HOST);
     return host->process;

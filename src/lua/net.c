@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Streams and listeners in Lua: straight-line reads and writes that try first, and wait only when
-// the system says "not now". lua/mare/net.lua makes the module `mare.net` of this.
+// Streams and listeners in Lua: how they begin and end, how they are waited for, and names. What is
+// read and written is in stream.c. lua/mare/net.lua makes the module `mare.net` of this.
 #include <errno.h>
 #include <string.h>
 
@@ -184,207 +184,6 @@ int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, ui
     mare__block(L, self, MARE__WAITS_TO_RECEIVE, ready, deadline, nothing_more, 0);
     mare_err err = mare__lua_outcome(L, stream, way);
     return err ? mare__lua_fail_stream(L, err) : MARE__WAITED;
-}
-
-// ---- Reading ------------------------------------------------------------------------------------
-
-enum { STREAM = 1, WHAT, TIMEOUT, DEADLINE };
-
-// Whether the line that the buffer begins with, or the part of it that has come, is too long.
-static bool is_too_long(const struct mare__stream *stream)
-{
-    size_t have = mare__stream_buffered(stream), size = have;
-    if (have == 0)
-        return false;
-    const char *bytes = stream->bytes + stream->first, *end = memchr(bytes, '\n', have);
-    if (end)
-        size = (size_t)(end - bytes);
-    if (size > 0 && bytes[size - 1] == '\r' && !(stream->at_end && !end))
-        size--; // part of its end, or will be
-    return size > stream->line_max;
-}
-
-// Pushes what was asked for, if the buffer has it.
-static bool take(lua_State *L, struct mare__stream *stream, char kind, size_t number)
-{
-    size_t have = mare__stream_buffered(stream), size = 0, used;
-    if (have == 0)
-        return false;
-    const char *bytes = stream->bytes + stream->first;
-    if (kind == 's' || ((kind == 'a' || kind == 'n') && stream->at_end)) {
-        size = kind == 'n' && number < have ? number : have;
-        used = size;
-    } else if (kind == 'n' && have >= number) {
-        size = used = number;
-    } else if (kind == 'l' || kind == 'L') {
-        const char *end = memchr(bytes, '\n', have);
-        if (!end && !stream->at_end)
-            return false;
-        used = end ? (size_t)(end - bytes) + 1 : have;
-        size = used - (kind == 'l' && end ? 1 : 0);
-        if (kind == 'l' && size > 0 && end && bytes[size - 1] == '\r')
-            size--;
-    } else {
-        return false;
-    }
-    lua_pushlstring(L, bytes, size);
-    mare__stream_used(stream, used);
-    return true;
-}
-
-static int read_more(lua_State *L, int status, lua_KContext context);
-
-static int read_now(lua_State *L, struct mare__stream *stream, bool again)
-{
-    size_t number;
-    char kind = mare__lua_kind_of_read(L, WHAT, &number), bytes[MARE__STREAM_ROOM];
-    for (;;) {
-        if ((kind == 'l' || kind == 'L') && is_too_long(stream)) {
-            lua_pushfstring(L, "the line is longer than %I bytes", (lua_Integer)stream->line_max);
-            return mare__lua_fail_with(L, MARE_TOOBIG);
-        }
-        if (kind == 'a' && mare__stream_buffered(stream) > stream->all_max) {
-            lua_pushfstring(L, "there are more than %I bytes", (lua_Integer)stream->all_max);
-            return mare__lua_fail_with(L, MARE_TOOBIG);
-        }
-        if (take(L, stream, kind, number)) {
-            if (stream->waiting[MARE__TO_READ] > 0 && mare__stream_buffered(stream) > 0)
-                mare__source_tell(&stream->source, MARE__TO_READ); // what is left is another's
-            return 1;
-        }
-        if (stream->at_end) {
-            if (kind == 'a') {
-                lua_pushliteral(L, "");
-                return 1;
-            }
-            lua_pushliteral(L, "the peer sends no more");
-            return mare__lua_fail_with(L, MARE_CLOSED);
-        }
-        bool buffered = mare__stream_buffered(stream) > 0;
-        ssize_t got = stream->drained && !again ? -EAGAIN : mare__stream_read(stream, bytes);
-        again = true;
-        if (got == -EAGAIN) {
-            lua_settop(L, DEADLINE);
-            if (lua_isnil(L, DEADLINE)) {
-                lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, TIMEOUT));
-                lua_replace(L, DEADLINE);
-            }
-            int waited = mare__lua_wait_stream(L, stream, MARE__TO_READ,
-                                               (uint64_t)lua_tointeger(L, DEADLINE), read_more, 0);
-            if (waited != MARE__WAITED)
-                return waited;
-            continue;
-        }
-        if (got < 0)
-            return mare__lua_fail_io(L, stream, (int)-got);
-        if (got > 0 && !buffered && (kind == 's' || (kind == 'n' && number == (size_t)got))) {
-            lua_pushlstring(L, bytes, (size_t)got);
-            return 1;
-        }
-        if (got > 0 && !buffered && !mare__stream_keep(stream, bytes, (size_t)got))
-            return mare__lua_fail(L, MARE_NOMEM);
-    }
-}
-
-static int read_more(lua_State *L, int status, lua_KContext context)
-{
-    (void)status, (void)context;
-    struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
-    mare_err err = mare__lua_outcome(L, stream, MARE__TO_READ);
-    return err ? mare__lua_fail_stream(L, err) : read_now(L, stream, true);
-}
-
-// s:read([what [, timeout]])
-static int stream_read(lua_State *L)
-{
-    struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
-    if (mare__stream_closed(stream))
-        return mare__lua_fail_stream(L, MARE_CLOSED);
-    lua_settop(L, TIMEOUT);
-    return read_now(L, stream, false);
-}
-
-// ---- Writing ------------------------------------------------------------------------------------
-
-enum { PIECES_MAX = 64 };
-
-static int write_more(lua_State *L, int status, lua_KContext context);
-
-// Writes the arguments from 3 on, of which `sent` bytes have gone; the deadline is at 2.
-static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
-{
-    for (;;) {
-        struct iovec pieces[PIECES_MAX];
-        int count = 0, top = lua_gettop(L);
-        size_t before = 0;
-        for (int i = 3; i <= top && count < PIECES_MAX; i++) {
-            size_t size;
-            const char *bytes = lua_tolstring(L, i, &size);
-            size_t skip = sent > before ? sent - before : 0;
-            before += size;
-            if (skip < size)
-                pieces[count++] = (struct iovec){(char *)bytes + skip, size - skip};
-        }
-        ssize_t wrote =
-            count > 0 ? mare__stream_write(stream, pieces, count) : mare__stream_flush(stream);
-        if (wrote == 0 && count == 0) {
-            lua_pushboolean(L, 1);
-            return 1;
-        }
-        if (wrote == -EAGAIN) {
-            int waited =
-                mare__lua_wait_stream(L, stream, MARE__TO_WRITE, (uint64_t)lua_tointeger(L, 2),
-                                      write_more, (lua_KContext)sent);
-            if (waited != MARE__WAITED)
-                return waited;
-            continue;
-        }
-        if (wrote < 0)
-            return mare__lua_fail_io(L, stream, (int)-wrote);
-        sent += (size_t)wrote;
-    }
-}
-
-static int write_more(lua_State *L, int status, lua_KContext context)
-{
-    (void)status;
-    struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
-    mare_err err = mare__lua_outcome(L, stream, MARE__TO_WRITE);
-    return err ? mare__lua_fail_stream(L, err) : write_rest(L, stream, (size_t)context);
-}
-
-static void check_pieces(lua_State *L, int first)
-{
-    for (int i = lua_gettop(L); i >= first; i--)
-        luaL_checklstring(L, i, NULL);
-}
-
-static int write_all(lua_State *L, struct mare__stream *stream)
-{
-    return mare__stream_closed(stream) ? mare__lua_fail_stream(L, MARE_CLOSED)
-                                       : write_rest(L, stream, 0);
-}
-
-// s:write(...)
-static int stream_write(lua_State *L)
-{
-    struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
-    check_pieces(L, 2); // as long as they have the caller's numbers
-    lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, lua_gettop(L) + 1));
-    lua_insert(L, 2);
-    return write_all(L, stream);
-}
-
-// s:writewithin(timeout, ...)
-static int stream_writewithin(lua_State *L)
-{
-    struct mare__stream *stream = check(L, STREAM, MARE__KIND_STREAM);
-    if (lua_isnone(L, 2))
-        return luaL_typeerror(L, 2, "number of seconds or deadline");
-    check_pieces(L, 3);
-    lua_pushinteger(L, (lua_Integer)mare__lua_deadline(L, 2));
-    lua_replace(L, 2);
-    return write_all(L, stream);
 }
 
 // ---- Beginning and end --------------------------------------------------------------------------
@@ -718,9 +517,9 @@ mare_err mare__stream_watch(struct mare__object *object, mare_channel **channel)
 
 // ---- The module ---------------------------------------------------------------------------------
 
-const luaL_Reg mare__stream_methods[] = {{"read", stream_read},
-                                         {"write", stream_write},
-                                         {"writewithin", stream_writewithin},
+const luaL_Reg mare__stream_methods[] = {{"read", mare__lua_stream_read},
+                                         {"write", mare__lua_stream_write},
+                                         {"writewithin", mare__lua_stream_writewithin},
                                          {"shutdown", stream_shutdown},
                                          {"close", mare__lua_stream_close},
                                          {"timeout", mare__lua_stream_timeout},

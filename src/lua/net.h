@@ -34,9 +34,6 @@ int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, ui
                           lua_KFunction then, lua_KContext context);
 mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream, int way);
 
-// When a call on the stream must be over: an optional timeout, or the stream's own.
-uint64_t mare__lua_stream_deadline(lua_State *L, const struct mare__stream *stream, int index);
-
 // Push `nil, message, code` for an errno value; for one that came from a stream, or from TLS; for
 // what a wait for a stream ended with.
 int mare__lua_fail_system(lua_State *L, int err);
@@ -48,6 +45,11 @@ int mare__lua_fail_stream(lua_State *L, mare_err err);
 // array of MARE__LUA_FIELDS_MAX. What is converted stays in the stack, so that the spans hold.
 enum { MARE__LUA_FIELDS_MAX = 128 };
 size_t mare__lua_fields(lua_State *L, int table, struct mare__http_field *fields);
+
+// Methods of streams that live in stream.c.
+int mare__lua_stream_read(lua_State *L);
+int mare__lua_stream_write(lua_State *L);
+int mare__lua_stream_writewithin(lua_State *L);
 
 // Methods of streams that live in tls.c.
 int mare__lua_stream_handshake(lua_State *L);

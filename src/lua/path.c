@@ -52,7 +52,7 @@ struct mare__file_job *mare__lua_push_job(lua_State *L, int (*act)(struct mare__
 {
     struct mare__file_job *job = mare__file_job_new(mare__self(L)->runtime, act, path, other);
     if (!job)
-        luaL_error(L, "not enough memory");
+        mare__lua_no_memory(L);
     mare__handle_push_new(L, job);
     return job;
 }
@@ -68,7 +68,7 @@ struct mare__file_job *mare__lua_push_writer(lua_State *L, int (*act)(struct mar
     if (!at) {
         if (job)
             mare__unref(&job->job.object);
-        luaL_error(L, "not enough memory");
+        mare__lua_no_memory(L);
     }
     for (int i = first; i <= last; i++) {
         size_t length;

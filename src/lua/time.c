@@ -253,6 +253,7 @@ static int time_berkeley(lua_State *L)
     lua_pushinteger(L, mean_ns);
     lua_createtable(L, (int)count, 0);
     for (lua_Integer i = 0; i < count; i++) {
+        // cppcheck-suppress uninitvar ; the same loop has filled it above
         lua_pushinteger(L, mean_ns - clocks[i]);
         lua_rawseti(L, -2, i + 1);
     }

@@ -109,6 +109,19 @@ function t.reaches(condition, message)
     end
 end
 
+--- Gives every other routine its turns: who had little to do has waited or ended.
+function t.settle(n)
+    local mare = require "mare"
+    for _ = 1, n or 10 do mare.yield() end
+end
+
+--- Runs f(i) in n routines. Returns them.
+function t.in_routines(n, f)
+    local mare, routines = require "mare", {}
+    for i = 1, n do routines[i] = mare.go(f, i) end
+    return routines
+end
+
 -- How many threads of this program are workers, by their names.
 local function worker_threads()
     local pipe = assert(io.popen "cat /proc/$PPID/task/*/comm 2>/dev/null")

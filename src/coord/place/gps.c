@@ -226,7 +226,7 @@ static void eliminate(double rows[][MARE__FIT_UNKNOWNS + 1], uint32_t from, uint
 static int find_line(const struct gps *gps, struct line *line)
 {
     double rows[MARE__FIT_UNKNOWNS][MARE__FIT_UNKNOWNS + 1], largest = 0;
-    uint32_t n = unknowns_of(gps), pivot[MARE__FIT_UNKNOWNS], row = 0, left = 0;
+    uint32_t n = unknowns_of(gps), pivot[MARE__FIT_UNKNOWNS] = {0}, row = 0, left = 0;
     int taken[MARE__FIT_UNKNOWNS] = {0};
     for (uint32_t i = 0; i + 1 < n; i++)
         write_row(gps, i, rows[i]);

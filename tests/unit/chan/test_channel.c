@@ -127,7 +127,7 @@ static void a_buffer_holds_its_capacity(void **state)
     static const size_t capacities[] = {1, 2, 7, 8, 9, 16, 33, 1000};
     for (size_t i = 0; i < sizeof capacities / sizeof *capacities; i++) {
         mare_channel *channel = mare__chan_new(NULL, capacities[i]);
-        int64_t number, sent = 0, received = 0;
+        int64_t number = -1, sent = 0, received = 0;
         for (int round = 0; round < 3; round++) { // the ring goes around
             for (size_t k = 0; k < capacities[i]; k++)
                 assert_int_equal(try_send(channel, sent++), MARE_OK);

@@ -39,7 +39,7 @@ done
 foreign=$("$tools/llvm-nm" --undefined-only "$work/used.o" | awk '{ print $NF }' |
     grep -vxE 'mem(cmp|cpy|move|set)|__aeabi_[a-z0-9]+' || true)
 [ -z "$foreign" ] || {
-    echo "asks for:" $foreign >&2
+    echo "asks for: $foreign" >&2
     exit 1
 }
 "$tools/llvm-size" "$work/used.o" | awk -v flash="$flash_most" -v ram="$ram_most" 'NR == 2 {

@@ -13,6 +13,6 @@ asked=$(nm -u "$@" 2>/dev/null | awk '$1 == "U" { print $2 }' | sort -u)
 allowed='mem(cpy|set|move|cmp)|_GLOBAL_OFFSET_TABLE_|__(asan|ubsan|tsan|sanitizer|gcov|llvm)_.*'
 foreign=$(printf '%s\n' "$asked" | grep -vxF "$defined" | grep -vxE "$allowed" || true)
 if [ -n "$foreign" ]; then
-    echo "asks for:" $foreign >&2
+    echo "asks for: $foreign" >&2
     exit 1
 fi

@@ -111,7 +111,7 @@ static void without_descriptors(void **state)
     close(highest);
     for (int room = 0; room < 12; room++) {
         limit = before;
-        limit.rlim_cur = (rlim_t)(highest + room);
+        limit.rlim_cur = (rlim_t)highest + (rlim_t)room;
         setrlimit(RLIMIT_NOFILE, &limit);
         err = start(runtime, TRUE, false, &child);
         setrlimit(RLIMIT_NOFILE, &before);
