@@ -53,6 +53,10 @@ int mare__lua_open_terminal(lua_State *L);
 int mare__lua_open_source(lua_State *L);
 int mare__lua_open_socket(lua_State *L);
 
+// Runs a module in Lua that is part of the program and pushes what it returns, as the first
+// `require` of it would: also where there is no file of it, and the program may not require it.
+void mare__lua_push_embedded(lua_State *L, const char *name);
+
 // Pushes `nil, message, code` for a wait for a source that ended so: why it has none, if it ended.
 int mare__lua_fail_source(lua_State *L, struct mare__object *object, mare_err err);
 

@@ -313,6 +313,13 @@ static int open_embedded(lua_State *L)
     return luaL_error(L, "module '%s' is not embedded", name);
 }
 
+void mare__lua_push_embedded(lua_State *L, const char *name)
+{
+    lua_pushcfunction(L, open_embedded);
+    lua_pushstring(L, name);
+    lua_call(L, 1, 1);
+}
+
 // Modules in C: the name, what a host calls to open it, what opens it in a state of ours.
 #define MODULES(M)                                                                                 \
     M("luaproc", luaopen_luaproc, mare__lua_open_luaproc)                                          \
