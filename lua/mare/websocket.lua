@@ -10,6 +10,7 @@
 -- a message, `writing` who has begun a frame, so that a ping can go between two parts of a message.
 local mare, http, net = require "mare", require "mare.http", require "mare.net"
 local raw, sockets = require "mare._websocket", require "mare._socket"
+local checks = require "mare._check"
 
 local websocket = {}
 
@@ -451,6 +452,19 @@ local function make(reader, stream, masks, options, protocol)
     }, Socket)
 end
 
+local accept_options = checks.set("protocols", "origin", "headers", "limit", "ping_time",
+    "close_time")
+local connect_options = checks.set("protocols", "headers", "timeout", "limit", "ping_time",
+    "close_time", "tls")
+
+-- The table of options that a function was given, or an empty one.
+local function options_of(name, options, allowed)
+    if options == nil then return {} end
+    checks.argument(name, options, 2, "table", 4)
+    checks.options(name, options, 2, allowed, 4)
+    return options
+end
+
 -- The first protocol of ours that the client offers.
 local function choose_protocol(request, ours)
     local offered = {}
@@ -496,7 +510,7 @@ end
 --- `ping_time`, `close_time`, `headers`. A request that asks for none, or not as it should, is
 --- answered, and nil, message, code returned: the handler has nothing more to do then.
 function websocket.accept(request, options)
-    options = options or {}
+    options = options_of("accept", options, accept_options)
     local key, status = raw.check_request(request)
     if not key then return refuse(request, status) end
     if not origin_agrees(request, options.origin) then return refuse(request, 403) end
@@ -529,7 +543,7 @@ end
 --- all of it), `limit`, `ping_time`, `close_time`, `tls` (as for `tls.connect`). Or nil, message,
 --- code; of an answer that is no handshake the status as well.
 function websocket.connect(url, options)
-    options = options or {}
+    options = options_of("connect", options, connect_options)
     local place = type(url) == "string" and http.locate(url)
     if not place or not place.scheme:find "^ws" then
         error("bad argument #1 to 'connect' (a ws:// or wss:// URL expected)", 2)

@@ -454,6 +454,11 @@ local cases = {
         t.raises("a limit is positive", server.limit, server, 1, 0)
     end,
 
+    a_misspelt_option_of_listen_is_an_error = function()
+        t.raises("#3 to 'listen' %(unknown option 'share'%)", net.listen, HERE, 0, {share = true})
+        net.listen(HERE, 0, {shared = true, backlog = 5}):close()
+    end,
+
     so_many_bytes_have_the_same_limit = function()
         local client, server = pair()
         client:write(("x"):rep(100), "y")
