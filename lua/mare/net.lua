@@ -82,6 +82,7 @@ end
 --- in a routine of its own, which closes it in the end. When there are no descriptors left it waits
 --- a little for some to be closed.
 function net.serve(listener, handler, ...)
+    mare._needs_routines "serve"
     local function handle(stream, ...)
         local _ <close> = stream
         return handler(stream, ...)

@@ -162,6 +162,21 @@ static void push_metatable(lua_State *L)
     lua_setfield(L, LUA_REGISTRYINDEX, metatable);
 }
 
+// _needs_routines(name): raises an error that blames the caller of the function of that name, in
+// Lua, where there can be no routines: at once, and not when the first is to start.
+int mare__lua_needs_routines(lua_State *L)
+{
+    if (!mare__self(L)->host)
+        return 0;
+    luaL_where(L, 2);
+    lua_pushfstring(L,
+                    "%s needs routines, and these a process of mare: run the program by 'mare', or "
+                    "call %s in a process that it spawns",
+                    luaL_checkstring(L, 1), lua_tostring(L, 1));
+    lua_concat(L, 2);
+    return lua_error(L);
+}
+
 // mare.go(f, ...)
 int mare__lua_go(lua_State *L)
 {
