@@ -2,11 +2,12 @@
 -- Arguments of functions written in Lua, refused in the words of the standard libraries.
 local check = {}
 
---- Raises an error that blames the caller of the function, unless the value is of the type.
-function check.argument(name, value, index, expected)
+--- Raises an error that blames the caller of the function, unless the value is of the type. The
+--- level is that of `error`, 3 unless it is given.
+function check.argument(name, value, index, expected, level)
     if type(value) ~= expected then
         error(("bad argument #%d to '%s' (%s expected, got %s)"):format(index, name, expected,
-            value == nil and "no value" or type(value)), 3)
+            value == nil and "no value" or type(value)), level or 3)
     end
 end
 
@@ -18,7 +19,7 @@ function check.set(...)
 end
 
 --- Raises one if a table of options has an option that there is not: a misspelt one would have no
---- effect, and nobody would know. The level is that of `error`, 3 unless it is given.
+--- effect, and nobody would know. The level is as above.
 function check.options(name, options, index, allowed, level)
     for key in pairs(options) do
         if not allowed[key] then

@@ -61,7 +61,8 @@ local function write_parts(stream, next_part, chunked, length)
 end
 
 local limits = checks.set("start_line", "field_line", "head", "fields", "body")
-local server_options = checks.set("idle_time", "message_time", "write_time", "least_rate", "limits")
+local server_options = checks.set("idle_time", "message_time", "write_time", "least_rate", "limits",
+    "failed")
 local request_options = checks.set("url", "method", "headers", "body", "length", "timeout",
     "limits", "tls")
 local client_options = checks.set("most", "idle_time", "limits", "tls")
@@ -126,6 +127,34 @@ local function on_error(err)
 end
 
 local function report(text) io.stderr:write("mare: http: ", text, "\n") end
+
+local printed_at, unprinted = -math.huge, 0
+
+-- What becomes of a handshake that failed, if the program does not want to hear of it itself. It is
+-- printed once a second at the most, for anybody can make it fail as often as he likes; and not
+-- when somebody only came and went.
+local function print_failure(message, code, stream)
+    if code == "closed" then return end
+    local now, more = mare.now(), ""
+    if now - printed_at < 1 then
+        unprinted = unprinted + 1
+        return
+    end
+    if unprinted > 0 then more = (" (and %d more before)"):format(unprinted) end
+    printed_at, unprinted = now, 0
+    local who = stream:peer() or "somebody"
+    report(("the handshake with %s failed: %s%s"):format(who, message, more))
+end
+
+-- The handshake of a connection over TLS, before its first request. False: it failed.
+local function shake_hands(stream, failed)
+    if not stream:tls() then return true end
+    local ok, message, code = stream:handshake()
+    if ok then return true end
+    if failed == nil then failed = print_failure end
+    if failed and code ~= "cancelled" then failed(message, code, stream) end
+    return false
+end
 
 local failure = {status = 500, body = "500 Internal Server Error\n"}
 
@@ -206,6 +235,7 @@ function http.handle(stream, handler, options)
     local hurry = options.message_time or http.message_time
     local most = options.limits and options.limits.body or body_most
     stream:timeout(options.write_time or http.write_time)
+    if not shake_hands(stream, options.failed) then return end
     local count = 0
     while true do
         count = count + 1 -- one whose requests are there already is never waited for
@@ -243,8 +273,12 @@ end
 --- `request:read()` and `request:text()` for the body) and returns a string, or a table with
 --- `status`, `headers` and `body`, a string or a function that returns part after part.
 function http.serve(listener, handler, options)
+    options = options or {}
     checks.argument("serve", handler, 2, "function")
-    check_options("serve", options or {}, 3, server_options, 4)
+    check_options("serve", options, 3, server_options, 4)
+    if options.failed and type(options.failed) ~= "function" then
+        error("bad argument #3 to 'serve' (option 'failed' must be a function, or false)", 2)
+    end
     return net.serve(listener, http.handle, handler, options)
 end
 

@@ -3,7 +3,8 @@
 -- in C (src/lua/net.c, udp.c); here is what one may want to do otherwise: which address is tried,
 -- and how a server goes on when it cannot accept.
 local mare, raw = require "mare", require "mare._net"
-local check = require "mare._check".argument
+local checks = require "mare._check"
+local check, listen_options = checks.argument, checks.set("backlog", "shared")
 
 local net = {resolve = raw.resolve}
 
@@ -41,6 +42,7 @@ function net.listen(host, port, options)
     check("listen", host, 1, "string")
     options = options or {}
     check("listen", options, 3, "table")
+    checks.options("listen", options, 3, listen_options)
     if is_path(host) then return raw.listen(host, nil, options.backlog) end
     check("listen", port, 2, "number")
     local addresses, message, code = raw.resolve(host)
@@ -80,6 +82,7 @@ end
 --- in a routine of its own, which closes it in the end. When there are no descriptors left it waits
 --- a little for some to be closed.
 function net.serve(listener, handler, ...)
+    mare._needs_routines "serve"
     local function handle(stream, ...)
         local _ <close> = stream
         return handler(stream, ...)

@@ -277,12 +277,14 @@ end
 --- Handles at most one event, waiting for it for so many seconds at the most. Returns whether there
 --- was one.
 function scheduler.step(seconds)
+    mare._needs_routines "step"
     driven = true
     return turn(seconds, until_stopped())
 end
 
 --- Handles events until stop is called, or no source is left and every handler has ended.
 function scheduler.loop()
+    mare._needs_routines "loop"
     driven = true
     serve(until_stopped())
 end
@@ -440,6 +442,7 @@ end
 --- another Lua state: it is copied there. `ended(message, code)`, if given, is called when the
 --- source has ended by itself.
 function scheduler.register_source(source, handler, whenended)
+    mare._needs_routines "register_source"
     local kind = kind_of(source)
     if not kind then
         error("bad argument #1 to 'register_source' (expected a channel, timer, stream, listener, "

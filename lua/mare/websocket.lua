@@ -9,7 +9,8 @@
 -- Three things are done by one routine at a time: `receiving` is who reads, `sending` who has begun
 -- a message, `writing` who has begun a frame, so that a ping can go between two parts of a message.
 local mare, http, net = require "mare", require "mare.http", require "mare.net"
-local raw = require "mare._websocket"
+local raw, sockets = require "mare._websocket", require "mare._socket"
+local checks = require "mare._check"
 
 local websocket = {}
 
@@ -47,7 +48,7 @@ function Lock:__close() self.channel:tryreceive() end
 local function finish(self, code, reason)
     if self.over then return end
     self.over, self.code, self.reason = true, code, reason
-    self.parts = nil
+    self.parts, self.whole = nil, nil
     self.stream:close()
 end
 
@@ -205,22 +206,23 @@ local function time_to_read(self, deadline)
     return quiet and left and math.min(quiet, left) or quiet or left
 end
 
+-- If nothing was read for too long, the peer is asked for a sign of life, or is gone.
+local function mind_silence(self, can_write)
+    if not self.ping_time or self.silence < self.ping_time then return end
+    if self.asked then return finish(self, 1006, "the peer does not answer") end
+    self.silence = 0
+    local lock <close> = can_write and self.writing:tryenter() -- else somebody writes, within their
+    if lock and not self.closing then                          -- own time
+        self.asked = true
+        write(self, raw.frame("ping", true, "", self.masks), mare.deadline(self.ping_time))
+        write_pong(self)
+    end
+end
+
 -- Nothing was read for so long: the caller's time is over, or the peer is asked, or it is gone.
 local function on_silence(self, deadline, message)
-    if self.ping_time and self.silence >= self.ping_time then
-        if self.asked then
-            finish(self, 1006, "the peer does not answer")
-            return gone(self)
-        end
-        self.silence = 0
-        local lock <close> = self.writing:tryenter() -- else somebody writes, within their own time
-        if lock and not self.closing then
-            self.asked = true
-            write(self, raw.frame("ping", true, "", self.masks), mare.deadline(self.ping_time))
-            write_pong(self)
-        end
-        if self.over then return gone(self) end
-    end
+    mind_silence(self, true)
+    if self.over then return gone(self) end
     if deadline and deadline:left() == 0 then return nil, message, "timeout" end
     return ""
 end
@@ -228,6 +230,7 @@ end
 -- More bytes, perhaps none; or nil, message, code.
 local function read(self, deadline)
     local before = mare.now()
+    self.looked = nil -- from here on the silence is counted here
     local bytes, message, code = self.stream:read(nil, time_to_read(self, deadline))
     if bytes then
         self.silence, self.asked = 0, false
@@ -248,14 +251,24 @@ end
 -- this process: after so many frames it is their turn.
 local events_most = 100
 
+-- The next thing that was read, as the reader says it; first what a select has come upon.
+local function next_event(self, bytes)
+    local event = self.event
+    if event then
+        self.event = nil
+        return table.unpack(event)
+    end
+    self.events = self.events + 1
+    if self.events % events_most == 0 and raw.can_wait() then mare.yield() end
+    return self.reader:next(bytes)
+end
+
 -- The next part of a message, its kind, whether it is the last; or nil, message, code and more.
 -- The caller has the lock.
 local function receive_part(self, deadline)
     local bytes, tried
     while not self.over do
-        self.events = self.events + 1
-        if self.events % events_most == 0 then mare.yield() end
-        local event, data, how, last = self.reader:next(bytes)
+        local event, data, how, last = next_event(self, bytes)
         bytes = nil
         if event == "data" then
             return data, how, last
@@ -276,16 +289,32 @@ local function receive_part(self, deadline)
     return gone(self)
 end
 
+-- A message may come in a million parts of a byte: they do not stay as many.
+local parts_most = 4096
+
+-- Keeps a part of a message, for the next call, until it is whole.
+local function keep_part(self, data, kind, last)
+    local parts = self.parts or {}
+    parts[#parts + 1] = data
+    if #parts == parts_most then parts = {table.concat(parts)} end
+    self.parts, self.kind, self.whole = parts, kind, last
+end
+
+-- What was kept, its kind, and whether it is a whole message.
+local function take_parts(self)
+    local data, whole = table.concat(self.parts), self.whole
+    self.parts, self.whole = nil, nil
+    return data, self.kind, whole
+end
+
 --- The next part of a message as it comes, "text" or "binary", and whether it is the last.
 function Socket:receivepart(timeout)
     local deadline = as_deadline(timeout, self.time)
     local lock <close>, message, code = self.receiving:enter(deadline)
     if not lock then return nil, message, code end
+    if self.parts then return take_parts(self) end
     return receive_part(self, deadline)
 end
-
--- A message may come in a million parts of a byte: they do not stay as many.
-local parts_most = 4096
 
 --- The next message, and "text" or "binary"; or nil, message, code. When the peer has closed: nil,
 --- message, "closed", the code it gave and its reason.
@@ -293,23 +322,72 @@ function Socket:receive(timeout)
     local deadline = as_deadline(timeout, self.time)
     local lock <close>, message, code = self.receiving:enter(deadline)
     if not lock then return nil, message, code end
-    while true do
+    while not self.whole do
         local data, kind, last, status, reason = receive_part(self, deadline)
         if not data and not status then return nil, kind, last end
         if not data then return nil, kind, last, status, reason end
-        local parts = self.parts
-        if last and not parts then return data, kind end
-        parts = parts or {}
-        parts[#parts + 1] = data
-        if #parts == parts_most then parts = {table.concat(parts)} end
-        self.parts = not last and parts or nil -- of a message that is not whole, for the next call
-        if last then return table.concat(parts), kind end
+        if last and not self.parts then return data, kind end
+        keep_part(self, data, kind, last)
     end
+    local data, kind = take_parts(self)
+    return data, kind
 end
 
 --- An iterator over the messages, to the end of the conversation.
 function Socket:messages()
     return function() return self:receive() end
+end
+
+-- ---- In a select --------------------------------------------------------------------------------
+
+-- Takes in what has come, without waiting, up to the end of a message, or of the conversation,
+-- which is left to whoever receives: it may take its time.
+local function take_in(self)
+    local bytes, message
+    while not self.whole and not self.over and not self.event do
+        local event, data, how, last = next_event(self, bytes)
+        bytes = nil
+        if event == "data" then
+            keep_part(self, data, how, last)
+        elseif event == "ping" then
+            self.pong = data
+        elseif event == "close" or event == "error" then
+            self.event = {event, data, how}
+        elseif not event then
+            bytes, message = raw.take(self.stream)
+            if bytes == false then return end
+            if not bytes then return finish(self, 1006, message) end
+            self.silence, self.asked = 0, false
+        end
+    end
+end
+
+-- How long a pong waits for a peer that does not read what it is sent, before it is tried again.
+local pong_time = 0.1
+
+-- What the silence, and the pings that have come, ask for; nothing that the system has no room for.
+local function give_signs(self)
+    if not self.pong and not (self.ping_time and self.silence >= self.ping_time) then return end
+    local can_write = sockets.look({self.stream}, {true}) > 0
+    if self.pong and can_write then answer_ping(self, self.pong) end
+    mind_silence(self, can_write)
+end
+
+--- Ready when a whole message is there, or the end: see lua/mare/_select.lua. Whoever receives at
+--- this time gets what comes; to be next, the select stands in the line of the lock.
+function Socket:__select(woken)
+    if self.over then return true end
+    local taken = type(woken) == "table" -- the lock, by the select
+    local lock <close> = taken and self.receiving or self.receiving:tryenter()
+    if not lock then return {self.receiving.channel, true} end
+    local now = mare.now()
+    if self.looked then self.silence = self.silence + now - self.looked end
+    self.looked = now
+    take_in(self) -- if the program had no time to look, but the peer has spoken, it is no silence
+    if not self.over then give_signs(self) end
+    if self.whole or self.event or self.over then return true end
+    local quiet = self.ping_time and math.max(0, self.ping_time - self.silence)
+    return self.stream, self.pong and math.min(pong_time, quiet or pong_time) or quiet
 end
 
 -- ---- Closing ------------------------------------------------------------------------------------
@@ -374,6 +452,19 @@ local function make(reader, stream, masks, options, protocol)
     }, Socket)
 end
 
+local accept_options = checks.set("protocols", "origin", "headers", "limit", "ping_time",
+    "close_time")
+local connect_options = checks.set("protocols", "headers", "timeout", "limit", "ping_time",
+    "close_time", "tls")
+
+-- The table of options that a function was given, or an empty one.
+local function options_of(name, options, allowed)
+    if options == nil then return {} end
+    checks.argument(name, options, 2, "table", 4)
+    checks.options(name, options, 2, allowed, 4)
+    return options
+end
+
 -- The first protocol of ours that the client offers.
 local function choose_protocol(request, ours)
     local offered = {}
@@ -419,7 +510,7 @@ end
 --- `ping_time`, `close_time`, `headers`. A request that asks for none, or not as it should, is
 --- answered, and nil, message, code returned: the handler has nothing more to do then.
 function websocket.accept(request, options)
-    options = options or {}
+    options = options_of("accept", options, accept_options)
     local key, status = raw.check_request(request)
     if not key then return refuse(request, status) end
     if not origin_agrees(request, options.origin) then return refuse(request, 403) end
@@ -452,7 +543,7 @@ end
 --- all of it), `limit`, `ping_time`, `close_time`, `tls` (as for `tls.connect`). Or nil, message,
 --- code; of an answer that is no handshake the status as well.
 function websocket.connect(url, options)
-    options = options or {}
+    options = options_of("connect", options, connect_options)
     local place = type(url) == "string" and http.locate(url)
     if not place or not place.scheme:find "^ws" then
         error("bad argument #1 to 'connect' (a ws:// or wss:// URL expected)", 2)

@@ -11,7 +11,7 @@
 
 enum {
     MARE__STREAM_ROOM = 65536,   // bytes read at once
-    MARE__STREAM_ALL = 64 << 20, // bytes of a read of all there is, unless the program says more
+    MARE__STREAM_ALL = 64 << 20, // bytes of a read of all, or so many, unless the program says more
 };
 
 struct mare__stream {
@@ -21,7 +21,7 @@ struct mare__stream {
     struct mare__source source;
     uint64_t timeout;  // of each call, in nanoseconds; MARE_FOREVER: none
     uint64_t line_max; // bytes of a line, or a datagram, beyond which it is refused
-    uint64_t all_max;  // bytes of all there is, likewise
+    uint64_t all_max;  // bytes of all there is, and of so many that are asked for, likewise
     // What was read and not yet asked for: only as long as there is such.
     char *bytes;
     size_t first, end, room;

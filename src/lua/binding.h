@@ -62,6 +62,10 @@ int mare__lua_open_terminal(lua_State *L);
 int mare__lua_open_source(lua_State *L);
 int mare__lua_open_socket(lua_State *L);
 
+// Runs a module in Lua that is part of the program and pushes what it returns, as the first
+// `require` of it would: also where there is no file of it, and the program may not require it.
+void mare__lua_push_embedded(lua_State *L, const char *name);
+
 // Pushes `nil, message, code` for a wait for a source that ended so: why it has none, if it ended.
 int mare__lua_fail_source(lua_State *L, struct mare__object *object, mare_err err);
 
@@ -102,6 +106,7 @@ int mare__lua_select(lua_State *L);
 int mare__lua_buffer_new(lua_State *L);
 int mare__lua_wait(lua_State *L);
 int mare__lua_go(lua_State *L);
+int mare__lua_needs_routines(lua_State *L);
 int mare__lua_timer(lua_State *L);
 
 // Opens a module in the state of a host, such as the stock interpreter; the first one starts the

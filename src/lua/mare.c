@@ -287,6 +287,7 @@ static const luaL_Reg functions[] = {{"spawn", mare__lua_spawn},
                                      {"yield", mare_yield},
                                      {"wait", mare__lua_wait},
                                      {"go", mare__lua_go},
+                                     {"_needs_routines", mare__lua_needs_routines},
                                      {"timer", mare__lua_timer},
                                      {"exit", mare_exit},
                                      {"buffer", mare__lua_buffer_new},
@@ -311,6 +312,13 @@ static int open_embedded(lua_State *L)
             return 1;
         }
     return luaL_error(L, "module '%s' is not embedded", name);
+}
+
+void mare__lua_push_embedded(lua_State *L, const char *name)
+{
+    lua_pushcfunction(L, open_embedded);
+    lua_pushstring(L, name);
+    lua_call(L, 1, 1);
 }
 
 // Modules in C: the name, what a host calls to open it, what opens it in a state of ours.

@@ -380,7 +380,7 @@ int mare__lua_stream_timeout(lua_State *L)
     return 1;
 }
 
-// s:limit(bytes[, all]): of a line, of a datagram; of all there is.
+// s:limit(bytes[, all]): of a line, of a datagram; of all there is, or of so many bytes.
 int mare__lua_stream_limit(lua_State *L)
 {
     struct mare__stream *stream = check_either(L, 1);

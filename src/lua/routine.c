@@ -39,6 +39,21 @@ static int push_end(lua_State *L, struct mare__routine *routine)
     return count + 2;
 }
 
+// Where it will be told that it has ended: made when first asked for. The routine is at `index`.
+static mare_err watch_end(lua_State *L, int index, struct mare__routine *routine)
+{
+    mare_channel *ended;
+    if (routine->ended)
+        return MARE_OK;
+    mare_err err = mare__chan_create(mare__self(L)->runtime, 0, NULL, &ended);
+    if (err)
+        return err;
+    mare__handle_push_new(L, ended);
+    lua_setiuservalue(L, index, ENDED);
+    routine->ended = ended;
+    return MARE_OK;
+}
+
 static int join_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
@@ -60,17 +75,31 @@ static int routine_join(lua_State *L)
     if (routine->thread == self->routine)
         return luaL_error(L, "a routine cannot join itself");
     mare__block_check(L, self);
-    if (!routine->ended) {
-        mare_channel *ended;
-        mare_err err = mare__chan_create(self->runtime, 0, NULL, &ended);
-        if (err)
-            return mare__lua_fail(L, err);
-        mare__handle_push_new(L, ended);
-        lua_setiuservalue(L, 1, ENDED);
-        routine->ended = ended;
-    }
+    mare_err err = watch_end(L, 1, routine);
+    if (err)
+        return mare__lua_fail(L, err);
     mare__message_clear(&self->sleep.wait.message);
     return mare__block(L, self, MARE__WAITS_TO_RECEIVE, routine->ended, deadline, join_done, 0);
+}
+
+// In a select (see lua/mare/_select.lua): true and what join returns; or what to wait for, which is
+// closed at its end, so that all who wait for it are told.
+static int routine_select(lua_State *L)
+{
+    struct mare__routine *routine = check_routine(L, 1);
+    if (routine->stage != MARE__ROUTINE_LIVES) {
+        lua_pushboolean(L, 1);
+        return 1 + push_end(L, routine);
+    }
+    if (routine->thread == mare__self(L)->routine) {
+        lua_pushnil(L);
+        lua_pushliteral(L, "a routine cannot wait for its own end");
+        return 2;
+    }
+    if (watch_end(L, 1, routine) != MARE_OK)
+        return luaL_error(L, "%s", mare_strerror(MARE_NOMEM));
+    lua_getiuservalue(L, 1, ENDED);
+    return 1;
 }
 
 // r:cancel()
@@ -123,12 +152,29 @@ static void push_metatable(lua_State *L)
     lua_setfield(L, -2, "__index");
     lua_pushcfunction(L, routine_tostring);
     lua_setfield(L, -2, "__tostring");
+    lua_pushcfunction(L, routine_select);
+    lua_setfield(L, -2, "__select");
     lua_pushliteral(L, "routine");
     lua_pushvalue(L, -1);
     lua_setfield(L, -3, "__metatable");
     lua_setfield(L, -2, "__name");
     lua_pushvalue(L, -1); // only now, whole: memory may run out on the way
     lua_setfield(L, LUA_REGISTRYINDEX, metatable);
+}
+
+// _needs_routines(name): raises an error that blames the caller of the function of that name, in
+// Lua, where there can be no routines: at once, and not when the first is to start.
+int mare__lua_needs_routines(lua_State *L)
+{
+    if (!mare__self(L)->host)
+        return 0;
+    luaL_where(L, 2);
+    lua_pushfstring(L,
+                    "%s needs routines, and these a process of mare: run the program by 'mare', or "
+                    "call %s in a process that it spawns",
+                    luaL_checkstring(L, 1), lua_tostring(L, 1));
+    lua_concat(L, 2);
+    return lua_error(L);
 }
 
 // mare.go(f, ...)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // mare.select: turns a table of cases into the array that channels understand, and the outcome into
-// results.
+// results. What has a metamethod __select (a routine, a WebSocket, an object of the program) says
+// itself what is to be waited for in its place: lua/mare/_select.lua asks it, and comes back here.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -29,6 +30,20 @@ static bool add_watched(lua_State *L, struct mare__case *c, mare_err err)
     return err == MARE_OK;
 }
 
+// What lua/mare/_select.lua is called with: the cases, the timeout, and by their numbers the
+// metamethods of those that have one; nil while none has.
+enum { CASES = 1, TIMEOUT, HOOKS };
+
+// Takes note of the metamethod on top of the stack, which is popped.
+static void add_hook(lua_State *L, lua_Integer number)
+{
+    if (lua_isnil(L, HOOKS)) {
+        lua_newtable(L);
+        lua_replace(L, HOOKS);
+    }
+    lua_rawseti(L, HOOKS, number);
+}
+
 // Describes the case on top of the stack and pops it. For one that need not be waited for (a
 // process that has ended), returns its number; else 0.
 static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number)
@@ -49,6 +64,10 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
         ref = mare__handle_test(L, -1);
         if (!add_watched(L, c, class->watch(ref->object, &c->channel)))
             return number;
+    } else if (luaL_getmetafield(L, -1, "__select") != LUA_TNIL) {
+        add_hook(L, number);
+        lua_pop(L, 1);
+        return 0;
     } else if (lua_istable(L, -1)) {
         int table = lua_gettop(L);
         lua_rawgeti(L, table, 1);
@@ -70,8 +89,8 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
     } else {
         luaL_error(
             L,
-            "bad argument #1 to 'select' (case %I: expected a channel, a process, a timer, a "
-            "stream or something else that can be waited for, or a table)",
+            "bad argument #1 to 'select' (case %I: expected a channel, a process, a routine, a "
+            "timer, a stream or something else that can be waited for, or a table)",
             number);
     }
     self->sleep.case_count++;
@@ -135,6 +154,14 @@ static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_e
     return 1 + mare__unmarshal_own(L, &self->sleep.wait.message);
 }
 
+// Nothing is waited for after all: what was put together of the first so many cases goes.
+static void give_up(lua_State *L, mare_process *self, lua_Integer cases)
+{
+    unwatch(L, (uint32_t)cases, MARE__FIRED_NONE);
+    mare__block_drop_cases(self);
+    mare__handles_left(L, 0, false);
+}
+
 static int select_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
@@ -143,18 +170,41 @@ static int select_done(lua_State *L, int status, lua_KContext context)
     uint32_t fired = self->sleep.wait.fired;
     if (fired != MARE__FIRED_NONE)
         return push_outcome(L, self, fired, self->sleep.wait.result);
-    unwatch(L, self->sleep.case_count, MARE__FIRED_NONE);
-    mare__block_drop_cases(self);
-    mare__handles_left(L, 0, false);
+    give_up(L, self, self->sleep.case_count);
     return mare__lua_fail(L, self->sleep.wait.result);
+}
+
+static int asked(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    return lua_gettop(L) - HOOKS;
+}
+
+// Lets lua/mare/_select.lua ask those that have metamethods.
+static int ask_objects(lua_State *L)
+{
+    static const char module[] = "mare._select";
+    if (lua_getfield(L, LUA_REGISTRYINDEX, module) != LUA_TFUNCTION) {
+        lua_pop(L, 1);
+        mare__lua_push_embedded(L, module);
+        lua_pushvalue(L, -1);
+        lua_setfield(L, LUA_REGISTRYINDEX, module);
+    }
+    lua_pushvalue(L, CASES);
+    lua_pushvalue(L, TIMEOUT);
+    lua_pushvalue(L, HOOKS);
+    lua_callk(L, 3, LUA_MULTRET, 0, asked);
+    return asked(L, LUA_OK, 0);
 }
 
 int mare__lua_select(lua_State *L)
 {
     mare_process *self = mare__self(L);
-    luaL_checktype(L, 1, LUA_TTABLE);
-    uint64_t deadline = mare__lua_deadline(L, 2);
-    lua_Integer count = luaL_len(L, 1);
+    luaL_checktype(L, CASES, LUA_TTABLE);
+    lua_settop(L, TIMEOUT);
+    lua_pushnil(L);
+    uint64_t deadline = mare__lua_deadline(L, TIMEOUT);
+    lua_Integer count = luaL_len(L, CASES);
     luaL_argcheck(L, count <= 1 << 20, 1, "too many cases");
     luaL_argcheck(L, count > 0 || deadline != MARE_FOREVER, 1,
                   "no cases and no timeout: it would wait for ever");
@@ -173,12 +223,14 @@ int mare__lua_select(lua_State *L)
         if (add_case(L, self, i) != 0) { // nothing to wait for
             lua_rawgeti(L, 1, i);
             struct mare__ref_link *ref = mare__handle_test(L, -1);
-            unwatch(L, self->sleep.case_count, MARE__FIRED_NONE);
-            mare__block_drop_cases(self);
-            mare__handles_left(L, 0, false);
+            give_up(L, self, i - 1);
             lua_pushinteger(L, i);
             return 1 + push_told(L, ref);
         }
+    }
+    if (!lua_isnil(L, HOOKS)) {
+        give_up(L, self, count);
+        return ask_objects(L);
     }
     if (count == 0 && deadline != 0)
         return mare__block(L, self, MARE__WAITS_FOR_TIME, NULL, deadline, select_done, 0);
@@ -196,8 +248,6 @@ int mare__lua_select(lua_State *L)
                                 (mare_channel **)(self->sleep.cases + count));
     if (err != MARE_EMPTY)
         return push_outcome(L, self, fired, err);
-    unwatch(L, self->sleep.case_count, MARE__FIRED_NONE);
-    mare__block_drop_cases(self);
-    mare__handles_left(L, 0, false);
+    give_up(L, self, count);
     return mare__lua_fail(L, MARE_TIMEOUT);
 }

@@ -68,6 +68,10 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
             lua_pushfstring(L, "there are more than %I bytes", (lua_Integer)stream->all_max);
             return mare__lua_fail_with(L, MARE_TOOBIG);
         }
+        if (kind == 'n' && number > stream->all_max) { // who asks may have heard it from the peer
+            lua_pushfstring(L, "more than %I bytes were asked for", (lua_Integer)stream->all_max);
+            return mare__lua_fail_with(L, MARE_TOOBIG);
+        }
         if (take(L, stream, kind, number)) {
             if (stream->waiting[MARE__TO_READ] > 0 && mare__stream_buffered(stream) > 0)
                 mare__source_tell(&stream->source, MARE__TO_READ); // what is left is another's

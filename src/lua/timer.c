@@ -62,7 +62,7 @@ static int timer_wait(lua_State *L)
     return mare__block(L, self, MARE__WAITS_TO_RECEIVE, channel, deadline, wait_done, 0);
 }
 
-// t:cancel()
+// t:cancel(), t:close()
 static int timer_cancel(lua_State *L)
 {
     struct mare__object *timer = check(L, 1);
@@ -77,8 +77,9 @@ static int timer_leave(lua_State *L)
     return ref && !mare__handle_moved(ref) ? timer_cancel(L) : 0;
 }
 
+// What one closes all other objects with closes a timer, too.
 const luaL_Reg mare__timer_methods[] = {
-    {"wait", timer_wait}, {"cancel", timer_cancel}, {NULL, NULL}};
+    {"wait", timer_wait}, {"cancel", timer_cancel}, {"close", timer_cancel}, {NULL, NULL}};
 const luaL_Reg mare__timer_metamethods[] = {{"__close", timer_leave}, {NULL, NULL}};
 
 mare_err mare__timer_watch(struct mare__object *object, mare_channel **channel)

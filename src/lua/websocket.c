@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // WebSocket in Lua: a reader of frames that is fed with bytes, and handshakes and frames as
 // strings. What waits is a stream, so all of this is without one: lua/mare/websocket.lua has both.
+#include <errno.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -284,6 +285,31 @@ static int can_wait(lua_State *L)
     return 1;
 }
 
+// take(stream): what has come, as stream:read does but without waiting; false: nothing yet.
+static int take(lua_State *L)
+{
+    char bytes[MARE__STREAM_ROOM];
+    struct mare__stream *stream = mare__lua_stream(L, 1);
+    if (mare__stream_closed(stream))
+        return mare__lua_fail_stream(L, MARE_CLOSED);
+    size_t have = mare__stream_buffered(stream);
+    if (have > 0) {
+        lua_pushlstring(L, stream->bytes + stream->first, have);
+        mare__stream_used(stream, have);
+        return 1;
+    }
+    ssize_t got = stream->at_end ? 0 : mare__stream_read(stream, bytes);
+    if (got == -EAGAIN)
+        lua_pushboolean(L, 0);
+    else if (got < 0)
+        return mare__lua_fail_io(L, stream, (int)-got);
+    else if (got == 0)
+        return mare__lua_fail_stream(L, MARE_CLOSED);
+    else
+        lua_pushlstring(L, bytes, (size_t)got);
+    return 1;
+}
+
 int mare__lua_open_websocket(lua_State *L)
 {
     static const luaL_Reg private_functions[] = {{"reader", new_reader},
@@ -295,6 +321,7 @@ int mare__lua_open_websocket(lua_State *L)
                                                  {"request", put_request},
                                                  {"response", put_response},
                                                  {"can_wait", can_wait},
+                                                 {"take", take},
                                                  {NULL, NULL}};
     mare__lazy_table(L, private_functions);
     return 1;

@@ -428,6 +428,56 @@ END]])
         t.eq(finished, 10)
     end,
 
+    what_one_call_receives_has_a_limit = function()
+        local socket, unix = require "socket", require "socket.unix"
+        local server = assert(socket.bind("127.0.0.1", 0))
+        local port = select(2, server:getsockname())
+        t.eq(server:getoption "receive-limit", 64 << 20)
+        t.eq(server:setoption("receive-limit", 10), 1.0)
+        local function pair(...)
+            local here = assert(socket.connect("127.0.0.1", port))
+            local accepted = assert(server:accept())
+            accepted:settimeout(t.patience)
+            for _, text in ipairs {...} do here:send(text) end
+            here:shutdown "send"
+            return accepted
+        end
+        local s = pair("0123456789\r\n", "0123456789\n", "01234567890\n\n", "x")
+        t.eq(s:getoption "receive-limit", 10)
+        t.eq({s:receive()}, {nil, "toobig", "0123456789"}, "it has eleven: CR is one")
+        t.eq({s:receive()}, {""})
+        t.eq({s:receive()}, {"0123456789"})
+        t.eq({s:receive "*l"}, {nil, "toobig", "0123456789"})
+        t.eq({s:receive()}, {"0"}, "what was not taken stays")
+        t.eq({s:receive()}, {""})
+        t.eq({s:receive(11)}, {nil, "toobig", ""})
+        t.eq({s:receive(11, "prefix")}, {nil, "toobig", "prefix"})
+        t.eq({s:receive("*l", "0123456789a")}, {nil, "toobig", "0123456789a"})
+        t.eq({s:receive "*a"}, {"x"})
+        t.eq({pair "0123456789":receive "*a"}, {"0123456789"})
+        t.eq({pair "0123456789":receive(10)}, {"0123456789"})
+        s = pair "0123456789a"
+        t.eq({s:receive "*a"}, {nil, "toobig", "0123456789"})
+        t.eq({s:receive "*a"}, {"a"})
+        t.eq({pair "56789":receive("*a", "01234")}, {"0123456789"})
+        s = pair(("x"):rep(100000), "\n") -- over many reads
+        s:setoption("receive-limit", 99999)
+        t.eq({s:receive()}, {nil, "toobig", ("x"):rep(99999)})
+        t.eq({s:receive()}, {"x"})
+        s = pair(("x"):rep(100000))
+        s:setoption("receive-limit", math.huge)
+        t.eq({s:receive "*a"}, {("x"):rep(100000)})
+        t.raises("a limit is positive", s.setoption, s, "receive-limit", 0)
+        t.raises("a limit is positive", s.setoption, s, "receive-limit")
+        t.raises("a limit is positive", s.setoption, s, "receive-limit", 0 / 0)
+        t.raises("unsupported option", socket.udp().getoption, socket.udp(), "receive-limit")
+        t.eq(socket.receivelimit(20), 64 << 20)
+        t.eq({socket.tcp():getoption "receive-limit", socket.receivelimit()}, {20, 20})
+        t.eq(unix.stream():setoption("receive-limit", 5), 1.0)
+        t.raises("a limit is positive", socket.receivelimit, -1)
+        t.raises("number expected", socket.receivelimit, "many")
+    end,
+
     where_one_cannot_wait = function()
         local socket = require "socket"
         local server = assert(socket.bind("127.0.0.1", 0))

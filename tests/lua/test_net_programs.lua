@@ -247,6 +247,31 @@ return {
         t.eq({got.out, got.err, got.code}, {"0\n", "", 0})
     end,
 
+    what_needs_routines_says_so_at_once_in_a_host = function()
+        local got = stock [[
+            local http, scheduler = require "mare.http", require "mare.scheduler"
+            local listener = assert(net.listen("127.0.0.1", 0)) -- nobody comes
+            local function try(f, ...) print((select(2, pcall(f, ...)):gsub("process.*", ""))) end
+            try(function() local _ = net.serve(listener, print) end)
+            try(function() local _ = http.serve(listener, print) end)
+            try(function() scheduler.loop() end)
+            try(function() scheduler.step(0) end)
+            try(function() scheduler.register_source(mare.channel(), print) end)
+            local process = mare.spawn(function()
+                net.serve(assert(net.listen("127.0.0.1", 0)), print)
+            end)
+            print(select(3, process:join(0.05)))
+            process:kill()
+        ]]
+        local names = {"serve", "serve", "loop", "step", "register_source"}
+        local lines = {}
+        for line in got.out:gmatch "[^\n]+" do
+            lines[#lines + 1] = line:match "^.-:%d+: (%S+) needs routines, and these a " or line
+        end
+        names[#names + 1] = "timeout"
+        t.eq({lines, got.err, got.code}, {names, "", 0})
+    end,
+
     -- Datagrams.
 
     a_sender_waits_while_the_system_has_no_room = function()

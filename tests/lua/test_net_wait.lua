@@ -125,6 +125,27 @@ local cases = {
         t.raises("a limit is positive", server.limit, server, 1, 0)
     end,
 
+    a_misspelt_option_of_listen_is_an_error = function()
+        t.raises("#3 to 'listen' %(unknown option 'share'%)", net.listen, HERE, 0, {share = true})
+        net.listen(HERE, 0, {shared = true, backlog = 5}):close()
+    end,
+
+    so_many_bytes_have_the_same_limit = function()
+        local client, server = pair()
+        client:write(("x"):rep(100), "y")
+        t.fails("toobig", server:read((64 << 20) + 1, t.patience)) -- before it waits for any
+        t.fails("toobig", server:read(math.maxinteger, t.patience))
+        server:limit(10, 100)
+        t.eq(server:read(100, t.patience), ("x"):rep(100)) -- more than a line may have
+        t.fails("toobig", server:read(101, t.patience))
+        t.eq(server:read(nil, t.patience), "y", "nothing was read")
+        client:close()
+        t.fails("toobig", server:read(101)) -- though there is less: it was not asked
+        t.fails("closed", server:read(100))
+        server:limit(10, 1 << 40)
+        t.fails("closed", server:read(1 << 40))
+    end,
+
     close_ends_the_waits_of_others = function()
         for name, begin in pairs(waits) do
             local call, stream = begin()

@@ -50,6 +50,17 @@ return {
         t.fails("closed", timer:wait(0.1))
     end,
 
+    to_close_it_is_to_cancel_it = function()
+        local timer = mare.timer(3600)
+        local waiter = mare.go(timer.wait, timer)
+        mare.yield()
+        t.eq(timer:close(), true)
+        t.fails("closed", select(2, waiter:join(t.patience)))
+        t.eq({timer:close(), timer:cancel()}, {false, false})
+        t.fails("closed", timer:wait())
+        t.raises("timer expected", timer.close, mare.channel())
+    end,
+
     cancelled_while_somebody_waits_it_tells_him = function()
         local timer, told = mare.timer(3600), mare.channel(1)
         local waiter = mare.go(function() told:send(table.pack(timer:wait())) end)

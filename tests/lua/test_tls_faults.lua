@@ -2,7 +2,8 @@
 -- TLS with peers, and people between, who do what they should not: each has its answer, and it is
 -- never taken for an ordinary end.
 local mare, net, t = require "mare", require "mare.net", require "t"
-local tls, raw = require "mare.tls", require "mare._tls"
+local tls, raw, http = require "mare.tls", require "mare._tls", require "mare.http"
+local shell = require "shell"
 
 local HERE, patience = "127.0.0.1", t.patience
 tls.handshake_time = patience
@@ -53,7 +54,99 @@ local function cut_pair(limit, context)
     end
 end
 
+-- Clients whose handshakes fail, each in its own way: what a server hears of them.
+local strangers = {
+    badmsg = function(port)
+        local stream <close> = assert(net.connect(HERE, port))
+        stream:write "GET / HTTP/1.1\r\nhost: here\r\n\r\n"
+        stream:read("a", patience)
+    end,
+    denied = function(port)
+        t.fails("denied", tls.connect(HERE, port, nil, patience)) -- it trusts others
+    end,
+    closed = function(port) assert(net.connect(HERE, port)):close() end,
+    refused = function(port)
+        tls.connect(HERE, port, {authorities = certificate, max_version = "1.2"}, patience)
+    end,
+}
+
 return {
+    a_server_of_http_hears_of_handshakes_that_fail = function()
+        local heard, handled = mare.channel(1), 0
+        local listener <close> = assert(tls.listen(HERE, 0,
+            {certificate = certificate, key = key, min_version = "1.3"}))
+        local _, port = listener:address()
+        mare.go(http.serve, listener, function()
+            handled = handled + 1
+            return "hello"
+        end, {failed = function(message, code, stream)
+            heard:send(code, #message > 0, (stream:peer()) or HERE) -- of one who left, nobody knows
+        end})
+        for code, stranger in pairs(strangers) do
+            stranger(port)
+            t.eq({heard:receive(patience)}, {code, true, HERE})
+        end
+        t.eq(handled, 0)
+        local url = ("https://%s:%d/"):format(HERE, port)
+        t.eq(select(2, http.get {url = url, tls = {authorities = certificate}}), "hello")
+        t.fails("empty", heard:tryreceive())
+        t.raises("'failed' must be a function, or false", http.serve, listener, print,
+            {failed = "print"})
+    end,
+
+    a_handshake_that_takes_too_long_is_heard_of = function()
+        local heard = mare.channel(1)
+        local listener <close> = assert(tls.listen(HERE, 0,
+            {certificate = certificate, key = key, handshake_time = 0.01}))
+        mare.go(http.serve, listener, print,
+            {failed = function(_, code) heard:send(code) end})
+        local silent <close> = assert(net.connect(listener:address()))
+        t.eq(heard:receive(patience), "timeout")
+        t.fails("closed", silent:read(nil, patience))
+    end,
+
+    the_handler_of_other_servers_hears_of_them_by_its_first_call = function()
+        local heard = mare.channel(1)
+        local listener <close> = assert(tls.listen(HERE, 0,
+            {certificate = certificate, key = key, min_version = "1.3"}))
+        local _, port = listener:address()
+        mare.go(net.serve, listener, function(stream)
+            heard:send(select(3, stream:read(nil, patience)))
+        end)
+        for code, stranger in pairs(strangers) do
+            stranger(port)
+            t.eq(heard:receive(patience), code)
+        end
+    end,
+
+    who_does_not_want_to_hear_of_them_sees_them_printed = function()
+        if not shell.mare then t.skip "needs the command line" end
+        local function run(option, code)
+            return shell.lua(([[
+                local mare, net = require "mare", require "mare.net"
+                local tls, http = require "mare.tls", require "mare.http"
+                local certificate, key = tls.selfsigned "localhost"
+                local listener = tls.listen("127.0.0.1", 0, {certificate = certificate, key = key})
+                local _, port = listener:address()
+                mare.go(http.serve, listener, print, {failed = %s})
+                for _ = 1, 20 do
+                    local stream <close> = net.connect("127.0.0.1", port)
+                    if %q == "badmsg" then stream:write "no TLS\n" stream:read "a" end
+                end
+                local last <close> = tls.connect("127.0.0.1", port, {verify = false})
+                listener:close()
+            ]]):format(option, code))
+        end
+        local got = run("nil", "badmsg")
+        t.eq({got.out, got.code}, {"", 0})
+        local line = "mare: http: the handshake with 127.0.0.1 failed: "
+        t.eq(got.err:sub(1, #line), line)
+        local _, lines = got.err:gsub("\n", "")
+        t.ok(lines < 20, got.err) -- one a second, however slow this is
+        t.eq(run("false", "badmsg").err, "")
+        t.eq(run("nil", "closed").err, "", "of who came and went nothing is said")
+    end,
+
     a_stream_that_is_cut_off_is_no_end = function()
         for _, context in ipairs {old_context, client_context} do
             local client, server, cut = cut_pair(nil, context)

@@ -429,6 +429,22 @@ return {
         t.eq({got.out, got.err}, {"true\thello\ttext\ntimeout\ntrue\tclosed\t1000\t\n", ""})
     end,
 
+    a_misspelt_option_is_an_error = function()
+        local listener = assert(require "mare.net".listen("127.0.0.1", 0))
+        local url = "ws://127.0.0.1:" .. select(2, listener:address()) .. "/"
+        t.raises("test_websocket.lua:%d+: bad argument #2 to 'connect' %(unknown option 'pingtime'",
+            function() local _ = websocket.connect(url, {pingtime = 1}) end)
+        t.raises("unknown option 'origin'", websocket.connect, url, {origin = false})
+        t.raises("#2 to 'connect' %(table expected, got string%)", websocket.connect, url, "chat")
+        t.fails("timeout", listener:accept(0)) -- before anybody was asked
+        local request = {} -- which is not looked at
+        t.raises("test_websocket.lua:%d+: bad argument #2 to 'accept' %(unknown option 'orign'%)",
+            function() local _ = websocket.accept(request, {orign = false}) end)
+        t.raises("unknown option 'timeout'", websocket.accept, request, {timeout = 3})
+        t.raises("#2 to 'accept' %(table expected, got number%)", websocket.accept, request, 3)
+        listener:close()
+    end,
+
     headers_can_be_added = function()
         local s <close> = frames.server(function(w, request) w:send(request.headers["x-name"]) end,
             {headers = {["set-cookie"] = "a=b"}})

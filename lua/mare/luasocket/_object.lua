@@ -78,13 +78,22 @@ local function describe(self)
     return ("%s: %p"):format(raw.state(self).class, self)
 end
 
+-- In a mare.select: ready when there is something to read, or somebody to accept; or no socket, for
+-- then a call has that to tell. What woke the select may have been meant for an earlier wait.
+local function ready(self)
+    local state = raw.state(self)
+    local handle = state.handle
+    local buffered = state.bytes and state.first <= #state.bytes
+    return buffered or not handle or raw.look({handle}, {false}) > 0 or handle
+end
+
 --- Classes of objects that have the same methods, and differ in what these agree to.
 function object.classes(names, methods)
     for _, name in ipairs(names) do
         local index = {class = name}
         for key, method in pairs(methods) do index[key], method_names[method] = method, key end
         classes[name] = {__index = index, __name = name, __tostring = describe,
-            __close = methods.close}
+            __close = methods.close, __select = ready}
     end
 end
 

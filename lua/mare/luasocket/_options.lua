@@ -80,6 +80,15 @@ for name in ([[recv-buffer-size send-buffer-size tcp-keepidle tcp-keepcnt tcp-ke
     kind_of[name] = "number"
 end
 
+-- An option that LuaSocket does not have, of an object and not of its socket.
+local LIMIT <const> = "receive-limit"
+
+local function limit_of(value)
+    value = tonumber(value) or 0
+    if value ~= value or value < 1 then refuse(3, 3, "a limit is positive") end
+    return math.floor(value)
+end
+
 local function set_of(words)
     local set = {}
     for word in words:gmatch "%S+" do set[word] = true end
@@ -98,6 +107,10 @@ function options.setter(class, names)
     return function(self, name, value)
         local state = object.check(self, class)
         name = object.string(name, 2)
+        if name == LIMIT and state.limit then
+            state.limit = limit_of(value)
+            return 1.0
+        end
         if not known[name] then unsupported(name) end
         local first, second = kinds[kind_of[name] or "flag"](value)
         if not state.handle then return nil, "setsockopt failed" end
@@ -112,6 +125,7 @@ function options.getter(class, names)
     return function(self, name)
         local state = object.check(self, class)
         name = object.string(name, 2)
+        if name == LIMIT and state.limit then return state.limit end
         if not known[name] then unsupported(name) end
         if not state.handle then return nil, "getsockopt failed" end
         if name ~= "linger" then return raw.getoption(state.handle, name) end

@@ -8,10 +8,23 @@ local STEP <const> = 8192 -- bytes read at once
 
 local stream = {}
 
+local limit = 64 << 20 -- bytes that a call receives at the most, of objects made from now on
+
+--- Which that is; or sets it, and returns what it was.
+function stream.receivelimit(bytes)
+    local before = limit
+    if bytes ~= nil then
+        bytes = object.number(bytes, 1)
+        if bytes ~= bytes or bytes < 1 then object.refuse(2, 1, "a limit is positive") end
+        limit = math.floor(bytes)
+    end
+    return before
+end
+
 --- A new object of a class, around a connection.
 function stream.new(class, handle, family)
     return object.new(class, {handle = handle, family = family, bytes = "", first = 1,
-        received = 0, sent = 0, birth = mare.now()})
+        received = 0, sent = 0, birth = mare.now(), limit = limit})
 end
 
 local function is_empty(state) return state.first > #state.bytes end
@@ -41,30 +54,36 @@ local function take(state, last)
     return bytes
 end
 
--- Reads until `enough(state)` says up to where in the buffer; it may say that more is to come.
-local function collect(state, parts, enough)
-    local start, more = object.start(state), true
+-- Reads until `enough(state)` says up to where in the buffer; it may say that more is to come. What
+-- goes beyond the object's limit, but for the end of a line, stays in the buffer.
+local function collect(state, parts, prefix, enough)
+    local start, more, room = object.start(state), true, state.limit - #prefix
     while more do
-        local last
+        local last, ending
         if is_empty(state) then
             local ok, why = fill(state, start)
             if not ok then return why end
         end
-        last, more = enough(state)
+        last, more, ending = enough(state)
+        room = room - (last - state.first + 1) + (ending or 0)
+        if room < 0 then
+            parts[#parts + 1] = take(state, math.max(state.first - 1, last + room - (ending or 0)))
+            return "toobig"
+        end
         parts[#parts + 1] = take(state, last)
     end
 end
 
 local function line(state)
     local stop = state.bytes:find("\n", state.first, true)
-    return stop or #state.bytes, not stop
+    return stop or #state.bytes, not stop, stop and 1
 end
 
 local function everything(state) return #state.bytes, true end
 
 local function receive_line(state, prefix)
     local parts = {}
-    local why = collect(state, parts, line)
+    local why = collect(state, parts, prefix, line)
     local text = prefix .. table.concat(parts):gsub("[\r\n]", "")
     if why then return nil, why, text end
     return text, nil, nil
@@ -72,7 +91,7 @@ end
 
 local function receive_all(state, prefix)
     local parts = {}
-    local why = collect(state, parts, everything)
+    local why = collect(state, parts, prefix, everything)
     local text = prefix .. table.concat(parts)
     if why == "closed" and #parts > 0 then return text, nil, nil end
     return nil, why, text
@@ -81,8 +100,9 @@ end
 local function receive_number(state, wanted, prefix)
     local parts = {}
     if #prefix > 0 and wanted <= #prefix then return prefix, nil, nil end
+    if wanted > state.limit then return nil, "toobig", prefix end
     local left = wanted - #prefix
-    local why = collect(state, parts, function()
+    local why = collect(state, parts, prefix, function()
         local last = math.min(#state.bytes, state.first + left - 1)
         left = left - (last - state.first + 1)
         return last, left > 0
@@ -178,7 +198,11 @@ function stream.accept(class, client)
         local start = object.start(state)
         while state.handle do
             local handle, why = raw.accept(state.handle)
-            if handle then return stream.new(client, handle, state.family) end
+            if handle then
+                local new = stream.new(client, handle, state.family)
+                raw.state(new).limit = state.limit
+                return new
+            end
             if handle == false then handle, why = object.wait(state, start, false) end
             if not handle then return nil, why end
         end

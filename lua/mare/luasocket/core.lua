@@ -378,6 +378,9 @@ end
 
 function core.gettime() return raw.time() end
 
+--- Not LuaSocket's: the most that one call of `receive` takes, of objects made from now on.
+core.receivelimit = stream.receivelimit
+
 function core.__unload() end
 
 return core
