@@ -26,6 +26,9 @@ struct mare__job {
     void (*drop)(struct mare__job *job);
     // Frees it with what it owns. Any thread, perhaps after the runtime's end.
     void (*end)(struct mare__job *job);
+    // Once begun, the end of the runtime waits a moment for it: what it makes in the system must
+    // not be left behind. Set before it starts.
+    bool holds_up;
 
     atomic_bool over; // it was done, or will never be begun
     // Under the pool's lock.

@@ -29,6 +29,7 @@ struct mare__stream {
                                   // object.waiters
     bool at_end;                  // the peer sends no more
     bool drained;                 // the last read took all there was: wait before the next
+    bool given;                   // to a program that is being started: nobody else's now
     struct mare__tls *tls;        // what its bytes go through, or NULL
     // Of a listener, what the streams that it accepts get, and the time they have for the
     // handshake; of a stream over TLS, when that must be over.
@@ -88,11 +89,11 @@ bool mare__stream_keep(struct mare__stream *stream, const char *bytes, size_t si
 // The first `size` bytes of the buffer were used.
 void mare__stream_used(struct mare__stream *stream, size_t size);
 
-// Whether somebody has closed it on this side.
+// Whether somebody has closed it on this side, or is about to give it away.
 static inline bool mare__stream_closed(const struct mare__stream *stream)
 {
     // Relaxed: its owner asks, who alone closes it while it lives.
-    return atomic_load_explicit(&stream->source.ends, memory_order_relaxed);
+    return stream->given || atomic_load_explicit(&stream->source.ends, memory_order_relaxed);
 }
 
 static inline size_t mare__stream_buffered(const struct mare__stream *stream)
