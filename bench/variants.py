@@ -60,8 +60,8 @@ def build_both():
 # ---- Columns ------------------------------------------------------------------------------------
 
 def load_echo(tools, port, seconds):
-    return harness.run(events.pinned(os.cpu_count() - 1,
-                                     [tools.build / "bench/floor_echo_load", port, 50, 64, seconds]))
+    command = [tools.build / "bench/floor_echo_load", port, 50, 64, seconds]
+    return harness.run(events.pinned(os.cpu_count() - 1, command))
 
 
 def load_http(_tools, port, seconds):

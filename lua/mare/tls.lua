@@ -99,7 +99,13 @@ end
 
 -- The handshake of a stream that has been given a context; one that fails is closed.
 local function begin(stream, context, options, name, deadline)
-    local ok, message, code = raw.secure(stream, context,
+    local ok, message, code = true, nil, nil
+    if not options.server then ok, message, code = raw.trust(context, deadline) end
+    if not ok then
+        stream:close()
+        return nil, message, code
+    end
+    ok, message, code = raw.secure(stream, context,
         options.handshake_time or tls.handshake_time, options.server, name)
     if ok then ok, message, code = stream:handshake(deadline) end
     if ok then return stream end

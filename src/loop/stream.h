@@ -83,6 +83,19 @@ static inline uint64_t mare__stream_deadline(const struct mare__stream *stream, 
     return sooner && !mare__tls_is_ready(stream->tls) ? stream->handshake_time : deadline;
 }
 
+// A context being made from its options, or about to trust the system's authorities: both read
+// files, which a thread of the pool does. NULL: not enough memory.
+struct mare__tls_job {
+    struct mare__job job;
+    struct mare__tls_context *context; // a reference; NULL: `error` tells why there is none
+    struct mare__tls_options options;  // with copies of all text
+    struct mare__tls_error error;
+    char text[];
+};
+struct mare__tls_job *mare__tls_job_make(mare_runtime *runtime,
+                                         const struct mare__tls_options *options);
+struct mare__tls_job *mare__tls_job_trust(mare_runtime *runtime, struct mare__tls_context *context);
+
 // Keeps bytes for later: in an empty buffer. False: not enough memory.
 bool mare__stream_keep(struct mare__stream *stream, const char *bytes, size_t size);
 
@@ -106,7 +119,7 @@ static inline size_t mare__stream_buffered(const struct mare__stream *stream)
 struct mare__lookup {
     struct mare__job job;
     struct mare__naming naming;
-    char host[]; // empty: what is asked for is the name of naming.addresses[0]
+    char host[]; // empty: what is asked for is the name of naming.addresses[0], or of its port
 };
 
 // One that has not begun; `naming` can be told more before it does. NULL: not enough memory.

@@ -266,6 +266,21 @@ bool mare__tls_context_serves(struct mare__tls_context *context)
     return serves;
 }
 
+bool mare__tls_context_owes(struct mare__tls_context *context)
+{
+    struct mare__tls_rules *rules = mare__tls_rules_take(context);
+    bool owes = rules->verify != MARE__TLS_NOBODY && atomic_load(&rules->owes_system);
+    mare__tls_rules_drop(rules);
+    return owes;
+}
+
+void mare__tls_context_trust(struct mare__tls_context *context)
+{
+    struct mare__tls_rules *rules = mare__tls_rules_take(context);
+    mare__tls_rules_trust_system(rules);
+    mare__tls_rules_drop(rules);
+}
+
 struct mare__tls_rules *mare__tls_rules_take(struct mare__tls_context *context)
 {
     mare__lock_acquire(&context->lock);

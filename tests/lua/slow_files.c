@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Put before the C library (LD_PRELOAD), makes the file system hang, as with a disk that does not
-// answer, for paths in which "hangs" occurs, as long as the file that MARE_HANGS names is there.
+// answer, for paths in which "hangs" occurs, as long as the file that MARE_HANGS names is there;
+// and the list of services for names like that.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <spawn.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,6 +29,29 @@ static int open_late(const char *name, const char *path, int flags, mode_t permi
 {
     hang(path);
     return ((opener *)dlsym(RTLD_NEXT, name))(path, flags, permissions);
+}
+
+typedef FILE *stream_opener(const char *, const char *);
+typedef int finder(const char *, const char *, struct servent *, char *, size_t, struct servent **);
+
+PUBLIC FILE *fopen(const char *path, const char *mode)
+{
+    hang(path);
+    return ((stream_opener *)dlsym(RTLD_NEXT, "fopen"))(path, mode);
+}
+
+PUBLIC FILE *fopen64(const char *path, const char *mode)
+{
+    hang(path);
+    return ((stream_opener *)dlsym(RTLD_NEXT, "fopen64"))(path, mode);
+}
+
+PUBLIC int getservbyname_r(const char *name, const char *protocol, struct servent *entry,
+                           char *room, size_t size, struct servent **found)
+{
+    hang(name);
+    return ((finder *)dlsym(RTLD_NEXT, "getservbyname_r"))(name, protocol, entry, room, size,
+                                                           found);
 }
 
 // The headers may have it that one is the name of the other.

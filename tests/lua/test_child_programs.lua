@@ -33,20 +33,13 @@ local STUBBORN = [[
     print(c:pid())
 ]]
 
--- Runs a program on one worker, with a file system that hangs for paths with "hangs" in them, until
--- it calls `answer`. `made` is a path in a folder of its own, and is there afterwards or not.
+-- Runs a program that calls `answer` when the disk shall; `made` is a path that is there afterwards
+-- or not.
 local function with_slow_files(text)
-    local library = os.getenv "MARE_SLOW_FILES"
-    if not library then t.skip "slow_files.so is missing: run by meson" end
-    local flag <close> = shell.file ""
-    local made = flag.name .. ".made"
-    local program <close> = shell.file(HEAD .. ([[
-        local flag, made = %q, %q
-        local function answer() os.remove(flag) end
-        mare.workers(1)
-    ]]):format(flag.name, made) .. text)
-    local got = shell.run(("MARE_HANGS=%s LD_PRELOAD=%s %s %s")
-        :format(flag, library, shell.mare, program))
+    local made = os.tmpname()
+    os.remove(made)
+    local got = shell.slow_files(HEAD .. ("local made = %q\n"):format(made) .. text)
+        or t.skip "slow_files.so is missing: run by meson"
     return got, os.remove(made) ~= nil
 end
 

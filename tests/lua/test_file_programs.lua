@@ -137,6 +137,35 @@ return {
         prints("\n", shell.run(("ulimit -n 64; %s %s"):format(shell.mare, program)))
     end,
 
+    -- What else reads files.
+
+    certificates_and_services_on_a_disk_that_does_not_answer_hold_back_nobody = function()
+        prints("others go on\ntimeout\ntrue\nhangs\tnoname\n", shell.slow_files(HEAD .. [[
+            local tls, socket = require "mare.tls", require "socket"
+            local certificate, key = tls.selfsigned "localhost"
+            local listener = assert(tls.listen("127.0.0.1", 0,
+                {certificate = certificate, key = key}))
+            local _, port = listener:address()
+            mare.go(function()
+                while true do
+                    local stream = listener:accept()
+                    if stream then mare.go(stream.handshake, stream) end
+                end
+            end)
+            local making = mare.go(tls.context, {authorities = "/hangs/none.pem"})
+            local binding = mare.go(function() return socket.tcp():bind("127.0.0.1", "hangs") end)
+            print(select(2, mare.spawn(function() return "others go on" end):join()))
+            -- It needs the system's authorities, which are in a file with "hangs" in its name.
+            print(select(3, tls.connect("127.0.0.1", port, {name = "localhost"}, 0.2)))
+            answer()
+            local _, context, message, code = making:join()
+            print(context == nil and code == "io" and message:find "none.pem" ~= nil)
+            print("hangs", select(3, binding:join()) == "service not supported for socket type"
+                and "noname")
+            os.exit(0)
+        ]], "SSL_CERT_FILE=/hangs/system.pem") or t.skip "slow_files.so is missing: run by meson")
+    end,
+
     -- Hosts.
 
     a_host_has_files_and_ends_when_it_wants_to = function()
