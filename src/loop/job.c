@@ -187,6 +187,7 @@ static bool abandon(struct mare__job *job)
     } else {
         mare__list_remove(&job->link);
         job->stage = MARE__JOB_OVER;
+        job->held_back = can_grow(lane) ? 0 : lane->lost; // else a thread was about to begin it
         atomic_store(&job->over, true);
     }
     return !begun;

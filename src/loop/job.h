@@ -36,6 +36,8 @@ struct mare__job {
     enum { MARE__JOB_WAITS, MARE__JOB_RUNS, MARE__JOB_OVER } stage;
     unsigned waiters; // routines
     bool lost;        // it runs, and nobody waits
+    // It was never begun, as so many threads of its lane are stuck for nobody; known to who waited.
+    unsigned held_back;
 };
 
 // The pool of a runtime, made on first use; it lasts as long as somebody holds it. NULL: not enough

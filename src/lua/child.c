@@ -212,7 +212,7 @@ static int launch_done(lua_State *L, int status, lua_KContext context)
     int failed = err ? 0 : mare__launch_take(launch, &child), results;
     settle_given(L, !err && !failed);
     if (err)
-        results = mare__lua_fail(L, err);
+        results = mare__lua_fail_job(L, &launch->job, err);
     else
         results = failed ? fail_to_start(L, launch, -failed) : push_child(L, child);
     mare__handle_forget(L, ref); // what nobody has taken must not wait for the collector

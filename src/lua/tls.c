@@ -47,7 +47,7 @@ static int job_done(lua_State *L, int status, lua_KContext none)
     mare_err err = mare__lua_job_outcome(L, &tls->job);
     int results = 1;
     if (err)
-        results = mare__lua_fail(L, err);
+        results = mare__lua_fail_job(L, &tls->job, err);
     else if (!tls->context)
         results = mare__lua_fail_tls(L, &tls->error);
     else

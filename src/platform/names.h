@@ -14,6 +14,7 @@ struct mare__naming {
     bool must_exist;            // to a name: a number is none
     bool is_service, datagrams; // to a port, of a service of that name, and to its name: instead
     int port;                   // of a host; -1: there is none
+    int err;                    // what kept the resolver from looking, an errno value, or 0
     int status;                 // 0, or for mare__names_error
     struct mare__address addresses[MARE__ADDRESSES_MAX]; // to a name: of the first
     int count;
