@@ -100,6 +100,16 @@ static int trust_system(lua_State *L)
     return do_job(L, mare__tls_job_trust(mare__self(L)->runtime, context), deadline);
 }
 
+// name(context, name, other): for one that is new.
+static int name_context(lua_State *L)
+{
+    struct mare__tls_context *context = check_context(L, 1);
+    if (!mare__tls_context_name(context, mare__lua_name(L, 2), check_context(L, 3)))
+        return mare__lua_fail(L, MARE_NOMEM);
+    lua_settop(L, 1);
+    return 1;
+}
+
 // c:replace(other)
 static int context_replace(lua_State *L)
 {
@@ -279,9 +289,13 @@ static int new_selfsigned(lua_State *L)
 
 int mare__lua_open_tls(lua_State *L)
 {
-    static const luaL_Reg private_functions[] = {
-        {"context", new_context},    {"trust", trust_system},        {"secure", secure_stream},
-        {"listen", secure_listener}, {"selfsigned", new_selfsigned}, {NULL, NULL}};
+    static const luaL_Reg private_functions[] = {{"context", new_context},
+                                                 {"name", name_context},
+                                                 {"trust", trust_system},
+                                                 {"secure", secure_stream},
+                                                 {"listen", secure_listener},
+                                                 {"selfsigned", new_selfsigned},
+                                                 {NULL, NULL}};
     mare__lazy_table(L, private_functions);
     return 1;
 }
