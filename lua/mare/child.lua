@@ -95,7 +95,7 @@ local function stream_of(name, option, value)
     refuse(name, "option '%s': '%s' is no stream; a path begins with '/' or '.'", option, value)
 end
 
-local function start(name, options, stdin, stdout, stderr, group)
+local function start(name, options, deadline, stdin, stdout, stderr, group)
     local arguments, environment = arguments_of(options), environment_of(name, options)
     stdin = stream_of(name, "stdin", options.stdin or stdin)
     stdout = stream_of(name, "stdout", options.stdout or stdout)
@@ -103,7 +103,7 @@ local function start(name, options, stdin, stdout, stderr, group)
     if options.group ~= nil then group = options.group end
     io.stdout:flush() -- what was written before the child comes before what it writes
     local c, message, code = raw.spawn(arguments, environment, options.cwd, stdin, stdout, stderr,
-        group, options.detached)
+        group, options.detached, deadline)
     if not c then return nil, message, code end
     if options.grace then c:grace(options.grace) end
     return c
@@ -112,7 +112,7 @@ end
 --- Starts a program: `spawn{"program", "argument", ..., option = value}`. Returns a child.
 function child.spawn(options)
     check_options("spawn", options, {})
-    return start("spawn", options, "null", "inherit", "inherit", false)
+    return start("spawn", options, nil, "null", "inherit", "inherit", false)
 end
 
 -- ---- A program from start to end ----------------------------------------------------------------
@@ -169,8 +169,8 @@ end
 local function run(options)
     local deadline = options.timeout
     if type(deadline) == "number" then deadline = mare.deadline(deadline) end
-    local c <close>, why, what = start("run", options, options.input and "pipe" or "null", "pipe",
-        "pipe", options.stdin ~= "inherit")
+    local c <close>, why, what = start("run", options, deadline,
+        options.input and "pipe" or "null", "pipe", "pipe", options.stdin ~= "inherit")
     if not c then return nil, why, what end
     local result, message, code = finish(c, options, deadline)
     if result then return result end

@@ -14,7 +14,8 @@ local VERIFY = {[false] = 0, [true] = 1, request = 2, require = 3}
 
 -- What a context is made of, and what else the functions here take.
 local CONTEXT = {certificate = 1, key = 1, password = 1, authorities = 1, verify = 1, protocols = 1,
-    min_version = 1, max_version = 1, ciphers = 1, suites = 1}
+    min_version = 1, max_version = 1, ciphers = 1, suites = 1, names = 1}
+local NAMED = {certificate = 1, key = 1, password = 1}
 local MORE = {context = 1, name = 1, server = 1, handshake_time = 1, backlog = 1, shared = 1}
 
 local function version_of(options, name, usual)
@@ -34,7 +35,43 @@ local function protocols_of(options)
     return table.concat(parts)
 end
 
-local function make(options)
+local make
+
+-- Adds the other certificates of a server to its new context, each with all else as that has it.
+local function add_names(context, options)
+    for name, given in pairs(options.names) do
+        local own = {}
+        for key in pairs(CONTEXT) do own[key] = options[key] end
+        own.names = nil
+        for key in pairs(NAMED) do own[key] = given[key] end
+        local named, message, code = make(own)
+        if not named then return nil, ("%s: %s"):format(name, message), code end
+        named, message, code = raw.name(context, name, named)
+        if not named then return nil, message, code end
+    end
+    return context
+end
+
+local function check_named(names)
+    if type(names) ~= "table" then error("option 'names' must be a table", 4) end
+    for name, given in pairs(names) do
+        if type(name) ~= "string" or type(given) ~= "table" then
+            error("option 'names': a name, and a table for it, expected", 4)
+        elseif not given.certificate then
+            error(("option 'names': '%s': option 'certificate' is needed"):format(name), 4)
+        elseif name:find("*", 2, true) or name:find "^%*" and not name:find "^%*%.[^.]" then
+            error(("option 'names': '%s' is no name of a host"):format(name), 4)
+        end
+        for key in pairs(given) do
+            if not NAMED[key] then
+                error(("option 'names': '%s': there is no option '%s'"):format(name,
+                    tostring(key)), 4)
+            end
+        end
+    end
+end
+
+function make(options)
     local verify = options.verify
     if verify == nil then verify = true end
     if not VERIFY[verify] then
@@ -43,13 +80,20 @@ local function make(options)
         error("option 'authorities' is needed: who signs the certificates of clients", 3)
     elseif options.key and not options.certificate then
         error("option 'certificate' is needed with a key", 3)
+    elseif options.names and not options.certificate then
+        error("option 'certificate' is needed with 'names': for all others", 3)
     end
+    if options.names ~= nil then check_named(options.names) end
     -- A server that asks nobody for a certificate need not load the system's authorities.
-    return raw.context {certificate = options.certificate, key = options.key,
+    local context, message, code = raw.context {
+        certificate = options.certificate, key = options.key,
         password = options.password, authorities = options.authorities,
         ciphers = options.ciphers, suites = options.suites, verify = VERIFY[verify],
         oldest = version_of(options, "min_version", "1.2"),
-        newest = version_of(options, "max_version", "1.3"), protocols = protocols_of(options)}
+        newest = version_of(options, "max_version", "1.3"),
+        protocols = protocols_of(options)}
+    if not context or not options.names then return context, message, code end
+    return add_names(context, options)
 end
 
 local function check_names(options, also)
@@ -62,7 +106,8 @@ end
 
 --- What one side brings along: `certificate` and `key` (paths of PEM files, or their text),
 --- `password` of the key, `authorities` (a file, a folder, text; the system's), `verify` (true),
---- `protocols` (for ALPN), `min_version` ("1.2"), `max_version` ("1.3"), `ciphers`, `suites`.
+--- `protocols` (for ALPN), `min_version` ("1.2"), `max_version` ("1.3"), `ciphers`, `suites`,
+--- `names` (of a server: other certificates, by the name that a client asks for).
 function tls.context(options)
     options = options or {}
     if type(options) ~= "table" then
@@ -99,7 +144,13 @@ end
 
 -- The handshake of a stream that has been given a context; one that fails is closed.
 local function begin(stream, context, options, name, deadline)
-    local ok, message, code = raw.secure(stream, context,
+    local ok, message, code = true, nil, nil
+    if not options.server then ok, message, code = raw.trust(context, deadline) end
+    if not ok then
+        stream:close()
+        return nil, message, code
+    end
+    ok, message, code = raw.secure(stream, context,
         options.handshake_time or tls.handshake_time, options.server, name)
     if ok then ok, message, code = stream:handshake(deadline) end
     if ok then return stream end

@@ -13,6 +13,7 @@
 #include "loop/child.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/alloc.h"
 
@@ -227,12 +228,10 @@ static struct mare__child *create(mare_runtime *runtime, const struct mare__spaw
 }
 
 // It has been started, and is not known to anybody.
-static int open_source(struct mare__child *child)
+static int open_source(struct mare__child *child, int fd)
 {
     mare_runtime *runtime = child->runtime;
-    int fd = mare__child_open(child->pid), code;
-    if (fd < 0)
-        return fd;
+    int code;
     mare__source_init(&child->source, fd, on_closed);
     atomic_fetch_add(&child->holders, 1);
     if (!mare__source_watch(runtime, &child->source, MARE__TO_READ)) {
@@ -249,22 +248,21 @@ static int open_source(struct mare__child *child)
     return 0;
 }
 
-static int open_streams(mare_runtime *runtime, struct mare__child *child,
-                        struct mare__spawning *spawning,
-                        struct mare__child_stream streams[MARE__CHILD_STREAMS])
+static int open_pipes(struct mare__launch *launch)
 {
+    struct mare__child *child = launch->child;
     for (int i = 0; i < MARE__CHILD_STREAMS; i++) {
         int here;
-        if (streams[i].use == MARE__CHILD_PIPE) {
-            int err = mare__pipe(i == 0, &here, &streams[i].fd);
-            if (err)
-                return err;
-            streams[i].use = MARE__CHILD_GIVEN;
-            child->pipes[i] = mare__stream_new(runtime, here, MARE__KIND_STREAM);
-            if (!child->pipes[i])
-                return -ENOMEM;
+        if (launch->streams[i].use != MARE__CHILD_PIPE)
+            continue;
+        int err = mare__pipe(i == 0, &here, &launch->spawning.fd[i]);
+        if (err) {
+            launch->spawning.fd[i] = -1;
+            return err;
         }
-        spawning->fd[i] = streams[i].use == MARE__CHILD_GIVEN ? streams[i].fd : -1;
+        child->pipes[i] = mare__stream_new(child->runtime, here, MARE__KIND_STREAM);
+        if (!child->pipes[i])
+            return -ENOMEM;
     }
     return 0;
 }
@@ -278,22 +276,193 @@ static void discard(struct mare__child *child)
     release(child);
 }
 
-int mare__child_start(mare_runtime *runtime, struct mare__spawning *spawning,
-                      struct mare__child_stream streams[MARE__CHILD_STREAMS],
-                      struct mare__child **out)
+// ---- Launches -----------------------------------------------------------------------------------
+
+static void close_given(int fd)
 {
-    struct mare__child *child = create(runtime, spawning);
-    int err = child ? open_streams(runtime, child, spawning, streams) : -ENOMEM;
-    if (!err)
-        err = mare__child_spawn(spawning, &child->pid);
-    if (!err)
-        err = open_source(child);
+    if (fd >= MARE__CHILD_STREAMS)
+        mare__socket_close(fd);
+}
+
+static void close_all_given(struct mare__launch *launch)
+{
+    for (int i = 0; i < MARE__CHILD_STREAMS; i++) {
+        close_given(launch->spawning.fd[i]);
+        launch->spawning.fd[i] = -1;
+    }
+}
+
+static int open_paths(struct mare__launch *launch)
+{
+    for (int i = 0; i < MARE__CHILD_STREAMS; i++) {
+        const struct mare__child_stream *stream = &launch->streams[i];
+        if (stream->use != MARE__CHILD_PATH)
+            continue;
+        int fd = mare__open_for_child(stream->path, stream->how);
+        if (fd < 0) {
+            launch->fault = MARE__LAUNCH_NO_STREAM;
+            launch->stream = i;
+            return fd;
+        }
+        launch->spawning.fd[i] = fd;
+    }
+    return 0;
+}
+
+// What it is that does not exist, or may not be used.
+static enum mare__launch_fault fault_of(const struct mare__spawning *spawning, int err)
+{
+    const char *program = spawning->arguments[0], *folder = spawning->folder;
+    if (folder && err != -EMFILE && err != -ENFILE && !mare__is_folder(folder))
+        return MARE__LAUNCH_NO_FOLDER;
+    if (err != -ENOENT)
+        return MARE__LAUNCH_FAILED;
+    return strchr(program, '/') && mare__is_file(folder, program) ? MARE__LAUNCH_NO_INTERPRETER
+                                                                  : MARE__LAUNCH_NO_PROGRAM;
+}
+
+static void run(struct mare__job *job)
+{
+    struct mare__launch *launch = (struct mare__launch *)job;
+    int err = open_paths(launch);
+    if (!err && mare__job_is_lost(job))
+        err = -ECANCELED;
+    if (!err) {
+        err = mare__child_spawn(&launch->spawning, &launch->pid);
+        if (err)
+            launch->fault = fault_of(&launch->spawning, err);
+    }
+    if (!err) {
+        launch->fd = mare__child_open(launch->pid);
+        err = launch->fd < 0 ? launch->fd : 0;
+    }
+    close_all_given(launch);
+    launch->err = err;
+}
+
+// A killed one, which nobody knows of.
+static void bury(void *argument)
+{
+    struct mare__launch *launch = argument;
+    int code;
+    mare__child_await(launch->fd, AFTER_KILL);
+    mare__child_reap(launch->fd, launch->spawning.group ? launch->pid : 0, &code);
+    mare__socket_close(launch->fd);
+    mare__free(launch);
+}
+
+static void end_launch(struct mare__job *job)
+{
+    struct mare__launch *launch = (struct mare__launch *)job;
+    close_all_given(launch);
+    if (launch->child)
+        discard(launch->child);
+    if (launch->fd < 0) {
+        mare__free(launch);
+        return;
+    }
+    mare__child_kill(launch->fd, launch->spawning.group ? launch->pid : 0);
+    mare__jobs_post(job->jobs, bury, launch); // to wait for it may block, and this may be a worker
+}
+
+// ---- With copies of what it is told -------------------------------------------------------------
+
+static size_t count_of(char *const *strings)
+{
+    size_t count = 0;
+    while (strings && strings[count])
+        count++;
+    return count;
+}
+
+static size_t size_of(char *const *strings)
+{
+    size_t size = 0;
+    for (size_t i = 0; strings && strings[i]; i++)
+        size += strlen(strings[i]) + 1;
+    return size;
+}
+
+static const char *copy(const char *string, char **room)
+{
+    size_t size = string ? strlen(string) + 1 : 0;
+    char *at = *room;
+    *room += size;
+    return string ? memcpy(at, string, size) : NULL;
+}
+
+// A list with its NULL; what follows it is the rest of the room.
+static char **copy_list(char *const *strings, char ***list, char **room)
+{
+    char **at = *list;
+    if (!strings)
+        return NULL;
+    for (; *strings; strings++)
+        *(*list)++ = (char *)copy(*strings, room);
+    *(*list)++ = NULL;
+    return at;
+}
+
+static struct mare__launch *allocate(const struct mare__spawning *spawning,
+                                     const struct mare__child_stream streams[MARE__CHILD_STREAMS])
+{
+    size_t lists = count_of(spawning->arguments) + count_of(spawning->environment) + 2;
+    size_t text = size_of(spawning->arguments) + size_of(spawning->environment) +
+                  (spawning->folder ? strlen(spawning->folder) + 1 : 0);
     for (int i = 0; i < MARE__CHILD_STREAMS; i++)
-        if (streams[i].use == MARE__CHILD_GIVEN && streams[i].fd >= MARE__CHILD_STREAMS)
-            mare__socket_close(streams[i].fd);
+        text += streams[i].use == MARE__CHILD_PATH ? strlen(streams[i].path) + 1 : 0;
+    struct mare__launch *launch =
+        mare__alloc_zero(sizeof *launch + lists * sizeof *launch->strings + text);
+    if (!launch)
+        return NULL;
+    char **list = launch->strings, *room = (char *)(launch->strings + lists);
+    launch->fd = -1;
+    launch->spawning = *spawning;
+    launch->spawning.arguments = copy_list(spawning->arguments, &list, &room);
+    launch->spawning.environment = copy_list(spawning->environment, &list, &room);
+    launch->spawning.folder = copy(spawning->folder, &room);
+    for (int i = 0; i < MARE__CHILD_STREAMS; i++) {
+        launch->streams[i] = streams[i];
+        launch->streams[i].path =
+            streams[i].use == MARE__CHILD_PATH ? copy(streams[i].path, &room) : NULL;
+        launch->spawning.fd[i] = streams[i].use == MARE__CHILD_GIVEN ? streams[i].fd : -1;
+    }
+    return launch;
+}
+
+int mare__launch_new(mare_runtime *runtime, const struct mare__spawning *spawning,
+                     const struct mare__child_stream streams[MARE__CHILD_STREAMS],
+                     struct mare__launch **out)
+{
+    struct mare__launch *launch = allocate(spawning, streams);
+    if (!launch || !mare__job_init(&launch->job, runtime, MARE__LANE_FILES, run, end_launch)) {
+        mare__free(launch);
+        for (int i = 0; i < MARE__CHILD_STREAMS; i++)
+            if (streams[i].use == MARE__CHILD_GIVEN)
+                close_given(streams[i].fd);
+        return -ENOMEM;
+    }
+    launch->job.holds_up = true;
+    launch->child = create(runtime, spawning);
+    int err = launch->child ? open_pipes(launch) : -ENOMEM;
+    if (err)
+        mare__unref(&launch->job.object);
+    else
+        *out = launch;
+    return err;
+}
+
+int mare__launch_take(struct mare__launch *launch, struct mare__child **out)
+{
+    struct mare__child *child = launch->child;
+    if (launch->err)
+        return launch->err;
+    child->pid = launch->pid;
+    int err = open_source(child, launch->fd);
+    launch->fd = -1;
+    launch->child = NULL;
     if (err) {
-        if (child)
-            discard(child);
+        discard(child);
         return err;
     }
     watch(child);

@@ -32,18 +32,53 @@ struct mare__child {
     int code; // the exit code, or the number of the signal
 };
 
-// What standard input, output or error of a child shall be: a pipe to this side, or a descriptor
-// (taken over, in any case), or what this program has.
-enum mare__child_use { MARE__CHILD_INHERITS, MARE__CHILD_PIPE, MARE__CHILD_GIVEN };
+// What standard input, output or error of a child shall be: what this program has, a pipe to this
+// side, a descriptor (taken over, in any case), or what has this path.
+enum mare__child_use {
+    MARE__CHILD_INHERITS,
+    MARE__CHILD_PIPE,
+    MARE__CHILD_GIVEN,
+    MARE__CHILD_PATH
+};
 struct mare__child_stream {
     enum mare__child_use use;
     int fd;
+    const char *path;
+    enum mare__open_as how;
 };
 
-// Starts a program; `spawning->fd` is filled in here. Returns 0, or an errno value, negated.
-int mare__child_start(mare_runtime *runtime, struct mare__spawning *spawning,
-                      struct mare__child_stream streams[MARE__CHILD_STREAMS],
-                      struct mare__child **out);
+// What went wrong, beside the errno value that says why.
+enum mare__launch_fault {
+    MARE__LAUNCH_FAILED,
+    MARE__LAUNCH_NO_FOLDER,
+    MARE__LAUNCH_NO_PROGRAM,
+    MARE__LAUNCH_NO_INTERPRETER,
+    MARE__LAUNCH_NO_STREAM
+};
+
+// A program being started. Opening what it shall read and write, and executing it, takes as long as
+// the disk does: a thread of the pool does that. What was started and is not taken is killed.
+struct mare__launch {
+    struct mare__job job;
+    struct mare__child *child;      // what it is going to be, until that is taken
+    struct mare__spawning spawning; // with copies of all strings
+    struct mare__child_stream streams[MARE__CHILD_STREAMS];
+    pid_t pid;
+    int fd; // its pidfd, or -1
+    int err;
+    enum mare__launch_fault fault;
+    int stream; // which could not be opened
+    char *strings[];
+};
+
+// One that has not begun: its job is to be started and waited for. Descriptors that are given are
+// taken over, in any case. Returns 0, or an errno value, negated.
+int mare__launch_new(mare_runtime *runtime, const struct mare__spawning *spawning,
+                     const struct mare__child_stream streams[MARE__CHILD_STREAMS],
+                     struct mare__launch **out);
+
+// It is over. Returns 0, and the child, or an errno value, negated; `fault` says more.
+int mare__launch_take(struct mare__launch *launch, struct mare__child **out);
 
 // Sends it a signal. -ESRCH: it has ended.
 int mare__child_send(struct mare__child *child, int number);

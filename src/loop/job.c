@@ -36,6 +36,8 @@ struct mare__jobs {
     pthread_mutex_t mutex; // guards all below, and the jobs
     mare_runtime *runtime; // NULL once it has ended
     struct lane lanes[MARE__LANES];
+    unsigned holding_up;       // jobs that were begun, and that the end waits for
+    struct mare__parker *ends; // who waits for them
 };
 
 // ---- The pool's own life ------------------------------------------------------------------------
@@ -69,6 +71,22 @@ static void call_idler(struct lane *lane)
     mare__unpark(&MARE__ENTRY(link, struct idler, link)->parker);
 }
 
+static const uint64_t PATIENCE = 1000000000u; // of the end, with what holds it up
+
+// Under the lock.
+static void await_those_who_hold_up(struct mare__jobs *jobs)
+{
+    struct mare__parker parker = {.word = 0};
+    uint64_t now = jobs->platform.now_ns(jobs->platform.context), deadline = now + PATIENCE;
+    jobs->ends = &parker;
+    for (bool called = true; jobs->holding_up > 0 && called;) {
+        pthread_mutex_unlock(&jobs->mutex);
+        called = mare__park(&parker, deadline);
+        pthread_mutex_lock(&jobs->mutex);
+    }
+    jobs->ends = NULL;
+}
+
 static void stop(struct mare__jobs *jobs)
 {
     pthread_mutex_lock(&jobs->mutex);
@@ -76,6 +94,7 @@ static void stop(struct mare__jobs *jobs)
     for (int i = 0; i < MARE__LANES; i++)
         while (!mare__list_empty(&jobs->lanes[i].idle))
             call_idler(&jobs->lanes[i]);
+    await_those_who_hold_up(jobs);
     pthread_mutex_unlock(&jobs->mutex);
     mare__jobs_unref(jobs);
 }
@@ -168,6 +187,7 @@ static bool abandon(struct mare__job *job)
     } else {
         mare__list_remove(&job->link);
         job->stage = MARE__JOB_OVER;
+        job->held_back = can_grow(lane) ? 0 : lane->lost; // else a thread was about to begin it
         atomic_store(&job->over, true);
     }
     return !begun;
@@ -273,6 +293,7 @@ static struct mare__job *next(struct lane *lane)
             struct mare__job *job = MARE__ENTRY(link, struct mare__job, link);
             mare__list_remove(link);
             job->stage = MARE__JOB_RUNS;
+            jobs->holding_up += job->holds_up;
             return job;
         }
         if (idle || !jobs->runtime || lane->threads - lane->lost > AT_WORK)
@@ -314,9 +335,13 @@ static void *serve(void *argument)
         job->run(job);
         pthread_mutex_lock(&jobs->mutex);
         finish(lane, job);
+        bool held_up = job->holds_up;
         pthread_mutex_unlock(&jobs->mutex);
         release(job);
         pthread_mutex_lock(&jobs->mutex);
+        jobs->holding_up -= held_up;
+        if (held_up && jobs->ends)
+            mare__unpark(jobs->ends);
     }
     lane->threads--;
     pthread_mutex_unlock(&jobs->mutex);

@@ -26,6 +26,9 @@ struct mare__job {
     void (*drop)(struct mare__job *job);
     // Frees it with what it owns. Any thread, perhaps after the runtime's end.
     void (*end)(struct mare__job *job);
+    // Once begun, the end of the runtime waits a moment for it: what it makes in the system must
+    // not be left behind. Set before it starts.
+    bool holds_up;
 
     atomic_bool over; // it was done, or will never be begun
     // Under the pool's lock.
@@ -33,6 +36,8 @@ struct mare__job {
     enum { MARE__JOB_WAITS, MARE__JOB_RUNS, MARE__JOB_OVER } stage;
     unsigned waiters; // routines
     bool lost;        // it runs, and nobody waits
+    // It was never begun, as so many threads of its lane are stuck for nobody; known to who waited.
+    unsigned held_back;
 };
 
 // The pool of a runtime, made on first use; it lasts as long as somebody holds it. NULL: not enough

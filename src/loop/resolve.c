@@ -4,11 +4,17 @@
 
 #include "base/alloc.h"
 #include "loop/stream.h"
+#include "platform/rawsocket.h"
 
 static void run(struct mare__job *job)
 {
     struct mare__lookup *lookup = (struct mare__lookup *)job;
-    if (*lookup->host)
+    struct mare__naming *naming = &lookup->naming;
+    if (naming->is_service && *lookup->host)
+        naming->port = mare__service_number(lookup->host, naming->datagrams);
+    else if (naming->is_service)
+        mare__service_name(naming->port, naming->name);
+    else if (*lookup->host)
         mare__names_to_addresses(&lookup->naming, lookup->host);
     else
         mare__names_to_name(&lookup->naming);

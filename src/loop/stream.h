@@ -29,6 +29,7 @@ struct mare__stream {
                                   // object.waiters
     bool at_end;                  // the peer sends no more
     bool drained;                 // the last read took all there was: wait before the next
+    bool given;                   // to a program that is being started: nobody else's now
     struct mare__tls *tls;        // what its bytes go through, or NULL
     // Of a listener, what the streams that it accepts get, and the time they have for the
     // handshake; of a stream over TLS, when that must be over.
@@ -82,17 +83,30 @@ static inline uint64_t mare__stream_deadline(const struct mare__stream *stream, 
     return sooner && !mare__tls_is_ready(stream->tls) ? stream->handshake_time : deadline;
 }
 
+// A context being made from its options, or about to trust the system's authorities: both read
+// files, which a thread of the pool does. NULL: not enough memory.
+struct mare__tls_job {
+    struct mare__job job;
+    struct mare__tls_context *context; // a reference; NULL: `error` tells why there is none
+    struct mare__tls_options options;  // with copies of all text
+    struct mare__tls_error error;
+    char text[];
+};
+struct mare__tls_job *mare__tls_job_make(mare_runtime *runtime,
+                                         const struct mare__tls_options *options);
+struct mare__tls_job *mare__tls_job_trust(mare_runtime *runtime, struct mare__tls_context *context);
+
 // Keeps bytes for later: in an empty buffer. False: not enough memory.
 bool mare__stream_keep(struct mare__stream *stream, const char *bytes, size_t size);
 
 // The first `size` bytes of the buffer were used.
 void mare__stream_used(struct mare__stream *stream, size_t size);
 
-// Whether somebody has closed it on this side.
+// Whether somebody has closed it on this side, or is about to give it away.
 static inline bool mare__stream_closed(const struct mare__stream *stream)
 {
     // Relaxed: its owner asks, who alone closes it while it lives.
-    return atomic_load_explicit(&stream->source.ends, memory_order_relaxed);
+    return stream->given || atomic_load_explicit(&stream->source.ends, memory_order_relaxed);
 }
 
 static inline size_t mare__stream_buffered(const struct mare__stream *stream)
@@ -105,7 +119,7 @@ static inline size_t mare__stream_buffered(const struct mare__stream *stream)
 struct mare__lookup {
     struct mare__job job;
     struct mare__naming naming;
-    char host[]; // empty: what is asked for is the name of naming.addresses[0]
+    char host[]; // empty: what is asked for is the name of naming.addresses[0], or of its port
 };
 
 // One that has not begun; `naming` can be told more before it does. NULL: not enough memory.

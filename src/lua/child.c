@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "loop/child.h"
+#include "lua/job.h"
 #include "lua/net.h"
 #include "platform/signal.h"
 
@@ -29,7 +30,8 @@ enum {
     FOLDER,
     STREAMS,
     GROUP = STREAMS + MARE__CHILD_STREAMS,
-    DETACHED
+    DETACHED,
+    TIMEOUT
 };
 
 // The strings of the list at a stack index (or NULL for nil) as C has them; pushes what holds them.
@@ -84,29 +86,22 @@ static void check_stream(lua_State *L, int index)
     }
 }
 
-static int open_file(lua_State *L, int index)
-{
-    lua_rawgeti(L, index, 1);
-    lua_rawgeti(L, index, 2);
-    int how = luaL_checkoption(L, -1, NULL, hows);
-    int fd = mare__open_for_child(lua_tostring(L, -2), (enum mare__open_as)how);
-    lua_pop(L, 2);
-    return fd;
-}
-
-// What was checked, opened. Returns 0, or an errno value, negated.
-static int open_stream(lua_State *L, int index, struct mare__child_stream *stream)
+// What was checked. Returns 0, or an errno value, negated.
+static int describe_stream(lua_State *L, int index, struct mare__child_stream *stream)
 {
     luaL_Stream *file = luaL_testudata(L, index, LUA_FILEHANDLE);
     stream->use = MARE__CHILD_GIVEN;
     if (mare__handle_of(L, index, MARE__KIND_STREAM)) {
-        int fd = mare__lua_stream(L, index)->source.fd;
-        stream->fd = mare__descriptor_copy(fd);
-        mare__descriptor_waits(fd, true);
+        stream->fd = mare__descriptor_copy(mare__lua_stream(L, index)->source.fd);
     } else if (file) {
         stream->fd = mare__descriptor_copy(fileno(file->f));
     } else if (lua_istable(L, index)) {
-        stream->fd = open_file(L, index);
+        lua_rawgeti(L, index, 1);
+        lua_rawgeti(L, index, 2);
+        stream->use = MARE__CHILD_PATH;
+        stream->path = lua_tostring(L, -2); // which the table keeps
+        stream->how = (enum mare__open_as)luaL_checkoption(L, -1, NULL, hows);
+        lua_pop(L, 2);
     } else {
         int word = luaL_checkoption(L, index, NULL, words);
         stream->fd = 1; // as standard output, which is in its place by then
@@ -119,17 +114,33 @@ static int open_stream(lua_State *L, int index, struct mare__child_stream *strea
     return stream->fd;
 }
 
+// The child expects reads and writes to wait, so that nobody here may read or write meanwhile, nor
+// send it away.
+static void give_streams(lua_State *L)
+{
+    for (int i = 0; i < MARE__CHILD_STREAMS; i++) {
+        if (!mare__handle_of(L, STREAMS + i, MARE__KIND_STREAM))
+            continue;
+        struct mare__stream *stream = mare__lua_stream(L, STREAMS + i);
+        mare__descriptor_waits(stream->source.fd, true);
+        stream->object.waiters += !stream->given; // once, if it is given as two of them
+        stream->given = true;
+    }
+}
+
 // Streams that were given to the child are not this side's any more; or still are.
 static void settle_given(lua_State *L, bool started)
 {
     for (int i = 0; i < MARE__CHILD_STREAMS; i++) {
         if (!mare__handle_of(L, STREAMS + i, MARE__KIND_STREAM))
             continue;
-        struct mare__source *source = &mare__lua_stream(L, STREAMS + i)->source;
+        struct mare__stream *stream = mare__lua_stream(L, STREAMS + i);
+        stream->object.waiters -= stream->given;
+        stream->given = false;
         if (started)
-            mare__source_close(source);
-        else
-            mare__descriptor_waits(source->fd, false);
+            mare__source_close(&stream->source);
+        else if (!mare__stream_closed(stream))
+            mare__descriptor_waits(stream->source.fd, false);
     }
 }
 
@@ -147,30 +158,27 @@ static int fail_saying(lua_State *L, int err)
     return 3;
 }
 
-static int fail_to_open(lua_State *L, int index, int err)
-{
-    const char *path = "a stream";
-    if (lua_istable(L, index)) {
-        lua_rawgeti(L, index, 1);
-        path = lua_tostring(L, -1);
-    }
-    lua_pushfstring(L, "cannot open '%s': %s", path, strerror(err));
-    return fail_saying(L, err);
-}
-
 // Says what it is that does not exist, or may not be used.
-static int fail_to_start(lua_State *L, const struct mare__spawning *spawning, int err)
+static int fail_to_start(lua_State *L, const struct mare__launch *launch, int err)
 {
-    const char *program = spawning->arguments[0], *folder = spawning->folder;
-    if (folder && !mare__is_folder(folder) && err != EMFILE && err != ENFILE)
-        lua_pushfstring(L, "cannot enter the folder '%s': %s", folder, strerror(err));
-    else if (err == ENOENT && !(strchr(program, '/') && mare__is_file(folder, program)))
+    const char *program = launch->spawning.arguments[0], *why = strerror(err);
+    switch (launch->fault) {
+    case MARE__LAUNCH_NO_STREAM:
+        lua_pushfstring(L, "cannot open '%s': %s", launch->streams[launch->stream].path, why);
+        break;
+    case MARE__LAUNCH_NO_FOLDER:
+        lua_pushfstring(L, "cannot enter the folder '%s': %s", launch->spawning.folder, why);
+        break;
+    case MARE__LAUNCH_NO_PROGRAM:
         lua_pushfstring(L, "no such program: '%s'", program);
-    else if (err == ENOENT)
+        break;
+    case MARE__LAUNCH_NO_INTERPRETER:
         lua_pushfstring(L, "cannot run '%s': the interpreter that it names does not exist",
                         program);
-    else
-        lua_pushfstring(L, "cannot run '%s': %s", program, strerror(err));
+        break;
+    default:
+        lua_pushfstring(L, "cannot run '%s': %s", program, why);
+    }
     return fail_saying(L, err);
 }
 
@@ -194,13 +202,30 @@ static int push_child(lua_State *L, struct mare__child *child)
     return 1;
 }
 
-// spawn(arguments, environment, folder, stdin, stdout, stderr, group, detached)
+static int launch_done(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
+    struct mare__launch *launch = (struct mare__launch *)ref->object;
+    struct mare__child *child;
+    mare_err err = mare__lua_job_outcome(L, &launch->job);
+    int failed = err ? 0 : mare__launch_take(launch, &child), results;
+    settle_given(L, !err && !failed);
+    if (err)
+        results = mare__lua_fail_job(L, &launch->job, err);
+    else
+        results = failed ? fail_to_start(L, launch, -failed) : push_child(L, child);
+    mare__handle_forget(L, ref); // what nobody has taken must not wait for the collector
+    return results;
+}
+
+// spawn(arguments, environment, folder, stdin, stdout, stderr, group, detached [, timeout])
 static int child_spawn(lua_State *L)
 {
-    struct mare__child_stream streams[MARE__CHILD_STREAMS] = {
-        {MARE__CHILD_INHERITS, -1}, {MARE__CHILD_INHERITS, -1}, {MARE__CHILD_INHERITS, -1}};
-    struct mare__child *child;
-    lua_settop(L, DETACHED);
+    struct mare__child_stream streams[MARE__CHILD_STREAMS] = {{.use = MARE__CHILD_INHERITS}};
+    struct mare__launch *launch;
+    lua_settop(L, TIMEOUT);
+    uint64_t deadline = mare__lua_deadline(L, TIMEOUT);
     struct mare__spawning spawning = {.arguments = check_strings(L, ARGUMENTS),
                                       .environment = check_strings(L, ENVIRONMENT),
                                       .folder =
@@ -209,21 +234,29 @@ static int child_spawn(lua_State *L)
                                       .session = lua_toboolean(L, DETACHED)};
     for (int i = 0; i < MARE__CHILD_STREAMS; i++)
         check_stream(L, STREAMS + i);
-    int err = 0, last = 0;
-    for (; last < MARE__CHILD_STREAMS && !err; last++)
-        err = open_stream(L, STREAMS + last, &streams[last]);
+    mare__block_check(L, mare__self(L));
+    int err = 0;
+    for (int i = 0; i < MARE__CHILD_STREAMS && !err; i++)
+        err = describe_stream(L, STREAMS + i, &streams[i]);
     if (err) {
         for (int i = 0; i < MARE__CHILD_STREAMS; i++)
             if (streams[i].use == MARE__CHILD_GIVEN && streams[i].fd >= MARE__CHILD_STREAMS)
                 mare__socket_close(streams[i].fd);
-        settle_given(L, false);
-        return fail_to_open(L, STREAMS + last - 1, -err);
+        lua_pushfstring(L, "cannot open 'a stream': %s", strerror(-err));
+        return fail_saying(L, -err);
     }
-    err = mare__child_start(mare__self(L)->runtime, &spawning, streams, &child);
-    settle_given(L, err == 0);
-    if (err)
-        return fail_to_start(L, &spawning, -err);
-    return push_child(L, child);
+    err = mare__launch_new(mare__self(L)->runtime, &spawning, streams, &launch);
+    if (err) {
+        lua_pushfstring(L, "cannot run '%s': %s", spawning.arguments[0], strerror(-err));
+        return fail_saying(L, -err);
+    }
+    mare__handle_push_new(L, launch);
+    give_streams(L);
+    if (!mare__job_start(&launch->job)) {
+        settle_given(L, false);
+        return mare__lua_fail(L, MARE_NOMEM);
+    }
+    return mare__lua_wait_job(L, &launch->job, deadline, launch_done, 0);
 }
 
 // ---- Waiting ------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ static uint64_t deadline_of(lua_State *L, const struct mare__file *file, int ind
 static int fail(lua_State *L, const struct mare__file *file, mare_err err)
 {
     if (err != MARE_CLOSED)
-        return mare__lua_fail(L, err);
+        return file->job ? mare__lua_fail_job(L, &file->job->job, err) : mare__lua_fail(L, err);
     lua_pushfstring(L, "%s: it is closed", file->path);
     return mare__lua_fail_with(L, err);
 }

@@ -21,3 +21,12 @@ mare_err mare__lua_job_outcome(lua_State *L, struct mare__job *job)
     // What is over at the last moment is over; but who was cancelled is.
     return over && (err == MARE_TIMEOUT || err == MARE_CLOSED) ? MARE_OK : err;
 }
+
+int mare__lua_fail_job(lua_State *L, const struct mare__job *job, mare_err err)
+{
+    if (err != MARE_TIMEOUT || job->held_back == 0)
+        return mare__lua_fail(L, err);
+    lua_pushfstring(L, "%s before a thread was free: %d are stuck in calls given up before",
+                    mare_strerror(err), (int)job->held_back);
+    return mare__lua_fail_with(L, err);
+}

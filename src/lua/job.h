@@ -12,3 +12,6 @@ int mare__lua_wait_job(lua_State *L, struct mare__job *job, uint64_t deadline, l
 
 // MARE_OK: it is over. Else why the wait is.
 mare_err mare__lua_job_outcome(lua_State *L, struct mare__job *job);
+
+// As mare__lua_fail, of one that has an outcome; says what it was that held it back.
+int mare__lua_fail_job(lua_State *L, const struct mare__job *job, mare_err err);

@@ -450,6 +450,17 @@ int mare__lua_look_up(lua_State *L, const char *host, uint64_t deadline, lua_KFu
     return mare__lua_wait_job(L, &lookup->job, deadline, then, 0);
 }
 
+int mare__lua_fail_lookup(lua_State *L, const char *host, const struct mare__naming *naming,
+                          const char *why)
+{
+    if (naming->err)
+        why = strerror(naming->err);
+    else if (naming->status)
+        why = mare__names_error(naming->status);
+    lua_pushfstring(L, "cannot resolve '%s': %s", host, why);
+    return mare__lua_fail_with(L, naming->err ? code_of(naming->err) : MARE_NONAME);
+}
+
 static int resolve_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
@@ -457,12 +468,9 @@ static int resolve_done(lua_State *L, int status, lua_KContext context)
     mare_err err = mare__lua_job_outcome(L, (struct mare__job *)ref->object);
     const struct mare__naming *lookup = &((struct mare__lookup *)ref->object)->naming;
     if (err)
-        return mare__lua_fail(L, err);
-    if (lookup->status) {
-        lua_pushfstring(L, "cannot resolve '%s': %s", lua_tostring(L, 1),
-                        mare__names_error(lookup->status));
-        return mare__lua_fail_with(L, MARE_NONAME);
-    }
+        return mare__lua_fail_job(L, (struct mare__job *)ref->object, err);
+    if (lookup->status)
+        return mare__lua_fail_lookup(L, lua_tostring(L, 1), lookup, "");
     lua_createtable(L, lookup->count, 0);
     for (int i = 0; i < lookup->count; i++) {
         char host[MARE__HOST_MAX];

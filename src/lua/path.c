@@ -100,9 +100,11 @@ static int job_done(lua_State *L, int status, lua_KContext finish)
     struct mare__file_job *job = (struct mare__file_job *)ref->object;
     mare_err err = mare__lua_job_outcome(L, &job->job);
     int results = err ? 0 : push_outcome(L, job, finish);
+    if (err)
+        results = mare__lua_fail_job(L, &job->job, err);
     // What it has read, or opens now or later, must not wait for the collector.
     mare__handle_forget(L, ref);
-    return err ? mare__lua_fail(L, err) : results;
+    return results;
 }
 
 int mare__lua_do_job(lua_State *L, uint64_t deadline,

@@ -40,14 +40,14 @@ static int inquiry_done(lua_State *L, int status, lua_KContext context)
     return 2;
 }
 
-static int inquire(lua_State *L, struct mare__lookup *lookup, uint64_t deadline)
+static int inquire(lua_State *L, struct mare__lookup *lookup, uint64_t deadline, lua_KFunction then)
 {
     if (!lookup)
         return mare__lua_socket_fail(L, ENOMEM);
     mare__handle_push_new(L, lookup);
     if (!mare__job_start(&lookup->job))
         return mare__lua_socket_fail(L, ENOMEM);
-    return mare__lua_wait_job(L, &lookup->job, deadline, inquiry_done, 0);
+    return mare__lua_wait_job(L, &lookup->job, deadline, then, 0);
 }
 
 // find(host, family or nil [, deadline]): a list of {addr =, family =}, and the canonical name
@@ -66,7 +66,7 @@ int mare__lua_socket_find(lua_State *L)
                                 : strcmp(family, "inet6") == 0 ? AF_INET6
                                                                : AF_UNSPEC;
     }
-    return inquire(L, lookup, deadline);
+    return inquire(L, lookup, deadline, inquiry_done);
 }
 
 // nameof(address, whether it must have one [, deadline])
@@ -83,7 +83,7 @@ int mare__lua_socket_nameof(lua_State *L)
         lookup->naming.addresses[0] = address;
         lookup->naming.must_exist = lua_toboolean(L, 2);
     }
-    return inquire(L, lookup, deadline);
+    return inquire(L, lookup, deadline, inquiry_done);
 }
 
 // numeric(host): its family, or nothing if it is a name
@@ -96,24 +96,54 @@ int mare__lua_socket_numeric(lua_State *L)
     return 1;
 }
 
-// service(name [, of datagrams]): its number, or nil
+static int service_done(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
+    const struct mare__lookup *lookup = (struct mare__lookup *)ref->object;
+    mare_err err = mare__lua_job_outcome(L, (struct mare__job *)ref->object);
+    if (err)
+        return mare__lua_socket_waited(L, err);
+    if (!*lookup->host)
+        lua_pushstring(L, lookup->naming.name);
+    else if (lookup->naming.port >= 0)
+        lua_pushinteger(L, lookup->naming.port);
+    else
+        lua_pushnil(L);
+    return 1;
+}
+
+// The system's list of services may lie on a disk, or with a server that is asked.
+static int ask_service(lua_State *L, const char *name, bool datagrams, int port)
+{
+    mare_process *self = mare__self(L);
+    mare__block_check(L, self);
+    struct mare__lookup *lookup = mare__lookup_new(self->runtime, name);
+    if (lookup) {
+        lookup->naming.is_service = true;
+        lookup->naming.datagrams = datagrams;
+        lookup->naming.port = port;
+    }
+    return inquire(L, lookup, MARE_FOREVER, service_done);
+}
+
+// service(name or number [, of datagrams]): its number, or nothing
 int mare__lua_socket_service(lua_State *L)
 {
-    int number = mare__service_number(luaL_checkstring(L, 1), lua_toboolean(L, 2));
-    if (number < 0)
-        lua_pushnil(L);
-    else
-        lua_pushinteger(L, number);
-    return 1;
+    const char *name = luaL_checkstring(L, 1);
+    if (*name && !name[strspn(name, "0123456789")]) {
+        int number = mare__service_number(name, false);
+        if (number >= 0)
+            lua_pushinteger(L, number);
+        return number >= 0;
+    }
+    return *name ? ask_service(L, name, lua_toboolean(L, 2), -1) : 0;
 }
 
 // servicename(number)
 int mare__lua_socket_servicename(lua_State *L)
 {
-    char name[MARE__HOST_MAX];
-    mare__service_name((int)luaL_checkinteger(L, 1), name);
-    lua_pushstring(L, name);
-    return 1;
+    return ask_service(L, "", false, (int)luaL_checkinteger(L, 1));
 }
 
 int mare__lua_socket_hostname(lua_State *L)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "lua/job.h"
 #include "lua/net.h"
 
 static struct mare__tls_context *check_context(lua_State *L, int index)
@@ -38,11 +39,39 @@ static int get_number(lua_State *L, const char *name)
     return number;
 }
 
+static int job_done(lua_State *L, int status, lua_KContext none)
+{
+    (void)status, (void)none;
+    struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
+    struct mare__tls_job *tls = (struct mare__tls_job *)ref->object;
+    mare_err err = mare__lua_job_outcome(L, &tls->job);
+    int results = 1;
+    if (err)
+        results = mare__lua_fail_job(L, &tls->job, err);
+    else if (!tls->context)
+        results = mare__lua_fail_tls(L, &tls->error);
+    else
+        mare__handle_push(L, mare__ref(&tls->context->object));
+    mare__handle_forget(L, ref); // it may have a key in it
+    return results;
+}
+
+// Waits for the job, and returns its context.
+static int do_job(lua_State *L, struct mare__tls_job *tls, uint64_t deadline)
+{
+    if (!tls)
+        return mare__lua_fail(L, MARE_NOMEM);
+    mare__handle_push_new(L, tls);
+    mare__block_check(L, mare__self(L));
+    if (!mare__job_start(&tls->job))
+        return mare__lua_fail(L, MARE_NOMEM);
+    return mare__lua_wait_job(L, &tls->job, deadline, job_done, 0);
+}
+
 // context(options): see lua/mare/tls.lua, which has checked `verify`, `oldest`, `newest` and
 // `protocols`.
 static int new_context(lua_State *L)
 {
-    struct mare__tls_error error;
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_getfield(L, 1, "protocols");
     struct mare__tls_options options = {
@@ -57,10 +86,27 @@ static int new_context(lua_State *L)
         .newest = get_number(L, "newest"),
     };
     options.protocols = lua_tolstring(L, -1, &options.protocols_size);
-    struct mare__tls_context *context = mare__tls_context_new(&options, &error);
-    if (!context)
-        return mare__lua_fail_tls(L, &error);
-    mare__handle_push_new(L, context);
+    return do_job(L, mare__tls_job_make(mare__self(L)->runtime, &options), MARE_FOREVER);
+}
+
+// trust(context [, timeout]): what clients made with it have to read is read.
+static int trust_system(lua_State *L)
+{
+    struct mare__tls_context *context = check_context(L, 1);
+    uint64_t deadline = mare__lua_deadline(L, 2);
+    lua_settop(L, 1);
+    if (!mare__tls_context_owes(context))
+        return 1;
+    return do_job(L, mare__tls_job_trust(mare__self(L)->runtime, context), deadline);
+}
+
+// name(context, name, other): for one that is new.
+static int name_context(lua_State *L)
+{
+    struct mare__tls_context *context = check_context(L, 1);
+    if (!mare__tls_context_name(context, mare__lua_name(L, 2), check_context(L, 3)))
+        return mare__lua_fail(L, MARE_NOMEM);
+    lua_settop(L, 1);
     return 1;
 }
 
@@ -244,6 +290,8 @@ static int new_selfsigned(lua_State *L)
 int mare__lua_open_tls(lua_State *L)
 {
     static const luaL_Reg private_functions[] = {{"context", new_context},
+                                                 {"name", name_context},
+                                                 {"trust", trust_system},
                                                  {"secure", secure_stream},
                                                  {"listen", secure_listener},
                                                  {"selfsigned", new_selfsigned},

@@ -164,9 +164,7 @@ static int found(lua_State *L, int status, lua_KContext context)
             mare__datagram_speaks(socket->source.fd, &to))
             return go_to(L, socket, &to);
     }
-    lua_pushfstring(L, "cannot resolve '%s': %s", lua_tostring(L, HOST),
-                    lookup->status ? mare__names_error(lookup->status) : why);
-    return mare__lua_fail_with(L, MARE_NONAME);
+    return mare__lua_fail_lookup(L, lua_tostring(L, HOST), lookup, why);
 }
 
 static int begin(lua_State *L, struct mare__stream *socket)

@@ -5,6 +5,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "platform/socket.h"
+
 static void on_bell(uv_async_t *bell)
 {
     (void)bell; // it has done its work: the wait is over
@@ -16,23 +18,10 @@ static void on_alarm(uv_timer_t *alarm)
     uv_stop(alarm->loop);
 }
 
-// Whether there are as many descriptors left as a loop needs: libuv's first one ends the program
-// when there are not.
-static bool are_descriptors_left(void)
+static bool make(struct mare__loop *loop)
 {
-    enum { NEEDED = 8 };
-    int fds[NEEDED], count = 0;
-    while (count < NEEDED && (fds[count] = eventfd(0, EFD_CLOEXEC)) >= 0)
-        count++;
-    bool enough = count == NEEDED;
-    while (count > 0)
-        close(fds[--count]);
-    return enough;
-}
-
-bool mare__loop_init(struct mare__loop *loop)
-{
-    if (!are_descriptors_left() || uv_loop_init(&loop->uv) != 0)
+    enum { NEEDED = 8 }; // descriptors: libuv's first loop ends the program when there are less
+    if (!mare__descriptors_left(NEEDED) || uv_loop_init(&loop->uv) != 0)
         return false;
     if (uv_async_init(&loop->uv, &loop->bell, on_bell) != 0) {
         uv_loop_close(&loop->uv);
@@ -40,6 +29,21 @@ bool mare__loop_init(struct mare__loop *loop)
     }
     uv_timer_init(&loop->uv, &loop->alarm);
     return true;
+}
+
+bool mare__loop_init(struct mare__loop *loop)
+{
+    // If the program was started without standard input, output or error, something must be in
+    // their place: libuv would take those, which others write to, and refuse to close them.
+    int places[STDERR_FILENO + 1], count = 0, fd;
+    while ((fd = eventfd(0, EFD_CLOEXEC)) >= 0 && fd <= STDERR_FILENO)
+        places[count++] = fd;
+    if (fd >= 0)
+        close(fd);
+    bool made = make(loop);
+    while (count > 0)
+        close(places[--count]);
+    return made;
 }
 
 void mare__loop_fini(struct mare__loop *loop)

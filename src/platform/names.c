@@ -2,9 +2,12 @@
 // Names of hosts by getaddrinfo and getnameinfo.
 #include "platform/names.h"
 
+#include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { NEEDED = 4 }; // descriptors, of the resolver: a file, or a socket for each of three servers
 
 void mare__names_to_addresses(struct mare__naming *naming, const char *host)
 {
@@ -13,6 +16,10 @@ void mare__names_to_addresses(struct mare__naming *naming, const char *host)
                              .ai_flags = naming->canonical ? AI_CANONNAME : AI_ADDRCONFIG},
                     *list = NULL;
     naming->status = getaddrinfo(host, NULL, &hints, &list);
+    // Without descriptors it finds neither its files nor its servers, and says of a host that is
+    // there that it is unknown.
+    if (naming->status && !mare__descriptors_left(NEEDED))
+        naming->err = EMFILE;
     if (list && list->ai_canonname)
         snprintf(naming->name, sizeof naming->name, "%s", list->ai_canonname);
     for (struct addrinfo *at = list; at && naming->count < MARE__ADDRESSES_MAX; at = at->ai_next) {

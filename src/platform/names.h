@@ -11,8 +11,11 @@ struct mare__naming {
     int family;     // to addresses: AF_UNSPEC, AF_INET or AF_INET6
     bool canonical; // to addresses: the host's proper name is wanted too, and addresses of families
                     // that this machine has no other address of
-    bool must_exist;                                     // to a name: a number is none
-    int status;                                          // 0, or for mare__names_error
+    bool must_exist;            // to a name: a number is none
+    bool is_service, datagrams; // to a port, of a service of that name, and to its name: instead
+    int port;                   // of a host; -1: there is none
+    int err;                    // what kept the resolver from looking, an errno value, or 0
+    int status;                 // 0, or for mare__names_error
     struct mare__address addresses[MARE__ADDRESSES_MAX]; // to a name: of the first
     int count;
     char name[MARE__NAME_MAX];

@@ -13,6 +13,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "platform/terminal.h"
+
 static const struct {
     const char *name;
     int number;
@@ -116,7 +118,7 @@ static void count(int number, int by)
     if (!was)
         sigaction(number, &action, &before[number]);
     else if (watchers[number] == 0)
-        sigaction(number, &before[number], NULL);
+        mare__terminal_give_back(number, &before[number]);
 }
 
 static void count_all(uint64_t set, int by)

@@ -3,6 +3,7 @@
 #include "platform/socket.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
@@ -12,6 +13,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -208,6 +210,18 @@ ssize_t mare__socket_write(int fd, struct iovec *pieces, int count)
 int mare__socket_shutdown(int fd)
 {
     return shutdown(fd, SHUT_WR) == 0 ? 0 : -errno;
+}
+
+bool mare__descriptors_left(int count)
+{
+    int fds[8], made = 0;
+    assert(count <= (int)(sizeof fds / sizeof *fds));
+    while (made < count && (fds[made] = eventfd(0, EFD_CLOEXEC)) >= 0)
+        made++;
+    bool enough = made == count;
+    while (made > 0)
+        close(fds[--made]);
+    return enough;
 }
 
 void mare__socket_close(int fd)

@@ -41,6 +41,9 @@ ssize_t mare__socket_read(int fd, void *bytes, size_t size); // 0: the peer send
 ssize_t mare__socket_write(int fd, struct iovec *pieces, int count);
 int mare__socket_shutdown(int fd); // of our direction
 void mare__socket_close(int fd);
+
+// Whether there are so many descriptors left, eight at the most.
+bool mare__descriptors_left(int count);
 int mare__socket_copy(int fd); // another descriptor of the same
 
 // A device file, a FIFO or a terminal, to read from without waiting; and what it has. Opened for

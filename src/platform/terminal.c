@@ -77,21 +77,41 @@ static void on_fatal(int number)
     raise(number);
 }
 
-// Signals that would end the program at once come here first; and no more.
+// What a fatal signal shall do that does this now: if it would end the program at once, it comes
+// here first, while the terminal is in a mode of ours; and no more.
+static struct sigaction guarded(struct sigaction now, bool begin)
+{
+    if (begin && now.sa_handler == SIG_DFL)
+        now = (struct sigaction){.sa_handler = on_fatal, .sa_flags = (int)SA_RESETHAND};
+    else if (!begin && now.sa_handler == on_fatal)
+        now = (struct sigaction){.sa_handler = SIG_DFL};
+    else
+        return now;
+    sigemptyset(&now.sa_mask);
+    return now;
+}
+
 static void guard(bool begin)
 {
     for (int i = 0; i < FATAL; i++) {
-        struct sigaction now, ours = {.sa_handler = on_fatal, .sa_flags = (int)SA_RESETHAND};
-        sigemptyset(&ours.sa_mask);
+        struct sigaction now, then;
         if (sigaction(fatal[i], NULL, &now) != 0)
             continue;
-        if (begin && now.sa_handler == SIG_DFL) {
-            sigaction(fatal[i], &ours, NULL);
-        } else if (!begin && now.sa_handler == on_fatal) {
-            ours = (struct sigaction){.sa_handler = SIG_DFL};
-            sigaction(fatal[i], &ours, NULL);
-        }
+        then = guarded(now, begin);
+        if (then.sa_handler != now.sa_handler)
+            sigaction(fatal[i], &then, NULL);
     }
+}
+
+void mare__terminal_give_back(int number, const struct sigaction *before)
+{
+    struct sigaction action = *before;
+    pthread_mutex_lock(&changes); // so that no change of the mode misses it
+    for (int i = 0; i < FATAL; i++)
+        if (fatal[i] == number)
+            action = guarded(action, atomic_load(&changed));
+    sigaction(number, &action, NULL);
+    pthread_mutex_unlock(&changes);
 }
 
 static int change(enum mare__terminal_mode mode)

@@ -3,6 +3,7 @@
 // Functions return 0 or a descriptor; failures are errno values, negated.
 #pragma once
 
+#include <signal.h>
 #include <stdbool.h>
 
 // A descriptor for standard input that never blocks, while standard input itself stays as it is:
@@ -20,3 +21,7 @@ int mare__terminal_set(enum mare__terminal_mode mode);
 
 // As it was in the beginning, at an end that runs nothing else. A signal handler may call it.
 void mare__terminal_restore(void);
+
+// Gives a signal back the action that it had, for whoever took it over: what has changed meanwhile
+// is whether a signal that ends the program has a terminal to put back before.
+void mare__terminal_give_back(int number, const struct sigaction *before);

@@ -50,6 +50,16 @@ struct mare__tls_context *mare__tls_context_new(const struct mare__tls_options *
 // Whether a server can be made with it: it has a certificate and its key.
 bool mare__tls_context_serves(struct mare__tls_context *context);
 
+// Whether clients made with it verify servers by the system's authorities, which nobody has read
+// yet: the first such client does, or whoever calls the other one before. That reads files.
+bool mare__tls_context_owes(struct mare__tls_context *context);
+void mare__tls_context_trust(struct mare__tls_context *context);
+
+// As a server that is asked for this name ("*.host" is any one word before ".host"), it uses what
+// the other context has now. Before sessions are made with it. False: not enough memory.
+bool mare__tls_context_name(struct mare__tls_context *context, const char *name,
+                            struct mare__tls_context *other);
+
 // From now on sessions are made as by the other one; those that exist stay as they are.
 void mare__tls_context_replace(struct mare__tls_context *context, struct mare__tls_context *other);
 

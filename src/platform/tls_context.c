@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "base/alloc.h"
@@ -258,12 +259,83 @@ static bool fill(struct mare__tls_rules *rules, const struct mare__tls_options *
            (!options->authorities || trust(rules->ssl, options->authorities, error));
 }
 
+// ---- Several names ------------------------------------------------------------------------------
+
+struct mare__tls_named {
+    struct mare__tls_named *next;
+    struct mare__tls_rules *rules;
+    char name[];
+};
+
+static bool is_named(const char *pattern, const char *name)
+{
+    const char *rest = strchr(name, '.');
+    if (pattern[0] != '*')
+        return strcasecmp(pattern, name) == 0;
+    return rest && rest > name && strcasecmp(pattern + 1, rest) == 0;
+}
+
+static const struct mare__tls_rules *find_named(const struct mare__tls_rules *rules,
+                                                const char *name)
+{
+    const struct mare__tls_rules *found = NULL;
+    for (const struct mare__tls_named *one = rules->named; one; one = one->next)
+        if (is_named(one->name, name) &&
+            (!found || one->name[0] != '*')) // a whole name comes first
+            found = one->rules;
+    return found;
+}
+
+// A client that asks for no name, or for one that we do not know, gets what others get.
+static int choose_named(SSL *ssl, int *alert, void *user)
+{
+    (void)alert;
+    const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
+    const struct mare__tls_rules *found = name ? find_named(user, name) : NULL;
+    if (found)
+        SSL_set_SSL_CTX(ssl, found->ssl);
+    return SSL_TLSEXT_ERR_OK;
+}
+
+bool mare__tls_context_name(struct mare__tls_context *context, const char *name,
+                            struct mare__tls_context *other)
+{
+    struct mare__tls_rules *rules = context->rules;
+    struct mare__tls_named *named = mare__alloc(sizeof *named + strlen(name) + 1);
+    if (!named)
+        return false;
+    strcpy(named->name, name);
+    named->rules = mare__tls_rules_take(other);
+    named->next = rules->named;
+    rules->named = named;
+    SSL_CTX_set_tlsext_servername_callback(rules->ssl, choose_named);
+    SSL_CTX_set_tlsext_servername_arg(rules->ssl, rules);
+    return true;
+}
+
+// ---- From birth to end --------------------------------------------------------------------------
+
 bool mare__tls_context_serves(struct mare__tls_context *context)
 {
     struct mare__tls_rules *rules = mare__tls_rules_take(context);
     bool serves = SSL_CTX_get0_privatekey(rules->ssl) != NULL;
     mare__tls_rules_drop(rules);
     return serves;
+}
+
+bool mare__tls_context_owes(struct mare__tls_context *context)
+{
+    struct mare__tls_rules *rules = mare__tls_rules_take(context);
+    bool owes = rules->verify != MARE__TLS_NOBODY && atomic_load(&rules->owes_system);
+    mare__tls_rules_drop(rules);
+    return owes;
+}
+
+void mare__tls_context_trust(struct mare__tls_context *context)
+{
+    struct mare__tls_rules *rules = mare__tls_rules_take(context);
+    mare__tls_rules_trust_system(rules);
+    mare__tls_rules_drop(rules);
 }
 
 struct mare__tls_rules *mare__tls_rules_take(struct mare__tls_context *context)
@@ -279,6 +351,11 @@ void mare__tls_rules_drop(struct mare__tls_rules *rules)
 {
     if (atomic_fetch_sub(&rules->references, 1) > 1)
         return;
+    for (struct mare__tls_named *named; (named = rules->named) != NULL;) {
+        rules->named = named->next;
+        mare__tls_rules_drop(named->rules);
+        mare__free(named);
+    }
     SSL_CTX_free(rules->ssl);
     pthread_mutex_destroy(&rules->mutex);
     mare__free(rules->protocols);

@@ -16,6 +16,8 @@ struct mare__tls_rules {
     enum mare__tls_verify verify;
     unsigned char *protocols;
     unsigned protocols_size;
+    struct mare__tls_named
+        *named;              // what a server brings along instead, by the name it is asked for
     atomic_bool owes_system; // the system's authorities are trusted, and not loaded yet
     pthread_mutex_t mutex;   // held while they are
 };

@@ -161,6 +161,14 @@ class Modes(Programs):
         for number in (signal.SIGUSR1, signal.SIGQUIT, signal.SIGALRM, signal.SIGABRT):
             self.ends_cooked(wait, -number, number)
 
+    def test_the_mode_is_put_back_by_signals_that_nobody_watches_any_more(self):
+        watch = 'local w = require "mare.signal".watch "SIGUSR1"\n'
+        end = 'w:close() print "ready" mare.sleep(60)'
+        for text in (watch + 'terminal.raw(true)\n' + end, 'terminal.raw(true)\n' + watch + end,
+                     'terminal.raw(true)\n' + watch + 'terminal.raw(false) terminal.raw(true)\n'
+                     + end):
+            self.ends_cooked(text, -signal.SIGUSR1, signal.SIGUSR1)
+
     def test_the_mode_is_put_back_where_a_process_cannot_be_ended(self):
         # It hangs in a C function, so the program ends without it: after a second, or the second
         # signal.

@@ -52,6 +52,18 @@ function shell.stock(text, arguments)
         :format(shell.mare:match "^(.*)/", file.name, arguments or ""))
 end
 
+--- Runs a piece of Lua as a program, on one worker, with a file system that hangs for paths with
+--- "hangs" in them until it calls `answer`. False: meson does not run this.
+function shell.slow_files(text, environment)
+    local library = os.getenv "MARE_SLOW_FILES"
+    if not library then return false end
+    local flag <close> = shell.file ""
+    local program <close> = shell.file(("local function answer() os.remove(%q) end\n"
+        .. "require 'mare'.workers(1)\n"):format(flag.name) .. text)
+    return shell.run(("MARE_HANGS=%s LD_PRELOAD=%s %s %s %s")
+        :format(flag, library, environment or "", shell.mare, program))
+end
+
 --- Whether that can be: lua5.4 is there, and mare.so fits it (one with sanitizers does not).
 function shell.has_stock()
     return shell.stock("require 'mare'").code == 0

@@ -33,7 +33,81 @@ local STUBBORN = [[
     print(c:pid())
 ]]
 
+-- Runs a program that calls `answer` when the disk shall; `made` is a path that is there afterwards
+-- or not.
+local function with_slow_files(text)
+    local made = os.tmpname()
+    os.remove(made)
+    local got = shell.slow_files(HEAD .. ("local made = %q\n"):format(made) .. text)
+        or t.skip "slow_files.so is missing: run by meson"
+    return got, os.remove(made) ~= nil
+end
+
 return {
+    a_disk_that_does_not_answer_holds_back_nobody = function()
+        local got = with_slow_files [[
+            local begun = {
+                mare.go(child.spawn, {"./hangs-and-is-not-there"}),
+                mare.go(child.spawn, {"true", stdin = "/hangs/neither"}),
+                mare.go(child.run, {"echo", "written", stdout = made .. "-hangs"}),
+                mare.go(child.run, {"cat", made .. "-hangs"}),
+            }
+            print(select(2, mare.spawn(function() return "others go on" end):join()))
+            print(select(3, child.run {"hangs", timeout = 0.05}))
+            answer()
+            print(select(3, begun[1]:join()))
+            print(select(3, begun[2]:join()))
+            print(select(2, begun[3]:join()).ok)
+            print(select(2, begun[4]:join()).how)
+            os.remove(made .. "-hangs")
+        ]]
+        t.eq({got.out, got.err, got.code}, {"others go on\ntimeout\n"
+            .. "no such program: './hangs-and-is-not-there'\tnoname\n"
+            .. "cannot open '/hangs/neither': No such file or directory\tnoname\n"
+            .. "true\nexit\n", "", 0})
+    end,
+
+    what_was_killed_while_it_started_a_program_does_not_start_it = function()
+        local got, exists = with_slow_files [[
+            local process = mare.spawn(function(path)
+                child.spawn {"touch", path, stdout = path .. "-hangs"}
+            end, made)
+            while process:status() ~= "blocked" do mare.yield() end
+            process:kill()
+            print(select(3, process:join()))
+            answer()
+            -- What comes after it in the same threads is over, so it could have been started.
+            child.run {"true", stdin = "/hangs"}
+            os.remove(made .. "-hangs")
+        ]]
+        t.eq({got.out, got.err, got.code, exists}, {"killed\n", "", 0, false})
+    end,
+
+    a_stream_being_given_to_a_program_is_nobody_elses = function()
+        local got = with_slow_files [[
+            local cat = assert(child.spawn {"cat", stdin = "pipe", stdout = "pipe"})
+            local giving = mare.go(child.spawn, {"hangs-and-is-not-there", stdout = cat.stdin})
+            mare.yield()
+            print(cat.stdin:write "early")
+            print(pcall(child.spawn, {"true", stdout = cat.stdin}))
+            answer()
+            print(select(4, giving:join()))
+            print(cat.stdin:write "late\n" ~= nil, cat.stdout:read "l")
+        ]]
+        t.eq({got.code, got.err}, {0, ""})
+        t.ok(got.out:find("^nil\t[^\n]*\tclosed\nfalse\t[^\n]*the stream is closed[^\n]*\n"
+            .. "noname\ntrue\tlate\n$"), got.out)
+    end,
+
+    a_program_ends_though_another_is_still_being_started = function()
+        local got = with_slow_files [[
+            mare.go(child.spawn, {"hangs"})
+            mare.go(function() print "out" os.exit(0) end)
+            mare.sleep(60)
+        ]]
+        t.eq({got.out, got.err, got.code}, {"out\n", "", 0})
+    end,
+
     the_end_of_a_program_ends_children = function()
         leaves_none(SPAWN, 0)
         leaves_none(STUBBORN .. SPAWN, 0)

@@ -137,7 +137,72 @@ return {
         prints("\n", shell.run(("ulimit -n 64; %s %s"):format(shell.mare, program)))
     end,
 
+    without_descriptors_a_name_is_not_said_to_be_unknown = function()
+        local program <close> = shell.file(HEAD .. [[
+            local socket, files = net.udp(), {}
+            repeat
+                local f = file.open "/dev/null"
+                files[#files + 1] = f
+            until not f
+            print(net.resolve "localhost")
+            print(net.connect("localhost", 1))
+            print(socket:send("x", "localhost", 1))
+            for _, f in ipairs(files) do f:close() end
+            print(net.resolve "localhost" ~= nil, select(3, net.resolve "nobody.invalid"))
+        ]])
+        local said = "nil\tcannot resolve 'localhost': Too many open files\tio\n"
+        prints(said:rep(3) .. "true\tnoname\n",
+            shell.run(("ulimit -n 64; %s %s"):format(shell.mare, program)))
+    end,
+
+    -- What else reads files.
+
+    certificates_and_services_on_a_disk_that_does_not_answer_hold_back_nobody = function()
+        prints("others go on\ntimeout\ntrue\nhangs\tnoname\n", shell.slow_files(HEAD .. [[
+            local tls, socket = require "mare.tls", require "socket"
+            local certificate, key = tls.selfsigned "localhost"
+            local listener = assert(tls.listen("127.0.0.1", 0,
+                {certificate = certificate, key = key}))
+            local _, port = listener:address()
+            mare.go(function()
+                while true do
+                    local stream = listener:accept()
+                    if stream then mare.go(stream.handshake, stream) end
+                end
+            end)
+            local making = mare.go(tls.context, {authorities = "/hangs/none.pem"})
+            local binding = mare.go(function() return socket.tcp():bind("127.0.0.1", "hangs") end)
+            print(select(2, mare.spawn(function() return "others go on" end):join()))
+            -- It needs the system's authorities, which are in a file with "hangs" in its name.
+            print(select(3, tls.connect("127.0.0.1", port, {name = "localhost"}, 0.2)))
+            answer()
+            local _, context, message, code = making:join()
+            print(context == nil and code == "io" and message:find "none.pem" ~= nil)
+            print("hangs", select(3, binding:join()) == "service not supported for socket type"
+                and "noname")
+            os.exit(0)
+        ]], "SSL_CERT_FILE=/hangs/system.pem") or t.skip "slow_files.so is missing: run by meson")
+    end,
+
     -- Hosts.
+
+    a_host_without_standard_input_output_and_error_ends_well = function()
+        if not shell.has_stock() then t.skip "no lua5.4 that can load mare.so" end
+        local result <close> = shell.file ""
+        local program <close> = shell.file(HEAD .. ([[
+            local listener = assert(net.listen("127.0.0.1", 0))
+            local _, _, code = listener:accept(0.01)
+            listener:close()
+            local f = io.open(%q, "w")
+            f:write(code)
+            f:close()
+        ]]):format(result.name))
+        local folder = shell.mare:match "^(.*)/"
+        local library = debug.getinfo(1, "S").source:match "^@(.*)tests/lua/" .. "lua/?.lua;;"
+        t.eq(shell.run(("LUA_PATH='%s' LUA_CPATH='%s/?.so;;' lua5.4 %s <&- >&- 2>&-")
+            :format(library, folder, program)).code, 0)
+        t.eq(io.open(result.name):read "a", "timeout")
+    end,
 
     a_host_has_files_and_ends_when_it_wants_to = function()
         if not shell.has_stock() then t.skip "no lua5.4 that can load mare.so" end

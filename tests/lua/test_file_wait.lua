@@ -107,6 +107,23 @@ return {
         nothing_is_left(path, before)
     end),
 
+    who_finds_no_thread_is_told_why = in_folder(function(folder)
+        local path, before = fifo_in(folder), descriptors()
+        local told
+        for _ = 1, 1000 do
+            local opened, message, code = file.open(path, "r", 0.005)
+            t.eq({opened, code}, {nil, "timeout"})
+            told = message:match "(%d+) are stuck" -- as many as there can be, and not before
+            if told then break end
+        end
+        t.eq(told, "64")
+        local _, message, code = file.stat(folder, 0.005)
+        t.eq({code, message:match "%d+ are stuck"}, {"timeout", "64 are stuck"})
+        io.open(path, "r+"):close() -- they come loose, and give back what they have opened
+        t.eq(file.stat(folder, t.patience).kind, "folder")
+        nothing_is_left(path, before)
+    end),
+
     many_who_wait_are_served_in_the_end = in_folder(function(folder)
         local path, routines = fifo_in(folder), {}
         for i = 1, 40 do

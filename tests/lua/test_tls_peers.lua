@@ -120,6 +120,48 @@ function ours.openssl_talks_to_our_server(folder)
     end
 end
 
+function ours.the_certificate_is_the_one_that_the_client_asks_for(folder)
+    -- What openssl's client checks it against comes from the certificate, not from us.
+    local function of(name)
+        local certificate, key = tls.selfsigned(name)
+        return {certificate = certificate, key = key}
+    end
+    local server <close> = serving {certificate = folder / "chain.pem", protocols = {"two"},
+        key = folder / "leaf.key", names = {["b.example"] = of "b.example",
+            ["*.b.example"] = of "star.example", ["x.b.example"] = of "x.b.example"}}
+    local asked = {
+        {"-servername b.example", "b.example"}, {"-servername B.EXAMPLE", "b.example"},
+        {"-servername a.b.example", "star.example"}, {"-servername x.b.example", "x.b.example"},
+        {"-servername y.a.b.example", "leaf"}, {"-servername other.example", "leaf"},
+        {"-servername xb.example", "leaf"}, {"-noservername", "leaf"},
+    }
+    for _, version in ipairs {"-tls1_2", "-tls1_3"} do
+        for _, one in ipairs(asked) do
+            local said = s_client(folder, server, "-alpn two " .. one[1] .. " " .. version)
+            t.eq(said:match "subject=CN = ([^\n]*)", one[2], one[1] .. version)
+            t.ok(said:find "last!\n" and said:find "ALPN protocol: two", said)
+            t.eq(server.ended:receive(patience), "served")
+        end
+    end
+end
+
+-- All else is as the context of all of them has it.
+function ours.clients_are_verified_under_each_name(folder)
+    local certificate, key = tls.selfsigned "b.example"
+    local server <close> = serving {certificate = folder / "chain.pem", verify = "require",
+        key = folder / "leaf.key", authorities = folder / "ca.pem",
+        names = {["b.example"] = {certificate = certificate, key = key}}}
+    for _, version in ipairs {"-tls1_2", "-tls1_3"} do
+        local ask = version .. " -servername b.example"
+        local said = s_client(folder, server, ask .. " -cert user.pem -key user.key")
+        t.ok(said:find "last!\n" and said:find "subject=CN = b.example", said)
+        local how, facts = server.ended:receive(patience)
+        t.eq({how, facts.name, facts.peer.subject}, {"served", "b.example", "CN = user"})
+        s_client(folder, server, ask)
+        t.eq({server.ended:receive(patience)}, {"denied", "the peer has given no certificate"})
+    end
+end
+
 function ours.an_old_client_is_refused_and_told_so(folder)
     local server <close> = serving {certificate = folder / "chain.pem",
         key = folder / "leaf.key"}

@@ -353,6 +353,19 @@ return {
         t.raises("'verify' must be", tls.context, {verify = "maybe"})
         t.raises("'authorities' is needed", tls.context, {verify = "require"})
         t.raises("'certificate' is needed", tls.context, {key = key})
+        local function named(names)
+            return {certificate = certificate, key = key, names = names}
+        end
+        t.raises("needed with 'names'", tls.context, {names = {}})
+        t.raises("'names' must be a table", tls.context, named "x")
+        t.raises("a name, and a table", tls.context, named {"x"})
+        t.raises("'x': option 'certificate' is needed", tls.context, named {x = {key = key}})
+        t.raises("'x': there is no option 'verify'", tls.context,
+            named {x = {certificate = certificate, key = key, verify = false}})
+        for _, name in ipairs {"*", "*.", "a.*", "*a.b", "*.*.b"} do
+            t.raises("is no name of a host", tls.context, named {[name] = {certificate = "x"}})
+        end
+        t.fails("io", tls.context(named {x = {certificate = "/nowhere/x.pem"}}))
         t.raises("'min_version' must be", tls.context, {min_version = "1.1"})
         t.raises("'max_version' must be", tls.context, {max_version = 2})
         t.raises("'protocols' must be", tls.context, {protocols = {""}})

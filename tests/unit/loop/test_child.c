@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -29,7 +30,20 @@ static int start(mare_runtime *runtime, char **arguments, bool detached, struct 
     struct mare__spawning spawning = {.arguments = arguments, .session = detached};
     struct mare__child_stream streams[MARE__CHILD_STREAMS] = {
         {.use = MARE__CHILD_PIPE}, {.use = MARE__CHILD_PIPE}, {.use = MARE__CHILD_INHERITS}};
-    return mare__child_start(runtime, &spawning, streams, child);
+    struct mare__launch *launch;
+    int err = mare__launch_new(runtime, &spawning, streams, &launch);
+    if (err)
+        return err;
+    mare__job_expect(&launch->job);
+    err = mare__job_start(&launch->job) ? 0 : -ENOMEM;
+    if (!err) {
+        while (!mare__job_is_over(&launch->job)) // a wait in a channel would need memory
+            sched_yield();
+        err = mare__launch_take(launch, child);
+    }
+    mare__job_leave(&launch->job);
+    mare__unref(&launch->job.object);
+    return err;
 }
 
 // One way or the other, every child is reaped.
@@ -139,6 +153,40 @@ static void nothing_is_left_of_a_start_that_fails(void **state)
     mare_stop(runtime);
 }
 
+static struct mare__launch *launch_sleeper(mare_runtime *runtime)
+{
+    struct mare__spawning spawning = {.arguments = SLEEP};
+    struct mare__child_stream streams[MARE__CHILD_STREAMS] = {{.use = MARE__CHILD_PIPE}};
+    struct mare__launch *launch;
+    assert_int_equal(mare__launch_new(runtime, &spawning, streams, &launch), 0);
+    mare__job_expect(&launch->job);
+    assert_true(mare__job_start(&launch->job));
+    return launch;
+}
+
+// Whoever asked for it is gone: before, while or after it is started.
+static void what_nobody_takes_is_killed(void **state)
+{
+    (void)state;
+    mare_message *message = NULL;
+    for (int i = 0; i < 20; i++) {
+        int before = descriptors();
+        mare_runtime *runtime = run_start(1);
+        struct mare__launch *launch = launch_sleeper(runtime);
+        if (i % 2)
+            assert_int_equal(mare_chan_receive_until(launch->job.done, &message, run_soon(runtime)),
+                             MARE_CLOSED);
+        mare__unref(&launch->job.object); // as a process that was killed lets go of it
+        mare_stop(runtime);               // waits for one that is under way
+        int status;
+        while (waitpid(-1, &status, 0) > 0) // it may be dead, and not yet buried
+            assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        assert_no_children();
+        while (descriptors() > before)
+            sched_yield();
+    }
+}
+
 static void the_end_of_the_runtime_ends_children(void **state)
 {
     (void)state;
@@ -165,4 +213,5 @@ static void the_end_of_the_runtime_ends_children(void **state)
 UNIT_TESTS(cmocka_unit_test(a_child_ends_and_tells_how), cmocka_unit_test(without_memory),
            cmocka_unit_test(without_descriptors),
            cmocka_unit_test(nothing_is_left_of_a_start_that_fails),
+           cmocka_unit_test(what_nobody_takes_is_killed),
            cmocka_unit_test(the_end_of_the_runtime_ends_children))

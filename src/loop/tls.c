@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// What TLS reads from the disk, by threads of the pool: certificates, keys and authorities.
+#include <string.h>
+
+#include "base/alloc.h"
+#include "loop/stream.h"
+
+static void run(struct mare__job *job)
+{
+    struct mare__tls_job *tls = (struct mare__tls_job *)job;
+    if (tls->context)
+        mare__tls_context_trust(tls->context);
+    else
+        tls->context = mare__tls_context_new(&tls->options, &tls->error);
+}
+
+static void end(struct mare__job *job)
+{
+    struct mare__tls_job *tls = (struct mare__tls_job *)job;
+    if (tls->context)
+        mare__unref(&tls->context->object);
+    mare__free(tls);
+}
+
+static struct mare__tls_job *create(mare_runtime *runtime, size_t text)
+{
+    struct mare__tls_job *tls = mare__alloc_zero(sizeof *tls + text);
+    if (!tls || !mare__job_init(&tls->job, runtime, MARE__LANE_FILES, run, end)) {
+        mare__free(tls);
+        return NULL;
+    }
+    return tls;
+}
+
+struct mare__tls_job *mare__tls_job_make(mare_runtime *runtime,
+                                         const struct mare__tls_options *options)
+{
+    const char *const given[] = {options->certificate, options->key,     options->password,
+                                 options->authorities, options->ciphers, options->suites};
+    enum { TEXTS = sizeof given / sizeof *given };
+    size_t size = options->protocols_size;
+    for (int i = 0; i < TEXTS; i++)
+        size += given[i] ? strlen(given[i]) + 1 : 0;
+    struct mare__tls_job *tls = create(runtime, size);
+    if (!tls)
+        return NULL;
+    tls->options = *options;
+    struct mare__tls_options *own = &tls->options;
+    const char **const copies[TEXTS] = {&own->certificate, &own->key,     &own->password,
+                                        &own->authorities, &own->ciphers, &own->suites};
+    char *room = tls->text;
+    for (int i = 0; i < TEXTS; i++)
+        if (given[i]) {
+            *copies[i] = strcpy(room, given[i]);
+            room += strlen(given[i]) + 1;
+        }
+    if (options->protocols)
+        own->protocols = memcpy(room, options->protocols, options->protocols_size);
+    return tls;
+}
+
+struct mare__tls_job *mare__tls_job_trust(mare_runtime *runtime, struct mare__tls_context *context)
+{
+    struct mare__tls_job *tls = create(runtime, 0);
+    if (tls)
+        tls->context = mare__ref(&context->object);
+    return tls;
+}
