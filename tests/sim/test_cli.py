@@ -182,6 +182,7 @@ class Sim(unittest.TestCase):
     def test_help_wherever_it_is_asked_for(self):
         text = sim('--help').stdout
         self.assertEqual(sim('-h').stdout, text)
+        self.assertEqual(sim('help').stdout, text)
         self.assertEqual(sim('two-inside', '--help').stdout, text)
         for args in (('ricart', '--help'), ('ricart', '--n', '3', '-h')):
             done = sim(*args)
@@ -208,8 +209,8 @@ class Sim(unittest.TestCase):
         for args, word in ((('nobody',), 'nobody'), (('ricart', '--n', '0'), '--n'),
                            (('ricart', '--n', 'x'), '--n'),
                            (('ricart', '--loss', '101%'), '--loss'),
-                           (('ricart', '--param', 'x=1'), 'x=1'), (('ricart', '--what'), '--what'),
-                           (('ricart', '--param', 'repair=7'), 'repair=7'),
+                           (('ricart', '--param', 'x=1'), "'x'"), (('ricart', '--what'), '--what'),
+                           (('ricart', '--param', 'repair=7'), 'not 7'),
                            (('ricart', '--faults', 'flood:1@2+3'), 'flood'), ((), 'usage'),
                            (('ricart', 'central'), 'central'), (('ricart', '--n'), '--n')):
             done = sim(*args)
@@ -217,6 +218,38 @@ class Sim(unittest.TestCase):
             if args:
                 self.assertIn(word, done.stderr)
             self.assertEqual(done.stdout, '')
+
+    def test_errors_say_what_would_be_right(self):
+        for args, word in ((('rikart',), "is it 'ricart'"), (('bully-eigth',), "'bully-eight'"),
+                           (('xyz',), "'mare sim list'"),
+                           (('ricart', '--n', '0'), "from 1 to 65536, not '0'"),
+                           (('ricart', '--loss', '200%'), 'per cent'),
+                           (('ricart', '--param', 'retry=3'), 'but repair, retry_us'),
+                           (('ricart', '--param', 'retry_us=0'), 'is 1 to'),
+                           (('ricart', '--param', 'retry_us'), 'NAME=NUMBER'),
+                           (('two-inside', '--param', 'retry_us=x'), 'NAME=NUMBER'),
+                           (('ricart', '--param', 'retry_us=99999999999999999999'), 'NAME=NUMBER'),
+                           (('ricart', '--faults', 'crash:1@5'), "'crash:1@5' lacks"),
+                           (('ricart', '--faults', 'crash:1@5+x'), "from 'x' on; a fault is KIND"),
+                           (('ricart', '--draw', 'x.png'), '.html or .svg'),
+                           (('--table', '--json', '--n', '3'), "not '--n'")):
+            done = sim(*args, folder=self.path)
+            self.assertEqual((done.returncode, done.stdout), (2, ''), args)
+            self.assertIn(word, done.stderr)
+            self.assertEqual(done.stderr.count('\n'), 1)
+
+    def test_options_that_would_do_nothing_are_refused(self):
+        for args in (('--table', '--seed', '3'), ('--table', '--seeds', '3'),
+                     ('--table', '--loss', '1%'), ('--table', '--draw', 'x.svg'),
+                     ('--speed', '--seeds', '3'), ('--speed', '--trace'), ('--speed', '--table'),
+                     ('--json', '--trace'), ('--from', '5'), ('--seed', '3', '--to', '5'),
+                     ('--draw', 'x.svg', '--from', '9', '--to', '5'),
+                     ('--seed', '9223372036854775807', '--seeds', '2')):
+            done = sim('ricart', *args, folder=self.path)
+            self.assertEqual((done.returncode, done.stdout), (2, ''), args)
+        self.assertEqual(list(self.path.iterdir()), [])
+        last = sim('ricart', '--seed', '9223372036854775807', '--seeds', '1', '--json')
+        self.assertGreater(json.loads(last.stdout)['entries'], 0)
 
     def test_what_cannot_be_run_is_2_and_says_what_could(self):
         for args, word in ((('views', '--n', '5000'), 'views'),
