@@ -73,15 +73,57 @@ static void list_param(const mare_coord_param *param)
     write_words(param->meaning, strlen(param->meaning), column, PARAM_INDENT);
 }
 
+// ---- What it costs, as text ---------------------------------------------------------------------
+
+struct formulas {
+    char messages[160], delay[160];
+};
+
+// " (order=2: n(n-1))" after the text, when it is another with that setting.
+static void add_variant(char *text, size_t room, const char *usual, const char *other,
+                        const mare_coord_param *param, int64_t value)
+{
+    size_t used = strlen(text);
+    if (strcmp(usual, other) != 0)
+        snprintf(text + used, room - used, " (%s=%" PRId64 ": %s)", param->name, value, other);
+}
+
+// As the sources have it, and with the settings that make it something else: those of few values.
+static void find_formulas(const mare_coord_algorithm *algorithm, struct formulas *formulas)
+{
+    mare_coord_setup setup, other;
+    mare_coord_cost cost, changed;
+    mare_coord_setup_init(&setup, algorithm, 4);
+    mare_coord_setup_set(&setup, "repair", 0);
+    mare_coord_cost_of(&setup, &cost);
+    snprintf(formulas->messages, sizeof formulas->messages, "%s", cost.formula);
+    snprintf(formulas->delay, sizeof formulas->delay, "%s",
+             cost.delay_formula ? cost.delay_formula : "");
+    for (const mare_coord_param *p = algorithm->params; p->name; p++) {
+        for (int64_t value = p->least; p->most - p->least < 4 && value <= p->most; value++) {
+            other = setup;
+            mare_coord_setup_set(&other, p->name, value);
+            mare_coord_cost_of(&other, &changed);
+            add_variant(formulas->messages, sizeof formulas->messages, cost.formula,
+                        changed.formula, p, value);
+            if (cost.delay_formula)
+                add_variant(formulas->delay, sizeof formulas->delay, cost.delay_formula,
+                            changed.delay_formula, p, value);
+        }
+    }
+}
+
 void mare__cli_sim_describe(const mare_coord_algorithm *algorithm)
 {
     mare_coord_setup setup;
+    struct formulas formulas;
     mare_coord_setup_init(&setup, algorithm, 4);
+    find_formulas(algorithm, &formulas);
     list_row(algorithm->name, "", algorithm->title);
     list_row("", "after ", algorithm->source);
-    list_row("", "messages: ", algorithm->formula);
-    if (algorithm->delay_formula)
-        list_row("", "delay: ", algorithm->delay_formula);
+    list_row("", "messages: ", formulas.messages);
+    if (formulas.delay[0])
+        list_row("", "delay: ", formulas.delay);
     list_bits("promises: ", mare_sim_write_promises, algorithm->promises(&setup));
     list_bits("tolerates: ", mare_sim_write_tolerates, algorithm->tolerates(&setup));
     list_row("", "assumes: ", algorithm->assumes);
@@ -200,14 +242,16 @@ static void write_algorithm(const mare_coord_algorithm *algorithm, const char *b
 {
     static const uint32_t sizes[] = {5, 16, 100};
     mare_coord_setup setup;
+    struct formulas formulas;
     mare_coord_setup_init(&setup, algorithm, 4);
+    find_formulas(algorithm, &formulas);
     printf("%s{\"name\":", before);
     mare_sim_write_quoted(algorithm->name, stdout);
     write_text("title", algorithm->title);
     write_text("source", algorithm->source);
     write_text("assumes", algorithm->assumes);
-    write_text("messages", algorithm->formula);
-    write_text("delay", algorithm->delay_formula ? algorithm->delay_formula : "");
+    write_text("messages", formulas.messages);
+    write_text("delay", formulas.delay);
     fputs(",\"promises\":\"", stdout);
     mare_sim_write_promises(algorithm->promises(&setup), stdout);
     fputs("\",\"tolerates\":\"", stdout);

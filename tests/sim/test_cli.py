@@ -373,6 +373,29 @@ class Sim(unittest.TestCase):
         self.assertRegex(text, r'\n    9 +1 … ∞ = +1 … ∞ +0 … 8 = +0 … 8\n$')
         self.assertEqual(sim('--table', '--n', '4').returncode, 2)
 
+    def test_a_formula_in_words_is_the_one_in_numbers(self):
+        """With every setting that changes it: the text, worked out here, is the number."""
+        for name, *settings in (('central',), ('ricart',), ('majority',), ('ring',), ('wireless',),
+                                ('total',), ('berkeley',), ('fifo', 'repair=0'),
+                                ('fifo', 'repair=1'), ('causal', 'repair=0'),
+                                ('causal', 'repair=1'),
+                                ('views', 'order=0'), ('views', 'order=1'), ('views', 'order=2')):
+            params = [word for setting in settings for word in ('--param', setting)]
+            run = json.loads(sim(name, '--n', '7', '--json', *params).stdout)
+            text = re.sub(r'(?<=[\dn)])(?=[n(])', '*', run['formula']).replace('^', '**')
+            self.assertEqual(eval(text, {'n': 7}), run['formula_messages'], (name, settings))
+        table = sim('views', '--table', '--n', '7', '--param', 'order=2').stdout
+        self.assertRegex(table, r'messages +n\(n-1\) +delay +2\n')
+        table = sim('fifo', '--table', '--n', '7').stdout  # without repair, as all tables
+        self.assertRegex(table, r'messages +n-1 +delay +1\n')
+
+    def test_the_list_knows_settings_that_change_the_cost(self):
+        rows = {row['name']: row for row in json.loads(sim('list', '--json').stdout)['algorithms']}
+        self.assertEqual(rows['views']['messages'], '2(n-1) (order=2: n(n-1))')
+        self.assertEqual(rows['views']['delay'], '1 (order=2: 2)')
+        self.assertEqual(rows['fifo']['messages'], 'n-1 (repair=1: 2(n-1))')
+        self.assertEqual(rows['ricart']['messages'], '2(n-1)')
+
     def test_each_order_of_views_has_its_row(self):
         for order, messages, delay in ((0, 2 * 10, 1), (1, 2 * 10, 1), (2, 11 * 10, 2)):
             text = sim('views', '--table', '--n', '11', '--param', f'order={order}').stdout
