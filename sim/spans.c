@@ -119,7 +119,7 @@ static void draw_cross(const spans *s, const mare_sim_record *record, const char
     fprintf(s->d->out,
             "<g class=\"crash\"><path d=\"M%.1f %.1fl12 12m0 -12l-12 12\"/><text x=\"%.1f\" "
             "y=\"%.1f\">%s</text></g>",
-            x - 6, y - 6, x + 10, y + 4, word);
+            x - 6, y - 6, x + 10, y - 8, word); /* above: lost messages end on the line */
 }
 
 static void note_step(spans *s, const mare_sim_record *record)
