@@ -486,6 +486,14 @@ class Sim(unittest.TestCase):
         for word in ('class="cut"', 'class="side"', 'class="crash"', ' lost"', 's paused"'):
             self.assertIn(word, text)
 
+    def test_what_cuts_nobody_off_is_not_drawn(self):
+        """Seeds draw such faults too, and half a page would be shaded for nothing."""
+        path = self.path / 'out.svg'
+        for faults, cuts in (('partition:0@500+9000', 1), ('partition:0.1@500+9000', 0),
+                             ('one-way:0.1@500+9000', 0), ('partition:@500+9000', 0)):
+            sim('ricart', '--n', '2', '--faults', faults, '--draw', str(path))
+            self.assertEqual(path.read_text(encoding='utf-8').count('class="cut"'), cuts, faults)
+
     def test_a_file_that_cannot_be_written(self):
         done = sim('ricart', '--draw', '/nowhere/out.html')
         self.assertEqual(done.returncode, 2)
