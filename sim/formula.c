@@ -326,72 +326,71 @@ static int width_of(const char *head, int least)
     return width > least ? width : least;
 }
 
-static void write_text_line(const mare_coord_algorithm *algorithm, const line *l, FILE *out)
+static void write_text_line(const line *l, FILE *out)
 {
     const char *sign = l->cost.is_bound ? "≤" : "=";
     fprintf(out, "%5" PRIu32 " ", l->n);
     write_range(l->found.messages_least, l->found.messages_most, WIDE, out);
     fprintf(out, " %s", l->messages_agree ? sign : "≠");
     write_range(formula_of(l->cost.messages_least), formula_of(l->cost.messages_most),
-                width_of(algorithm->formula, WIDE), out);
+                width_of(l->cost.formula, WIDE), out);
     if (l->delay) {
         write_range(l->found.delay_least, l->found.delay_most, WIDE, out);
         fprintf(out, " %s", l->delay_agrees ? sign : "≠");
         write_range(formula_of(l->cost.delay_least), formula_of(l->cost.delay_most),
-                    width_of(algorithm->delay_formula, NARROW), out);
+                    width_of(l->cost.delay_formula, NARROW), out);
     }
     fputc('\n', out);
 }
 
 /* What is counted: "of an election". */
-static const char *unit_of(const mare_coord_algorithm *algorithm)
+static const char *unit_of(const mare_coord_algorithm *algorithm, const mare_coord_cost *cost)
 {
-    mare_coord_setup setup;
-    mare_coord_cost cost;
-    mare_coord_setup_init(&setup, algorithm, 2);
-    mare_coord_cost_of(&setup, &cost);
     if (algorithm->family == MARE_COORD_MUTEX)
         return "an entry and exit, and message times before the entry";
     if (algorithm->family == MARE_COORD_ORDER)
         return "a multicast, and message times until all have it";
-    if (cost.is_period)
+    if (cost->is_period)
         return "a period";
-    return cost.is_bound ? "a lookup, and message times until its end"
-                         : "an election, and message times until all know";
+    return cost->is_bound ? "a lookup, and message times until its end"
+                          : "an election, and message times until all know";
 }
 
-static void write_head(const mare_coord_algorithm *algorithm, FILE *out)
+static void write_head(const mare_coord_algorithm *algorithm, const mare_coord_cost *cost,
+                       FILE *out)
 {
-    fprintf(out, "%s: messages of %s\n    n ", algorithm->name, unit_of(algorithm));
+    fprintf(out, "%s: messages of %s\n    n ", algorithm->name, unit_of(algorithm, cost));
     write_cell("messages", WIDE, out);
     fputs("  ", out);
-    write_cell(algorithm->formula, width_of(algorithm->formula, WIDE), out);
-    if (algorithm->delay_formula) {
+    write_cell(cost->formula, width_of(cost->formula, WIDE), out);
+    if (cost->delay_formula) {
         write_cell("delay", WIDE, out);
         fputs("  ", out);
-        write_cell(algorithm->delay_formula, width_of(algorithm->delay_formula, NARROW), out);
+        write_cell(cost->delay_formula, width_of(cost->delay_formula, NARROW), out);
     }
     fputc('\n', out);
 }
 
-static void write_json_head(const mare_coord_algorithm *algorithm, FILE *out)
+static void write_json_head(const mare_coord_algorithm *algorithm, const mare_coord_cost *cost,
+                            FILE *out)
 {
     fputs("{\"algorithm\":", out);
     mare_sim_write_quoted(algorithm->name, out);
     fputs(",\"formula\":", out);
-    mare_sim_write_quoted(algorithm->formula, out);
+    mare_sim_write_quoted(cost->formula, out);
     fputs(",\"delay_formula\":", out);
-    mare_sim_write_quoted(algorithm->delay_formula ? algorithm->delay_formula : "", out);
+    mare_sim_write_quoted(cost->delay_formula ? cost->delay_formula : "", out);
     fputs(",\"rows\":[", out);
 }
 
 static int write_line(const mare_coord_setup *setup, uint32_t n, int as_json, FILE *out)
 {
     mare_sim_options options;
-    line l = {.n = n, .delay = setup->algorithm->delay_formula != NULL, .delay_agrees = 1};
+    line l = {.n = n, .delay_agrees = 1};
     calm(&options, setup, n);
     seat_replicas(&options, n);
     mare_coord_cost_of(&options.setup, &l.cost);
+    l.delay = l.cost.delay_formula != NULL;
     measure(setup, &l.cost, n, &l.found);
     l.messages_agree = agrees(l.found.messages_least, l.found.messages_most, l.cost.messages_least,
                               l.cost.messages_most, l.cost.is_bound);
@@ -401,17 +400,21 @@ static int write_line(const mare_coord_setup *setup, uint32_t n, int as_json, FI
     if (as_json)
         write_json_line(&l, out);
     else
-        write_text_line(setup->algorithm, &l, out);
+        write_text_line(&l, out);
     return !l.messages_agree || !l.delay_agrees;
 }
 
 int mare_sim_write_table(const mare_coord_setup *setup, uint32_t n, int as_json, FILE *out)
 {
     int wrong = 0;
+    mare_sim_options options;
+    mare_coord_cost cost;
+    calm(&options, setup, n ? n : 2);
+    mare_coord_cost_of(&options.setup, &cost);
     if (as_json)
-        write_json_head(setup->algorithm, out);
+        write_json_head(setup->algorithm, &cost, out);
     else
-        write_head(setup->algorithm, out);
+        write_head(setup->algorithm, &cost, out);
     if (n && setup->algorithm->cost)
         wrong = write_line(setup, n, as_json, out);
     for (uint32_t i = 2; !n && setup->algorithm->cost && i <= LARGEST; i += i < 10    ? 1

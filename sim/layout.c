@@ -14,7 +14,10 @@
 #define MORE_STEP 44.0
 #define PLEASANT 980.0 /* what a short run is stretched to */
 #define STRETCH_MOST 3.2
-#define NAME_STEP 7 /* a letter of a name */
+#define NAME_STEP 7    /* a letter of a name */
+#define DIGIT_STEP 6.1 /* of a clock … */
+#define COMMA_STEP 3.6 /* … and what stands between its numbers */
+#define BETWEEN_CLOCKS 6.0
 
 static int is_message(const mare_sim_record *record)
 {
@@ -87,15 +90,95 @@ static uint64_t middle_gap(const mare_sim_layout *layout)
     return middle ? middle : 1;
 }
 
+/* Clocks ------------------------------------------------------------------------------------- */
+
+int mare_sim_layout_clock(const mare_sim_layout *layout, const mare_sim_record *record,
+                          mare_sim_shown_clock *shown)
+{
+    const mare_sim_recording *r = layout->recording;
+    int vector = record->clock != MARE_SIM_NONE;
+    if (record->sight != MARE_SIM_STEPPED || !mare_sim_layout_has(layout, record) ||
+        (!record->lamport && !vector) || (vector && r->capacity > MARE_SIM_VECTOR_MOST))
+        return 0;
+    for (const mare_sim_record *next = record + 1;
+         next < r->record + r->count && next->time_us == record->time_us; next++) {
+        if (next->sight == MARE_SIM_STEPPED && next->process == record->process)
+            return 0;
+    }
+    const uint8_t *now = vector ? r->bytes + record->clock : (const uint8_t *)&record->lamport;
+    size_t size = (vector ? r->capacity : 1) * sizeof(uint64_t);
+    if (shown->bytes && memcmp(shown->bytes, now, size) == 0)
+        return 0;
+    shown->bytes = now;
+    return 1;
+}
+
+static double clock_width(const mare_sim_layout *layout, const mare_sim_record *record)
+{
+    const mare_sim_recording *r = layout->recording;
+    const uint64_t *number = &record->lamport;
+    uint32_t count = 1, digits = 0, commas = 0;
+    if (record->clock != MARE_SIM_NONE) {
+        number = (const uint64_t *)(const void *)(r->bytes + record->clock);
+        count = r->capacity;
+        commas = count + 1; /* and brackets */
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint64_t rest = number[i]; rest >= 10; rest /= 10)
+            digits++;
+        digits++;
+    }
+    return DIGIT_STEP * digits + COMMA_STEP * commas;
+}
+
+typedef struct clock_place {
+    mare_sim_shown_clock shown;
+    double end; /* of what is written, or 0 */
+} clock_place;
+
+/* How far to the right the clocks of a moment have to be, so that none lies on the one before it at
+ * its process. The records from `at` on are those of the moment; returns the first after them. */
+static size_t place_clocks(const mare_sim_layout *layout, size_t at, double *x, clock_place *places)
+{
+    const mare_sim_recording *r = layout->recording;
+    uint64_t now_us = r->record[at].time_us;
+    size_t end = at;
+    for (int again = 0; again < 2; again++) { /* to look, then to take */
+        for (end = at; end < r->count && r->record[end].time_us == now_us; end++) {
+            const mare_sim_record *record = &r->record[end];
+            if (record->process == MARE_COORD_NOBODY)
+                continue;
+            clock_place *place = &places[record->process];
+            mare_sim_shown_clock shown = place->shown;
+            if (!mare_sim_layout_clock(layout, record, &shown))
+                continue;
+            double half = clock_width(layout, record) / 2;
+            double least = place->end > 0 ? place->end + BETWEEN_CLOCKS + half : 0;
+            *x = *x > least ? *x : least;
+            if (again)
+                *place = (clock_place){shown, *x + half};
+        }
+    }
+    return end;
+}
+
 /* A short run is stretched, so that its arrows have room for their names. */
 static void place_on_scale(mare_sim_layout *layout)
 {
+    const mare_sim_recording *r = layout->recording;
     double middle = (double)middle_gap(layout), x = 0, first = MARE_SIM_LEFT + 30;
+    clock_place *places = mare_sim_realloc(NULL, r->capacity * sizeof *places);
+    size_t at = 0;
+    memset(places, 0, r->capacity * sizeof *places);
     for (size_t i = 0; i < layout->moments; i++) {
         double gap = i ? (double)(layout->time_us[i] - layout->time_us[i - 1]) : 0;
         x += i ? LEAST_STEP + MORE_STEP * gap / (gap + middle) : 0;
+        while (r->record[at].time_us < layout->time_us[i])
+            at++;
+        at = place_clocks(layout, at, &x, places);
         layout->x[i] = x;
     }
+    free(places);
     double stretch = x > 0 ? PLEASANT / x : 1;
     stretch = stretch < 1 ? 1 : stretch > STRETCH_MOST ? STRETCH_MOST : stretch;
     for (size_t i = 0; i < layout->moments; i++)

@@ -26,6 +26,7 @@ typedef struct mare_sim_layout {
 #define MARE_SIM_LEFT 64.0 /* names of the processes */
 #define MARE_SIM_TOP 44.0  /* the axis */
 #define MARE_SIM_LANE 74.0
+#define MARE_SIM_VECTOR_MOST 12u /* members of a group whose vector clocks are written */
 
 void mare_sim_layout_init(mare_sim_layout *layout, const mare_sim_recording *recording,
                           const mare_sim_show *show, int from_the_end);
@@ -33,6 +34,17 @@ void mare_sim_layout_fini(mare_sim_layout *layout);
 
 double mare_sim_layout_x(const mare_sim_layout *layout, uint64_t time_us);
 double mare_sim_layout_y(const mare_sim_layout *layout, uint32_t process);
+
+/* The clock that was last written at a process: bytes of the recording, or NULL. */
+typedef struct mare_sim_shown_clock {
+    const uint8_t *bytes;
+} mare_sim_shown_clock;
+
+/* Whether a clock is written above a step: it has one that is not the one shown, the step is the
+ * last of its process at that moment, and there is room for so large a vector. Then it is the one
+ * shown. */
+int mare_sim_layout_clock(const mare_sim_layout *layout, const mare_sim_record *record,
+                          mare_sim_shown_clock *shown);
 
 /* Whether a record falls into the window. */
 int mare_sim_layout_has(const mare_sim_layout *layout, const mare_sim_record *record);

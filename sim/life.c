@@ -164,8 +164,11 @@ int mare_sim_options_refuse(const mare_sim_options *options, char *why, size_t r
         size_t size = mare_coord_size(&setup);
         mare_coord_room(&setup, &effects, &message_bytes);
         if (size == 0 || effects == 0) {
-            snprintf(why, room, "%s cannot be process %" PRIu32 " of %" PRIu32 ", so set up",
-                     setup.algorithm->name, i, setup.capacity);
+            snprintf(
+                why, room,
+                "%s cannot be process %" PRIu32 " of %" PRIu32
+                ": a step of it may make 4 GB of messages or more, or its settings make no sense",
+                setup.algorithm->name, i, setup.capacity);
             return 1;
         }
         bytes += size;

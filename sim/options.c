@@ -4,6 +4,8 @@
 
 #include "sim/sim.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define VECTORS_MAX 512u /* larger groups do not keep happened-before unless told to */
@@ -25,6 +27,31 @@ static int param_index(const mare_coord_setup *setup, const char *name)
             return i;
     }
     return -1;
+}
+
+/* "ricart has no parameter 'x', but repair, retry_us" */
+static void list_params(const mare_coord_setup *setup, const char *name, char *why, size_t room)
+{
+    const mare_coord_param *param = setup->algorithm->params;
+    size_t used = (size_t)snprintf(why, room, "%s has no parameter '%s'%s", setup->algorithm->name,
+                                   name, param->name ? ", but" : "");
+    for (int i = 0; i < MARE_COORD_PARAMS && param[i].name && used < room; i++)
+        used += (size_t)snprintf(why + used, room - used, "%s %s", i ? "," : "", param[i].name);
+}
+
+int mare_sim_set_param(mare_coord_setup *setup, const char *name, int64_t value, char *why,
+                       size_t room)
+{
+    if (mare_coord_setup_set(setup, name, value) == MARE_COORD_OK)
+        return 0;
+    int at = param_index(setup, name);
+    if (at < 0)
+        list_params(setup, name, why, room);
+    else
+        snprintf(why, room, "'%s' of %s is %" PRId64 " to %" PRId64 ", not %" PRId64, name,
+                 setup->algorithm->name, setup->algorithm->params[at].least,
+                 setup->algorithm->params[at].most, value);
+    return 1;
 }
 
 static void set_unless_chosen(mare_coord_setup *setup, const char *name, int64_t value)

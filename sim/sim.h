@@ -117,6 +117,11 @@ typedef struct mare_sim_outcome {
 /* How long progress may take when nothing fails any more: sim/bound.c has the rule. */
 uint64_t mare_sim_bound(const mare_sim_options *options);
 
+/* Sets a parameter by name. Returns 0, or nonzero after writing into `why` what there is instead:
+ * the algorithm's parameters, or the limits of this one. */
+int mare_sim_set_param(mare_coord_setup *setup, const char *name, int64_t value, char *why,
+                       size_t room);
+
 /* Whether options make no sense: a machine that cannot be made, a fault that cannot happen. Returns
  * 0, or nonzero after writing the reason into `why`. */
 int mare_sim_options_refuse(const mare_sim_options *options, char *why, size_t room);

@@ -28,18 +28,32 @@ typedef struct spans {
 
 /* Cuts --------------------------------------------------------------------------------------- */
 
+static int on_side(const mare_sim_fault *fault, uint32_t process)
+{
+    return process < 64 * MARE_SIM_SIDE_WORDS && fault->side[process / 64] >> (process % 64) & 1;
+}
+
+/* A seed may draw a side with nobody, or with all: then nothing is cut. */
+static int divides(const mare_sim_layout *l, const mare_sim_fault *fault)
+{
+    uint32_t inside = 0;
+    for (uint32_t i = 0; i < l->recording->capacity; i++)
+        inside += l->row[i] != MARE_COORD_NOBODY && on_side(fault, i);
+    return inside > 0 && inside < l->rows;
+}
+
 static void draw_cut(const mare_sim_drawing *d, const mare_sim_fault *fault, uint64_t from_us,
                      uint64_t to_us)
 {
     const mare_sim_layout *l = &d->layout;
-    if (to_us < l->from_us || from_us > l->to_us)
+    if (to_us < l->from_us || from_us > l->to_us || !divides(l, fault))
         return;
     double x1 = mare_sim_layout_x(l, from_us);
     double x2 = to_us == UINT64_MAX ? l->width : mare_sim_layout_x(l, to_us);
     fprintf(d->out, "<g class=\"cut\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
             x1, MARE_SIM_TOP, x2 - x1, l->height - MARE_SIM_TOP);
-    for (uint32_t i = 0; i < l->recording->capacity && i < 64 * MARE_SIM_SIDE_WORDS; i++) {
-        if (l->row[i] != MARE_COORD_NOBODY && fault->side[i / 64] >> (i % 64) & 1)
+    for (uint32_t i = 0; i < l->recording->capacity; i++) {
+        if (l->row[i] != MARE_COORD_NOBODY && on_side(fault, i))
             fprintf(d->out,
                     "<rect class=\"side\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
                     x1, mare_sim_layout_y(l, i) - MARE_SIM_LANE / 2, x2 - x1, MARE_SIM_LANE);
@@ -119,7 +133,7 @@ static void draw_cross(const spans *s, const mare_sim_record *record, const char
     fprintf(s->d->out,
             "<g class=\"crash\"><path d=\"M%.1f %.1fl12 12m0 -12l-12 12\"/><text x=\"%.1f\" "
             "y=\"%.1f\">%s</text></g>",
-            x - 6, y - 6, x + 10, y + 4, word);
+            x - 6, y - 6, x + 10, y - 8, word); /* above: lost messages end on the line */
 }
 
 static void note_step(spans *s, const mare_sim_record *record)

@@ -283,48 +283,26 @@ static void draw_step(const mare_sim_drawing *d, size_t index)
     fputs("</g>", d->out);
 }
 
-/* The vector clock, where it differs from the one drawn before. */
-static void draw_vector(const mare_sim_drawing *d, const mare_sim_record *record, uint64_t *shown)
+/* The logical clock, where it differs from the one drawn before. */
+static void draw_clock(const mare_sim_drawing *d, const mare_sim_record *record,
+                       mare_sim_shown_clock *shown)
 {
-    const mare_sim_recording *r = d->layout.recording;
-    const uint64_t *vector = (const uint64_t *)(const void *)(r->bytes + record->clock);
-    uint64_t sum = 0; /* it only grows, so that its sum tells one from the next */
-    for (uint32_t i = 0; i < r->capacity; i++)
-        sum += vector[i];
-    if (shown[record->process] == sum + 1)
+    if (!mare_sim_layout_clock(&d->layout, record, &shown[record->process]))
         return;
-    shown[record->process] = sum + 1;
     fprintf(d->out, "<text class=\"c\" x=\"%.1f\" y=\"%.1f\">",
             mare_sim_layout_x(&d->layout, record->time_us),
             mare_sim_layout_y(&d->layout, record->process) - 11);
-    mare_sim_write_vector(r, record->clock, d->out);
-    fputs("</text>", d->out);
-}
-
-/* The clock after the last step of this process at this moment. */
-static void draw_clock(const mare_sim_drawing *d, size_t index, uint64_t *shown)
-{
-    const mare_sim_recording *r = d->layout.recording;
-    const mare_sim_record *record = &r->record[index];
-    for (size_t i = index + 1; i < r->count && r->record[i].time_us == record->time_us; i++) {
-        if (r->record[i].sight == MARE_SIM_STEPPED && r->record[i].process == record->process)
-            return;
-    }
     if (record->clock != MARE_SIM_NONE)
-        draw_vector(d, record, shown);
-    if (!record->lamport || record->clock != MARE_SIM_NONE ||
-        shown[record->process] == record->lamport)
-        return;
-    shown[record->process] = record->lamport;
-    fprintf(d->out, "<text class=\"c\" x=\"%.1f\" y=\"%.1f\">%" PRIu64 "</text>",
-            mare_sim_layout_x(&d->layout, record->time_us),
-            mare_sim_layout_y(&d->layout, record->process) - 11, record->lamport);
+        mare_sim_write_vector(d->layout.recording, record->clock, d->out);
+    else
+        fprintf(d->out, "%" PRIu64, record->lamport);
+    fputs("</text>", d->out);
 }
 
 static void draw_events(const mare_sim_drawing *d)
 {
     const mare_sim_recording *r = d->layout.recording;
-    uint64_t *shown = calloc(r->capacity, sizeof *shown);
+    mare_sim_shown_clock *shown = calloc(r->capacity, sizeof *shown);
     fputs("<g class=\"events\">", d->out);
     for (size_t i = 0; i < r->count; i++) {
         const mare_sim_record *record = &r->record[i];
@@ -332,7 +310,7 @@ static void draw_events(const mare_sim_drawing *d)
             continue;
         if (record->sight == MARE_SIM_STEPPED) {
             draw_step(d, i);
-            draw_clock(d, i, shown);
+            draw_clock(d, record, shown);
         } else if (record->sight == MARE_SIM_EFFECT) {
             mare__sim_draw_words(d, i);
         }

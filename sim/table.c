@@ -55,7 +55,6 @@ static void write_kinds(const mare_sim_options *options, const mare_sim_outcome 
 static void write_entries(const mare_sim_options *options, const mare_sim_outcome *outcome,
                           FILE *out)
 {
-    const mare_coord_algorithm *algorithm = options->setup.algorithm;
     mare_coord_cost cost;
     double grants = (double)outcome->grants;
     fprintf(out, "entries   %" PRIu64 " of %" PRIu64 " requests", outcome->grants,
@@ -67,7 +66,7 @@ static void write_entries(const mare_sim_options *options, const mare_sim_outcom
         return;
     mare_coord_cost_of(&options->setup, &cost);
     fprintf(out, "an entry  %.2f messages; the formula %s", (double)outcome->sent / grants,
-            algorithm->formula);
+            cost.formula);
     if (cost.messages_least == cost.messages_most)
         fprintf(out, ", without faults or rivals, gives %" PRIu64, cost.messages_least);
     fputc('\n', out);
@@ -201,8 +200,10 @@ void mare_sim_write_json(const mare_sim_options *options, const mare_sim_outcome
     for (unsigned i = 0; algorithm->forms[i].name; i++)
         fprintf(out, "%s\"%s\":%" PRIu64, i ? "," : "", algorithm->forms[i].name,
                 outcome->by_kind[i]);
+    mare_coord_cost cost;
+    mare_coord_cost_of(&options->setup, &cost);
     fputs("},\"formula\":", out);
-    mare_sim_write_quoted(algorithm->formula, out);
+    mare_sim_write_quoted(cost.formula, out);
     fprintf(out, ",\"formula_messages\":%" PRIu64 ",\"violation\":",
             algorithm->messages(&options->setup));
     if (outcome->violation[0]) {

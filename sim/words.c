@@ -247,7 +247,8 @@ static void take_clock(const mare_sim_drawing *d, const mare_sim_record *record)
 {
     int vector = record->clock != MARE_SIM_NONE;
     if (record->sight != MARE_SIM_STEPPED || !mare_sim_layout_has(&d->layout, record) ||
-        (!record->lamport && !vector))
+        (!record->lamport && !vector) ||
+        (vector && d->layout.recording->capacity > MARE_SIM_VECTOR_MOST))
         return;
     double half = vector ? LETTER * (double)d->layout.recording->capacity : LETTER / 2;
     double x = mare_sim_layout_x(&d->layout, record->time_us);

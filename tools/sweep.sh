@@ -12,9 +12,16 @@ export SWEEP_SEEDS="${SWEEP_SEEDS:-100000}" SWEEP_FROM="${SWEEP_FROM:-1}"
 # A line is an algorithm and its settings.
 variants='
 central majority=1
+central repair=0
 voting queue=0
+voting repair=0
+ricart repair=0
+majority repair=0
 token rest_us=0
+token repair=0
+bully repair=0
 ring repair=0 single=0
+wireless repair=0
 superpeer-dht bits=16
 superpeer-dht repair=0
 superpeer-tokens tokens=4 hold=2

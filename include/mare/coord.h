@@ -313,8 +313,10 @@ enum {
 typedef struct mare_coord_cost {
     uint64_t messages_least, messages_most;
     uint64_t delay_least, delay_most;
-    int is_bound;  /* it can be less than `most` says */
-    int is_period; /* there is no end: messages of one period, when nothing changes */
+    int is_bound;              /* it can be less than `most` says */
+    int is_period;             /* there is no end: messages of one period, when nothing changes */
+    const char *formula;       /* the messages as text: "2(n-1)" */
+    const char *delay_formula; /* the delay as text; NULL: there is none to speak of */
 } mare_coord_cost;
 
 /* A parameter of an algorithm, set by name. */
@@ -339,11 +341,11 @@ struct mare_coord_algorithm {
     unsigned (*tolerates)(const mare_coord_setup *setup);
     /* Messages for one entry and exit, one broadcast or one election without faults or rivals. */
     uint64_t (*messages)(const mare_coord_setup *setup);
-    const char *formula; /* the same as text: "2(n-1)" */
-    /* Sets the delay, and messages where they are not what `messages` says, least and most. NULL:
-     * they are an estimate, and no table compares them. */
+    const char *formula; /* the same as text */
+    /* Sets the delay, messages where they are not what `messages` says, least and most, and texts
+     * where the set-up decides. NULL: they are an estimate, and no table compares them. */
     void (*cost)(const mare_coord_setup *setup, mare_coord_cost *cost);
-    const char *delay_formula; /* the delay as text; NULL: there is none to speak of */
+    const char *delay_formula; /* the delay as text, or NULL */
 
     size_t (*size)(const mare_coord_setup *setup); /* of its own state */
     void (*room)(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes);

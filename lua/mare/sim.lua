@@ -19,9 +19,24 @@ local function settled(spec)
     return spec.requests and not spec.settle_us and with(spec, {settle_us = 0}) or spec
 end
 
+-- Runs once. What makes no sense is raised where the caller of `level` is, 0 for nowhere; an error
+-- of a function of the specification says itself where it is.
+local function run(spec, level)
+    local ok, outcome = pcall(core.run, spec)
+    if ok then return outcome end
+    local placed = type(outcome) ~= "string" or outcome:find "^[^\n]-:%d+: "
+    error(outcome, placed and 0 or level)
+end
+
+local function check_spec(spec, level)
+    if type(spec) == "table" then return end
+    error("a specification is a table, not " .. type(spec), level + 1)
+end
+
 --- Runs once. Returns the outcome; raises what a function of the specification raised.
 function sim.run(spec)
-    return core.run(settled(spec))
+    check_spec(spec, 2)
+    return (run(settled(spec), 3)) -- no tail call: it would hide the caller
 end
 
 -- The specification of one run of a sweep.
@@ -40,17 +55,17 @@ end
 -- Shrinks the run of a seed that broke a promise, and shows it as `show` says.
 local function shrink(spec, seed, show)
     local one = drawn(spec, seed)
-    local outcome = core.run(with(one, with(show, {shrink = true})))
+    local outcome = run(with(one, with(show, {shrink = true})), 0)
     outcome.again = again(one, outcome)
     return outcome
 end
 
 -- Calls each(done, outcome) after every run; returns the seed that broke a promise that was not to
 -- be broken, or nil and how many broke the expected one.
-local function sweep(spec, count, from, each)
+local function sweep(spec, count, from, each, level)
     local met = 0
     for seed = from, from + count - 1 do
-        local outcome = core.run(drawn(spec, seed))
+        local outcome = run(drawn(spec, seed), level)
         each(seed - from + 1, outcome)
         if outcome.violation and outcome.violation == spec.expect then
             met = met + 1
@@ -66,7 +81,13 @@ end
 --- first that broke another, shrunk, and its seed. `outcome.again` is the specification that
 --- repeats it.
 function sim.sweep(spec, count, from)
-    local seed, met = sweep(spec, count, from or 1, function() end)
+    from = from or 1
+    check_spec(spec, 2)
+    if math.type(count) ~= "integer" or math.type(from) ~= "integer" or count < 1 or from < 0 or
+        from > math.maxinteger - count + 1 then
+        error("a sweep is of 1 seed or more, from 0 or above to math.maxinteger", 2)
+    end
+    local seed, met = sweep(spec, count, from, function() end, 4)
     if not seed then return nil, count, met end
     return shrink(spec, seed, {}), seed
 end
@@ -170,7 +191,7 @@ end
 
 local function sweep_scenario(name, spec, asked)
     local total, each = counting(asked)
-    local seed, met = sweep(spec, asked.seeds, asked.seed or 1, each)
+    local seed, met = sweep(spec, asked.seeds, asked.seed or 1, each, 0)
     if asked.bar then io.stderr:write "\r\27[K" end
     if seed then return report_violation(name, spec, asked, seed) end
     return report_sweep(name, spec, asked, total, met)
@@ -224,14 +245,15 @@ local function run_scenario(spec, asked)
                   shiviz = asked.shiviz, from_us = asked.from, to_us = asked.to, text = true,
                   about = spec.text}
     more.trace = more.trace or not (more.json or more.draw or more.shiviz)
-    local outcome = sim.run(with(spec, more))
+    local outcome = run(settled(with(spec, more)), 0)
     if not more.json and spec.title then
         print(spec.title)
         if spec.text then print(spec.text) end
         print()
     end
     io.write(outcome.text)
-    if spec.report and not more.json then print("\n" .. spec.report(outcome)) end
+    local words = spec.report and not more.json and spec.report(outcome)
+    if words then print("\n" .. tostring(words)) end
     if not outcome.written then return 2 end
     -- A figure may show how a promise breaks: then that is what must happen.
     return outcome.violation == spec.expect and 0 or 1

@@ -50,6 +50,7 @@ int mare__cli_sim_names(void); // one a line
 void mare__cli_sim_describe(const struct mare_coord_algorithm *algorithm);
 int mare__cli_sim_tables(bool json);
 bool mare__cli_sim_is_figure(const char *name);
+const char *mare__cli_sim_nearest(const char *name); // what was meant, perhaps; or NULL
 
 // Network coordinates: `mare place …`.
 int mare__cli_place(int argc, char **argv);

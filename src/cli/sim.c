@@ -185,18 +185,24 @@ static int64_t read_number(const char *text, bool ppm)
     return *end || errno ? -1 : value;
 }
 
+// "retry_us=100" of the algorithm; of a scenario, whose algorithm is not known yet, only its form.
 static bool set_parameter(struct arguments *args, const char *text)
 {
-    char name[40];
+    char name[40], why[300], *end = NULL;
     const char *equals = strchr(text, '=');
-    if (!equals || (size_t)(equals - text) >= sizeof name)
+    errno = 0;
+    long long value = equals ? strtoll(equals + 1, &end, 10) : 0;
+    if (!equals || (size_t)(equals - text) >= sizeof name || end == equals + 1 || *end || errno) {
+        fprintf(stderr, "mare sim: --param is NAME=NUMBER, not '%s'\n", text);
         return false;
+    }
     memcpy(name, text, (size_t)(equals - text));
     name[equals - text] = '\0';
-    char *end;
-    long long value = strtoll(equals + 1, &end, 10);
-    return end > equals + 1 && !*end &&
-           mare_coord_setup_set(&args->setup, name, value) == MARE_COORD_OK;
+    if (args->setup.algorithm && mare_sim_set_param(&args->setup, name, value, why, sizeof why)) {
+        fprintf(stderr, "mare sim: %s\n", why);
+        return false;
+    }
+    return true;
 }
 
 static bool read_flag(struct arguments *args, const char *word)
@@ -221,7 +227,8 @@ static bool read_flag(struct arguments *args, const char *word)
     return false;
 }
 
-// Options with a number. Returns 1 when it is one, −1 when its value makes no sense, 0 otherwise.
+// Options with a number. Returns 1 when it is one, −1 after saying why its value makes no sense, 0
+// otherwise.
 static int read_amount(struct arguments *args, const char *word, const char *value)
 {
     int64_t n = -1, seed = -1, seeds = -1, from = -1, to = -1;
@@ -244,8 +251,14 @@ static int read_amount(struct arguments *args, const char *word, const char *val
         if (strcmp(word, amounts[i].name) != 0)
             continue;
         *amounts[i].place = read_number(value, amounts[i].ppm);
-        if (*amounts[i].place < amounts[i].least || *amounts[i].place > amounts[i].most)
+        if (*amounts[i].place < amounts[i].least || *amounts[i].place > amounts[i].most) {
+            fprintf(stderr,
+                    "mare sim: %s is a whole number from %" PRId64 " to %" PRId64 "%s, "
+                    "not '%s'\n",
+                    word, amounts[i].least, amounts[i].most,
+                    amounts[i].ppm ? " (parts in a million), or per cent as in 0.5%" : "", value);
             return -1;
+        }
         args->n = n >= 0 ? (uint32_t)n : args->n;
         args->seed_given |= seed >= 0;
         args->seed = seed >= 0 ? (uint64_t)seed : args->seed;
@@ -262,11 +275,42 @@ static bool faults_make_sense(const char *text)
     mare_sim_fault_list list = {0};
     size_t wrong = mare_sim_faults_read(&list, text);
     mare_sim_faults_fini(&list);
+    const char *rest = wrong ? text + wrong - 1 : "";
+    if (wrong && *rest)
+        fprintf(stderr, "mare sim: --faults is not understood from '%s' on; ", rest);
+    else if (wrong)
+        fprintf(stderr, "mare sim: --faults '%s' lacks something at its end; ", text);
     if (wrong)
-        fprintf(stderr,
-                "mare sim: --faults is not understood from '%s' on; as in crash:3@120000+50000\n",
-                text + wrong - 1);
+        fputs("a fault is KIND:PROCESS@AT_US+FOR_US, as crash:3@120000+50000\n", stderr);
     return wrong == 0;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+    return length > tail && strcmp(text + length - tail, end) == 0;
+}
+
+// Options with a text. Returns as read_amount().
+static int read_text(struct arguments *args, const char *word, const char *value)
+{
+    if (strcmp(word, "--param") == 0)
+        return set_parameter(args, value) ? 1 : -1;
+    if (strcmp(word, "--faults") == 0) {
+        args->faults = value;
+        return faults_make_sense(value) ? 1 : -1;
+    }
+    if (strcmp(word, "--shiviz") == 0) {
+        args->show.shiviz = value;
+        return 1;
+    }
+    if (strcmp(word, "--draw") != 0)
+        return 0;
+    args->show.draw = value;
+    if (ends_with(value, ".html") || ends_with(value, ".svg"))
+        return 1;
+    fprintf(stderr, "mare sim: --draw is a file that ends with .html or .svg, not '%s'\n", value);
+    return -1;
 }
 
 // Reads the options into `args`. Returns 0 or an exit code.
@@ -278,38 +322,52 @@ static int read_options(struct arguments *args, int argc, char **argv)
             continue;
         if (word[0] != '-')
             return refuse("one name only, not also", word);
-        int amount = value ? read_amount(args, word, value) : 0;
-        if (amount < 0 || (value && strcmp(word, "--param") == 0 && args->setup.algorithm &&
-                           !set_parameter(args, value))) {
-            fprintf(stderr,
-                    "mare sim: %s cannot be '%s'; 'mare help sim' and 'mare sim list' tell more\n",
-                    word, value);
-            return EXIT_USAGE;
-        }
-        if (value && strcmp(word, "--faults") == 0) {
-            args->faults = value;
-            if (!faults_make_sense(value))
-                return EXIT_USAGE;
-        } else if (value && strcmp(word, "--draw") == 0) {
-            args->show.draw = value;
-        } else if (value && strcmp(word, "--shiviz") == 0) {
-            args->show.shiviz = value;
-        } else if (amount == 0 && (!value || strcmp(word, "--param") != 0)) {
+        int known = value ? read_amount(args, word, value) : 0;
+        known = value && known == 0 ? read_text(args, word, value) : known;
+        if (known == 0)
             return refuse(
                 value ? "there is no option" : "unknown option, or one without its value,", word);
-        }
+        if (known < 0)
+            return EXIT_USAGE;
         i++;
     }
     return 0;
 }
 
-// ---- Scenarios and sweeps ----------------------------------------------------------------------
-
-static bool is_file(const char *name)
+// Options that do nothing together: nobody is to believe that they did something.
+static int check_together(const struct arguments *args)
 {
-    size_t length = strlen(name);
-    return length > 4 && strcmp(name + length - 4, ".lua") == 0;
+    const struct mare_sim_show *show = &args->show;
+    bool sweep = args->seeds != 0, window = show->from_us || show->to_us;
+    bool asks = args->faults || args->loss_ppm >= 0 || args->duplicate_ppm >= 0 ||
+                args->abandon_ppm >= 0 || args->drift_ppm >= 0 || args->rounds >= 0;
+    bool looks = show->trace || show->draw || show->shiviz || window;
+    const struct {
+        bool wrong;
+        const char *why;
+    } rules[] = {
+        {args->table && args->speed, "--table and --speed are two things"},
+        {args->table && (args->seed_given || sweep || asks || looks),
+         "with --table go --n, --param and --json only: it measures calm runs"},
+        {args->speed && (args->seed_given || sweep || looks),
+         "with --speed go no seeds, and nothing to see but --json"},
+        {show->json && show->trace, "--json and --trace are two things: one of them"},
+        {window && !show->draw && !sweep,
+         "--from and --to are the part of the run that --draw shows"},
+        {show->to_us && show->from_us >= show->to_us, "--from is before --to"},
+        {sweep && args->seed > (uint64_t)INT64_MAX - (args->seeds - 1),
+         "there are not that many seeds above --seed"},
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        if (rules[i].wrong) {
+            fprintf(stderr, "mare sim: %s\n", rules[i].why);
+            return EXIT_USAGE;
+        }
+    }
+    return 0;
 }
+
+// ---- Scenarios and sweeps ----------------------------------------------------------------------
 
 // Runs as a program whose arguments are the options, checked, and "--bar" if there is somebody to
 // see it.
@@ -338,11 +396,11 @@ static int show_all(int argc, char **argv)
     bool list = strcmp(argv[1], "list") == 0;
     if (argc == 3 && list && strcmp(argv[2], "--names") == 0)
         return mare__cli_sim_names();
-    bool json = argc == 3 && strcmp(argv[2], "--json") == 0;
-    if (argc > 2 && !json)
+    bool json = argc > 2 && strcmp(argv[2], "--json") == 0;
+    if (argc > 2 + json)
         return refuse(list ? "--json or --names goes with that, not"
-                           : "nothing but --json goes with that, not",
-                      argv[2]);
+                           : "nothing but --json goes with the tables of all, not",
+                      argv[2 + json]);
     if (list)
         return mare__cli_sim_list(json);
     return mare__cli_sim_tables(json);
@@ -350,6 +408,8 @@ static int show_all(int argc, char **argv)
 
 static bool asks_for_help(int argc, char **argv)
 {
+    if (strcmp(argv[1], "help") == 0)
+        return true;
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             return true;
@@ -366,6 +426,16 @@ static int help(const char *name)
     }
     fputs(mare__cli_sim_help, stdout);
     return 0;
+}
+
+static int refuse_name(const char *name)
+{
+    const char *near = mare__cli_sim_nearest(name);
+    fprintf(stderr, "mare sim: there is no algorithm, figure or file '%s'; ", name);
+    if (near)
+        fprintf(stderr, "is it '%s'? ", near);
+    fputs("'mare sim list' shows them\n", stderr);
+    return EXIT_USAGE;
 }
 
 int mare__cli_sim(int argc, char **argv)
@@ -385,17 +455,14 @@ int mare__cli_sim(int argc, char **argv)
     if (strcmp(argv[1], "list") == 0 || strcmp(argv[1], "--table") == 0)
         return show_all(argc, argv);
     args.setup.algorithm = mare_coord_find(argv[1]);
-    bool scenario = !args.setup.algorithm && (is_file(argv[1]) || mare__cli_sim_is_figure(argv[1]));
-    if (!args.setup.algorithm && !scenario) {
-        fprintf(
-            stderr,
-            "mare sim: there is no algorithm, figure or file '%s'; 'mare sim list' shows them\n",
-            argv[1]);
-        return EXIT_USAGE;
-    }
+    bool scenario =
+        !args.setup.algorithm && (ends_with(argv[1], ".lua") || mare__cli_sim_is_figure(argv[1]));
+    if (!args.setup.algorithm && !scenario)
+        return refuse_name(argv[1]);
     if (!scenario)
         mare_coord_setup_init(&args.setup, args.setup.algorithm, 2);
     int code = read_options(&args, argc, argv);
+    code = code ? code : check_together(&args);
     if (code)
         return code;
     if (scenario && (args.table || args.speed))

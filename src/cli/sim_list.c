@@ -11,7 +11,13 @@
 
 #define FIGURES "mare.figures."
 
-enum { LINE_WIDTH = 100, ALGORITHM_INDENT = 13, PARAM_INDENT = 17, FIGURE_INDENT = 25 };
+enum {
+    LINE_WIDTH = 100,
+    ALGORITHM_INDENT = 13,
+    PARAM_INDENT = 17,
+    FIGURE_INDENT = 25,
+    NAME_MOST = 40
+};
 
 // Letters, not bytes: what continues one in UTF-8 is not counted.
 static int width_of(const char *text, size_t length)
@@ -67,15 +73,57 @@ static void list_param(const mare_coord_param *param)
     write_words(param->meaning, strlen(param->meaning), column, PARAM_INDENT);
 }
 
+// ---- What it costs, as text ---------------------------------------------------------------------
+
+struct formulas {
+    char messages[160], delay[160];
+};
+
+// " (order=2: n(n-1))" after the text, when it is another with that setting.
+static void add_variant(char *text, size_t room, const char *usual, const char *other,
+                        const mare_coord_param *param, int64_t value)
+{
+    size_t used = strlen(text);
+    if (strcmp(usual, other) != 0)
+        snprintf(text + used, room - used, " (%s=%" PRId64 ": %s)", param->name, value, other);
+}
+
+// As the sources have it, and with the settings that make it something else: those of few values.
+static void find_formulas(const mare_coord_algorithm *algorithm, struct formulas *formulas)
+{
+    mare_coord_setup setup, other;
+    mare_coord_cost cost, changed;
+    mare_coord_setup_init(&setup, algorithm, 4);
+    mare_coord_setup_set(&setup, "repair", 0);
+    mare_coord_cost_of(&setup, &cost);
+    snprintf(formulas->messages, sizeof formulas->messages, "%s", cost.formula);
+    snprintf(formulas->delay, sizeof formulas->delay, "%s",
+             cost.delay_formula ? cost.delay_formula : "");
+    for (const mare_coord_param *p = algorithm->params; p->name; p++) {
+        for (int64_t value = p->least; p->most - p->least < 4 && value <= p->most; value++) {
+            other = setup;
+            mare_coord_setup_set(&other, p->name, value);
+            mare_coord_cost_of(&other, &changed);
+            add_variant(formulas->messages, sizeof formulas->messages, cost.formula,
+                        changed.formula, p, value);
+            if (cost.delay_formula)
+                add_variant(formulas->delay, sizeof formulas->delay, cost.delay_formula,
+                            changed.delay_formula, p, value);
+        }
+    }
+}
+
 void mare__cli_sim_describe(const mare_coord_algorithm *algorithm)
 {
     mare_coord_setup setup;
+    struct formulas formulas;
     mare_coord_setup_init(&setup, algorithm, 4);
+    find_formulas(algorithm, &formulas);
     list_row(algorithm->name, "", algorithm->title);
     list_row("", "after ", algorithm->source);
-    list_row("", "messages: ", algorithm->formula);
-    if (algorithm->delay_formula)
-        list_row("", "delay: ", algorithm->delay_formula);
+    list_row("", "messages: ", formulas.messages);
+    if (formulas.delay[0])
+        list_row("", "delay: ", formulas.delay);
     list_bits("promises: ", mare_sim_write_promises, algorithm->promises(&setup));
     list_bits("tolerates: ", mare_sim_write_tolerates, algorithm->tolerates(&setup));
     list_row("", "assumes: ", algorithm->assumes);
@@ -108,6 +156,51 @@ bool mare__cli_sim_is_figure(const char *name)
         if (strcmp(figure->name + strlen(FIGURES), name) == 0)
             return true;
     return false;
+}
+
+// ---- A name that is misspelt -------------------------------------------------------------------
+
+// How many letters have to be put in, left out or changed to make one word of the other
+// (Levenshtein), the rows of the table being of one word's beginnings.
+static unsigned edits(const char *a, const char *b)
+{
+    unsigned row[NAME_MOST + 1];
+    size_t width = strlen(b);
+    if (width > NAME_MOST)
+        return NAME_MOST;
+    for (size_t i = 0; i <= width; i++)
+        row[i] = (unsigned)i;
+    for (; *a; a++) {
+        unsigned before = row[0]++;
+        for (size_t i = 1; i <= width; i++) {
+            unsigned changed = before + (*a != b[i - 1]);
+            unsigned least = row[i] < row[i - 1] ? row[i] + 1 : row[i - 1] + 1;
+            before = row[i];
+            row[i] = changed < least ? changed : least;
+        }
+    }
+    return row[width];
+}
+
+const char *mare__cli_sim_nearest(const char *name)
+{
+    size_t count, letters = strlen(name);
+    const char *title, *best = NULL;
+    int length;
+    unsigned least = letters < 6 ? 2 : 4; // edits that are too many
+    const mare_coord_algorithm *const *table = mare_coord_table(&count);
+    const struct mare__embedded *figure = NULL;
+    for (size_t i = 0; i < count; i++) {
+        unsigned now = edits(table[i]->name, name);
+        best = now < least ? table[i]->name : best;
+        least = now < least ? now : least;
+    }
+    while ((figure = next_figure(figure, &title, &length))) {
+        unsigned now = edits(figure->name + strlen(FIGURES), name);
+        best = now < least ? figure->name + strlen(FIGURES) : best;
+        least = now < least ? now : least;
+    }
+    return best;
 }
 
 static void list_figures(void)
@@ -149,14 +242,16 @@ static void write_algorithm(const mare_coord_algorithm *algorithm, const char *b
 {
     static const uint32_t sizes[] = {5, 16, 100};
     mare_coord_setup setup;
+    struct formulas formulas;
     mare_coord_setup_init(&setup, algorithm, 4);
+    find_formulas(algorithm, &formulas);
     printf("%s{\"name\":", before);
     mare_sim_write_quoted(algorithm->name, stdout);
     write_text("title", algorithm->title);
     write_text("source", algorithm->source);
     write_text("assumes", algorithm->assumes);
-    write_text("messages", algorithm->formula);
-    write_text("delay", algorithm->delay_formula ? algorithm->delay_formula : "");
+    write_text("messages", formulas.messages);
+    write_text("delay", formulas.delay);
     fputs(",\"promises\":\"", stdout);
     mare_sim_write_promises(algorithm->promises(&setup), stdout);
     fputs("\",\"tolerates\":\"", stdout);

@@ -107,10 +107,12 @@ void mare_coord_room(const mare_coord_setup *setup, uint32_t *effects, uint32_t 
 
 void mare_coord_cost_of(const mare_coord_setup *setup, mare_coord_cost *cost)
 {
-    *cost = (mare_coord_cost){0};
-    cost->messages_least = cost->messages_most = setup->algorithm->messages(setup);
-    if (setup->algorithm->cost)
-        setup->algorithm->cost(setup, cost);
+    const mare_coord_algorithm *algorithm = setup->algorithm;
+    *cost =
+        (mare_coord_cost){.formula = algorithm->formula, .delay_formula = algorithm->delay_formula};
+    cost->messages_least = cost->messages_most = algorithm->messages(setup);
+    if (algorithm->cost)
+        algorithm->cost(setup, cost);
 }
 
 mare_coord *mare_coord_init(void *memory, size_t size, const mare_coord_setup *setup)

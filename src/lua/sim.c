@@ -102,9 +102,7 @@ static void read_params(lua_State *L, mare_coord_setup *setup)
         lua_getfield(L, SIM_SPEC, "params");
         for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
             const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
-            if (mare_coord_setup_set(setup, name, luaL_checkinteger(L, -1)) != MARE_COORD_OK)
-                luaL_error(L, "%s has no parameter '%s' with that value", setup->algorithm->name,
-                           name);
+            mare__lua_sim_set_param(L, setup, name);
         }
         lua_pop(L, 1);
     }
@@ -141,11 +139,11 @@ static void read_request(lua_State *L, mare_sim_script_row *row, uint32_t capaci
 {
     static const char *const fields[] = {"at_us", "hold_us", "give_up_us", "data", NULL};
     int at = lua_gettop(L);
-    luaL_checktype(L, at, LUA_TTABLE);
+    mare__lua_sim_table(L, "a request");
     mare__lua_sim_check_fields(L, at, "a request", fields);
     lua_geti(L, at, 1);
+    lua_Integer process = mare__lua_sim_whole(L, "the process of a request");
     lua_geti(L, at, 2);
-    lua_Integer process = luaL_checkinteger(L, -2);
     if (process < 0 || process >= capacity)
         luaL_error(L, "a request is by a process below %d, not by %d", capacity, (int)process);
     *row = (mare_sim_script_row){.process = (uint32_t)process,
@@ -297,8 +295,11 @@ static const mare_coord_algorithm *read_algorithm(struct mare__lua_sim *sim)
     }
     const char *name = lua_tostring(L, SIM_ALGORITHM);
     const mare_coord_algorithm *algorithm = name ? mare_coord_find(name) : NULL;
+    if (!name)
+        luaL_error(L,
+                   "a scenario has an `algorithm`: a name that 'mare sim list' shows, or a table");
     if (!algorithm)
-        luaL_error(L, "there is no algorithm '%s'; 'mare sim list' shows them", name ? name : "?");
+        luaL_error(L, "there is no algorithm '%s'; 'mare sim list' shows them", name);
     return algorithm;
 }
 
@@ -319,6 +320,7 @@ static void read_faults(lua_State *L, mare_sim_options *options)
 static void read_options(struct mare__lua_sim *sim, mare_sim_options *options)
 {
     lua_State *L = sim->L;
+    mare__lua_sim_check_names(L); // first: a field that is misspelt is missing elsewhere
     const mare_coord_algorithm *algorithm = read_algorithm(sim);
     bool vary = flag_field(L, SIM_SPEC, "vary");
     uint64_t seed = number_field(L, SIM_SPEC, "seed", 1);

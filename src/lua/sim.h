@@ -47,7 +47,19 @@ void mare__lua_sim_captions(struct mare__lua_sim *sim, uint32_t capacity);
 // parameter of one that there is not.
 void mare__lua_sim_check_fields(lua_State *L, int table, const char *what,
                                 const char *const *names);
+void mare__lua_sim_check_names(lua_State *L);
 void mare__lua_sim_check_spec(lua_State *L, const mare_coord_setup *setup);
+
+// The whole number, or the string, at the top, which `what` is to be; a string that its table
+// keeps, for a number would be made one that nobody does.
+lua_Integer mare__lua_sim_whole(lua_State *L, const char *what);
+const char *mare__lua_sim_string(lua_State *L, const char *what, size_t *length);
+
+// Raises unless a table is at the top.
+void mare__lua_sim_table(lua_State *L, const char *what);
+
+// Sets the parameter of this name to the number at the top.
+void mare__lua_sim_set_param(lua_State *L, mare_coord_setup *setup, const char *name);
 
 // An observer that calls the function `see` of the specification with what happens and with a
 // table of the run's own, which ends up in the outcome as `seen`.

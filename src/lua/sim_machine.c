@@ -2,10 +2,13 @@
 // An algorithm written in Lua behind the same interface as those in C. Each member is a Lua table,
 // kept by number in the table at SIM_MEMBERS; its methods make the effects of the step under way.
 // A member that comes back with its memory keeps its table, one without gets a new one.
+#include <stdlib.h>
 #include <string.h>
 
 #include "coord/machine.h"
 #include "lua/sim.h"
+
+enum { NUMBER_MOST = 1000000 }; // effects of a step, messages of an entry: what room() can count
 
 enum handler { INIT, START, RECEIVE, TIMER, REQUEST, PEER };
 
@@ -435,9 +438,9 @@ static unsigned read_bits(lua_State *L, const char *field, const char *const *na
     unsigned bits = 0;
     if (lua_getfield(L, SIM_ALGORITHM, field) == LUA_TNIL)
         return lua_pop(L, 1), 0;
-    luaL_checktype(L, -1, LUA_TTABLE);
+    mare__lua_sim_table(L, field);
     for (lua_Integer i = 1; lua_geti(L, -1, i) != LUA_TNIL; i++) {
-        const char *word = luaL_checkstring(L, -1);
+        const char *word = mare__lua_sim_string(L, field, NULL);
         unsigned bit = 0;
         while (names[bit] && strcmp(names[bit], word) != 0)
             bit++;
@@ -458,12 +461,12 @@ static void read_forms(lua_State *L, struct mare__lua_sim *sim)
         if (i == SIM_FORMS_MOST || !lua_istable(L, -1))
             luaL_error(L, "`messages` has up to 32 lists of a name and its fields");
         lua_geti(L, -1, 1);
-        sim->forms[i].name = luaL_checkstring(L, -1); // the algorithm's table keeps it
+        sim->forms[i].name = mare__lua_sim_string(L, "the name of a message", NULL);
         lua_pop(L, 1);
         for (int field = 0; lua_geti(L, -1, field + 2) != LUA_TNIL; field++) {
             if (field == MARE_COORD_FIELDS)
                 luaL_error(L, "message %s has more than 6 fields", sim->forms[i].name);
-            sim->forms[i].field[field] = luaL_checkstring(L, -1);
+            sim->forms[i].field[field] = mare__lua_sim_string(L, "a field of a message", NULL);
             lua_pop(L, 1);
         }
         lua_pop(L, 1);
@@ -474,6 +477,12 @@ static void read_forms(lua_State *L, struct mare__lua_sim *sim)
     lua_pop(L, 2);
 }
 
+static int compare_params(const void *a, const void *b)
+{
+    return strcmp(((const mare_coord_param *)a)->name, ((const mare_coord_param *)b)->name);
+}
+
+// By name: a table of Lua has its own order each time, and what is written of a run must not.
 static void read_params(lua_State *L, struct mare__lua_sim *sim)
 {
     if (lua_getfield(L, SIM_ALGORITHM, "params") == LUA_TTABLE) {
@@ -481,19 +490,31 @@ static void read_params(lua_State *L, struct mare__lua_sim *sim)
         for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
             if (count == MARE_COORD_PARAMS || lua_type(L, -2) != LUA_TSTRING)
                 luaL_error(L, "`params` has up to 8 names with their values");
-            sim->params[count++] = (mare_coord_param){
-                lua_tostring(L, -2), "", luaL_checkinteger(L, -1), INT64_MIN, INT64_MAX};
+            const char *name = lua_tostring(L, -2);
+            sim->params[count++] =
+                (mare_coord_param){name, "", mare__lua_sim_whole(L, name), INT64_MIN, INT64_MAX};
         }
+        qsort(sim->params, (size_t)count, sizeof *sim->params, compare_params);
     }
     lua_pop(L, 1);
 }
 
 static const char *text_field(lua_State *L, const char *field, const char *otherwise)
 {
-    lua_getfield(L, SIM_ALGORITHM, field);
-    const char *text = luaL_optstring(L, -1, otherwise);
+    bool given = lua_getfield(L, SIM_ALGORITHM, field) != LUA_TNIL;
+    const char *text = given ? mare__lua_sim_string(L, field, NULL) : otherwise;
     lua_pop(L, 1);
     return text;
+}
+
+static lua_Integer number_field(lua_State *L, const char *field, lua_Integer otherwise)
+{
+    bool given = lua_getfield(L, SIM_ALGORITHM, field) != LUA_TNIL;
+    lua_Integer value = given ? mare__lua_sim_whole(L, field) : otherwise;
+    lua_pop(L, 1);
+    if (value < 0 || value > NUMBER_MOST)
+        luaL_error(L, "%s is 0 to %d", field, NUMBER_MOST);
+    return value;
 }
 
 static void make_metatable(lua_State *L, struct mare__lua_sim *sim)
@@ -528,11 +549,8 @@ void mare__lua_sim_algorithm(struct mare__lua_sim *sim)
     read_params(L, sim);
     sim->promises = read_bits(L, "promises", promise_names);
     sim->tolerates = read_bits(L, "tolerates", fault_names);
-    lua_getfield(L, SIM_ALGORITHM, "room");
-    sim->room = (uint32_t)luaL_optinteger(L, -1, 32);
-    lua_getfield(L, SIM_ALGORITHM, "cost");
-    sim->messages = luaL_optinteger(L, -1, 0);
-    lua_pop(L, 2);
+    sim->room = (uint32_t)number_field(L, "room", 32);
+    sim->messages = number_field(L, "cost", 0);
     make_metatable(L, sim);
     sim->row = (mare_coord_algorithm){.name = text_field(L, "name", "lua"),
                                       .title = text_field(L, "title", "an algorithm in Lua"),

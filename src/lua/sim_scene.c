@@ -12,19 +12,46 @@
 
 enum { NAME_MOST = 12 };
 
-// The string at the top, which its table keeps; a number would be made one that nobody keeps.
-static const char *kept_string(lua_State *L, const char *field, size_t *length)
+static void refuse_type(lua_State *L, const char *what, const char *wanted)
+{
+    luaL_error(L, "%s is a %s, not %s", what, wanted, luaL_tolstring(L, -1, NULL));
+}
+
+lua_Integer mare__lua_sim_whole(lua_State *L, const char *what)
+{
+    int whole = lua_type(L, -1) == LUA_TNUMBER;
+    lua_Integer value = whole ? lua_tointegerx(L, -1, &whole) : 0;
+    if (!whole)
+        refuse_type(L, what, "whole number");
+    return value;
+}
+
+const char *mare__lua_sim_string(lua_State *L, const char *what, size_t *length)
 {
     if (lua_type(L, -1) != LUA_TSTRING)
-        luaL_error(L, "`%s` has something that is no string", field);
+        refuse_type(L, what, "string");
     return lua_tolstring(L, -1, length);
+}
+
+void mare__lua_sim_table(lua_State *L, const char *what)
+{
+    if (!lua_istable(L, -1))
+        refuse_type(L, what, "table");
+}
+
+void mare__lua_sim_set_param(lua_State *L, mare_coord_setup *setup, const char *name)
+{
+    char why[300];
+    lua_Integer value = mare__lua_sim_whole(L, name);
+    if (mare_sim_set_param(setup, name, value, why, sizeof why))
+        luaL_error(L, "%s", why);
 }
 
 // Names stand in drawings and logs as they are.
 static const char *check_name(lua_State *L)
 {
     size_t length;
-    const char *name = kept_string(L, "names", &length);
+    const char *name = mare__lua_sim_string(L, "a name of `names`", &length);
     for (size_t i = 0; i < length; i++)
         if (!isalnum((unsigned char)name[i]) && name[i] != '-' && name[i] != '_')
             length = 0;
@@ -61,14 +88,15 @@ static void read_notes(lua_State *L, struct mare__lua_sim *sim)
     mare_sim_note *note = lua_newuserdatauv(L, (size_t)(count + 1) * sizeof *note, 0);
     for (lua_Integer i = 0; i < count; i++) {
         lua_geti(L, at, i + 1);
-        luaL_checktype(L, -1, LUA_TTABLE);
-        lua_geti(L, -1, 1);
-        lua_geti(L, -2, 2);
-        lua_Integer time_us = luaL_checkinteger(L, -2);
+        mare__lua_sim_table(L, "a note of `notes`");
+        lua_geti(L, -1, 2);
+        const char *words = mare__lua_sim_string(L, "the second of `notes`", NULL);
+        lua_geti(L, -2, 1);
+        lua_Integer time_us = mare__lua_sim_whole(L, "the first of `notes`");
         if (time_us < before)
             luaL_error(L, "`notes` is in the order of time");
         before = time_us;
-        note[i] = (mare_sim_note){(uint64_t)time_us, kept_string(L, "notes", NULL)};
+        note[i] = (mare_sim_note){(uint64_t)time_us, words};
         lua_pop(L, 3);
     }
     sim->captions.note = note;
@@ -103,16 +131,12 @@ static void check_members(lua_State *L, const mare_coord_setup *setup)
                        (int)setup->capacity - 1);
         for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
             const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
-            lua_Integer value = lua_tointegerx(L, -1, &whole);
-            if (lua_type(L, -1) != LUA_TNUMBER || !whole ||
-                mare_coord_setup_set(&trial, name, value) != MARE_COORD_OK)
-                luaL_error(L, "`members`: %s has no parameter '%s' with that value",
-                           setup->algorithm->name, name);
+            mare__lua_sim_set_param(L, &trial, name);
         }
     }
 }
 
-void mare__lua_sim_check_spec(lua_State *L, const mare_coord_setup *setup)
+void mare__lua_sim_check_names(lua_State *L)
 {
     static const char *const fields[] = {
         "about",     "abandon_ppm", "algorithm", "capacity", "detect_us", "detector", "draw",
@@ -123,6 +147,10 @@ void mare__lua_sim_check_spec(lua_State *L, const mare_coord_setup *setup)
         "trace",     "vary",        NULL};
     luaL_checkstack(L, 10, "checks");
     mare__lua_sim_check_fields(L, SIM_SPEC, "a scenario", fields);
+}
+
+void mare__lua_sim_check_spec(lua_State *L, const mare_coord_setup *setup)
+{
     if (lua_getfield(L, SIM_SPEC, "members") == LUA_TTABLE)
         check_members(L, setup);
     const char *expected = lua_getfield(L, SIM_SPEC, "expect") == LUA_TSTRING //

@@ -52,6 +52,27 @@ return {
         spec.expect = "EM2"
         t.eq(table.pack(sim.sweep(spec, 3)), {nil, 3, 3, n = 3})
     end,
+    what_makes_no_sense_is_raised_where_it_was_written = function()
+        local line = debug.getinfo(1, "l").currentline + 2
+        for _, case in ipairs {{"run"}, {"sweep", 3}} do
+            local ok, err = pcall(function() return (sim[case[1]]({algorithm = "x"}, case[2])) end)
+            t.ok(not ok)
+            t.ok(err:find(("sim.lua:%d: there is no algorithm 'x'"):format(line), 1, true), err)
+        end
+        t.raises("test_sim.lua:%d+: a specification is a table", function() sim.run() end)
+    end,
+    a_sweep_of_nothing_is_refused = function() -- it would be said to break no promise
+        for _, case in ipairs {{0}, {-1}, {1.5}, {"x"}, {2, math.maxinteger}, {1, -1}, {1, 0.5}} do
+            t.raises("1 seed or more", sim.sweep, {algorithm = "ricart"}, table.unpack(case))
+        end
+        t.eq(table.pack(sim.sweep({algorithm = "ricart"}, 1, math.maxinteger)), {nil, 1, 0, n = 3})
+    end,
+    parameters_are_written_in_one_order = function() -- that of the table differs from run to run
+        local params = {gamma = 1, alpha = 2, delta = 3, beta = 4, eta = 5, zeta = 6, mu = 7}
+        local out = sim.run(quick {algorithm = careless {params = params}, n = 1, json = true})
+        t.ok(out.text:find('{"alpha":2,"beta":4,"delta":3,"eta":5,"gamma":1,"mu":7,"zeta":6}', 1,
+                           true), out.text)
+    end,
     what_makes_no_sense_is_raised = function()
         local function refuses(words, spec)
             spec.algorithm, spec.n = "ricart", 3
@@ -70,9 +91,14 @@ return {
         refuses("`hold_us`", {requests = {{0, "enter", hold_us = true}}})
         refuses("0 to 2", {members = {[9] = {repair = 0}}})
         refuses("0 to 2", {members = {[1] = 5}})
-        refuses("'clock'", {members = {[1] = {clock = "1"}}})
-        refuses("'cluck'", {members = {[1] = {cluck = 1}}})
-        refuses("'repair'", {members = {[1] = {repair = 7}}})
+        refuses("clock is a whole number", {members = {[1] = {clock = "1"}}})
+        refuses("'cluck', but repair, retry_us", {members = {[1] = {cluck = 1}}})
+        refuses("'repair' of ricart is 0 to 1, not 7", {members = {[1] = {repair = 7}}})
+        refuses("'repair' of ricart is 0 to 1, not 7", {params = {repair = 7}})
+        refuses("'cluck', but repair, retry_us", {params = {cluck = 1}})
+        refuses("repair is a whole number, not x", {params = {repair = "x"}})
+        refuses("a request is a table, not 5", {requests = {5}})
+        refuses("process of a request is a whole number, not x", {requests = {{"x", "enter"}}})
         refuses("EM9", {expect = "EM9"})
         refuses("`loss_ppm`", {network = {loss_ppm = 5000000}})
         refuses("`abandon_ppm`", {abandon_ppm = 1000001})
@@ -278,7 +304,8 @@ return {
     end,
     what_makes_no_sense_is_refused = function()
         for _, case in ipairs {
-            {{}, "no algorithm"}, {{algorithm = "x"}, "'x'"}, {{algorithm = {}}, "messages"},
+            {{}, "has an `algorithm`"}, {{algoritm = "ricart"}, "'algoritm'"},
+            {{algorithm = "x"}, "'x'"}, {{algorithm = {}}, "messages"},
             {{algorithm = "ricart", n = 0}, "`n`"},
             {{algorithm = "ricart", n = -1}, "`n`"}, {{algorithm = "ricart", seed = "x"}, "seed"},
             {{algorithm = "ricart", network = {delay = "slow"}}, "slow"},
@@ -291,6 +318,12 @@ return {
             {{algorithm = "ricart", notes = {{5, 42}}}, "notes"},
             {{algorithm = careless {promises = {"all"}}}, "all"},
             {{algorithm = careless {family = "poets"}}, "poets"},
+            {{algorithm = careless {name = 5}}, "name is a string, not 5"},
+            {{algorithm = careless {messages = {{5}}}}, "name of a message is a string, not 5"},
+            {{algorithm = careless {messages = {{"A", 5}}}}, "field of a message is a string"},
+            {{algorithm = careless {promises = "EM1"}}, "promises is a table, not EM1"},
+            {{algorithm = careless {room = -5}}, "room is 0 to"},
+            {{algorithm = careless {room = 1 << 40}}, "room is 0 to"},
         } do
             t.raises(case[2], sim.run, case[1])
         end

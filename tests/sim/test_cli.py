@@ -182,6 +182,7 @@ class Sim(unittest.TestCase):
     def test_help_wherever_it_is_asked_for(self):
         text = sim('--help').stdout
         self.assertEqual(sim('-h').stdout, text)
+        self.assertEqual(sim('help').stdout, text)
         self.assertEqual(sim('two-inside', '--help').stdout, text)
         for args in (('ricart', '--help'), ('ricart', '--n', '3', '-h')):
             done = sim(*args)
@@ -208,8 +209,8 @@ class Sim(unittest.TestCase):
         for args, word in ((('nobody',), 'nobody'), (('ricart', '--n', '0'), '--n'),
                            (('ricart', '--n', 'x'), '--n'),
                            (('ricart', '--loss', '101%'), '--loss'),
-                           (('ricart', '--param', 'x=1'), 'x=1'), (('ricart', '--what'), '--what'),
-                           (('ricart', '--param', 'repair=7'), 'repair=7'),
+                           (('ricart', '--param', 'x=1'), "'x'"), (('ricart', '--what'), '--what'),
+                           (('ricart', '--param', 'repair=7'), 'not 7'),
                            (('ricart', '--faults', 'flood:1@2+3'), 'flood'), ((), 'usage'),
                            (('ricart', 'central'), 'central'), (('ricart', '--n'), '--n')):
             done = sim(*args)
@@ -217,6 +218,38 @@ class Sim(unittest.TestCase):
             if args:
                 self.assertIn(word, done.stderr)
             self.assertEqual(done.stdout, '')
+
+    def test_errors_say_what_would_be_right(self):
+        for args, word in ((('rikart',), "is it 'ricart'"), (('bully-eigth',), "'bully-eight'"),
+                           (('xyz',), "'mare sim list'"),
+                           (('ricart', '--n', '0'), "from 1 to 65536, not '0'"),
+                           (('ricart', '--loss', '200%'), 'per cent'),
+                           (('ricart', '--param', 'retry=3'), 'but repair, retry_us'),
+                           (('ricart', '--param', 'retry_us=0'), 'is 1 to'),
+                           (('ricart', '--param', 'retry_us'), 'NAME=NUMBER'),
+                           (('two-inside', '--param', 'retry_us=x'), 'NAME=NUMBER'),
+                           (('ricart', '--param', 'retry_us=99999999999999999999'), 'NAME=NUMBER'),
+                           (('ricart', '--faults', 'crash:1@5'), "'crash:1@5' lacks"),
+                           (('ricart', '--faults', 'crash:1@5+x'), "from 'x' on; a fault is KIND"),
+                           (('ricart', '--draw', 'x.png'), '.html or .svg'),
+                           (('--table', '--json', '--n', '3'), "not '--n'")):
+            done = sim(*args, folder=self.path)
+            self.assertEqual((done.returncode, done.stdout), (2, ''), args)
+            self.assertIn(word, done.stderr)
+            self.assertEqual(done.stderr.count('\n'), 1)
+
+    def test_options_that_would_do_nothing_are_refused(self):
+        for args in (('--table', '--seed', '3'), ('--table', '--seeds', '3'),
+                     ('--table', '--loss', '1%'), ('--table', '--draw', 'x.svg'),
+                     ('--speed', '--seeds', '3'), ('--speed', '--trace'), ('--speed', '--table'),
+                     ('--json', '--trace'), ('--from', '5'), ('--seed', '3', '--to', '5'),
+                     ('--draw', 'x.svg', '--from', '9', '--to', '5'),
+                     ('--seed', '9223372036854775807', '--seeds', '2')):
+            done = sim('ricart', *args, folder=self.path)
+            self.assertEqual((done.returncode, done.stdout), (2, ''), args)
+        self.assertEqual(list(self.path.iterdir()), [])
+        last = sim('ricart', '--seed', '9223372036854775807', '--seeds', '1', '--json')
+        self.assertGreater(json.loads(last.stdout)['entries'], 0)
 
     def test_what_cannot_be_run_is_2_and_says_what_could(self):
         for args, word in ((('views', '--n', '5000'), 'views'),
@@ -340,6 +373,29 @@ class Sim(unittest.TestCase):
         self.assertRegex(text, r'\n    9 +1 … ∞ = +1 … ∞ +0 … 8 = +0 … 8\n$')
         self.assertEqual(sim('--table', '--n', '4').returncode, 2)
 
+    def test_a_formula_in_words_is_the_one_in_numbers(self):
+        """With every setting that changes it: the text, worked out here, is the number."""
+        for name, *settings in (('central',), ('ricart',), ('majority',), ('ring',), ('wireless',),
+                                ('total',), ('berkeley',), ('fifo', 'repair=0'),
+                                ('fifo', 'repair=1'), ('causal', 'repair=0'),
+                                ('causal', 'repair=1'),
+                                ('views', 'order=0'), ('views', 'order=1'), ('views', 'order=2')):
+            params = [word for setting in settings for word in ('--param', setting)]
+            run = json.loads(sim(name, '--n', '7', '--json', *params).stdout)
+            text = re.sub(r'(?<=[\dn)])(?=[n(])', '*', run['formula']).replace('^', '**')
+            self.assertEqual(eval(text, {'n': 7}), run['formula_messages'], (name, settings))
+        table = sim('views', '--table', '--n', '7', '--param', 'order=2').stdout
+        self.assertRegex(table, r'messages +n\(n-1\) +delay +2\n')
+        table = sim('fifo', '--table', '--n', '7').stdout  # without repair, as all tables
+        self.assertRegex(table, r'messages +n-1 +delay +1\n')
+
+    def test_the_list_knows_settings_that_change_the_cost(self):
+        rows = {row['name']: row for row in json.loads(sim('list', '--json').stdout)['algorithms']}
+        self.assertEqual(rows['views']['messages'], '2(n-1) (order=2: n(n-1))')
+        self.assertEqual(rows['views']['delay'], '1 (order=2: 2)')
+        self.assertEqual(rows['fifo']['messages'], 'n-1 (repair=1: 2(n-1))')
+        self.assertEqual(rows['ricart']['messages'], '2(n-1)')
+
     def test_each_order_of_views_has_its_row(self):
         for order, messages, delay in ((0, 2 * 10, 1), (1, 2 * 10, 1), (2, 11 * 10, 2)):
             text = sim('views', '--table', '--n', '11', '--param', f'order={order}').stdout
@@ -429,6 +485,14 @@ class Sim(unittest.TestCase):
         text = path.read_text(encoding='utf-8')
         for word in ('class="cut"', 'class="side"', 'class="crash"', ' lost"', 's paused"'):
             self.assertIn(word, text)
+
+    def test_what_cuts_nobody_off_is_not_drawn(self):
+        """Seeds draw such faults too, and half a page would be shaded for nothing."""
+        path = self.path / 'out.svg'
+        for faults, cuts in (('partition:0@500+9000', 1), ('partition:0.1@500+9000', 0),
+                             ('one-way:0.1@500+9000', 0), ('partition:@500+9000', 0)):
+            sim('ricart', '--n', '2', '--faults', faults, '--draw', str(path))
+            self.assertEqual(path.read_text(encoding='utf-8').count('class="cut"'), cuts, faults)
 
     def test_a_file_that_cannot_be_written(self):
         done = sim('ricart', '--draw', '/nowhere/out.html')

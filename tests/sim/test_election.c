@@ -194,6 +194,36 @@ static void a_slow_network_elects(void **state)
     }
 }
 
+/* The algorithms of the sources, under the faults that those allow; test_sim.c sweeps the repaired
+ * ones. */
+static void other_settings_are_clean(void **state)
+{
+    (void)state;
+    const struct {
+        const char *name, *param;
+    } settings[] = {
+        {"bully", "repair"}, {"ring", "repair"}, {"ring", "single"}, {"wireless", "repair"}};
+    for (size_t a = 0; a < sizeof settings / sizeof *settings; a++) {
+        uint64_t elections = 0;
+        for (uint64_t seed = 1; seed <= 300; seed++) {
+            mare_sim_options options;
+            mare_sim_outcome out;
+            mare_sim_options_init(&options, mare_coord_find(settings[a].name),
+                                  mare_sim_draw_members(seed));
+            mare_coord_setup_set(&options.setup, settings[a].param, 0);
+            options.seed = seed;
+            mare_sim_vary(&options);
+            if (!mare_sim_run(&options, NULL, &out))
+                fail_msg("%s: mare sim %s --n %u --seed %u --param %s=0", out.violation,
+                         settings[a].name, (unsigned)options.setup.members, (unsigned)seed,
+                         settings[a].param);
+            elections += out.elections;
+            mare_sim_options_fini(&options);
+        }
+        assert_true(elections > 3000);
+    }
+}
+
 static void ten_thousand_members(void **state)
 {
     (void)state;
@@ -217,6 +247,7 @@ int main(void)
         cmocka_unit_test(asymmetric_loss_makes_two_leaders_for_a_while),
         cmocka_unit_test(two_rounds_or_one),
         cmocka_unit_test(a_slow_network_elects),
+        cmocka_unit_test(other_settings_are_clean),
         cmocka_unit_test(ten_thousand_members),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

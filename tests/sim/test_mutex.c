@@ -465,6 +465,8 @@ static void sweep(const char *name, const char *param, int64_t value, uint64_t s
 static void other_settings_are_clean(void **state)
 {
     (void)state;
+    sweep("central", "repair", 0, 300);
+    sweep("ricart", "repair", 0, 300);
     sweep("central", "majority", 1, 1100); /* 1087: two of four gone for good are no majority */
     sweep("voting", "queue", 0, 1000);
     sweep("voting", "repair", 0, 300);

@@ -139,6 +139,26 @@ class Page(unittest.TestCase):
             self.draw(figure)
             self.assertEqual(self.browser.run(COVERED), [], figure)
 
+    def test_clocks_do_not_cover_each_other(self):
+        """Wide ones as well: vectors, and after a while all numbers."""
+        for args in (('views-causal',), ('causal', '--n', '8'), ('ricart', '--seed', '42')):
+            self.draw(*args)
+            covered = self.browser.run(COVERED.replace('.w, .n, .c', '.c'))
+            self.assertEqual(covered, [], args)
+            self.assertGreater(self.browser.run('document.querySelectorAll(".c").length'), 10)
+        self.draw('causal', '--n', '13')  # too wide to be written; the hints have them
+        self.assertEqual(self.browser.run('document.querySelectorAll(".c").length'), 0)
+
+    def test_what_is_lost_does_not_strike_out_who_crashed(self):
+        self.draw('views-causal')
+        boxes = """[...document.querySelectorAll('%s')].map(e => {
+            const b = e.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom]; })"""
+        words, crosses = self.browser.run(boxes % '.crash text'), self.browser.run(boxes % '.m .x')
+        self.assertGreater(min(len(words), len(crosses)), 1)
+        for left, top, right, bottom in words:
+            for x1, y1, x2, y2 in crosses:
+                self.assertFalse(x1 < right and x2 > left and y1 < bottom and y2 > top)
+
     def test_others_fade_while_one_is_followed(self):
         self.draw('ricart', '--n', '3')
         self.browser.move(*self.browser.run(POINT_OF_ARROW % 0))

@@ -90,8 +90,9 @@ uint64_t mare__reliable_messages(const mare_coord_setup *setup)
 // Delivered when it arrives: without rivals it depends on nothing.
 void mare__reliable_cost(const mare_coord_setup *setup, mare_coord_cost *cost)
 {
-    (void)setup;
     cost->delay_least = cost->delay_most = 1;
+    if (setup->param[REPAIR])
+        cost->formula = "2(n-1)";
 }
 
 const mare_coord_param mare__reliable_params[] = {

@@ -406,7 +406,10 @@ static uint64_t messages(const mare_coord_setup *setup)
 /* Delivered when it arrives; in the total order, when all have told all that it has. */
 static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
 {
-    cost->delay_least = cost->delay_most = setup->param[ORDER] == TOTAL ? 2 : 1;
+    int total = setup->param[ORDER] == TOTAL;
+    cost->delay_least = cost->delay_most = total ? 2 : 1;
+    cost->formula = total ? "n(n-1)" : "2(n-1)";
+    cost->delay_formula = total ? "2" : "1";
 }
 
 static const mare_coord_param params[] = {
@@ -447,9 +450,9 @@ const mare_coord_algorithm mare_coord_views = {
     .promises = promises,
     .tolerates = tolerates,
     .messages = messages,
-    .formula = "2(n-1) (total: n(n-1))",
+    .formula = "2(n-1)",
     .cost = cost,
-    .delay_formula = "1 (total: 2)",
+    .delay_formula = "1",
     .size = size,
     .room = room,
     .init = init,
