@@ -21,13 +21,17 @@ int mare__lua_fail_with(lua_State *L, mare_err err)
     return 3;
 }
 
+void mare__lua_raise_unexpected(lua_State *L, mare_err err)
+{
+    if (err == MARE_DEADLOCK)
+        luaL_error(L, "deadlock: %s", mare_strerror(err));
+    if (err == MARE_CANCELLED && mare__routine_is_main(mare__self(L)))
+        luaL_error(L, "interrupted!");
+}
+
 int mare__lua_fail(lua_State *L, mare_err err)
 {
-    // Nobody expects these, and a program that ignored them would go wrong: they are errors.
-    if (err == MARE_DEADLOCK)
-        return luaL_error(L, "deadlock: %s", mare_strerror(err));
-    if (err == MARE_CANCELLED && mare__routine_is_main(mare__self(L)))
-        return luaL_error(L, "interrupted!");
+    mare__lua_raise_unexpected(L, err);
     lua_pushstring(L, mare_strerror(err));
     return mare__lua_fail_with(L, err);
 }

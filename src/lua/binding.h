@@ -5,6 +5,10 @@
 #include "base/error.h"
 #include "sched/sched.h"
 
+// Raises the failures that nobody expects, for a program that ignored them would go wrong: nothing
+// can move any more, or the program was interrupted.
+void mare__lua_raise_unexpected(lua_State *L, mare_err err);
+
 // Pushes `nil, message, code`; returns 3.
 int mare__lua_fail(lua_State *L, mare_err err);
 

@@ -63,6 +63,7 @@ static int outcome(lua_State *L, mare_err err, const char *peer)
         lua_pushfstring(L, "channel '%s' destroyed while waiting for %s", name, peer);
         return 2;
     }
+    mare__lua_raise_unexpected(L, err);
     return refuse(L, "%s", mare_strerror(err));
 }
 
@@ -100,8 +101,10 @@ static int send(lua_State *L)
     mare_err err = mare__chan_send(channel, &self->sleep.wait.message, NULL);
     if (err != MARE_FULL)
         mare__handles_left(L, 0, !err);
-    if (err == MARE_FULL)
+    if (err == MARE_FULL) {
+        mare__handles_wait(self);
         return mare__block(L, self, MARE__WAITS_TO_SEND, channel, MARE_FOREVER, send_done, 0);
+    }
     if (err == MARE_CLOSED)
         return refuse(L, "channel '%s' does not exist", name);
     if (err)

@@ -115,6 +115,8 @@ static __attribute__((noinline)) void ready_in_queue(mare_process *process)
 static inline void fetch(const mare_process *process)
 {
     enum { LINE = 64, STATE_LINES = 3 };
+    if (!process->routine) // it has not begun
+        return;
     for (int i = 0; i < STATE_LINES; i++)
         __builtin_prefetch((const char *)process->routine + i * LINE);
     __builtin_prefetch(process->known[0]);

@@ -161,4 +161,16 @@ return {
         local f = "function"
         t.eq({luaproc.receive "lp.libs"}, {"xx", 2, 1, f, f, f})
     end,
+
+    a_buffer_that_waits_to_be_sent_is_another_s_already = function()
+        local _c <close> = channel "lp.buffer"
+        local b = mare.buffer "bytes"
+        local sender = mare.go(function() return luaproc.send("lp.buffer", b) end)
+        mare.yield()
+        t.raises("sent to another process", function() return b:get() end)
+        local got = luaproc.receive "lp.buffer" -- in the same process, before the sender knows
+        t.eq({sender:join(t.patience)}, {true, true})
+        t.eq(got:get(), "bytes")
+        t.raises("sent to another process", function() return b:get() end)
+    end,
 }

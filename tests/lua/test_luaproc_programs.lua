@@ -135,4 +135,19 @@ return {
             luaproc.send "go"
         ]=])
     end,
+
+    a_program_in_which_nothing_can_move_says_so_and_ends = function()
+        -- As any wait does; luaproc itself would hang. A loop that ignored it would never end.
+        for _, call in ipairs {"receive 'box'", "send('box', 1)", "wait()"} do
+            local got = shell.lua(([=[
+                local luaproc = require "luaproc"
+                luaproc.newchannel "box"
+                luaproc.newchannel "other"
+                luaproc.newproc [[ luaproc.receive "other" ]]
+                while true do luaproc.%s end
+            ]=]):format(call))
+            t.eq({got.out, got.code}, {"", 1}, call)
+            t.ok(got.err:find "^mare: .*deadlock: every process waits", got.err)
+        end
+    end,
 }
