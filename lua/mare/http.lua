@@ -10,8 +10,10 @@ local http = {}
 
 --- The defaults, in seconds: how long a kept connection may be silent; how long a head, once begun,
 --- and each part of a body may take; how long a write may. And the bytes of a body that must come
---- in each second that is waited for it, beyond `message_time`.
+--- in each second that is waited for it, beyond `message_time`. And how long a kept connection may
+--- be silent when the server serves no more.
 http.idle_time, http.message_time, http.write_time, http.least_rate = 60, 10, 30, 256
+http.end_time = 1
 
 -- Bytes of a body, unless limits say otherwise: as in src/wire/http.h.
 local body_most = 1048576
@@ -61,7 +63,8 @@ local function write_parts(stream, next_part, chunked, length)
 end
 
 local limits = checks.set("start_line", "field_line", "head", "fields", "body")
-local server_options = checks.set("idle_time", "message_time", "write_time", "least_rate", "limits")
+local server_options = checks.set("idle_time", "message_time", "write_time", "least_rate", "limits",
+    "end_time")
 local request_options = checks.set("url", "method", "headers", "body", "length", "timeout",
     "limits", "tls")
 local client_options = checks.set("most", "idle_time", "limits", "tls")
@@ -198,9 +201,18 @@ end
 -- Requests of one connection until it is the turn of other routines.
 local turn_most = 100
 
---- Serves one connection: reads requests, calls the handler, writes what it returns.
-function http.handle(stream, handler, options)
-    options = options or {}
+-- Waits for the next request. Meanwhile the stream is among those that an ending server closes.
+local function next_request(server, stream, reader, idle, hurry)
+    if server.ending then idle = math.min(idle, server.end_time) end
+    server.waiting[stream] = reader
+    local request, message, code, status = reader:head(stream, idle, hurry)
+    server.waiting[stream] = nil
+    return request, message, code, status
+end
+
+-- As http.handle. `server` is what the connections of one listener share: whether it is `ending`,
+-- how long it then waits for requests, and the readers of streams that are `waiting` for one.
+local function handle(stream, handler, options, server)
     local reader = raw.reader("requests", options.limits)
     local idle = options.idle_time or http.idle_time
     local hurry = options.message_time or http.message_time
@@ -210,7 +222,7 @@ function http.handle(stream, handler, options)
     while true do
         count = count + 1 -- one whose requests are there already is never waited for
         if count % turn_most == 0 then mare.yield() end
-        local request, message, _, status = reader:head(stream, idle, hurry)
+        local request, message, _, status = next_request(server, stream, reader, idle, hurry)
         if not request then
             if status then refuse(stream, status, message) end
             return
@@ -231,11 +243,34 @@ function http.handle(stream, handler, options)
         end
         if request.taken then return end -- the handler speaks another protocol now
         local read = not request.has_body or skip_body(request)
-        local keep = request.keep_alive and ok and read
+        local last = server.ending
+        local keep = request.keep_alive and ok and read and not last
         if not answer(stream, request, response, keep) then return end
-        if not read then net.linger(stream) end
+        if not read or last then net.linger(stream) end
         if not keep then return end
     end
+end
+
+local function new_server(options)
+    return {ending = false, end_time = options.end_time or http.end_time, waiting = {}}
+end
+
+--- Serves one connection: reads requests, calls the handler, writes what it returns.
+function http.handle(stream, handler, options)
+    options = options or {}
+    return handle(stream, handler, options, new_server(options))
+end
+
+-- The listener is closed. A request that has begun is answered, as the last of its connection; a
+-- client that is about to send one has a moment; those that stay silent are closed.
+local function finish(server)
+    server.ending = true
+    mare.go(function()
+        mare.sleep(server.end_time)
+        for stream, reader in pairs(server.waiting) do
+            if reader:idle() then stream:close() end
+        end
+    end):detach()
 end
 
 --- Serves what a listener accepts, each connection in a routine of its own, for as long as it is
@@ -243,9 +278,13 @@ end
 --- `request:read()` and `request:text()` for the body) and returns a string, or a table with
 --- `status`, `headers` and `body`, a string or a function that returns part after part.
 function http.serve(listener, handler, options)
+    options = options or {}
     checks.argument("serve", handler, 2, "function")
-    check_options("serve", options or {}, 3, server_options, 4)
-    return net.serve(listener, http.handle, handler, options)
+    check_options("serve", options, 3, server_options, 4)
+    local server = new_server(options)
+    local _, message, code = net.serve(listener, handle, handler, options, server)
+    if code == "closed" then finish(server) end
+    return nil, message, code
 end
 
 -- ---- The client ---------------------------------------------------------------------------------
