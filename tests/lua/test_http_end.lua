@@ -18,7 +18,10 @@ local function server(handler, end_time)
             listener:close()
         end)
         ready:send(port)
-        http.serve(listener, f, {idle_time = 3600, message_time = 3600, end_time = seconds})
+        http.serve(listener, function(request)
+            if request.path == "/witness" then return "here" end
+            return f(request)
+        end, {idle_time = 3600, message_time = 3600, end_time = seconds})
     end, handler, end_time)
     local port = ready:receive(patience)
     return setmetatable({port = port, stop = stop, process = process},
@@ -47,6 +50,8 @@ local function hello() return "hello" end
 -- Ends the server, and returns when the time of those who say nothing has passed.
 local function stop(s)
     local silent <close> = connect(s)
+    silent:write((ASK:gsub("/", "/witness", 1)))
+    read_answer(silent)
     s.stop:close()
     t.eq(silent:read "a", "")
 end
