@@ -10,21 +10,31 @@ local http = {}
 
 --- The defaults, in seconds: how long a kept connection may be silent; how long a head, once begun,
 --- and each part of a body may take; how long a write may. And the bytes of a body that must come
---- in each second that is waited for it, beyond `message_time`.
+--- in each second that is waited for it, beyond `message_time`. And how long a kept connection may
+--- be silent when the server serves no more.
 http.idle_time, http.message_time, http.write_time, http.least_rate = 60, 10, 30, 256
+http.end_time = 1
 
 -- Bytes of a body, unless limits say otherwise: as in src/wire/http.h.
 local body_most = 1048576
 
+-- How many seconds a timeout leaves: all of them, if it is one for each step; of a deadline, which
+-- is for all steps together, the rest.
+local function seconds_of(timeout)
+    return type(timeout) == "number" and timeout or timeout:left()
+end
+
 -- A body that may be long: a function that returns its next part, or nil, message, code. When all
--- of it has come `at_end` is called. Who trickles gets no more time than the rate allows; only what
--- is spent waiting counts, for the program may be slow itself.
-local function body_reader(reader, stream, time, rate, at_end)
+-- of it has come `at_end` is called. Who trickles gets no more time than the rate allows, unless
+-- there is a deadline; only what is spent waiting counts, for the program may be slow itself.
+local function body_reader(reader, stream, timeout, rate, at_end)
     local over, waited, got = false, 0, 0
+    local trickles = type(timeout) == "number"
     return function()
         if over then return nil end
         local begin = mare.now()
-        local left = math.max(0, math.min(time, time + got / rate - waited))
+        local left = seconds_of(timeout)
+        if trickles then left = math.max(0, math.min(left, left + got / rate - waited)) end
         local part, message, code, status = reader:body(stream, left, left)
         waited = waited + mare.now() - begin
         if part then
@@ -37,9 +47,15 @@ local function body_reader(reader, stream, time, rate, at_end)
     end
 end
 
+-- Writes within the deadline, or without one as long as the stream says.
+local function write(stream, deadline, ...)
+    if deadline then return stream:writewithin(deadline, ...) end
+    return stream:write(...)
+end
+
 -- Writes what a function returns part after part: in chunks, or with `length` so many bytes, or
 -- with neither until the connection's end. It must not look complete if the function fails.
-local function write_parts(stream, next_part, chunked, length)
+local function write_parts(stream, next_part, chunked, length, deadline)
     while true do
         local part, message, code = next_part()
         if not part then
@@ -48,24 +64,24 @@ local function write_parts(stream, next_part, chunked, length)
         end
         local ok = true
         if chunked and #part > 0 then
-            ok, message, code = stream:write(("%x\r\n"):format(#part), part, "\r\n")
+            ok, message, code = write(stream, deadline, ("%x\r\n"):format(#part), part, "\r\n")
         elseif not chunked then
             length = length and length - #part
             if length and length < 0 then return nil, "the body is too long", "badmsg" end
-            ok, message, code = stream:write(part)
+            ok, message, code = write(stream, deadline, part)
         end
         if not ok then return nil, message, code end
     end
     if length and length > 0 then return nil, "the body is too short", "badmsg" end
-    return not chunked or stream:write "0\r\n\r\n"
+    return not chunked or write(stream, deadline, "0\r\n\r\n")
 end
 
 local limits = checks.set("start_line", "field_line", "head", "fields", "body")
 local server_options = checks.set("idle_time", "message_time", "write_time", "least_rate", "limits",
-    "failed")
+    "failed", "end_time")
 local request_options = checks.set("url", "method", "headers", "body", "length", "timeout",
     "limits", "tls")
-local client_options = checks.set("most", "idle_time", "limits", "tls")
+local client_options = checks.set("most", "idle_time", "timeout", "limits", "tls")
 
 local function check_options(name, options, index, allowed, level)
     checks.options(name, options, index, allowed, level)
@@ -227,9 +243,18 @@ end
 -- Requests of one connection until it is the turn of other routines.
 local turn_most = 100
 
---- Serves one connection: reads requests, calls the handler, writes what it returns.
-function http.handle(stream, handler, options)
-    options = options or {}
+-- Waits for the next request. Meanwhile the stream is among those that an ending server closes.
+local function next_request(server, stream, reader, idle, hurry)
+    if server.ending then idle = math.min(idle, server.end_time) end
+    server.waiting[stream] = reader
+    local request, message, code, status = reader:head(stream, idle, hurry)
+    server.waiting[stream] = nil
+    return request, message, code, status
+end
+
+-- As http.handle. `server` is what the connections of one listener share: whether it is `ending`,
+-- how long it then waits for requests, and the readers of streams that are `waiting` for one.
+local function handle(stream, handler, options, server)
     local reader = raw.reader("requests", options.limits)
     local idle = options.idle_time or http.idle_time
     local hurry = options.message_time or http.message_time
@@ -240,7 +265,7 @@ function http.handle(stream, handler, options)
     while true do
         count = count + 1 -- one whose requests are there already is never waited for
         if count % turn_most == 0 then mare.yield() end
-        local request, message, _, status = reader:head(stream, idle, hurry)
+        local request, message, _, status = next_request(server, stream, reader, idle, hurry)
         if not request then
             if status then refuse(stream, status, message) end
             return
@@ -261,11 +286,34 @@ function http.handle(stream, handler, options)
         end
         if request.taken then return end -- the handler speaks another protocol now
         local read = not request.has_body or skip_body(request)
-        local keep = request.keep_alive and ok and read
+        local last = server.ending
+        local keep = request.keep_alive and ok and read and not last
         if not answer(stream, request, response, keep) then return end
-        if not read then net.linger(stream) end
+        if not read or last then net.linger(stream) end
         if not keep then return end
     end
+end
+
+local function new_server(options)
+    return {ending = false, end_time = options.end_time or http.end_time, waiting = {}}
+end
+
+--- Serves one connection: reads requests, calls the handler, writes what it returns.
+function http.handle(stream, handler, options)
+    options = options or {}
+    return handle(stream, handler, options, new_server(options))
+end
+
+-- The listener is closed. A request that has begun is answered, as the last of its connection; a
+-- client that is about to send one has a moment; those that stay silent are closed.
+local function finish(server)
+    server.ending = true
+    mare.go(function()
+        mare.sleep(server.end_time)
+        for stream, reader in pairs(server.waiting) do
+            if reader:idle() then stream:close() end
+        end
+    end):detach()
 end
 
 --- Serves what a listener accepts, each connection in a routine of its own, for as long as it is
@@ -279,7 +327,10 @@ function http.serve(listener, handler, options)
     if options.failed and type(options.failed) ~= "function" then
         error("bad argument #3 to 'serve' (option 'failed' must be a function, or false)", 2)
     end
-    return net.serve(listener, http.handle, handler, options)
+    local server = new_server(options)
+    local _, message, code = net.serve(listener, handle, handler, options, server)
+    if code == "closed" then finish(server) end
+    return nil, message, code
 end
 
 -- ---- The client ---------------------------------------------------------------------------------
@@ -314,12 +365,13 @@ end
 -- How often a server may say that its answer is still to come.
 local interim_most = 100
 
---- The head of what answers a request of that method, within so many seconds; or nil, message,
---- code.
-function http.read_response(stream, method, seconds, reader)
+--- The head of what answers a request of that method, within so many seconds, or by a deadline; or
+--- nil, message, code.
+function http.read_response(stream, method, timeout, reader)
     reader = reader or raw.reader "responses"
     reader:expect(method)
     for _ = 0, interim_most do
+        local seconds = seconds_of(timeout)
         local response, message, code = reader:head(stream, seconds, seconds)
         if not response then return nil, message, code end
         if not response.interim then return response end
@@ -327,8 +379,15 @@ function http.read_response(stream, method, seconds, reader)
     return nil, "the server does not come to its answer", "badmsg"
 end
 
+-- That an option of a request is what it can be.
+local function check_option(name, good, expected)
+    if not good then
+        error(("bad argument #1 to 'request' (option '%s' must be %s)"):format(name, expected), 4)
+    end
+end
+
 -- What is to be sent, from what the program asks for.
-local function prepare(what, keep)
+local function prepare(what, keep, usual_time)
     if type(what) == "string" then what = {url = what} end
     check_options("request", what, 1, request_options, 5)
     local place = http.locate(what.url or "")
@@ -336,13 +395,17 @@ local function prepare(what, keep)
         error("bad argument #1 to 'request' (an http:// or https:// URL expected)", 3)
     end
     local body, method = what.body, what.method or (what.body and "POST" or "GET")
-    local parts = type(body) == "function"
+    local time = what.timeout or usual_time or http.message_time
+    local parts, deadline = type(body) == "function", type(time) == "userdata" and time or nil
+    check_option("timeout", deadline or type(time) == "number" and time >= 0,
+        "seconds or a deadline")
+    check_option("body", not body or parts or type(body) == "string", "a string or a function")
     local length = what.length or (body and not parts and #body) or nil
     return {
         place = place, method = method, body = body, parts = parts, length = parts and length,
         head = raw.request(method, place.target, place.name, what.headers, length or parts or nil,
             keep, false),
-        time = what.timeout or http.message_time,
+        time = time, deadline = deadline,
         limits = what.limits, tls = what.tls,
     }
 end
@@ -359,11 +422,13 @@ end
 -- Sends the request, and returns the head of what answers it. A server may answer before it has all
 -- of a body, and close; then the answer is what counts.
 local function exchange(connection, wanted)
-    local stream, time = connection.stream, wanted.time
-    stream:timeout(time)
-    local ok, message, code = stream:write(wanted.head, not wanted.parts and wanted.body or "")
+    local stream, time, deadline = connection.stream, wanted.time, wanted.deadline
+    stream:timeout(seconds_of(time))
+    local ok, message, code = write(stream, deadline, wanted.head,
+        not wanted.parts and wanted.body or "")
     if ok and wanted.parts then
-        ok, message, code = write_parts(stream, wanted.body, not wanted.length, wanted.length)
+        ok, message, code = write_parts(stream, wanted.body, not wanted.length, wanted.length,
+            deadline)
     end
     if not ok and code ~= "closed" then return nil, message, code end
     local response, m, c = http.read_response(stream, wanted.method, time, connection.reader)
@@ -410,9 +475,10 @@ local function request_once(wanted, finished)
 end
 
 --- Makes a request: `url`, or a table with `url`, `method`, `headers`, `body` (a string, or a
---- function that returns part after part, with its `length` if that is known), `timeout`, and for
---- https `tls`, as for `tls.connect`. Returns the response (`status`, `headers`, `response:read()`,
---- `response:text()`, `response:close()`), or nil, message, code.
+--- function that returns part after part, with its `length` if that is known), `timeout` (seconds
+--- for each step, or a deadline for all of it), and for https `tls`, as for `tls.connect`. Returns
+--- the response (`status`, `headers`, `response:read()`, `response:text()`, `response:close()`), or
+--- nil, message, code.
 function http.request(what) return request_once(prepare(what, false), close_connection) end
 
 local function get(request, url, timeout)
@@ -439,13 +505,14 @@ Client.__index = Client
 http.client_most, http.client_time = 16, 15
 
 --- A client that keeps its connections for further requests. Options: `most`, `idle_time`, and
---- `limits` and `tls` as for `http.request`, for all of its requests.
+--- `timeout` (seconds), `limits` and `tls` as for `http.request`, for all of its requests.
 function http.client(options)
     options = options or {}
     check_options("client", options, 1, client_options, 4)
     return setmetatable({
         most = options.most or http.client_most,
         idle_time = options.idle_time or http.client_time,
+        timeout = options.timeout,
         limits = options.limits,
         tls = options.tls,
         unused = {}, -- the one used last is the last
@@ -483,7 +550,7 @@ local idempotent = {GET = true, HEAD = true, OPTIONS = true, TRACE = true, PUT =
 --- As `http.request`. A kept connection may have been closed by the server just now, which shows
 --- only when a request gets no answer; so it serves what can be repeated, once, on a new one.
 function Client:request(what)
-    local wanted = prepare(what, true)
+    local wanted = prepare(what, true, self.timeout)
     wanted.tls, wanted.limits = wanted.tls or self.tls, wanted.limits or self.limits
     local finished = keeper(self)
     local kept = idempotent[wanted.method] and not wanted.parts and take(self, wanted)

@@ -273,6 +273,13 @@ static int reader_expect(lua_State *L)
     return 0;
 }
 
+// reader:idle(): whether no message has begun.
+static int reader_idle(lua_State *L)
+{
+    lua_pushboolean(L, mare__http_reader_idle(check(L)));
+    return 1;
+}
+
 static int reader_gc(lua_State *L)
 {
     mare__http_reader_fini(check(L));
@@ -295,8 +302,11 @@ static uint64_t get_limit(lua_State *L, const char *name, uint64_t most, uint64_
 static int new_reader(lua_State *L)
 {
     static const char *const kinds[] = {"requests", "responses", NULL};
-    static const luaL_Reg private_methods[] = {
-        {"head", reader_head}, {"body", reader_body}, {"expect", reader_expect}, {NULL, NULL}};
+    static const luaL_Reg private_methods[] = {{"head", reader_head},
+                                               {"body", reader_body},
+                                               {"expect", reader_expect},
+                                               {"idle", reader_idle},
+                                               {NULL, NULL}};
     int kind = luaL_checkoption(L, 1, NULL, kinds);
     lua_settop(L, 2);
     if (!lua_isnil(L, 2))

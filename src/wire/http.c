@@ -74,11 +74,15 @@ void mare__http_reader_fini(struct mare__http_reader *reader)
     reader->field_capacity = 0;
 }
 
+bool mare__http_reader_idle(const struct mare__http_reader *reader)
+{
+    return reader->phase == OVER || reader->phase == SWITCHED || reader->phase == FAILED ||
+           (reader->phase == HEAD && reader->state == START);
+}
+
 void mare__http_reader_trim(struct mare__http_reader *reader)
 {
-    bool idle = reader->phase == OVER || reader->phase == SWITCHED || reader->phase == FAILED ||
-                (reader->phase == HEAD && reader->state == START);
-    if (!idle)
+    if (!mare__http_reader_idle(reader))
         return;
     reader->head = (struct mare__http_head){0};
     mare__http_reader_fini(reader);

@@ -110,6 +110,9 @@ struct mare__http_reader {
 void mare__http_reader_init(struct mare__http_reader *reader, enum mare__http_kind kind);
 void mare__http_reader_fini(struct mare__http_reader *reader);
 
+// Whether no message is being read: none has begun, or the last has ended.
+bool mare__http_reader_idle(const struct mare__http_reader *reader);
+
 // Gives back the memory that a message needed, while none is being read; it comes again with the
 // next. For connections that are idle for long.
 void mare__http_reader_trim(struct mare__http_reader *reader);
