@@ -31,6 +31,7 @@ class Row:
     repetitions: Optional[int] = None   # At most so many, for the rows that take long.
     score: Optional[Callable] = None    # Replaces the quotient, for the rows that are none.
     also: Optional[tuple] = None        # A second condition: (text, columns it needs, function).
+    unjudged: Optional[str] = None      # Why this machine cannot tell, if it cannot.
     notes: list = field(default_factory=list)   # Text, or functions of the samples that make it.
 
     def scores(self, samples):

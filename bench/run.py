@@ -68,6 +68,9 @@ def judge(row, samples, missing, failed, not_built):
         if row.also and set(row.also[1]) <= set(result["columns"]):
             result["met"] = result["met"] and row.also[2](row, samples)
             result["aim_met"] = result["aim_met"] and result["met"]
+    if row.unjudged:
+        result["met"] = result["aim_met"] = None
+        result["notes"].append(f"not judged: {row.unjudged}")
     if failed or not_built:
         result["met"] = False   # What is only absent, such as a peer, leaves the row unjudged.
     for remark in row.notes:
