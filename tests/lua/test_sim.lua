@@ -133,6 +133,20 @@ return {
         for seed = 1, 50 do found = found or back(seed) end
         t.ok(found)
     end,
+    a_minority_gets_no_coordinator_if_told_so = function() -- cut off, it takes the others for dead
+        for majority = 0, 1 do
+            local out = sim.run {
+                algorithm = "central", n = 5, params = {majority = majority}, detector = "eager",
+                duration_us = 600000, faults = "partition:0.1@100000+400000",
+                see = function(event, seen)
+                    local cut = event.time_us > 110000 and event.time_us < 500000
+                    local serves = event.what == "elected" and event.process == 1
+                    local enters = event.what == "granted" and event.process < 2
+                    if cut and (serves or enters) then seen.active = true end
+                end}
+            t.eq({out.seen.active, out.violation}, majority == 0 and {true, "EM1"} or {})
+        end
+    end,
     the_same_seed_the_same_text = function()
         local function text(seed)
             return sim.run({algorithm = "central", seed = seed, vary = true, trace = true}).text

@@ -439,6 +439,16 @@ class Sim(unittest.TestCase):
             cells = [' + '.join(map(str, row['bytes'][n])) for n in ('5', '16', '100')]
             self.assertEqual(lines[1], f'| `{row["name"]}` | {" | ".join(cells)} |')
 
+    def test_each_algorithm_cites_its_source_and_states_its_assumptions(self):
+        """In the first paragraph of its file, before any code."""
+        heads = [path.read_text(encoding='utf-8') for path in (tap.ROOT / 'src/coord').rglob('*.c')]
+        heads = [text.split('#include')[0] for text in heads if re.search(
+            r'^const mare_coord_algorithm mare_coord_', text, re.M)]
+        self.assertEqual(len(heads), len(self.algorithms()))
+        for head in heads:
+            self.assertRegex(head, r'Sources?:', head[:200])
+            self.assertRegex(head, r'Assumes', head[:200])
+
     def test_svg_is_xml_and_complete(self):
         for name in self.algorithms():
             for seed in ((), ('--seed', '3')):
