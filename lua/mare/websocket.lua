@@ -307,13 +307,21 @@ local function take_parts(self)
     return data, self.kind, whole
 end
 
+-- What a routine leaves behind is another's, who waits in a select for the stream: that is silent,
+-- so the next of them is told.
+local function leave(self, ...)
+    local left = self.whole or self.event or self.reader:pending()
+    if left and self.sleepers > 0 then raw.tell(self.stream) end
+    return ...
+end
+
 --- The next part of a message as it comes, "text" or "binary", and whether it is the last.
 function Socket:receivepart(timeout)
     local deadline = as_deadline(timeout, self.time)
     local lock <close>, message, code = self.receiving:enter(deadline)
     if not lock then return nil, message, code end
-    if self.parts then return take_parts(self) end
-    return receive_part(self, deadline)
+    if self.parts then return leave(self, take_parts(self)) end
+    return leave(self, receive_part(self, deadline))
 end
 
 --- The next message, and "text" or "binary"; or nil, message, code. When the peer has closed: nil,
@@ -326,11 +334,11 @@ function Socket:receive(timeout)
         local data, kind, last, status, reason = receive_part(self, deadline)
         if not data and not status then return nil, kind, last end
         if not data then return nil, kind, last, status, reason end
-        if last and not self.parts then return data, kind end
+        if last and not self.parts then return leave(self, data, kind) end
         keep_part(self, data, kind, last)
     end
     local data, kind = take_parts(self)
-    return data, kind
+    return leave(self, data, kind)
 end
 
 --- An iterator over the messages, to the end of the conversation.
@@ -376,16 +384,18 @@ end
 --- Ready when a whole message is there, or the end: see lua/mare/_select.lua. Whoever receives at
 --- this time gets what comes; to be next, the select stands in the line of the lock.
 function Socket:__select(woken)
-    if self.over then return true end
     local taken = type(woken) == "table" -- the lock, by the select
     local lock <close> = taken and self.receiving or self.receiving:tryenter()
+    if self.over then return true end
+    if woken == false or woken == self.stream then self.sleepers = self.sleepers - 1 end
     if not lock then return {self.receiving.channel, true} end
     local now = mare.now()
     if self.looked then self.silence = self.silence + now - self.looked end
     self.looked = now
     take_in(self) -- if the program had no time to look, but the peer has spoken, it is no silence
     if not self.over then give_signs(self) end
-    if self.whole or self.event or self.over then return true end
+    if self.whole or self.event or self.over then return leave(self, true) end
+    self.sleepers = self.sleepers + 1 -- also counts those who have gone, whom nobody tells of
     local quiet = self.ping_time and math.max(0, self.ping_time - self.silence)
     return self.stream, self.pong and math.min(pong_time, quiet or pong_time) or quiet
 end
@@ -446,6 +456,7 @@ local function make(reader, stream, masks, options, protocol)
         ping_time = ping_time,
         silence = 0,
         events = 0,
+        sleepers = 0,
         receiving = new_lock(),
         sending = new_lock(),
         writing = new_lock(),

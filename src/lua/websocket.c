@@ -100,6 +100,14 @@ static int reader_next(lua_State *L)
     return 0;
 }
 
+// reader:pending(): whether there are bytes that nobody has asked for.
+static int reader_pending(lua_State *L)
+{
+    const struct reader *reader = check(L);
+    lua_pushboolean(L, reader->used < reader->bytes.size);
+    return 1;
+}
+
 static int reader_gc(lua_State *L)
 {
     mare__bytes_fini(&check(L)->bytes);
@@ -110,7 +118,8 @@ static int reader_gc(lua_State *L)
 static int new_reader(lua_State *L)
 {
     static const char *const roles[] = {"server", "client", NULL};
-    static const luaL_Reg private_methods[] = {{"next", reader_next}, {NULL, NULL}};
+    static const luaL_Reg private_methods[] = {
+        {"next", reader_next}, {"pending", reader_pending}, {NULL, NULL}};
     int role = luaL_checkoption(L, 1, NULL, roles);
     lua_Integer limit = luaL_checkinteger(L, 2);
     luaL_argcheck(L, limit > 0, 2, "a limit is positive");
@@ -310,6 +319,15 @@ static int take(lua_State *L)
     return 1;
 }
 
+// tell(stream): wakes one who waits for it, as if something had come.
+static int tell(lua_State *L)
+{
+    struct mare__stream *stream = mare__lua_stream(L, 1);
+    if (stream->source.ready[MARE__TO_READ])
+        mare__source_tell(&stream->source, MARE__TO_READ);
+    return 0;
+}
+
 int mare__lua_open_websocket(lua_State *L)
 {
     static const luaL_Reg private_functions[] = {{"reader", new_reader},
@@ -322,6 +340,7 @@ int mare__lua_open_websocket(lua_State *L)
                                                  {"response", put_response},
                                                  {"can_wait", can_wait},
                                                  {"take", take},
+                                                 {"tell", tell},
                                                  {NULL, NULL}};
     mare__lazy_table(L, private_functions);
     return 1;

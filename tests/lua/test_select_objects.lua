@@ -361,7 +361,48 @@ return {
         stream:write(make(TEXT | FINAL, "third"))
         t.eq({selecting:join(patience)}, {true, 1, true})
         t.eq({w:receive(0)}, {"third", "text"})
+        receiving, selecting = begun(w.receive, w), begun(mare.select, {w})
+        stream:write(make(TEXT | FINAL, "both") .. make(TEXT | FINAL, "in one"))
+        t.eq({receiving:join(patience)}, {true, "both", "text"})
+        t.eq({selecting:join(patience)}, {true, 1, true}, "the stream has nothing more to tell")
+        t.eq({w:receive(0)}, {"in one", "text"})
         stream:close()
+    end,
+
+    two_can_select_one = function()
+        local w <close>, stream = frames.served()
+        local a, b = begun(mare.select, {w}), begun(mare.select, {mare.channel(), w})
+        stream:write(make(TEXT | FINAL, "for one of them"))
+        t.eq({a:join(patience)}, {true, 1, true})
+        t.eq({b:join(patience)}, {true, 2, true})
+        t.eq({w:receive(0)}, {"for one of them", "text"})
+        t.fails("timeout", mare.select({w}, 0.001))
+        stream:close()
+    end,
+
+    -- With one worker, which does not look for events between the write and the read.
+    what_a_receive_leaves_behind_is_told_to_a_select = function()
+        t.with_workers(1, function()
+            for _, receive in ipairs {"receive", "receivepart"} do
+                local w <close>, stream = frames.served()
+                local selecting = begun(mare.select, {w})
+                stream:write(make(TEXT | FINAL, "one") .. make(TEXT | FINAL, "two"))
+                t.eq(w[receive](w, patience), "one")
+                t.eq({selecting:join(patience)}, {true, 1, true})
+                t.eq({w:receive(0)}, {"two", "text"})
+                stream:close()
+            end
+        end)
+    end,
+
+    the_end_of_a_receive_leaves_no_lock_behind = function()
+        local w <close>, stream = frames.served {close_time = 0.01}
+        local receiving = begun(w.receive, w)
+        local selecting = begun(mare.select, {w}) -- in the line of the lock
+        stream:close()
+        t.fails("closed", select(2, receiving:join(patience)))
+        t.eq({selecting:join(patience)}, {true, 1, true})
+        t.fails("closed", w:receive(patience))
     end,
 
     a_reset_is_told_to_both = function()
