@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- Connections for the tests of what goes over the network, and how many sockets there are.
-local net, t = require "mare.net", require "t"
+-- Connections for the tests of what goes over the network, and what becomes of their sockets.
+local mare, net, t = require "mare", require "mare.net", require "t"
 
 local sockets = {}
 
@@ -16,8 +16,28 @@ end
 
 --- How many sockets this program has open.
 function sockets.count()
-    local pipe <close> = assert(io.popen "ls -l /proc/$PPID/fd | grep -c socket:")
-    return pipe:read "n"
+    return t.descriptors "socket:"
+end
+
+--- Kills a process in each of the waits, and sees that its sockets go with it. A wait is a function
+--- that returns the call that waits and what must stay referred to. The process needs its own: it
+--- gets them from the file that calls this, whose cases have `waits()` in their metatable.
+function sockets.go_when_killed(waits)
+    local file, before = debug.getinfo(2, "S").source:sub(2), sockets.count()
+    for name in pairs(waits) do
+        local waiting = mare.channel()
+        local process = mare.spawn(function()
+            package.path = file:match "^(.*)/" .. "/?.lua;" .. package.path
+            local call, a, b, c = assert(loadfile(file))().waits()[name]()
+            local _ <close> = setmetatable({a, b, c}, {__close = function() end})
+            mare.go(function() waiting:send(true) end)
+            call()
+        end)
+        t.eq(waiting:receive(t.patience), true, name)
+        process:kill()
+        t.fails("killed", process:join(t.patience))
+    end
+    t.reaches(function() return sockets.count() <= before end, "sockets are left")
 end
 
 return sockets

@@ -122,6 +122,25 @@ function t.in_routines(n, f)
     return routines
 end
 
+--- How many descriptors this program has open, the one by which they are counted among them; or
+--- only those whose names, as `ls -l` shows them, have the word in them.
+function t.descriptors(word)
+    local list = "ls -l /proc/$PPID/fd 2>/dev/null | grep -c -- '-> .*%s'"
+    local pipe <close> = assert(io.popen(list:format(word or "")))
+    return pipe:read "n"
+end
+
+--- A case that calls f with the path of a new folder, which is removed in the end.
+function t.in_folder(f)
+    return function()
+        local file = require "mare.file"
+        local folder = assert(file.tempfolder())
+        local results = table.pack(pcall(f, folder))
+        assert(file.remove(folder, {tree = true}))
+        if not results[1] then error(results[2], 0) end
+    end
+end
+
 -- How many threads of this program are workers, by their names.
 local function worker_threads()
     local pipe = assert(io.popen "cat /proc/$PPID/task/*/comm 2>/dev/null")

@@ -3,6 +3,7 @@
 local mare, net, t = require "mare", require "mare.net", require "t"
 local agent, place, time = require "mare.agent", require "mare.place", require "mare.time"
 local shell = require "shell"
+local sockets = require "sockets".count
 
 local HERE = "127.0.0.1"
 
@@ -18,11 +19,6 @@ local function reaches(condition)
         mare.sleep(0.005)
         return condition()
     end)
-end
-
-local function sockets()
-    local pipe <close> = assert(io.popen "ls -l /proc/$PPID/fd | grep -c socket:")
-    return pipe:read "n"
 end
 
 -- It does not matter how late the answers of another program are read: here always after 50 ms.

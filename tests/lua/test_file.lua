@@ -2,16 +2,7 @@
 -- Open files: every promise of docs/reference/file.md about them. Whole files and names are in
 -- test_file_names.lua, whole programs (full descriptors, slow names) in test_file_programs.lua.
 local mare, file, t = require "mare", require "mare.file", require "t"
-
--- Calls f with the path of a new folder, which is removed in the end.
-local function in_folder(f)
-    return function()
-        local folder = assert(file.tempfolder())
-        local results = table.pack(pcall(f, folder))
-        assert(file.remove(folder, {tree = true}))
-        if not results[1] then error(results[2], 0) end
-    end
-end
+local in_folder, descriptors = t.in_folder, t.descriptors
 
 local function text_in(path)
     local f <close> = assert(io.open(path, "rb"))
@@ -27,12 +18,6 @@ local function fifo_in(folder)
     local path = folder .. "/fifo"
     assert(os.execute("mkfifo " .. path))
     return path
-end
-
--- How many descriptors this program has open.
-local function descriptors()
-    local pipe <close> = assert(io.popen "ls /proc/$PPID/fd | wc -l")
-    return pipe:read "n"
 end
 
 -- Every byte there is, and line ends among them.

@@ -1,20 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Whole files, names and folders: the rest of what docs/reference/file.md promises.
 local mare, file, t = require "mare", require "mare.file", require "t"
-
-local function in_folder(f)
-    return function()
-        local folder = assert(file.tempfolder())
-        local results = table.pack(pcall(f, folder))
-        assert(file.remove(folder, {tree = true}))
-        if not results[1] then error(results[2], 0) end
-    end
-end
-
-local function descriptors()
-    local pipe <close> = assert(io.popen "ls /proc/$PPID/fd | wc -l")
-    return pipe:read "n"
-end
+local in_folder, descriptors = t.in_folder, t.descriptors
 
 local function is_root()
     local pipe <close> = assert(io.popen "id -u")

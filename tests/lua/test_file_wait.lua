@@ -3,15 +3,7 @@
 -- end, for as long as a test likes. Nobody else is held back, deadlines hold, and nothing is left
 -- behind by those who went away.
 local mare, file, t = require "mare", require "mare.file", require "t"
-
-local function in_folder(f)
-    return function()
-        local folder = assert(file.tempfolder())
-        local results = table.pack(pcall(f, folder))
-        assert(file.remove(folder, {tree = true}))
-        if not results[1] then error(results[2], 0) end
-    end
-end
+local in_folder, descriptors = t.in_folder, t.descriptors
 
 local function fifo_in(folder, name)
     local path = folder .. "/" .. (name or "fifo")
@@ -25,11 +17,6 @@ local function ends(folder)
     local reader = mare.go(file.open, path)
     local writer = assert(file.open(path, "w", t.patience))
     return select(2, assert(reader:join(t.patience))), writer
-end
-
-local function descriptors()
-    local pipe <close> = assert(io.popen "ls /proc/$PPID/fd | wc -l")
-    return pipe:read "n"
 end
 
 -- Lets those who still wait for the other end of a pipe have it for a moment, and counts

@@ -3,12 +3,6 @@
 -- (Streams, datagrams, TLS, files, children and signals have such cases in files of their own.)
 local mare, t, shell = require "mare", require "t", require "shell"
 
--- Descriptors of this program, but for the one that they are counted with.
-local function descriptors()
-    local pipe <close> = assert(io.popen "ls /proc/$PPID/fd | wc -l")
-    return pipe:read "n"
-end
-
 -- A server that accepts and says nothing.
 local function silent()
     local net = require "mare.net"
@@ -92,7 +86,7 @@ for name, wait in pairs(waits) do
         t.ok(listener)
         local function left()
             for i = #held, 1, -1 do table.remove(held, i):close() end
-            return descriptors()
+            return t.descriptors()
         end
         local before = left()
         for _ = 1, 5 do one() end

@@ -3,13 +3,9 @@
 -- while the number of workers changes. What comes back is what was sent; nobody hangs; no socket is
 -- left. MARE_STRESS_SECONDS makes it longer; the seed is printed.
 local mare, net, t = require "mare", require "mare.net", require "t"
+local sockets = require "sockets".count
 
 local SECONDS = tonumber(os.getenv "MARE_STRESS_SECONDS" or "2")
-
-local function sockets()
-    local pipe <close> = assert(io.popen "ls -l /proc/$PPID/fd | grep -c socket:")
-    return pipe:read "n"
-end
 
 -- Sends back what comes, until the end or a whim.
 local function echo(stream)

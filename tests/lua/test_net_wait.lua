@@ -3,7 +3,7 @@
 -- get to other processes and outlive workers.
 local mare, net, t = require "mare", require "mare.net", require "t"
 local pair, MUCH, sockets = require "sockets".pair, require "sockets".MUCH, require "sockets".count
-local in_routines = t.in_routines
+local go_when_killed, in_routines = require "sockets".go_when_killed, t.in_routines
 
 local HERE = "127.0.0.1"
 
@@ -161,21 +161,7 @@ local cases = {
     end,
 
     sockets_are_closed_when_a_process_is_killed = function()
-        local before = sockets()
-        for name in pairs(waits) do
-            local file, waiting = debug.getinfo(1, "S").source:sub(2), mare.channel()
-            local process = mare.spawn(function()
-                package.path = file:match "^(.*)/" .. "/?.lua;" .. package.path
-                local call, a, b, c = assert(loadfile(file))().waits()[name]()
-                local _ <close> = setmetatable({a, b, c}, {__close = function() end})
-                mare.go(function() waiting:send(true) end)
-                call()
-            end)
-            t.eq(waiting:receive(t.patience), true, name)
-            process:kill()
-            t.fails("killed", process:join(t.patience))
-        end
-        t.reaches(function() return sockets() <= before end, "sockets are left")
+        go_when_killed(waits)
     end,
 
     sockets_are_closed_when_a_process_ends = function()

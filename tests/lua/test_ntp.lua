@@ -4,6 +4,7 @@
 -- tests/e2e.
 local mare, net, t = require "mare", require "mare.net", require "t"
 local ntp, time = require "mare.ntp", require "mare.time"
+local sockets = require "sockets".count
 
 local HERE, SECOND = "127.0.0.1", 1000000000
 local KEY = {id = 7, secret = "sixteen letters!"}
@@ -57,11 +58,6 @@ local function serve(options)
     local server = assert(ntp.server(with({host = HERE, port = 0}, options or {})))
     mare.go(server.run, server)
     return server, HERE .. ":" .. select(2, server:address())
-end
-
-local function sockets()
-    local pipe <close> = assert(io.popen "ls -l /proc/$PPID/fd | grep -c socket:")
-    return pipe:read "n"
 end
 
 -- Follows servers until `condition`.

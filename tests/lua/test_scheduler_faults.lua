@@ -57,13 +57,6 @@ local function silent(kind)
     return assert(net.connect(listener:address()))
 end
 
-local function descriptors()
-    local count, pipe = 0, assert(io.popen "ls /proc/$PPID/fd")
-    for _ in pipe:lines() do count = count + 1 end
-    pipe:close()
-    return count
-end
-
 return {
     a_loop_stopped_inside_a_handler_goes_on_later = function()
         for _, kind in ipairs(kinds) do
@@ -157,10 +150,10 @@ return {
             local function are_gone() return #mare.processes() <= processes end
             round() -- which makes what stays: a loop, an attendant
             t.reaches(are_gone, "processes of sources")
-            local before = descriptors()
+            local before = t.descriptors()
             round()
             t.reaches(are_gone, "processes of sources")
-            t.reaches(function() return descriptors() <= before end, "descriptors")
+            t.reaches(function() return t.descriptors() <= before end, "descriptors")
         end)
     end, timeout = 120},
 

@@ -4,8 +4,9 @@
 -- people's programs in test_tls_peers.lua.
 local mare, net, t = require "mare", require "mare.net", require "t"
 local tls, raw = require "mare.tls", require "mare._tls"
+local sockets, go_when_killed = require "sockets".count, require "sockets".go_when_killed
 
-local HERE, patience = "127.0.0.1", t.patience
+local HERE, patience, in_routines = "127.0.0.1", t.patience, t.in_routines
 tls.handshake_time = patience
 local certificate, key = assert(tls.selfsigned({"localhost", HERE}))
 local server_context = assert(tls.context {certificate = certificate, key = key, verify = false})
@@ -33,12 +34,6 @@ local function pair(context)
     return client, server
 end
 
--- How many sockets this program has open.
-local function sockets()
-    local pipe <close> = assert(io.popen "ls -l /proc/$PPID/fd | grep -c socket:")
-    return pipe:read "n"
-end
-
 -- The calls that wait, each in a state in which it does; what it returns must stay referred to.
 local waits = {
     handshake = function()
@@ -63,12 +58,6 @@ local waits = {
         return function() return client:shutdown() end, client, silent
     end,
 }
-
-local function in_routines(n, f)
-    local routines = {}
-    for i = 1, n do routines[i] = mare.go(f, i) end
-    return routines
-end
 
 local cases = {
     -- Reading and writing.
@@ -405,21 +394,7 @@ local cases = {
     end,
 
     sockets_are_closed_when_a_process_is_killed = function()
-        local before = sockets()
-        for name in pairs(waits) do
-            local file, waiting = debug.getinfo(1, "S").source:sub(2), mare.channel()
-            local process = mare.spawn(function()
-                package.path = file:match "^(.*)/" .. "/?.lua;" .. package.path
-                local call, a, b = assert(loadfile(file))().waits()[name]()
-                local _ <close> = setmetatable({a, b}, {__close = function() end})
-                mare.go(function() waiting:send(true) end)
-                call()
-            end)
-            t.eq(waiting:receive(patience), true, name)
-            process:kill()
-            t.fails("killed", process:join(patience))
-        end
-        t.reaches(function() return sockets() <= before end, "sockets are left")
+        go_when_killed(waits)
     end,
 
     sockets_that_nothing_refers_to_are_collected = function()

@@ -5,7 +5,7 @@ local mare, net, t = require "mare", require "mare.net", require "t"
 local tls, raw, http = require "mare.tls", require "mare._tls", require "mare.http"
 local shell = require "shell"
 
-local HERE, patience = "127.0.0.1", t.patience
+local HERE, patience, in_routines = "127.0.0.1", t.patience, t.in_routines
 tls.handshake_time = patience
 local certificate, key = assert(tls.selfsigned({"localhost", HERE}))
 local server_context = assert(tls.context {certificate = certificate, key = key, verify = false})
@@ -17,12 +17,6 @@ local function shake_hands(client, server)
     local shaking = mare.go(function() return client:handshake(patience) end)
     assert(server:handshake(patience))
     t.eq({shaking:join(patience)}, {true, client})
-end
-
-local function in_routines(n, f)
-    local routines = {}
-    for i = 1, n do routines[i] = mare.go(f, i) end
-    return routines
 end
 
 -- Bytes from one stream to another, `limit` at the most; then the other is closed.

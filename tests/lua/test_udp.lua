@@ -2,6 +2,7 @@
 -- Sockets for datagrams: every promise of docs/reference/net.md, and what can go wrong. Loopback
 -- loses no datagram that there is room for, and keeps them in order.
 local mare, net, t = require "mare", require "mare.net", require "t"
+local sockets = require "sockets".count
 
 local HERE = "127.0.0.1"
 
@@ -11,12 +12,6 @@ local function udp(options) return assert(net.udp(HERE, 0, options)) end
 local function nobody()
     local socket <close> = udp()
     return select(2, socket:address())
-end
-
--- How many sockets this program has open.
-local function sockets()
-    local pipe <close> = assert(io.popen "ls -l /proc/$PPID/fd | grep -c socket:")
-    return pipe:read "n"
 end
 
 local function has_six()

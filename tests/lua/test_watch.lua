@@ -1,15 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Watching files and folders: what docs/reference/file.md promises of watchers.
 local mare, file, t = require "mare", require "mare.file", require "t"
-
-local function in_folder(f)
-    return function()
-        local folder = assert(file.tempfolder())
-        local results = table.pack(pcall(f, folder))
-        assert(file.remove(folder, {tree = true}))
-        if not results[1] then error(results[2], 0) end
-    end
-end
+local in_folder = t.in_folder
 
 -- The next event as text, its paths seen from the folder: "renamed b<a", "created d/".
 local function told(watcher, folder, timeout)
@@ -46,8 +38,7 @@ end
 
 -- How many descriptors of watchers this program has open.
 local function descriptors()
-    local pipe <close> = assert(io.popen "ls -l /proc/$PPID/fd | grep -c inotify")
-    return pipe:read "n"
+    return t.descriptors "inotify"
 end
 
 return {

@@ -3,6 +3,7 @@
 -- that vanish, processes that are killed. Each has its answer, and the server goes on.
 local mare, t, frames = require "mare", require "t", require "frames"
 local net, http, websocket = require "mare.net", require "mare.http", require "mare.websocket"
+local sockets, go_when_killed = require "sockets".count, require "sockets".go_when_killed
 local patience, make = t.patience, frames.make
 local TEXT, BINARY, CONTINUES, FINAL = frames.TEXT, frames.BINARY, frames.CONTINUES, frames.FINAL
 local PING, CLOSE = frames.PING | FINAL, frames.CLOSE | FINAL
@@ -36,12 +37,6 @@ local function told_of(bytes, options)
     t.eq(number, (string.unpack(">I2", data)))
     serves(s)
     return number, code
-end
-
--- How many sockets this program has open.
-local function sockets()
-    local pipe <close> = assert(io.popen "ls -l /proc/$PPID/fd | grep -c socket:")
-    return pipe:read "n"
 end
 
 -- The calls that wait, each in a state in which it does; what it returns must stay referred to.
@@ -286,21 +281,7 @@ local cases = {
     -- The end of processes.
 
     nothing_is_left_of_a_process_that_is_killed = function()
-        local before = sockets()
-        for name in pairs(waits) do
-            local file, waiting = debug.getinfo(1, "S").source:sub(2), mare.channel()
-            local process = mare.spawn(function()
-                package.path = file:match "^(.*)/" .. "/?.lua;" .. package.path
-                local call, a, b = assert(loadfile(file))().waits()[name]()
-                local _ <close> = setmetatable({a, b}, {__close = function() end})
-                mare.go(function() waiting:send(true) end)
-                call()
-            end)
-            t.eq(waiting:receive(patience), true, name)
-            process:kill()
-            t.fails("killed", process:join(patience))
-        end
-        t.reaches(function() return sockets() <= before end, "sockets are left")
+        go_when_killed(waits)
     end,
 
     a_killed_server_leaves_no_sockets = function()
