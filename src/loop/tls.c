@@ -12,6 +12,7 @@ static void run(struct mare__job *job)
         mare__tls_context_trust(tls->context);
     else
         tls->context = mare__tls_context_new(&tls->options, &tls->error);
+    mare__tls_leave_thread(); // which may be idle from now on, and nobody waits for its end
 }
 
 static void end(struct mare__job *job)

@@ -63,6 +63,9 @@ bool mare__tls_context_name(struct mare__tls_context *context, const char *name,
 // From now on sessions are made as by the other one; those that exist stay as they are.
 void mare__tls_context_replace(struct mare__tls_context *context, struct mare__tls_context *other);
 
+// Gives back what OpenSSL keeps for the calling thread; it gets it again when it needs it.
+void mare__tls_leave_thread(void);
+
 // ---- Sessions -----------------------------------------------------------------------------------
 // One thread at a time may use a session. Its calls return a number of bytes, or 0; or an errno
 // value, negated: -EAGAIN, not now (mare__tls_waits_to_write tells what for); -EPROTO, see

@@ -396,6 +396,11 @@ struct mare__tls_context *mare__tls_context_new(const struct mare__tls_options *
     return NULL;
 }
 
+void mare__tls_leave_thread(void)
+{
+    OPENSSL_thread_stop();
+}
+
 void mare__tls_context_replace(struct mare__tls_context *context, struct mare__tls_context *other)
 {
     struct mare__tls_rules *rules = mare__tls_rules_take(other);
