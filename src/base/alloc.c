@@ -15,6 +15,17 @@ void mare__alloc_fail_after(long n)
     atomic_store(&countdown, n);
 }
 
+void mare__alloc_fail_once(long n)
+{
+    atomic_store(&countdown, -n);
+}
+
+bool mare__alloc_has_failed(void)
+{
+    long n = atomic_load(&countdown);
+    return n == 0 || n == 1;
+}
+
 int mare__alloc_must_fail(void)
 {
     // Relaxed: the value is a test's own, set before the threads it concerns do anything.
@@ -22,6 +33,9 @@ int mare__alloc_must_fail(void)
     while (n > 1)
         if (atomic_compare_exchange_weak(&countdown, &n, n - 1))
             return 0;
+    while (n < 0) // only one: it counts upwards, and ends at zero
+        if (atomic_compare_exchange_weak(&countdown, &n, n + 1))
+            return n == -1;
     return n == 1;
 }
 

@@ -155,7 +155,7 @@ static int messages_next(lua_State *L)
 static int channel_messages(lua_State *L)
 {
     mare__lua_channel(L, 1);
-    lua_pushcfunction(L, messages_next);
+    mare__function_push(L, messages_next);
     lua_pushvalue(L, 1);
     return 2;
 }

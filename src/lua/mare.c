@@ -107,8 +107,9 @@ static int mare_deadline(lua_State *L)
     uint64_t deadline = mare__lua_deadline(L, 1);
     *(uint64_t *)lua_newuserdatauv(L, sizeof deadline, 0) = deadline;
     if (luaL_newmetatable(L, "mare.deadline")) {
-        static const luaL_Reg methods[] = {{"left", deadline_left}, {NULL, NULL}};
-        luaL_newlib(L, methods);
+        lua_createtable(L, 0, 1);
+        mare__function_push(L, deadline_left);
+        lua_setfield(L, -2, "left");
         lua_setfield(L, -2, "__index");
     }
     lua_setmetatable(L, -2);

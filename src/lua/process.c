@@ -23,9 +23,11 @@ static void read_option(lua_State *L, const char *key, struct options *options)
         luaL_argcheck(L, strlen(options->name) == lua_rawlen(L, -1), 1,
                       "a name cannot contain zero bytes");
     } else if (strcmp(key, "memory") == 0) {
-        luaL_argcheck(L, lua_isinteger(L, -1) && lua_tointeger(L, -1) > 0, 1,
-                      "option 'memory' must be a positive number of bytes");
-        options->memory = (size_t)lua_tointeger(L, -1);
+        int whole; // 1e6 is
+        lua_Integer bytes = lua_tointegerx(L, -1, &whole);
+        luaL_argcheck(L, lua_type(L, -1) == LUA_TNUMBER && whole && bytes > 0, 1,
+                      "option 'memory' must be a positive whole number of bytes");
+        options->memory = (size_t)bytes;
     } else if (strcmp(key, "link") == 0) {
         luaL_argcheck(L, lua_isboolean(L, -1), 1, "option 'link' must be a boolean");
         options->link = lua_toboolean(L, -1);

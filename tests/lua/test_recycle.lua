@@ -32,7 +32,91 @@ local function successor(...)
     return table.unpack(results, 1, results.n)
 end
 
+-- Everything that can be reached from the globals, the registry and the metatables of types, as
+-- lines of text: where it is, and what.
+local function inventory()
+    local seen, lines = {}, {}
+    local function visit(value, place)
+        local kind = type(value)
+        if seen[value] or kind == "nil" then
+            lines[#lines + 1] = place .. " is " .. (seen[value] or "nil")
+            return
+        end
+        if kind == "table" or kind == "function" or kind == "userdata" then seen[value] = place end
+        local plain = kind == "string" or kind == "number" or kind == "boolean"
+        lines[#lines + 1] = place .. " " .. (plain and tostring(value) or kind)
+        if kind == "table" then
+            local names = {}
+            for key in next, value do
+                if type(key) == "string" then names[#names + 1] = key end
+            end
+            table.sort(names)
+            for _, name in ipairs(names) do visit(rawget(value, name), place .. "." .. name) end
+        elseif kind == "function" and debug.getinfo(value, "S").what == "C" then
+            for i = 1, 255 do
+                local name, upvalue = debug.getupvalue(value, i)
+                if not name then break end
+                visit(upvalue, place .. "^" .. i)
+            end
+        end
+        if kind == "table" or kind == "userdata" then
+            visit(debug.getmetatable(value), place .. "<>")
+        end
+    end
+    visit(_G, "_G")
+    visit(debug.getregistry(), "registry")
+    for kind, value in pairs {string = "", number = 1, boolean = true, ["function"] = print} do
+        visit(debug.getmetatable(value), kind)
+    end
+    visit(debug.getmetatable(nil), "nil")
+    visit(debug.gethook(), "hook")
+    table.sort(lines)
+    return table.concat(lines, "\n")
+end
+
+-- Changes all of that, as far as the debug library can.
+local function spoil()
+    local set, setmeta, seen = debug.setupvalue, debug.setmetatable, {}
+    local hook, registry, getinfo = debug.sethook, debug.getregistry(), debug.getinfo
+    local function visit(value)
+        if seen[value] then return end
+        seen[value] = true
+        if type(value) == "function" and getinfo(value, "S").what == "C" then
+            for i = 1, 5 do pcall(set, value, i, {"spoiled"}) end
+        elseif type(value) == "table" then
+            for _, inner in next, value do
+                if type(inner) == "table" or type(inner) == "function" then visit(inner) end
+            end
+            value.spoiled = "spoiled"
+        end
+    end
+    local try = pcall
+    visit(_G)
+    registry.spoiled = "spoiled"
+    try(setmeta, print, {__index = {"spoiled"}})
+    try(setmeta, nil, {__index = {"spoiled"}})
+    try(setmeta, "", {__index = {"spoiled"}})
+    try(hook, function() end, "c")
+end
+
 return {
+    nothing_that_can_be_reached_is_another = function()
+        local limit = mare.recycle()
+        mare.recycle(0)
+        local ok, expected = mare.spawn(inventory):join(t.patience)
+        t.ok(ok, tostring(expected))
+        mare.recycle(limit)
+        t.ok(#expected > 2000 and expected:find "_G.coroutine.wrap function", expected)
+        t.eq(later(spoil, inventory), expected)
+        for _, change in ipairs {"debug.getregistry().it = 1", "debug.setmetatable(print, {})",
+                                 "debug.setupvalue(debug.sethook, 1, 1)"} do -- it would be seen
+            t.ok(select(2, mare.spawn(function()
+                load(change)()
+                return inventory()
+            end):join(t.patience)) ~= expected, change)
+        end
+    end,
+
     states_are_used_again = function()
         t.eq({successor("return 1", "return 2")}, {2})
     end,

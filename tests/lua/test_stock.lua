@@ -70,6 +70,24 @@ return {
         ]])
     end,
 
+    coroutines_that_are_older_than_the_library = function()
+        -- They know nothing of it, so each function must; those that are made on the way, too.
+        if not shell.has_stock() then t.skip "lua5.4 cannot load this mare.so" end
+        local got = shell.stock [[
+            local co = coroutine.wrap(function(mare, messages, ch, deadline)
+                local sum = 0
+                for n in messages, ch do sum = sum + n end
+                return sum, deadline:left() > 0, type(mare.channel().send)
+            end)
+            local mare = require "mare"
+            local ch = mare.channel(2)
+            ch:send(1) ch:send(2) ch:close()
+            local messages = ch:messages()
+            print(co(mare, messages, ch, mare.deadline(60)))
+        ]]
+        t.eq({got.out, got.err, got.code}, {"3\ttrue\tfunction\n", "", 0})
+    end,
+
     sleep_deadlines_and_now = function()
         prints("true\ttrue\n", [[
             local start, d = mare.now(), mare.deadline(0.01)

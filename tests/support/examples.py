@@ -6,14 +6,28 @@
 
 Each FOLDER/*.lua is run by the MARE binary, from the folder above, with nothing on its standard
 input; then each compiled example program. An example passes when its exit code is 0 and, where
-FOLDER/NAME.out exists, its standard output is exactly that.
+FOLDER/NAME.out exists, its standard output is exactly that. Where it differs from run to run there
+is a FOLDER/NAME.like instead: regular expressions, one a line, of which each must match after what
+the one before has matched.
 """
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
 TIMEOUT = 60 * float(os.environ.get('MARE_TEST_SLOW', '1'))
+
+
+def unlike(text, path):
+    """What is missing in a text that is to be like the lines of a file, or None."""
+    at = 0
+    for line in path.read_text(encoding='utf-8').splitlines():
+        found = re.compile(line, re.MULTILINE).search(text, at)
+        if not found:
+            return f'nothing like this line of {path.name}: {line}\n{text}'
+        at = found.end()
+    return None
 
 
 def complaint(command, expected, root):
@@ -29,7 +43,8 @@ def complaint(command, expected, root):
     if expected.exists() and done.stdout != expected.read_bytes():
         got = done.stdout.decode(errors='replace')
         return f'the output is not that of {expected.name}:\n{got}{errors}'
-    return None
+    like = expected.with_suffix('.like')
+    return unlike(done.stdout.decode(errors='replace'), like) if like.exists() else None
 
 
 def main(mare, folder, *programs):

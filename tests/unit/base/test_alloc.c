@@ -52,6 +52,20 @@ static void the_nth_fails_and_every_later_one(void **state)
     mare__free(block);
 }
 
+static void the_nth_fails_alone(void **state)
+{
+    (void)state;
+    for (long n = 1; n < 20; n++) {
+        mare__alloc_fail_once(n);
+        for (long i = 1; i < 2 * n; i++) {
+            void *block = mare__alloc(10);
+            assert_int_equal(block == NULL, i == n);
+            assert_int_equal(mare__alloc_has_failed(), i >= n);
+            mare__free(block);
+        }
+    }
+}
+
 static void a_failed_realloc_keeps_the_block(void **state)
 {
     (void)state;
@@ -107,5 +121,6 @@ static void threads_count_down_together(void **state)
 
 UNIT_TESTS(cmocka_unit_test(memory_is_usable),
            cmocka_unit_test_teardown(the_nth_fails_and_every_later_one, end_countdown),
+           cmocka_unit_test_teardown(the_nth_fails_alone, end_countdown),
            cmocka_unit_test_teardown(a_failed_realloc_keeps_the_block, end_countdown),
            cmocka_unit_test_teardown(threads_count_down_together, end_countdown))
