@@ -47,10 +47,22 @@ local function body_reader(reader, stream, timeout, rate, at_end)
     end
 end
 
--- Writes within the deadline, or without one as long as the stream says.
-local function write(stream, deadline, ...)
-    if deadline then return stream:writewithin(deadline, ...) end
-    return stream:write(...)
+-- Bytes that are written at a time. A peer that is slow, but takes them, is not to be cut off
+-- because there are many.
+local piece_most = 65536
+
+-- Writes a text and what stands before and after it: within the deadline, or without one in pieces,
+-- each of which may take as long as the stream says.
+local function write(stream, deadline, before, text, after)
+    if deadline then return stream:writewithin(deadline, before, text, after) end
+    if #text <= piece_most then return stream:write(before, text, after) end
+    local ok, message, code = stream:write(before)
+    for at = 1, #text, piece_most do
+        if not ok then return nil, message, code end
+        ok, message, code = stream:write(text:sub(at, at + piece_most - 1))
+    end
+    if not ok then return nil, message, code end
+    return stream:write(after)
 end
 
 -- Writes what a function returns part after part: in chunks, or with `length` so many bytes, or
@@ -68,12 +80,12 @@ local function write_parts(stream, next_part, chunked, length, deadline)
         elseif not chunked then
             length = length and length - #part
             if length and length < 0 then return nil, "the body is too long", "badmsg" end
-            ok, message, code = write(stream, deadline, part)
+            ok, message, code = write(stream, deadline, "", part, "")
         end
         if not ok then return nil, message, code end
     end
     if length and length > 0 then return nil, "the body is too short", "badmsg" end
-    return not chunked or write(stream, deadline, "0\r\n\r\n")
+    return not chunked or write(stream, deadline, "", "0\r\n\r\n", "")
 end
 
 local limits = checks.set("start_line", "field_line", "head", "fields", "body")
@@ -163,7 +175,7 @@ local function respond(stream, request, response, keep)
         return respond(stream, request, failure, false)
     end
     if not body or request.method == "HEAD" then return stream:write(head) end
-    if not parts then return stream:write(head, body) end
+    if not parts then return write(stream, nil, head, body, "") end
     local ok, message, code = stream:write(head)
     if not ok then return nil, message, code end
     return write_parts(stream, body, chunked, known and length)
@@ -393,7 +405,7 @@ local function exchange(connection, wanted)
     local stream, time, deadline = connection.stream, wanted.time, wanted.deadline
     stream:timeout(seconds_of(time))
     local ok, message, code = write(stream, deadline, wanted.head,
-        not wanted.parts and wanted.body or "")
+        not wanted.parts and wanted.body or "", "")
     if ok and wanted.parts then
         ok, message, code = write_parts(stream, wanted.body, not wanted.length, wanted.length,
             deadline)
