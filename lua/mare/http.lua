@@ -90,7 +90,7 @@ end
 
 local limits = checks.set("start_line", "field_line", "head", "fields", "body")
 local server_options = checks.set("idle_time", "message_time", "write_time", "least_rate", "limits",
-    "end_time")
+    "end_time", "log")
 local request_options = checks.set("url", "method", "headers", "body", "length", "timeout",
     "limits", "tls")
 local client_options = checks.set("most", "idle_time", "timeout", "limits", "tls")
@@ -174,6 +174,7 @@ local function respond(stream, request, response, keep)
         report(head)
         return respond(stream, request, failure, false)
     end
+    request.answered = status
     if not body or request.method == "HEAD" then return stream:write(head) end
     if not parts then return write(stream, nil, head, body, "") end
     local ok, message, code = stream:write(head)
@@ -224,6 +225,13 @@ local function give_body(reader, stream, request, options)
     end
 end
 
+-- Tells the program's log, whose errors are not the client's.
+local function note(options, request, status, message)
+    if not options.log then return end
+    local ok, err = xpcall(options.log, on_error, request, status, message)
+    if not ok then report(err) end
+end
+
 -- Requests of one connection until it is the turn of other routines.
 local turn_most = 100
 
@@ -243,6 +251,7 @@ local function handle(stream, handler, options, server)
     local idle = options.idle_time or http.idle_time
     local hurry = options.message_time or http.message_time
     local most = options.limits and options.limits.body or body_most
+    local peer = stream:peer() -- which nobody can say any more when it has gone
     stream:timeout(options.write_time or http.write_time)
     local count = 0
     while true do
@@ -250,13 +259,17 @@ local function handle(stream, handler, options, server)
         if count % turn_most == 0 then mare.yield() end
         local request, message, _, status = next_request(server, stream, reader, idle, hurry)
         if not request then
-            if status then refuse(stream, status, message) end
+            if status then
+                refuse(stream, status, message)
+                note(options, {stream = stream, peer = peer}, status, message)
+            end
             return
         end
         setmetatable(request, Message)
-        request.stream = stream
+        request.stream, request.peer = stream, peer
         if request.length and request.length > most then
-            return refuse(stream, 413, "the body is too large")
+            refuse(stream, 413, "the body is too large")
+            return note(options, request, 413, "the body is too large")
         end
         if request.has_body then give_body(reader, stream, request, options) end
         local ok, response = xpcall(handler, on_error, request)
@@ -267,11 +280,15 @@ local function handle(stream, handler, options, server)
         if request.failed and (not ok or response == nil) then -- it is not the handler's fault
             response = {status = request.status, body = request.failed .. "\n"}
         end
-        if request.taken then return end -- the handler speaks another protocol now
+        if request.taken then -- the handler has spoken another protocol, or answered
+            return note(options, request, request.answered or 101)
+        end
         local read = not request.has_body or skip_body(request)
         local last = server.ending
         local keep = request.keep_alive and ok and read and not last
-        if not answer(stream, request, response, keep) then return end
+        local sent, why = answer(stream, request, response, keep)
+        note(options, request, request.answered, not sent and why or request.failed)
+        if not sent then return end
         if not read or last then net.linger(stream) end
         if not keep then return end
     end
