@@ -47,10 +47,22 @@ local function body_reader(reader, stream, timeout, rate, at_end)
     end
 end
 
--- Writes within the deadline, or without one as long as the stream says.
-local function write(stream, deadline, ...)
-    if deadline then return stream:writewithin(deadline, ...) end
-    return stream:write(...)
+-- Bytes that are written at a time. A peer that is slow, but takes them, is not to be cut off
+-- because there are many.
+local piece_most = 65536
+
+-- Writes a text and what stands before and after it: within the deadline, or without one in pieces,
+-- each of which may take as long as the stream says.
+local function write(stream, deadline, before, text, after)
+    if deadline then return stream:writewithin(deadline, before, text, after) end
+    if #text <= piece_most then return stream:write(before, text, after) end
+    local ok, message, code = stream:write(before)
+    for at = 1, #text, piece_most do
+        if not ok then return nil, message, code end
+        ok, message, code = stream:write(text:sub(at, at + piece_most - 1))
+    end
+    if not ok then return nil, message, code end
+    return stream:write(after)
 end
 
 -- Writes what a function returns part after part: in chunks, or with `length` so many bytes, or
@@ -68,17 +80,17 @@ local function write_parts(stream, next_part, chunked, length, deadline)
         elseif not chunked then
             length = length and length - #part
             if length and length < 0 then return nil, "the body is too long", "badmsg" end
-            ok, message, code = write(stream, deadline, part)
+            ok, message, code = write(stream, deadline, "", part, "")
         end
         if not ok then return nil, message, code end
     end
     if length and length > 0 then return nil, "the body is too short", "badmsg" end
-    return not chunked or write(stream, deadline, "0\r\n\r\n")
+    return not chunked or write(stream, deadline, "", "0\r\n\r\n", "")
 end
 
 local limits = checks.set("start_line", "field_line", "head", "fields", "body")
 local server_options = checks.set("idle_time", "message_time", "write_time", "least_rate", "limits",
-    "failed", "end_time")
+    "failed", "end_time", "log")
 local request_options = checks.set("url", "method", "headers", "body", "length", "timeout",
     "limits", "tls")
 local client_options = checks.set("most", "idle_time", "timeout", "limits", "tls")
@@ -190,8 +202,9 @@ local function respond(stream, request, response, keep)
         report(head)
         return respond(stream, request, failure, false)
     end
+    request.answered = status
     if not body or request.method == "HEAD" then return stream:write(head) end
-    if not parts then return stream:write(head, body) end
+    if not parts then return write(stream, nil, head, body, "") end
     local ok, message, code = stream:write(head)
     if not ok then return nil, message, code end
     return write_parts(stream, body, chunked, known and length)
@@ -240,6 +253,13 @@ local function give_body(reader, stream, request, options)
     end
 end
 
+-- Tells the program's log, whose errors are not the client's.
+local function note(options, request, status, message)
+    if not options.log then return end
+    local ok, err = xpcall(options.log, on_error, request, status, message)
+    if not ok then report(err) end
+end
+
 -- Requests of one connection until it is the turn of other routines.
 local turn_most = 100
 
@@ -259,6 +279,7 @@ local function handle(stream, handler, options, server)
     local idle = options.idle_time or http.idle_time
     local hurry = options.message_time or http.message_time
     local most = options.limits and options.limits.body or body_most
+    local peer = stream:peer() -- which nobody can say any more when it has gone
     stream:timeout(options.write_time or http.write_time)
     if not shake_hands(stream, options.failed) then return end
     local count = 0
@@ -267,13 +288,17 @@ local function handle(stream, handler, options, server)
         if count % turn_most == 0 then mare.yield() end
         local request, message, _, status = next_request(server, stream, reader, idle, hurry)
         if not request then
-            if status then refuse(stream, status, message) end
+            if status then
+                refuse(stream, status, message)
+                note(options, {stream = stream, peer = peer}, status, message)
+            end
             return
         end
         setmetatable(request, Message)
-        request.stream = stream
+        request.stream, request.peer = stream, peer
         if request.length and request.length > most then
-            return refuse(stream, 413, "the body is too large")
+            refuse(stream, 413, "the body is too large")
+            return note(options, request, 413, "the body is too large")
         end
         if request.has_body then give_body(reader, stream, request, options) end
         local ok, response = xpcall(handler, on_error, request)
@@ -284,11 +309,15 @@ local function handle(stream, handler, options, server)
         if request.failed and (not ok or response == nil) then -- it is not the handler's fault
             response = {status = request.status, body = request.failed .. "\n"}
         end
-        if request.taken then return end -- the handler speaks another protocol now
+        if request.taken then -- the handler has spoken another protocol, or answered
+            return note(options, request, request.answered or 101)
+        end
         local read = not request.has_body or skip_body(request)
         local last = server.ending
         local keep = request.keep_alive and ok and read and not last
-        if not answer(stream, request, response, keep) then return end
+        local sent, why = answer(stream, request, response, keep)
+        note(options, request, request.answered, not sent and why or request.failed)
+        if not sent then return end
         if not read or last then net.linger(stream) end
         if not keep then return end
     end
@@ -425,7 +454,7 @@ local function exchange(connection, wanted)
     local stream, time, deadline = connection.stream, wanted.time, wanted.deadline
     stream:timeout(seconds_of(time))
     local ok, message, code = write(stream, deadline, wanted.head,
-        not wanted.parts and wanted.body or "")
+        not wanted.parts and wanted.body or "", "")
     if ok and wanted.parts then
         ok, message, code = write_parts(stream, wanted.body, not wanted.length, wanted.length,
             deadline)

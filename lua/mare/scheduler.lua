@@ -149,23 +149,27 @@ local function poll_all(time)
     return time - (mare.now() - polled_at) -- what they did not need
 end
 
--- Waits until something is ready, the deadline has passed, or it shall not go on.
+-- Waits until something is ready, the deadline has passed, or it shall not go on. Returns nothing,
+-- or nil, message, "cancelled".
 local function await(deadline, goes_on)
+    local ok, message, code
     mare.yield() -- so that pumps bring what there is
     while first > last and goes_on() do
         if not deadline and count == 0 and running == 0 then break end
         if #polled == 0 then
-            if not changed:receive(deadline) then break end
-            mare.yield()
+            ok, message, code = changed:receive(deadline)
         else
             local left = deadline and deadline:left() or math.huge
             local rest = poll_all(math.min(left, scheduler.poll_time))
             if first <= last or left == 0 then break end
-            if rest > 0 then changed:receive(rest) end
-            mare.yield()
+            if rest > 0 then message, code = select(2, changed:receive(rest)) end
+            ok = code ~= "cancelled"
         end
+        if not ok then break end
+        mare.yield()
     end
     tell_change() -- others may wait here too, and what was told is for them as well
+    if code == "cancelled" then return nil, message, code end
 end
 
 -- The first object of the line, or nil.
@@ -182,7 +186,10 @@ local function deadline_of(seconds)
 end
 
 local function take(seconds, goes_on)
-    if first > last then await(deadline_of(seconds), goes_on) end
+    if first > last then
+        local _, message, code = await(deadline_of(seconds), goes_on)
+        if code then return nil, message, code end
+    end
     -- Those that are polled have their turn though others keep the line full.
     if #polled > 0 and first <= last and mare.now() - polled_at >= scheduler.poll_time then
         poll_all(0)
@@ -197,9 +204,13 @@ local function until_stopped()
 end
 
 --- The observer's part: waits until something is ready, or the seconds have passed. Returns the
---- identifiers, of sources whose events came and of objects, in the order of the line.
+--- identifiers, of sources whose events came and of objects, in the order of the line; or nil,
+--- message, "cancelled", as do the other functions that wait.
 function scheduler.wait_for_events(seconds)
-    if first > last then await(deadline_of(seconds), until_stopped()) end
+    if first > last then
+        local _, message, code = await(deadline_of(seconds), until_stopped())
+        if code then return nil, message, code end
+    end
     local ids = {}
     for i = first, last do ids[#ids + 1] = ready[i].source or ready[i].id end
     return ids
@@ -260,9 +271,10 @@ function scheduler.run(object)
     return routine
 end
 
--- Handles one event. False: there was none.
+-- Handles one event. False: there was none. Or nil, message, "cancelled".
 local function turn(seconds, goes_on)
-    local object = take(seconds, goes_on)
+    local object, message, code = take(seconds, goes_on)
+    if code then return nil, message, code end
     if not object then return false end
     scheduler.run(object)
     return true
@@ -270,8 +282,13 @@ end
 
 -- The loop, for whoever runs it: as long as there is something to wait for.
 local function serve(goes_on)
-    while goes_on() and (count > 0 or first <= last or running > 0) do turn(nil, goes_on) end
+    local _, message, code
+    while not code and goes_on() and (count > 0 or first <= last or running > 0) do
+        _, message, code = turn(nil, goes_on)
+    end
     tell_change()
+    if code then return nil, message, code end
+    return true
 end
 
 --- Handles at most one event, waiting for it for so many seconds at the most. Returns whether there
@@ -282,11 +299,12 @@ function scheduler.step(seconds)
     return turn(seconds, until_stopped())
 end
 
---- Handles events until stop is called, or no source is left and every handler has ended.
+--- Handles events until stop is called, or no source is left and every handler has ended. Returns
+--- true.
 function scheduler.loop()
     mare._needs_routines "loop"
     driven = true
-    serve(until_stopped())
+    return serve(until_stopped())
 end
 
 --- Ends the loops, and the waits of steps, that are under way, from a handler too; what runs goes

@@ -73,6 +73,36 @@ class Input(Programs):
         terminal.until_text('now\nnow')
         self.assertEqual(terminal.end(), 0)
 
+    def test_a_process_that_is_killed_while_it_reads_leaves_nothing(self):
+        terminal = self.open('''
+            mare.workers(1)
+            local begun = mare.channel()
+            local function kill_one()
+                local process = mare.spawn(function()
+                    begun:send(true)
+                    require "mare.terminal".input():read "l"
+                end)
+                begun:receive()
+                while process:status() ~= "blocked" do mare.sleep(0.001) end
+                process:kill()
+                return select(3, process:join(60))
+            end
+            local function descriptors()
+                local pipe <close> = assert(io.popen "ls /proc/$PPID/fd | wc -l")
+                return pipe:read "n"
+            end
+            print("first " .. kill_one())
+            local before = descriptors()
+            for i = 1, 5 do kill_one() end
+            print("then " .. kill_one(), descriptors() - before)
+            print("got " .. terminal.input():read("l", 60))
+        ''')
+        terminal.until_text('first killed')
+        terminal.until_text('then killed     0')
+        terminal.type('mine\r')  # and they take nothing of what comes later
+        terminal.until_text('got mine')
+        self.assertEqual(terminal.end(), 0)
+
     def test_standard_input_is_left_as_it_is(self):
         looks = ("import fcntl, os; print('waits' if not fcntl.fcntl(0, fcntl.F_GETFL) "
                  "& os.O_NONBLOCK else 'does not wait')")

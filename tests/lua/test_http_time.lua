@@ -15,6 +15,18 @@ local function trickle(stream, bytes)
     while stream:write(bytes) do mare.sleep(0.01) end
 end
 
+-- Takes seconds, but never stops for long; how many bytes have come.
+local function read_slowly(stream, size)
+    local got = 0
+    while got < size do
+        local part = stream:read(65536, patience)
+        if not part then break end
+        got = got + #part
+        mare.sleep(0.005)
+    end
+    return got
+end
+
 -- Servers that never come to an end; each is done when the client has closed the connection.
 local servers = {
     says_nothing = function(stream)
@@ -115,6 +127,29 @@ return {
             stream:write "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
         end)
         t.eq(client:get(url, patience), 200)
+    end,
+
+    -- A body of 32 MiB is more than the system holds; the rest is waited for.
+    a_server_has_patience_with_a_client_that_reads_slowly = function()
+        local listener <close> = assert(net.listen("127.0.0.1", 0))
+        local served
+        mare.go(http.serve, listener, function()
+            return {body = BIG:rep(32), finally = function() served = true end}
+        end, {write_time = 1.5 * t.slow})
+        local stream <close> = assert(net.connect(listener:address()))
+        stream:write "GET / HTTP/1.0\r\n\r\n"
+        read_head(stream)
+        t.eq(read_slowly(stream, 32 << 20), 32 << 20)
+        t.reaches(function() return served end, "the end of the answer")
+    end,
+
+    a_client_has_patience_with_a_server_that_reads_slowly = function()
+        local url = run(function(stream)
+            read_head(stream)
+            t.eq(read_slowly(stream, 32 << 20), 32 << 20)
+            stream:write "HTTP/1.1 204 No Content\r\n\r\n"
+        end)
+        t.eq(http.get {url = url, body = BIG:rep(32), timeout = 1.5 * t.slow}, 204)
     end,
 
     every_wait_can_be_cancelled = function()

@@ -28,6 +28,27 @@ local waits = {
         local client <close> = require "mare.http".client()
         client:get("http://127.0.0.1:" .. port, 3600)
     end,
+    http_body = function() -- as a server, while a client does not send what it has announced
+        local net, http = require "mare.net", require "mare.http"
+        local listener <close> = assert(net.listen("127.0.0.1", 0))
+        mare.go(http.serve, listener, function(request) return request:text() end,
+            {message_time = 3600})
+        local client <close> = assert(net.connect(listener:address()))
+        client:write "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc"
+        client:read()
+    end,
+    websocket_message = function()
+        local net, http = require "mare.net", require "mare.http"
+        local websocket = require "mare.websocket"
+        local listener <close> = assert(net.listen("127.0.0.1", 0))
+        mare.go(http.serve, listener, function(request)
+            local w <close> = websocket.accept(request)
+            w:receive()
+        end)
+        local _, port = listener:address()
+        local w <close> = assert(websocket.connect("ws://127.0.0.1:" .. port))
+        w:receive()
+    end,
     websocket_handshake = function(port)
         require "mare.websocket".connect("ws://127.0.0.1:" .. port, {timeout = 3600})
     end,
@@ -35,6 +56,12 @@ local waits = {
         local tcp = require "socket.core".tcp()
         tcp:connect("127.0.0.1", port)
         tcp:receive "*l"
+    end,
+    luasocket_select = function(port)
+        local core = require "socket.core"
+        local tcp = core.tcp()
+        tcp:connect("127.0.0.1", port)
+        core.select({tcp})
     end,
     device = function(_, fifo)
         local device <close> = assert(require "mare.scheduler".device(fifo))
@@ -50,6 +77,11 @@ local waits = {
         scheduler.register_source({start = function() end}, print)
         scheduler.loop()
     end,
+    blocking_source = function() -- in a thread of its own
+        local scheduler = require "mare.scheduler"
+        scheduler.register_source({wait = function() require "mare".sleep(3600) end}, print)
+        scheduler.loop()
+    end,
     watcher = function(_, fifo)
         local watcher <close> = assert(require "mare.file".watch(fifo))
         watcher:next()
@@ -60,6 +92,11 @@ local waits = {
         mare.select {device, mare.timer(3600), mare.channel()}
     end,
     routine = function() mare.go(mare.sleep, 3600):join() end,
+    serve = function()
+        local net = require "mare.net"
+        local listener <close> = assert(net.listen("127.0.0.1", 0))
+        net.serve(listener, print)
+    end,
 }
 
 local cases = {}

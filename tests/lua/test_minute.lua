@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: MIT
 -- Writers that are faster than their readers, for a minute (three seconds in slow builds;
 -- MARE_MINUTE says otherwise): each is held back, and the program does not grow.
-local mare, net, tls, http, websocket, child, t = require "mare", require "mare.net",
+local mare, net, tls, http, websocket, child, file, t = require "mare", require "mare.net",
     require "mare.tls", require "mare.http", require "mare.websocket", require "mare.child",
-    require "t"
+    require "mare.file", require "t"
 
 local SECONDS = tonumber(os.getenv "MARE_MINUTE" or os.getenv "MARE_TEST_SLOW" and "3" or "60")
 local HERE, PART = "127.0.0.1", ("x"):rep(65536)
@@ -14,8 +14,8 @@ local GROWTH = 32 << 20 -- far less than a writer writes that nobody holds back
 local LIMITS = {body = 1 << 40}
 
 local function resident()
-    local file <close> = assert(io.open "/proc/self/statm")
-    local _, pages = file:read("n", "n")
+    local statm <close> = assert(io.open "/proc/self/statm")
+    local _, pages = statm:read("n", "n")
     return pages * 4096
 end
 
@@ -65,6 +65,37 @@ function flows.stream(flow)
     through(flow, listener, net.connect, listener:address())
 end
 
+function flows.path(flow)
+    local path = os.tmpname()
+    os.remove(path)
+    through(flow, assert(net.listen(path)), net.connect, path)
+    os.remove(path)
+end
+
+function flows.luasocket(flow)
+    local socket = require "socket.core"
+    local server <close> = assert(socket.tcp())
+    assert(server:bind(HERE, 0))
+    assert(server:listen())
+    local writer <close> = assert(socket.tcp())
+    assert(writer:connect(server:getsockname()))
+    local reader <close> = assert(server:accept())
+    mare.go(pour, flow, writer.send, writer)
+    slowly(flow, function(from) return from:receive(#PART) end, reader)
+end
+
+-- A named pipe, to which threads write for us.
+function flows.file(flow)
+    local path = os.tmpname()
+    os.remove(path)
+    assert(child.run {"mkfifo", path}.ok)
+    local reader <close> = assert(file.open(path, "r+"))
+    local writer <close> = assert(file.open(path, "w"))
+    mare.go(pour, flow, writer.write, writer)
+    slowly(flow, reader.read, reader)
+    os.remove(path)
+end
+
 function flows.tls(flow)
     local certificate, key = assert(tls.selfsigned(HERE))
     local listener = assert(tls.listen(HERE, 0, {certificate = certificate, key = key}))
@@ -100,6 +131,16 @@ function flows.websocket(flow)
     t.ok(listener)
 end
 
+function flows.websocket_of_a_client(flow)
+    local listener <close>, url = served(function(request)
+        local w <close> = websocket.accept(request)
+        slowly(flow, w.receive, w)
+    end)
+    local w <close> = assert(websocket.connect((url:gsub("^http", "ws"))))
+    pour(flow, w.sendbinary, w)
+    t.ok(listener)
+end
+
 function flows.channel(flow)
     local channel <close> = mare.channel(16)
     mare.go(slowly, flow, channel.receive, channel)
@@ -110,6 +151,12 @@ end
 function flows.child(flow)
     local yes <close> = assert(child.spawn {"yes", stdout = "pipe"})
     slowly(flow, yes.stdout.read, yes.stdout)
+end
+
+function flows.input_of_a_child(flow)
+    local cat <close> = assert(child.spawn {"cat", stdin = "pipe", stdout = "pipe"})
+    mare.go(pour, flow, cat.stdin.write, cat.stdin)
+    slowly(flow, cat.stdout.read, cat.stdout)
 end
 
 return {

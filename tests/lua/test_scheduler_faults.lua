@@ -98,6 +98,27 @@ return {
         end), {"stopped", "stopped", "stopped", "false"})
     end,
 
+    a_wait_for_events_can_be_cancelled = function()
+        for _, polled in ipairs {false, true} do
+            t.eq(logged(function(scheduler, log, polls)
+                local source = mare.channel(1)
+                scheduler.register_source(source, log)
+                if polls then scheduler.register_source({poll = function() end}, log) end
+                for _, name in ipairs {"wait_for_events", "get_ready_object", "step", "loop"} do
+                    local routine = mare.go(scheduler[name])
+                    mare.yield()
+                    routine:cancel()
+                    local ok, a, _, code = routine:join(patience)
+                    log(name, ok, a, code)
+                end
+                source:send "still heard"
+                scheduler.step(patience)
+            end, polled), {"wait_for_events true nil cancelled",
+                "get_ready_object true nil cancelled", "step true nil cancelled",
+                "loop true nil cancelled", "still heard"}, polled)
+        end
+    end,
+
     a_handler_may_step_the_scheduler_it_runs_in = function()
         t.eq(logged(function(scheduler, log)
             local c, over = mare.channel(2), mare.channel(1)
