@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -44,6 +45,15 @@ static int start(mare_runtime *runtime, char **arguments, bool detached, struct 
     mare__job_leave(&launch->job);
     mare__unref(&launch->job.object);
     return err;
+}
+
+static struct mare__child *must_start(mare_runtime *runtime, char **arguments, bool detached)
+{
+    struct mare__child *child = NULL;
+    assert_int_equal(start(runtime, arguments, detached, &child), 0);
+    if (!child)
+        abort(); // what reads this code does not know that an assert does not return
+    return child;
 }
 
 // One way or the other, every child is reaped.
@@ -192,15 +202,14 @@ static void the_end_of_the_runtime_ends_children(void **state)
     (void)state;
     int before = descriptors();
     mare_runtime *runtime = run_start(2);
-    struct mare__child *kept, *detached;
     pid_t pid;
     for (int i = 0; i < 5; i++) {
-        assert_int_equal(start(runtime, SLEEP, false, &kept), 0);
+        struct mare__child *kept = must_start(runtime, SLEEP, false);
         if (i % 2)
             mare__child_terminate(kept); // else by letting go of it
         mare__unref(&kept->object);
     }
-    assert_int_equal(start(runtime, SLEEP, true, &detached), 0);
+    struct mare__child *detached = must_start(runtime, SLEEP, true);
     pid = detached->pid;
     mare__unref(&detached->object);
     mare_stop(runtime);
