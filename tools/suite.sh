@@ -11,6 +11,7 @@
 #   asan    AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan    ThreadSanitizer: whatever has threads, but for the examples, whose endless loops it does
 #           not let a signal into
+#   soak    ThreadSanitizer: the random programs alone, for MARE_STRESS_SECONDS each
 #
 # MARE_TEST_ARGS goes to `meson test`, for example MARE_TEST_ARGS='unit-sched-queue'.
 set -u
@@ -36,6 +37,8 @@ for run in "$@"; do
         tiny)   dir=build-tiny  args="--setup slow --suite unit --suite lua --suite examples" ;;
         asan)   dir=build-asan  args="--setup slow" ;;
         tsan)   dir=build-tsan  args="--setup slow --suite unit --suite lua" ;;
+        soak)   dir=build-tsan
+                args="--setup slow -t 0 unit-sched-stress lua-stress lua-net_stress" ;;
         *) echo "suite.sh: no run called '$run'" >&2; exit 2 ;;
     esac
     log=$dir/meson-logs/$run.json
