@@ -7,7 +7,7 @@ FUZZ_SECONDS ?= 60
 export FUZZ_SECONDS PREFIX
 
 .DEFAULT_GOAL := build
-.PHONY: build run test quick sanitize tiny check format bench bench-peers plots sweep fuzz install clean help
+.PHONY: build run test quick sanitize soak tiny check format bench bench-peers plots sweep fuzz install clean help
 
 build: ## build build/mare and build/mare.so
 	@tools/build.sh build
@@ -32,6 +32,10 @@ tiny: ## the tests of the build with tiny buffers and slices
 sanitize: ## the whole suite under ASan+UBSan and under TSan
 	@tools/setup.sh build test
 	@tools/suite.sh asan tsan tsan-e2e
+
+soak: ## SOAK_SECONDS (600) of each of the random programs under TSan
+	@tools/setup.sh build test
+	@MARE_STRESS_SECONDS=$${SOAK_SECONDS:-600} tools/suite.sh soak
 
 check: ## format, lint, layout rules
 	@tools/setup.sh build test check
