@@ -235,7 +235,8 @@ class Interrupts(Repl):
         self.leaves(terminal)
 
     def test_a_wait_that_has_no_end(self):
-        for wait in ('mare.channel():receive()', 'mare.sleep(3600)', 'mare.channel():send(1)'):
+        for wait in ('mare.channel():receive()', 'mare.sleep(3600)', 'mare.channel():send(1)',
+                     'require"luaproc".newchannel"c" require"luaproc".receive"c"'):
             with self.subTest(wait):
                 terminal = self.open()
                 terminal.type(f'print "begun" {wait}\r')
@@ -283,7 +284,10 @@ class Interrupts(Repl):
         for _ in range(5):
             terminal.signal(signal.SIGINT)
             self.assertIn(terminal.enter('1 + 1'), (['2'], ['interrupted!'], []))
+        row = terminal.screen.row + 1
         terminal.type(CTRL_C)
+        # Between two lines the terminal is as a shell wants it, and Ctrl-D no key.
+        terminal.until(lambda: terminal.screen.row == row and terminal.screen.line() == '> ')
         self.leaves(terminal)
 
     def test_signals_at_any_time_do_not_end_it(self):
