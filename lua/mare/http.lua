@@ -345,6 +345,24 @@ local function finish(server)
     end):detach()
 end
 
+-- That the values of options can be used, before the first client comes to find out.
+local function check_values(options)
+    local function check(name, good, expected)
+        if options[name] ~= nil and not good then
+            error(("bad argument #3 to 'serve' (option '%s' must be %s)"):format(name, expected), 4)
+        end
+    end
+    for _, name in ipairs {"idle_time", "message_time", "write_time", "end_time", "least_rate"} do
+        local value = options[name]
+        check(name, type(value) == "number" and value >= 0, "a number that is not negative")
+    end
+    for _, name in ipairs {"failed", "log"} do
+        local value = options[name]
+        check(name, value == false or type(value) == "function", "a function, or false")
+    end
+    raw.reader("requests", options.limits)
+end
+
 --- Serves what a listener accepts, each connection in a routine of its own, for as long as it is
 --- open. A handler gets the request (`method`, `path`, `query`, `headers` by names in lower case,
 --- `request:read()` and `request:text()` for the body) and returns a string, or a table with
@@ -353,9 +371,7 @@ function http.serve(listener, handler, options)
     options = options or {}
     checks.argument("serve", handler, 2, "function")
     check_options("serve", options, 3, server_options, 4)
-    if options.failed and type(options.failed) ~= "function" then
-        error("bad argument #3 to 'serve' (option 'failed' must be a function, or false)", 2)
-    end
+    check_values(options)
     local server = new_server(options)
     local _, message, code = net.serve(listener, handle, handler, options, server)
     if code == "closed" then finish(server) end

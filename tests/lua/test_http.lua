@@ -283,6 +283,19 @@ return {
         t.raises("unknown option 'idle'", http.client, {idle = 1})
     end,
 
+    a_value_that_an_option_cannot_have_is_refused_before_anybody_comes = function()
+        local listener <close> = assert(net.listen("127.0.0.1", 0))
+        local function serve(options) http.serve(listener, function() end, options) end
+        t.raises("test_http.lua:%d+: bad argument #3 to 'serve' %(option 'idle_time' must be",
+            serve, {idle_time = "3"})
+        for _, name in ipairs {"message_time", "write_time", "end_time", "least_rate"} do
+            t.raises(("option '%s' must be a number"):format(name), serve, {[name] = -1})
+        end
+        t.raises("option 'log' must be a function, or false", serve, {log = true})
+        t.raises("option 'failed' must be a function, or false", serve, {failed = "print"})
+        t.raises("limit 'body' must be an integer", serve, {limits = {body = "large"}})
+    end,
+
     a_silent_connection_is_closed = function()
         local s <close> = server(function() return "fine" end, {idle_time = 0.05})
         local stream <close> = connect(s)
