@@ -12,10 +12,13 @@
  *   messages    what is under way must arrive, and what was begun with it come to its end, or be
  *               given up and begun again
  *   work        mutual exclusion: the entries asked for, one after the other, each with a stay and
- *               six messages in a row; the others: the message times of the algorithm's formula,
- *               four times over, and for multicasts the pause before the first of each, for
- *               elections the looks that must find agreement. Where only neighbours hear each
- *               other, the tree of an election may be a line of all members
+ *               six messages in a row, eight where votes are called back; the others: the message
+ *               times of the formula, four times over (the tree of an election where only
+ *               neighbours hear each other may be a line of all members), and for multicasts the
+ *               pause before the first of each, for elections the looks that must find agreement
+ *
+ *   A multicast that finds a narrow window full is refused until what fills it has come to its end:
+ *   then timers and pause count twice.
  *
  * Who does not promise EM2 goes by luck, as rivals do that back off at random; then all of it is
  * taken 32 times.
@@ -24,6 +27,7 @@
  * take, and fails when it could be a fifth of what it is. */
 
 #include "sim/sim.h"
+#include "sim/workload.h"
 
 #include <string.h>
 
@@ -31,6 +35,8 @@
 #define MESSAGES_OF_ELECTION 24u
 #define WAITS 4u
 #define MESSAGES_PER_ENTRY 6u
+#define CALLED_BACK 2u /* INQUIRE and YIELD of voting.c */
+#define NARROW 8u      /* a window that is full most of the time */
 #define TURNS 4u
 #define WAYS_OF_TREE 3u /* down, up and down again */
 #define LUCK 32u
@@ -48,6 +54,12 @@ static uint64_t longest_us(const mare_sim_options *options)
     const mare_sim_network *net = &options->network;
     uint64_t n = options->setup.capacity;
     return net->bus ? n * n * net->delay_us : times[net->delay] * net->delay_us;
+}
+
+/* How often a multicast is tried, with all that is waited for. */
+static uint64_t tries(const mare_coord_setup *setup)
+{
+    return mare_sim_param_of(setup, "window", NARROW) < NARROW ? 2 : 1;
 }
 
 static int is_timer(const char *name)
@@ -82,15 +94,17 @@ static uint64_t work_us(const mare_sim_options *options)
     mean_us += options->network.delay == MARE_SIM_SPIKY ? mean_us : 0;
     uint64_t entries = setup->capacity;
     entries *= setup->algorithm->promises(setup) & MARE_COORD_EM2 ? 2 : 1;
+    uint64_t messages =
+        MESSAGES_PER_ENTRY + (mare_sim_param_of(setup, "queue", 0) ? CALLED_BACK : 0);
     if (setup->algorithm->family == MARE_COORD_MUTEX)
-        return entries * (options->hold_us + MESSAGES_PER_ENTRY * mean_us);
+        return entries * (options->hold_us + messages * mean_us);
     mare_coord_cost cost;
     mare_coord_cost_of(setup, &cost);
     uint64_t turn_us = cost.delay_most == UINT64_MAX ? 0 : cost.delay_most * mean_us;
     if (options->hooks.linked) /* the formula is of a group where everybody hears everybody */
         turn_us = WAYS_OF_TREE * (setup->capacity - 1) * mean_us;
     int multicasts = setup->algorithm->family == MARE_COORD_ORDER;
-    return TURNS * turn_us + (multicasts ? PAUSE_US : LOOKS_US);
+    return TURNS * turn_us + (multicasts ? tries(setup) * PAUSE_US : LOOKS_US);
 }
 
 uint64_t mare_sim_bound(const mare_sim_options *options)
@@ -100,7 +114,7 @@ uint64_t mare_sim_bound(const mare_sim_options *options)
                   !(setup->algorithm->promises(setup) & MARE_COORD_EM2);
     int election = setup->algorithm->family == MARE_COORD_ELECTION;
     uint64_t messages = election ? MESSAGES_OF_ELECTION : MESSAGES;
-    uint64_t bound_us = 2 * options->detect_us + WAITS * timers_us(setup) +
+    uint64_t bound_us = 2 * options->detect_us + tries(setup) * WAITS * timers_us(setup) +
                         messages * longest_us(options) + work_us(options);
     return by_luck ? LUCK * bound_us : bound_us;
 }

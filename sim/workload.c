@@ -22,3 +22,12 @@ const mare_sim_workload *mare_sim_workload_find(const char *name, mare_coord_fam
     }
     return NULL;
 }
+
+int64_t mare_sim_param_of(const mare_coord_setup *setup, const char *name, int64_t otherwise)
+{
+    for (int i = 0; i < MARE_COORD_PARAMS && setup->algorithm->params[i].name; i++) {
+        if (strcmp(setup->algorithm->params[i].name, name) == 0)
+            return setup->param[i];
+    }
+    return otherwise;
+}

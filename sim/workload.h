@@ -32,3 +32,6 @@ const mare_sim_workload *mare_sim_workload_find(const char *name, mare_coord_fam
 extern const mare_sim_workload mare_sim_workload_mutex;    /* workload_mutex.c */
 extern const mare_sim_workload mare_sim_workload_election; /* workload_election.c */
 extern const mare_sim_workload mare_sim_workload_order;    /* workload_order.c */
+
+/* The value of a parameter, if the algorithm has it. */
+int64_t mare_sim_param_of(const mare_coord_setup *setup, const char *name, int64_t otherwise);

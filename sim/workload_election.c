@@ -59,18 +59,9 @@ static void see(void *state, mare_sim *sim, const mare_sim_observation *seen)
 
 /* Agreement ------------------------------------------------------------------------------------ */
 
-static int64_t param_of(const mare_coord_setup *setup, const char *name, int64_t otherwise)
-{
-    for (int i = 0; i < MARE_COORD_PARAMS && setup->algorithm->params[i].name; i++) {
-        if (strcmp(setup->algorithm->params[i].name, name) == 0)
-            return setup->param[i];
-    }
-    return otherwise;
-}
-
 static int64_t weight_of(const mare_coord *machine)
 {
-    return param_of(mare_coord_setup_of(machine), "capacity", 0);
+    return mare_sim_param_of(mare_coord_setup_of(machine), "capacity", 0);
 }
 
 static int has_one_leader(const mare_coord_setup *setup)
@@ -177,7 +168,7 @@ static void settle(void *state, mare_sim *sim)
     const mare_coord_setup *setup = &mare_sim_options_of(sim)->setup;
     uint32_t capacity = setup->capacity, up = 0;
     const election *e = state;
-    int each_for_itself = !has_one_leader(setup) && !param_of(setup, "repair", 1);
+    int each_for_itself = !has_one_leader(setup) && !mare_sim_param_of(setup, "repair", 1);
     for (uint32_t i = 0; i < capacity; i++) {
         up += (uint32_t)mare_sim_is_up(sim, i);
         if (each_for_itself && mare_sim_is_up(sim, i))
