@@ -19,7 +19,8 @@
 #include <wchar.h>
 
 #include "cli/cli.h"
-#include "sched/sched.h"
+#include "sched/process.h"
+#include "sched/runtime.h"
 
 enum { HISTORY_SIZE = 1000 };
 

@@ -10,7 +10,11 @@
 
 #include "cli/cli.h"
 #include "platform/terminal.h"
-#include "sched/sched.h"
+#include "sched/foreign.h"
+#include "sched/marshal.h"
+#include "sched/process.h"
+#include "sched/routine.h"
+#include "sched/runtime.h"
 
 // ---- Signals ------------------------------------------------------------------------------------
 

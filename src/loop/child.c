@@ -16,6 +16,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "sched/timer.h"
+#include "sched/worker.h"
 
 static const uint64_t DEFAULT_GRACE = 2000000000u;
 static const uint64_t AFTER_KILL =

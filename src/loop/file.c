@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "sched/runtime.h"
 
 // ---- Descriptors --------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@
 #include "loop/job.h"
 
 #include "base/alloc.h"
+#include "sched/runtime.h"
 
 enum { AT_WORK = 16, LOST_MAX = 48 };
 

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "platform/socket.h"
+#include "sched/worker.h"
 
 struct mare__observer {
     struct mare__watcher watcher; // what the worker knows of it

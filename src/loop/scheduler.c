@@ -13,6 +13,7 @@
 // That one alone ends it. Those who look for it by its identifier hold it meanwhile (`holders`).
 #include "base/alloc.h"
 #include "loop/source.h"
+#include "sched/runtime.h"
 
 enum { BUCKETS = 256 };
 

@@ -17,6 +17,8 @@
 
 #include "base/alloc.h"
 #include "platform/socket.h"
+#include "sched/foreign.h"
+#include "sched/runtime.h"
 
 enum {
     ROOM = 16,          // events in line, unless the program says otherwise

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Argument checking and failures, in one voice.
 #include "lua/binding.h"
+#include "sched/routine.h"
 
 #include <math.h>
 #include <string.h>

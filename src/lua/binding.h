@@ -3,7 +3,10 @@
 #pragma once
 
 #include "base/error.h"
-#include "sched/sched.h"
+#include "sched/block.h"
+#include "sched/handle.h"
+#include "sched/libraries.h"
+#include "sched/marshal.h"
 
 // Raises the failures that nobody expects, for a program that ignored them would go wrong: nothing
 // can move any more, or the program was interrupted.

@@ -2,6 +2,7 @@
 // Channels in Lua. The hot path of every message: a send marshals into the process's own message,
 // offers it to the channel, and yields only if it must wait; a receive is its mirror.
 #include "lua/binding.h"
+#include "sched/foreign.h"
 #include "sched/trace.h"
 
 // A statistic: a host's messages are not counted.

@@ -7,6 +7,8 @@
 
 #include "base/alloc.h"
 #include "lua/binding.h"
+#include "sched/foreign.h"
+#include "sched/runtime.h"
 
 static mare_runtime *shared; // the one mutable global: the runtime of the host, for its lifetime
 static mare__lock shared_lock;

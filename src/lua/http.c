@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // HTTP/1.1 in Lua: a reader of messages over a stream, and the heads of messages as strings. What a
-// server or a client does with them is lua/mare/http.lua.
+// server or a client does with them is in lua/mare/http/.
 #include <errno.h>
 #include <string.h>
 

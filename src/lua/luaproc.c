@@ -2,7 +2,10 @@
 // The interface of luaproc, for programs written for it. Its channels are named and shared by all;
 // its functions return `true` or `nil, message`, with luaproc's own messages.
 #include "lua/binding.h"
+#include "sched/foreign.h"
+#include "sched/process.h"
 #include "sched/trace.h"
+#include "sched/worker.h"
 
 static int refuse(lua_State *L, const char *format, const char *name)
 {

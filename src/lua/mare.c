@@ -7,6 +7,9 @@
 
 #include "lua/binding.h"
 #include "lua/embedded.h"
+#include "sched/process.h"
+#include "sched/runtime.h"
+#include "sched/worker.h"
 
 #define VERSION "0.1.0"
 

@@ -4,7 +4,10 @@
 
 #include "base/alloc.h"
 #include "lua/binding.h"
+#include "sched/foreign.h"
+#include "sched/process.h"
 #include "sched/trace.h"
+#include "sched/worker.h"
 
 // ---- Spawn --------------------------------------------------------------------------------------
 

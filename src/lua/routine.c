@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "lua/binding.h"
+#include "sched/foreign.h"
+#include "sched/routine.h"
 
 static const char metatable[] = "mare.routine";
 

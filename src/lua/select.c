@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "lua/binding.h"
+#include "sched/process.h"
 #include "sched/trace.h"
 
 // What is behind a reference of another kind, if that can be waited for; else NULL.

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "lua/binding.h"
+#include "sched/alarm.h"
 
 static struct mare__object *check(lua_State *L, int index)
 {

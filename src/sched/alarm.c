@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Timers that a program holds: at their time a message goes into a channel of theirs, once or
 // again and again. They stand in the same heap as the deadlines of waits.
+#include "sched/alarm.h"
 #include "base/alloc.h"
-#include "sched/sched.h"
+#include "sched/timer.h"
+#include "sched/worker.h"
 
 struct mare__alarm {
     struct mare__object object;

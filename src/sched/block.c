@@ -4,7 +4,9 @@
 // into the lines of the channels concerned (commits the wait); or finds that what it wants has
 // become possible meanwhile, and lets it go on. In the state of a host program (the stock
 // interpreter) there is no worker: the thread commits and sleeps itself.
+#include "sched/block.h"
 #include "base/alloc.h"
+#include "sched/timer.h"
 #include "sched/trace.h"
 
 void mare__block_refuse(lua_State *L, const mare_process *process)

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "sched/sched.h"
+#include "sched/code.h"
+#include "sched/handle.h"
 
 static void destroy(struct mare__object *object)
 {

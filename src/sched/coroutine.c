@@ -14,7 +14,8 @@
 // close them all, and process->current is the innermost, so that the tick knows where to set its
 // hook.
 #include "base/alloc.h"
-#include "sched/sched.h"
+#include "sched/libraries.h"
+#include "sched/routine.h"
 
 static bool enter(lua_State *L, mare_process *process, lua_State *co)
 {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "sched/sched.h"
+#include "sched/worker.h"
 
 // ---- Spare blocks -------------------------------------------------------------------------------
 // The C library's own caches are per thread too, but hold seven blocks of a size, and processes end

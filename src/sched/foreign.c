@@ -5,6 +5,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "sched/foreign.h"
+#include "sched/handle.h"
+#include "sched/marshal.h"
+#include "sched/process.h"
+#include "sched/runtime.h"
 #include "sched/trace.h"
 
 // A thread waits as a process does, with a place to sleep instead of a worker to leave.

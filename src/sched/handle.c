@@ -3,8 +3,11 @@
 // for one object (tables with weak values find it), so that references can be compared and used as
 // keys. They stand in a list of their process, so that a state can be dropped without running
 // finalizers.
+#include "sched/handle.h"
 #include "base/alloc.h"
-#include "sched/sched.h"
+#include "sched/libraries.h"
+#include "sched/marshal.h"
+#include "sched/routine.h"
 
 // In the registry are the tables of userdata, by number for objects that this state made, by
 // address for those that came in messages; the first channels that came, which most often are all

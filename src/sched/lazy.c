@@ -13,7 +13,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "sched/sched.h"
+#include "sched/handle.h"
+#include "sched/libraries.h"
 
 struct library {
     const char *name;

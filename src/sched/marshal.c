@@ -12,7 +12,10 @@
 // on that come first, in order, are written as an array; what follows makes it a map, or both.
 #include <string.h>
 
-#include "sched/sched.h"
+#include "sched/code.h"
+#include "sched/handle.h"
+#include "sched/libraries.h"
+#include "sched/marshal.h"
 
 enum frame_kind { ARRAY, MAP, FUNCTION, TRAVEL };
 

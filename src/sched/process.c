@@ -15,8 +15,18 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "sched/block.h"
+#include "sched/code.h"
+#include "sched/libraries.h"
+#include "sched/marshal.h"
+#include "sched/process.h"
+#include "sched/routine.h"
+#include "sched/runtime.h"
+#include "sched/state.h"
 #include "sched/ties.h"
+#include "sched/timer.h"
 #include "sched/trace.h"
+#include "sched/worker.h"
 
 static void destroy(struct mare__object *object)
 {

@@ -13,8 +13,13 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "sched/sched.h"
+#include "sched/block.h"
+#include "sched/libraries.h"
+#include "sched/process.h"
+#include "sched/routine.h"
+#include "sched/state.h"
 #include "sched/trace.h"
+#include "sched/worker.h"
 
 static struct mare__pool *pool_of(const mare_process *process)
 {

@@ -4,7 +4,12 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "sched/sched.h"
+#include "sched/libraries.h"
+#include "sched/process.h"
+#include "sched/runtime.h"
+#include "sched/state.h"
+#include "sched/timer.h"
+#include "sched/worker.h"
 
 static void runtime_free(mare_runtime *runtime)
 {

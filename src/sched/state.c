@@ -11,7 +11,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "sched/sched.h"
+#include "sched/code.h"
+#include "sched/handle.h"
+#include "sched/libraries.h"
+#include "sched/routine.h"
+#include "sched/state.h"
 
 // A state put away, as new, or as it was when `code` had been loaded into it. The structure lies
 // beside its arena's images, also while the state is in use.

@@ -9,7 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sched/sched.h"
+#include "sched/block.h"
+#include "sched/handle.h"
+#include "sched/libraries.h"
+#include "sched/runtime.h"
+#include "sched/worker.h"
 
 // ---- base ---------------------------------------------------------------------------------------
 

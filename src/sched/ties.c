@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "sched/process.h"
 #include "sched/ties.h"
 
 static const char *how_word(mare_err how)

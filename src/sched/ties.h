@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the end of a process asks of its links and monitors. How they are made is in sched.h.
+// What the end of a process asks of its links and monitors. How they are made is in process.h.
 #pragma once
 
 #include "sched/sched.h"

@@ -2,7 +2,7 @@
 // Deadlines. One heap for the runtime: workers look at it when their tick has come or when they
 // have nothing to do, and an idle worker sleeps no longer than to the earliest deadline. A timer is
 // only ever started by a thread that will look itself (a worker), so starting one wakes nobody.
-#include "sched/sched.h"
+#include "sched/timer.h"
 
 static void publish_next(mare_runtime *runtime)
 {

@@ -4,6 +4,7 @@
 // former one is not called any more. The number of a send travels in bytes of the message that were
 // unused.
 #include "sched/trace.h"
+#include "sched/runtime.h"
 
 const char *mare_event_name(mare_event_kind kind)
 {

@@ -8,7 +8,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "sched/sched.h"
+#include "sched/code.h"
+#include "sched/handle.h"
+#include "sched/libraries.h"
+#include "sched/marshal.h"
 
 enum frame_kind { ARRAY, MAP, FUNCTION, TRAVEL };
 

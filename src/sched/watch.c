@@ -3,7 +3,8 @@
 // taken under the locks of the lists, so it copies and calls nobody.
 #include <string.h>
 
-#include "sched/sched.h"
+#include "sched/process.h"
+#include "sched/runtime.h"
 
 void mare_get_stats(mare_runtime *runtime, mare_stats *out)
 {

@@ -21,7 +21,14 @@
 // yields. Code that is never interrupted never pays for it.
 #include <stdio.h>
 
-#include "sched/sched.h"
+#include "sched/block.h"
+#include "sched/libraries.h"
+#include "sched/process.h"
+#include "sched/routine.h"
+#include "sched/runtime.h"
+#include "sched/state.h"
+#include "sched/timer.h"
+#include "sched/worker.h"
 
 // ---- Queues -------------------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sched/sched.h"
+#include "sched/foreign.h"
+#include "sched/marshal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

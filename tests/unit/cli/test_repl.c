@@ -2,7 +2,7 @@
 // The evaluating half of the REPL (lua/mare/_repl.lua) and interrupts, wherever they hit it: the
 // terminal's thread waits for an answer to each text, and must get one.
 #include "runtime.h"
-#include "sched/sched.h"
+#include "sched/process.h"
 
 static struct {
     mare_runtime *runtime;

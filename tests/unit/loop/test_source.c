@@ -13,7 +13,8 @@
 
 #include "base/alloc.h"
 #include "runtime.h"
-#include "sched/sched.h"
+#include "sched/process.h"
+#include "sched/runtime.h"
 
 // What all of them are made of here: a pipe, bytes through which are events, and counts of calls.
 struct device {

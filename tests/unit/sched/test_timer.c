@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sched/sched.h"
+#include "sched/timer.h"
 #include "unit.h"
 
 enum { TIMERS = 200 };

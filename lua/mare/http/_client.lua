@@ -1,0 +1,257 @@
+-- SPDX-License-Identifier: MIT
+-- The client of HTTP: requests on connections of their own, and on those that are kept.
+local mare, net, raw = require "mare", require "mare.net", require "mare._http"
+local checks, shared = require "mare._check", require "mare.http._shared"
+local http, Message, body_reader = shared.http, shared.Message, shared.body_reader
+local write, write_parts, check_options = shared.write, shared.write_parts, shared.check_options
+local seconds_of = shared.seconds_of
+
+local request_options = checks.set("url", "method", "headers", "body", "length", "timeout",
+    "limits", "tls")
+local client_options = checks.set("most", "idle_time", "timeout", "limits", "tls")
+
+local usual_port = {http = 80, ws = 80, https = 443, wss = 443}
+
+--- Where a URL leads: a table with `scheme`, `host`, `port`, `secure`, `target`, and `name`, the
+--- value of Host. nil for what is no URL that we can follow.
+function http.locate(url)
+    local scheme, host, port, target = url:match "^(%a+)://([^/:?#%[%]@]+):?(%d*)([^#]*)"
+    if not scheme then
+        scheme, host, port, target = url:match "^(%a+)://(%[[^%]]+%]):?(%d*)([^#]*)"
+    end
+    scheme = scheme and scheme:lower()
+    local usual, number = usual_port[scheme], tonumber(port)
+    if not usual or not (target == "" or target:find "^[/?]") or (number or 0) > 65535 then
+        return nil
+    end
+    if not target:find "^/" then target = "/" .. target end
+    number = number or usual
+    return {scheme = scheme, host = host:match "^%[(.*)%]$" or host, port = number, target = target,
+        secure = usual == 443, name = number == usual and host or ("%s:%d"):format(host, number)}
+end
+
+--- A stream to where `http.locate` says that a URL leads; over TLS, with these options of
+--- `tls.connect`, if it is secure.
+function http.open(place, timeout, options)
+    if not place.secure then return net.connect(place.host, place.port, timeout) end
+    return require "mare.tls".connect(place.host, place.port, options, timeout)
+end
+
+-- How often a server may say that its answer is still to come.
+local interim_most = 100
+
+--- The head of what answers a request of that method, within so many seconds, or by a deadline; or
+--- nil, message, code.
+function http.read_response(stream, method, timeout, reader)
+    reader = reader or raw.reader "responses"
+    reader:expect(method)
+    for _ = 0, interim_most do
+        local seconds = seconds_of(timeout)
+        local response, message, code = reader:head(stream, seconds, seconds)
+        if not response then return nil, message, code end
+        if not response.interim then return response end
+    end
+    return nil, "the server does not come to its answer", "badmsg"
+end
+
+-- That an option of a request is what it can be.
+local function check_option(name, good, expected)
+    if not good then
+        error(("bad argument #1 to 'request' (option '%s' must be %s)"):format(name, expected), 4)
+    end
+end
+
+-- What is to be sent, from what the program asks for.
+local function prepare(what, keep, usual_time)
+    if type(what) == "string" then what = {url = what} end
+    check_options("request", what, 1, request_options, 5)
+    local place = http.locate(what.url or "")
+    if not place or not place.scheme:find "^http" then
+        error("bad argument #1 to 'request' (an http:// or https:// URL expected)", 3)
+    end
+    local body, method = what.body, what.method or (what.body and "POST" or "GET")
+    local time = what.timeout or usual_time or http.message_time
+    local parts, deadline = type(body) == "function", type(time) == "userdata" and time or nil
+    check_option("timeout", deadline or type(time) == "number" and time >= 0,
+        "seconds or a deadline")
+    check_option("body", not body or parts or type(body) == "string", "a string or a function")
+    local length = what.length or (body and not parts and #body) or nil
+    return {
+        place = place, method = method, body = body, parts = parts, length = parts and length,
+        head = raw.request(method, place.target, place.name, what.headers, length or parts or nil,
+            keep, false),
+        time = time, deadline = deadline,
+        limits = what.limits, tls = what.tls,
+    }
+end
+
+-- A connection, for one request after the other.
+local function connect(wanted)
+    local stream, message, code = http.open(wanted.place, wanted.time, wanted.tls)
+    if not stream then return nil, message, code end
+    return {stream = stream, reader = raw.reader("responses", wanted.limits),
+        limits = wanted.limits, tls = wanted.tls, scheme = wanted.place.scheme,
+        name = wanted.place.name}
+end
+
+-- Sends the request, and returns the head of what answers it. A server may answer before it has all
+-- of a body, and close; then the answer is what counts.
+local function exchange(connection, wanted)
+    local stream, time, deadline = connection.stream, wanted.time, wanted.deadline
+    stream:timeout(seconds_of(time))
+    local ok, message, code = write(stream, deadline, wanted.head,
+        not wanted.parts and wanted.body or "", "")
+    if ok and wanted.parts then
+        ok, message, code = write_parts(stream, wanted.body, not wanted.length, wanted.length,
+            deadline)
+    end
+    if not ok and code ~= "closed" then return nil, message, code end
+    local response, m, c = http.read_response(stream, wanted.method, time, connection.reader)
+    if response then
+        connection.whole = ok
+        return response
+    end
+    return nil, message or m, code or c
+end
+
+-- The response as the program sees it. When its body has been read, `finished` is told whether the
+-- connection can be used again.
+local function complete(response, connection, wanted, finished)
+    local over = false
+    local function at_end()
+        over = true
+        finished(connection, response.keep_alive and connection.whole)
+    end
+    response.stream = connection.stream
+    function response:close()
+        if not over then connection.stream:close() end
+    end
+    if response.has_body then
+        response.next_part = body_reader(connection.reader, connection.stream, wanted.time,
+            http.least_rate, at_end)
+    else
+        connection.reader:body(connection.stream, 0, 0) -- takes note of the end, without waiting
+        at_end()
+    end
+    return setmetatable(response, Message)
+end
+
+local function close_connection(connection) connection.stream:close() end
+
+-- On a connection of its own.
+local function request_once(wanted, finished)
+    local connection, message, code = connect(wanted)
+    if not connection then return nil, message, code end
+    local response
+    response, message, code = exchange(connection, wanted)
+    if response then return complete(response, connection, wanted, finished) end
+    connection.stream:close()
+    return nil, message, code
+end
+
+--- Makes a request: `url`, or a table with `url`, `method`, `headers`, `body` (a string, or a
+--- function that returns part after part, with its `length` if that is known), `timeout` (seconds
+--- for each step, or a deadline for all of it), and for https `tls`, as for `tls.connect`. Returns
+--- the response (`status`, `headers`, `response:read()`, `response:text()`, `response:close()`), or
+--- nil, message, code.
+function http.request(what) return request_once(prepare(what, false), close_connection) end
+
+local function get(request, url, timeout)
+    local what = type(url) == "table" and url or {url = url, timeout = timeout}
+    local response, message, code = request(what)
+    if not response then return nil, message, code end
+    local text
+    text, message, code = response:text()
+    response:close()
+    if not text then return nil, message, code end
+    return response.status, text, response.headers
+end
+
+--- The status, body and headers of what is at a URL, or of a request as above; or nil, message,
+--- code.
+function http.get(url, timeout) return get(http.request, url, timeout) end
+
+-- ---- Connections that are kept ------------------------------------------------------------------
+
+local Client = {__name = "mare.http.client"}
+Client.__index = Client
+
+--- How many unused connections a client keeps, and for how long, in seconds.
+http.client_most, http.client_time = 16, 15
+
+--- A client that keeps its connections for further requests. Options: `most`, `idle_time`, and
+--- `timeout` (seconds), `limits` and `tls` as for `http.request`, for all of its requests.
+function http.client(options)
+    options = options or {}
+    check_options("client", options, 1, client_options, 4)
+    return setmetatable({
+        most = options.most or http.client_most,
+        idle_time = options.idle_time or http.client_time,
+        timeout = options.timeout,
+        limits = options.limits,
+        tls = options.tls,
+        unused = {}, -- the one used last is the last
+    }, Client)
+end
+
+-- Takes the newest connection to that place, and closes those that have waited too long.
+local function take(client, wanted)
+    local unused, taken = client.unused, nil
+    for i = #unused, 1, -1 do
+        local one = unused[i]
+        if mare.now() - one.since > client.idle_time then
+            table.remove(unused, i).stream:close()
+        elseif not taken and one.name == wanted.place.name and one.scheme == wanted.place.scheme
+            and one.tls == wanted.tls then
+            taken = table.remove(unused, i)
+        end
+    end
+    return taken
+end
+
+local function keeper(client)
+    return function(connection, reusable)
+        if not reusable or client.closed then return connection.stream:close() end
+        connection.since = mare.now()
+        table.insert(client.unused, connection)
+        if #client.unused > client.most then table.remove(client.unused, 1).stream:close() end
+    end
+end
+
+-- What may be done twice without harm (RFC 9110 section 9.2.2).
+local idempotent = {GET = true, HEAD = true, OPTIONS = true, TRACE = true, PUT = true,
+    DELETE = true}
+
+--- As `http.request`. A kept connection may have been closed by the server just now, which shows
+--- only when a request gets no answer; so it serves what can be repeated, once, on a new one.
+function Client:request(what)
+    local wanted = prepare(what, true, self.timeout)
+    wanted.tls, wanted.limits = wanted.tls or self.tls, wanted.limits or self.limits
+    local finished = keeper(self)
+    local kept = idempotent[wanted.method] and not wanted.parts and take(self, wanted)
+    if not kept then return request_once(wanted, finished) end
+    if kept.limits ~= wanted.limits then -- those of the request before are not this one's
+        kept.reader, kept.limits = raw.reader("responses", wanted.limits), wanted.limits
+    end
+    local response, message, code = exchange(kept, wanted)
+    if response and response.status ~= 408 then
+        return complete(response, kept, wanted, finished)
+    end
+    kept.stream:close()
+    if response or code == "closed" then return request_once(wanted, finished) end
+    return nil, message, code
+end
+
+--- As `http.get`.
+function Client:get(url, timeout)
+    return get(function(what) return self:request(what) end, url, timeout)
+end
+
+--- Closes the connections that are not in use; those that are, when they have been.
+function Client:close()
+    self.closed = true
+    for _, connection in ipairs(self.unused) do connection.stream:close() end
+    self.unused = {}
+end
+
+Client.__close = Client.close

@@ -1,0 +1,267 @@
+-- SPDX-License-Identifier: MIT
+-- The server of HTTP: it reads the requests of a connection one after the other, writes what the
+-- handler answers, and comes to its end in order when its listener is closed.
+local mare, net, raw = require "mare", require "mare.net", require "mare._http"
+local checks, shared = require "mare._check", require "mare.http._shared"
+local http, Message, body_reader = shared.http, shared.Message, shared.body_reader
+local write, write_parts, check_options = shared.write, shared.write_parts, shared.check_options
+
+-- Bytes of a body, unless limits say otherwise: as in src/wire/http.h.
+local body_most = 1048576
+
+local server_options = checks.set("idle_time", "message_time", "write_time", "least_rate", "limits",
+    "failed", "end_time", "log")
+
+local date, date_at = nil, -1
+
+local function date_now()
+    local now = os.time()
+    if now ~= date_at then date, date_at = os.date("!%a, %d %b %Y %H:%M:%S GMT", now), now end
+    return date
+end
+
+local function refuse(stream, status, reason)
+    local text = ("%d %s: %s\n"):format(status, raw.phrase(status), reason)
+    stream:write(raw.response(status, {["content-type"] = "text/plain"}, #text, 1, false,
+        date_now()), text)
+    net.linger(stream)
+end
+
+-- What a handler returned, as status, headers and body.
+local function parts_of(response)
+    if type(response) == "table" then
+        return response.status or 200, response.headers, response.body or "", response.length
+    elseif response == nil then
+        return 204, nil, nil
+    end
+    return 200, nil, response
+end
+
+local function on_error(err)
+    return debug.traceback(type(err) == "string" and err or
+        ("(error object is a %s value)"):format(type(err)), 2)
+end
+
+local function report(text) io.stderr:write("mare: http: ", text, "\n") end
+
+local printed_at, unprinted = -math.huge, 0
+
+-- What becomes of a handshake that failed, if the program does not want to hear of it itself. It is
+-- printed once a second at the most, for anybody can make it fail as often as he likes; and not
+-- when somebody only came and went.
+local function print_failure(message, code, stream)
+    if code == "closed" then return end
+    local now, more = mare.now(), ""
+    if now - printed_at < 1 then
+        unprinted = unprinted + 1
+        return
+    end
+    if unprinted > 0 then more = (" (and %d more before)"):format(unprinted) end
+    printed_at, unprinted = now, 0
+    local who = stream:peer() or "somebody"
+    report(("the handshake with %s failed: %s%s"):format(who, message, more))
+end
+
+-- The handshake of a connection over TLS, before its first request. False: it failed.
+local function shake_hands(stream, failed)
+    if not stream:tls() then return true end
+    local ok, message, code = stream:handshake()
+    if ok then return true end
+    if failed == nil then failed = print_failure end
+    if failed and code ~= "cancelled" then failed(message, code, stream) end
+    return false
+end
+
+local failure = {status = 500, body = "500 Internal Server Error\n"}
+
+local function respond(stream, request, response, keep)
+    local status, headers, body, length = parts_of(response)
+    if status == 204 or status == 304 then body = nil end
+    local parts = type(body) == "function"
+    if body ~= nil and not parts and type(body) ~= "string" then body = tostring(body) end
+    if not parts then length = body and #body end
+    local known = not parts or length -- where the body ends, before it is sent
+    local chunked = not known and request.minor > 0
+    if not known then length = chunked end
+    local good, head = xpcall(raw.response, on_error, status, headers, length, request.minor,
+        keep and (known or chunked), date_now(),
+        type(response) == "table" and response.upgrade or nil)
+    if not good then
+        report(head)
+        return respond(stream, request, failure, false)
+    end
+    request.answered = status
+    if not body or request.method == "HEAD" then return stream:write(head) end
+    if not parts then return write(stream, nil, head, body, "") end
+    local ok, message, code = stream:write(head)
+    if not ok then return nil, message, code end
+    return write_parts(stream, body, chunked, known and length)
+end
+
+-- Sends the response, and calls its `finally` however that went: its body may raise an error.
+local function answer(stream, request, response, keep)
+    local finally = type(response) == "table" and response.finally
+    if not finally then return respond(stream, request, response, keep) end
+    local _ <close> = setmetatable({}, {__close = function() finally() end})
+    local ok, message, code = respond(stream, request, response, keep)
+    return ok, message, code
+end
+
+--- Answers a request now, as if its handler had returned the response, and then ends the
+--- connection.
+function Message:answer(response)
+    self.taken = true
+    local ok, message, code = answer(self.stream, self, response, false)
+    net.linger(self.stream)
+    return ok, message, code
+end
+
+-- What is left of a request's body, so that the next request is found; false: close instead.
+local function skip_body(request)
+    if request.expects and not request.continued then return false end
+    for _ = 1, 64 do
+        if not request:read() then return not request.failed end
+    end
+    return false
+end
+
+local function give_body(reader, stream, request, options)
+    local read = body_reader(reader, stream, options.message_time or http.message_time,
+        options.least_rate or http.least_rate)
+    request.next_part = function()
+        if request.expects and not request.continued then
+            request.continued = true
+            stream:write "HTTP/1.1 100 Continue\r\n\r\n"
+        end
+        local part, message, code, status = read()
+        if message then
+            request.failed, request.status = message, status or code == "timeout" and 408 or 400
+        end
+        return part, message, code
+    end
+end
+
+-- Tells the program's log, whose errors are not the client's.
+local function note(options, request, status, message)
+    if not options.log then return end
+    local ok, err = xpcall(options.log, on_error, request, status, message)
+    if not ok then report(err) end
+end
+
+-- Requests of one connection until it is the turn of other routines.
+local turn_most = 100
+
+-- Waits for the next request. Meanwhile the stream is among those that an ending server closes.
+local function next_request(server, stream, reader, idle, hurry)
+    if server.ending then idle = math.min(idle, server.end_time) end
+    server.waiting[stream] = reader
+    local request, message, code, status = reader:head(stream, idle, hurry)
+    server.waiting[stream] = nil
+    return request, message, code, status
+end
+
+-- As http.handle. `server` is what the connections of one listener share: whether it is `ending`,
+-- how long it then waits for requests, and the readers of streams that are `waiting` for one.
+local function handle(stream, handler, options, server)
+    local reader = raw.reader("requests", options.limits)
+    local idle = options.idle_time or http.idle_time
+    local hurry = options.message_time or http.message_time
+    local most = options.limits and options.limits.body or body_most
+    local peer = stream:peer() -- which nobody can say any more when it has gone
+    stream:timeout(options.write_time or http.write_time)
+    if not shake_hands(stream, options.failed) then return end
+    local count = 0
+    while true do
+        count = count + 1 -- one whose requests are there already is never waited for
+        if count % turn_most == 0 then mare.yield() end
+        local request, message, _, status = next_request(server, stream, reader, idle, hurry)
+        if not request then
+            if status then
+                refuse(stream, status, message)
+                note(options, {stream = stream, peer = peer}, status, message)
+            end
+            return
+        end
+        setmetatable(request, Message)
+        request.stream, request.peer = stream, peer
+        if request.length and request.length > most then
+            refuse(stream, 413, "the body is too large")
+            return note(options, request, 413, "the body is too large")
+        end
+        if request.has_body then give_body(reader, stream, request, options) end
+        local ok, response = xpcall(handler, on_error, request)
+        if not ok then
+            report(response)
+            response = failure
+        end
+        if request.failed and (not ok or response == nil) then -- it is not the handler's fault
+            response = {status = request.status, body = request.failed .. "\n"}
+        end
+        if request.taken then -- the handler has spoken another protocol, or answered
+            return note(options, request, request.answered or 101)
+        end
+        local read = not request.has_body or skip_body(request)
+        local last = server.ending
+        local keep = request.keep_alive and ok and read and not last
+        local sent, why = answer(stream, request, response, keep)
+        note(options, request, request.answered, not sent and why or request.failed)
+        if not sent then return end
+        if not read or last then net.linger(stream) end
+        if not keep then return end
+    end
+end
+
+local function new_server(options)
+    return {ending = false, end_time = options.end_time or http.end_time, waiting = {}}
+end
+
+--- Serves one connection: reads requests, calls the handler, writes what it returns.
+function http.handle(stream, handler, options)
+    options = options or {}
+    return handle(stream, handler, options, new_server(options))
+end
+
+-- The listener is closed. A request that has begun is answered, as the last of its connection; a
+-- client that is about to send one has a moment; those that stay silent are closed.
+local function finish(server)
+    server.ending = true
+    mare.go(function()
+        mare.sleep(server.end_time)
+        for stream, reader in pairs(server.waiting) do
+            if reader:idle() then stream:close() end
+        end
+    end):detach()
+end
+
+-- That the values of options can be used, before the first client comes to find out.
+local function check_values(options)
+    local function check(name, good, expected)
+        if options[name] ~= nil and not good then
+            error(("bad argument #3 to 'serve' (option '%s' must be %s)"):format(name, expected), 4)
+        end
+    end
+    for _, name in ipairs {"idle_time", "message_time", "write_time", "end_time", "least_rate"} do
+        local value = options[name]
+        check(name, type(value) == "number" and value >= 0, "a number that is not negative")
+    end
+    for _, name in ipairs {"failed", "log"} do
+        local value = options[name]
+        check(name, value == false or type(value) == "function", "a function, or false")
+    end
+    raw.reader("requests", options.limits)
+end
+
+--- Serves what a listener accepts, each connection in a routine of its own, for as long as it is
+--- open. A handler gets the request (`method`, `path`, `query`, `headers` by names in lower case,
+--- `request:read()` and `request:text()` for the body) and returns a string, or a table with
+--- `status`, `headers` and `body`, a string or a function that returns part after part.
+function http.serve(listener, handler, options)
+    options = options or {}
+    checks.argument("serve", handler, 2, "function")
+    check_options("serve", options, 3, server_options, 4)
+    check_values(options)
+    local server = new_server(options)
+    local _, message, code = net.serve(listener, handle, handler, options, server)
+    if code == "closed" then finish(server) end
+    return nil, message, code
+end

@@ -1,0 +1,116 @@
+-- SPDX-License-Identifier: MIT
+-- What the server and the client of HTTP share: the module's table with its defaults, messages, and
+-- how bodies are read and written.
+local mare, checks = require "mare", require "mare._check"
+
+-- What `require "mare.http"` returns. _server.lua and _client.lua put their functions there.
+local http = {}
+
+--- The defaults, in seconds: how long a kept connection may be silent; how long a head, once begun,
+--- and each part of a body may take; how long a write may. And the bytes of a body that must come
+--- in each second that is waited for it, beyond `message_time`. And how long a kept connection may
+--- be silent when the server serves no more.
+http.idle_time, http.message_time, http.write_time, http.least_rate = 60, 10, 30, 256
+http.end_time = 1
+
+-- How many seconds a timeout leaves: all of them, if it is one for each step; of a deadline, which
+-- is for all steps together, the rest.
+local function seconds_of(timeout)
+    return type(timeout) == "number" and timeout or timeout:left()
+end
+
+-- A body that may be long: a function that returns its next part, or nil, message, code. When all
+-- of it has come `at_end` is called. Who trickles gets no more time than the rate allows, unless
+-- there is a deadline; only what is spent waiting counts, for the program may be slow itself.
+local function body_reader(reader, stream, timeout, rate, at_end)
+    local over, waited, got = false, 0, 0
+    local trickles = type(timeout) == "number"
+    return function()
+        if over then return nil end
+        local begin = mare.now()
+        local left = seconds_of(timeout)
+        if trickles then left = math.max(0, math.min(left, left + got / rate - waited)) end
+        local part, message, code, status = reader:body(stream, left, left)
+        waited = waited + mare.now() - begin
+        if part then
+            got = got + #part
+            return part
+        end
+        over = true
+        if part == nil then return nil, message, code, status end
+        if at_end then at_end() end
+    end
+end
+
+-- Bytes that are written at a time. A peer that is slow, but takes them, is not to be cut off
+-- because there are many.
+local piece_most = 65536
+
+-- Writes a text and what stands before and after it: within the deadline, or without one in pieces,
+-- each of which may take as long as the stream says.
+local function write(stream, deadline, before, text, after)
+    if deadline then return stream:writewithin(deadline, before, text, after) end
+    if #text <= piece_most then return stream:write(before, text, after) end
+    local ok, message, code = stream:write(before)
+    for at = 1, #text, piece_most do
+        if not ok then return nil, message, code end
+        ok, message, code = stream:write(text:sub(at, at + piece_most - 1))
+    end
+    if not ok then return nil, message, code end
+    return stream:write(after)
+end
+
+-- Writes what a function returns part after part: in chunks, or with `length` so many bytes, or
+-- with neither until the connection's end. It must not look complete if the function fails.
+local function write_parts(stream, next_part, chunked, length, deadline)
+    while true do
+        local part, message, code = next_part()
+        if not part then
+            if message then return nil, message, code end
+            break
+        end
+        local ok = true
+        if chunked and #part > 0 then
+            ok, message, code = write(stream, deadline, ("%x\r\n"):format(#part), part, "\r\n")
+        elseif not chunked then
+            length = length and length - #part
+            if length and length < 0 then return nil, "the body is too long", "badmsg" end
+            ok, message, code = write(stream, deadline, "", part, "")
+        end
+        if not ok then return nil, message, code end
+    end
+    if length and length > 0 then return nil, "the body is too short", "badmsg" end
+    return not chunked or write(stream, deadline, "", "0\r\n\r\n", "")
+end
+
+local limits = checks.set("start_line", "field_line", "head", "fields", "body")
+
+local function check_options(name, options, index, allowed, level)
+    checks.options(name, options, index, allowed, level)
+    checks.options(name, options.limits or {}, index, limits, level)
+end
+
+local Message = {}
+Message.__index = Message
+
+--- The next part of the body; nil at its end, or nil, message, code.
+function Message:read()
+    if not self.next_part then return nil end
+    return self.next_part()
+end
+
+--- The whole body, as a string.
+function Message:text()
+    local parts = {}
+    while true do
+        local part, message, code = self:read()
+        if not part then
+            if message then return nil, message, code end
+            return table.concat(parts)
+        end
+        parts[#parts + 1] = part
+    end
+end
+
+return {http = http, Message = Message, seconds_of = seconds_of, body_reader = body_reader,
+    write = write, write_parts = write_parts, check_options = check_options}

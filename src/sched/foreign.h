@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// For callers that are no processes of ours: C programs and the states of a host.
+#pragma once
+
+#include "sched/sched.h"
+
+// A new channel, registered if it has a name.
+mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *name,
+                           mare_channel **out);
+
+// Something that stands for a Lua state which is not ours, so that it can use the bindings: its
+// thread sleeps in `parker`.
+mare_process *mare__host_open(mare_runtime *runtime, struct mare__parker *parker);
+void mare__host_wake(struct mare__wait *wait);
+
+// Runs a C function with a light userdata in a state that is thrown away, to marshal what a new
+// process starts with. On failure `*error` (if not NULL) is a string to free: MARE_SYNTAX,
+// MARE_NOMEM.
+mare_err mare__compile(mare_process *process, lua_CFunction function, void *argument, char **error);

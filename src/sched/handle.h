@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// References of Lua values to objects outside the state.
+#pragma once
+
+#include "sched/sched.h"
+
+// Pushes a C function of the bindings; in a host's state, wrapped so that it finds its process.
+void mare__function_push(lua_State *L, lua_CFunction function);
+
+// Pushes a weak table of the registry, making it on first use.
+void mare__weak_table(lua_State *L, int key, const char *mode);
+
+// Gives back every reference that the process's userdata hold.
+void mare__handles_drop(mare_process *process);
+
+// Pushes a reference to an object (a channel, a process, a buffer), taking over the caller's.
+void mare__handle_push(lua_State *L, void *object);
+
+// The same for one that has one owner at a time and came in a message: if somebody has taken it
+// from there already, what is pushed is empty.
+void mare__handle_push_owned(lua_State *L, void *object);
+
+// The same for one that was made just now and that nobody else has seen.
+void mare__handle_push_new(lua_State *L, void *object);
+
+// A buffer is in the message to be sent.
+void mare__handle_leaves(lua_State *L, struct mare__ref_link *ref);
+
+// It waits to be sent: until it is, or not, nobody here uses its buffers.
+void mare__handles_wait(mare_process *process);
+
+// Whether a buffer is not this process's any more, or may be another's at any moment.
+static inline bool mare__handle_moved(const struct mare__ref_link *ref)
+{
+    return !ref->object || ref->away;
+}
+
+// The message was sent, or not: its buffers are the receiver's, or still ours. Of several, only
+// those of one case.
+void mare__handles_left(lua_State *L, uint32_t which, bool sent);
+
+// Gives back at once what only this reference refers to; it is empty from here on.
+void mare__handle_forget(lua_State *L, struct mare__ref_link *ref);
+
+// The methods that the table at a stack index is to supply, or NULL if it is something else.
+const luaL_Reg *mare__handle_methods(lua_State *L, int index);
+
+// What is behind a reference at a stack index, or NULL if it is something else.
+struct mare__ref_link *mare__handle_test(lua_State *L, int index);
+
+// The same for one kind.
+static inline struct mare__ref_link *mare__handle_of(lua_State *L, int index, enum mare__kind kind)
+{
+    struct mare__ref_link *ref = lua_touserdata(L, index);
+    bool is = ref && lua_rawlen(L, index) == sizeof *ref && ref->magic == MARE__REF_MAGIC + kind;
+    return is ? ref : NULL;
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// The standard libraries in a state: opened when they are named (lazy.c), with functions of ours
+// in place of some (stdlib.c, coroutine.c).
+#pragma once
+
+#include "sched/sched.h"
+
+// ---- lazy.c -------------------------------------------------------------------------------------
+// Learns what the standard libraries consist of. NULL when there is no memory.
+struct mare__harvest *mare__harvest_create(void);
+void mare__harvest_destroy(struct mare__harvest *harvest);
+
+// At a state's birth: globals and strings that open libraries when they are named. Called in
+// protected mode.
+void mare__lazy_install(lua_State *L);
+
+// Opens all that has not been opened and makes the globals an ordinary table.
+void mare__lazy_finish(lua_State *L);
+
+// Pushes a table that takes its members from a list (static) when they are named, and has them all
+// when it is iterated over.
+void mare__lazy_table(lua_State *L, const luaL_Reg *members);
+
+// Pushes one that takes the methods of references of a kind when they are named: those of which
+// mare__handle_methods tells.
+void mare__lazy_methods(lua_State *L, const luaL_Reg *methods);
+
+// Pushes what require(name) returns for a standard library or one of the runtime's own modules, and
+// returns true; or pushes nothing.
+bool mare__lazy_require(lua_State *L, const char *name);
+
+// Pushes "library", "function" for a C function that is part of a standard library or module that
+// is loaded, and returns true; or pushes nothing. The function is at `index`.
+bool mare__lazy_name_of(lua_State *L, int index);
+
+// Pushes the name of the module whose table is at `index` and returns true; or pushes nothing.
+bool mare__lazy_module_of(lua_State *L, int index);
+
+// Opens the string library, so that the metatable of strings is the real one.
+void mare__lazy_string(lua_State *L);
+
+// ---- stdlib.c -----------------------------------------------------------------------------------
+// What Maré does in place of functions of the standard libraries.
+void mare__math_seed(lua_State *L);
+extern const luaL_Reg mare__base_overrides[], mare__os_overrides[];
+int mare__next(lua_State *L);
+int mare__require(lua_State *L);
+
+// The host's own require, for a state that is not ours.
+int mare__host_require(lua_State *L);
+
+// Change the library on top of the stack.
+void mare__package_patch(lua_State *L);
+void mare__debug_patch(lua_State *L);
+
+// Sees to it that the process gives way at its next instruction. From a signal handler.
+void mare__hook_arm(mare_process *process);
+
+// os.exit([code]): ends the program, in order if somebody awaits its end; in a program that is not
+// ours (a host, a C program), as exit does.
+int mare__exit(lua_State *L);
+
+// ---- coroutine.c --------------------------------------------------------------------------------
+// Replaces resume, wrap, status and close in the coroutine library on top of the stack.
+void mare__coroutine_patch(lua_State *L);
+
+// Closes a coroutine: its handlers of <close> run on it, so the tick must find it there.
+int mare__thread_close(mare_process *process, lua_State *co);

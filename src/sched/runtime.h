@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// The runtime as a whole: its start, its end, and who waits for that.
+#pragma once
+
+#include "sched/sched.h"
+
+// Starts a runtime whose processes know the given modules and classes (which must be static).
+mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module)(const char *name),
+                             const struct mare__class *classes, mare_runtime **out);
+
+// Waits until no process is left or, if `or_stuck`, until nothing can move any more
+// (MARE_DEADLOCK), or somebody asked to exit (MARE_STOPPED), or the deadline. Not for workers.
+mare_err mare__runtime_await(mare_runtime *runtime, bool or_stuck, uint64_t deadline);
+
+// Wakes those in mare__runtime_await, so that they look again.
+void mare__runtime_changed(mare_runtime *runtime);
+
+// Kills every process.
+void mare__runtime_kill_all(mare_runtime *runtime, const char *reason);
+
+// False in a process forked from the one that started the runtime.
+bool mare__runtime_valid(const mare_runtime *runtime);
