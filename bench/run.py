@@ -68,9 +68,10 @@ def judge(row, samples, missing, failed, not_built):
         if row.also and set(row.also[1]) <= set(result["columns"]):
             result["met"] = result["met"] and row.also[2](row, samples)
             result["aim_met"] = result["aim_met"] and result["met"]
-    if row.unjudged:
+    why = row.unjudged(samples) if callable(row.unjudged) else row.unjudged
+    if why and not result["met"]:
         result["met"] = result["aim_met"] = None
-        result["notes"].append(f"not judged: {row.unjudged}")
+        result["notes"].append(f"not judged: {why}")
     if failed or not_built:
         result["met"] = False   # What is only absent, such as a peer, leaves the row unjudged.
     for remark in row.notes:

@@ -18,7 +18,8 @@
  *               pause before the first of each, for elections the looks that must find agreement
  *
  *   A multicast that finds a narrow window full is refused until what fills it has come to its end:
- *   then timers and pause count twice.
+ *   then timers and pause count twice, and three times where views order totally, which have two
+ *   windows one after the other.
  *
  * Who does not promise EM2 goes by luck, as rivals do that back off at random; then all of it is
  * taken 32 times.
@@ -36,7 +37,8 @@
 #define WAITS 4u
 #define MESSAGES_PER_ENTRY 6u
 #define CALLED_BACK 2u /* INQUIRE and YIELD of voting.c */
-#define NARROW 8u      /* a window that is full most of the time */
+#define NARROW 8       /* a window that is full most of the time */
+#define TOTAL 2        /* the order of views */
 #define TURNS 4u
 #define WAYS_OF_TREE 3u /* down, up and down again */
 #define LUCK 32u
@@ -59,7 +61,9 @@ static uint64_t longest_us(const mare_sim_options *options)
 /* How often a multicast is tried, with all that is waited for. */
 static uint64_t tries(const mare_coord_setup *setup)
 {
-    return mare_sim_param_of(setup, "window", NARROW) < NARROW ? 2 : 1;
+    if (mare_sim_param_of(setup, "window", NARROW) >= NARROW)
+        return 1;
+    return mare_sim_param_of(setup, "order", 0) == TOTAL ? 3 : 2;
 }
 
 static int is_timer(const char *name)

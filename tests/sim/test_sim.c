@@ -212,6 +212,7 @@ static void slow_ones_have_their_time(void **state)
         int64_t values[2];
     } cases[] = {{"voting", 40, 6829, {"repair"}, {0}},
                  {"views", 38, 8973, {"window", "order"}, {2, 2}},
+                 {"views", 35, 92624, {"window", "order"}, {2, 2}},
                  {"total", 39, 25359, {"window", "acks"}, {2, 0}}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mare_sim_options options;
