@@ -4,10 +4,21 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <resolv.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { NEEDED = 4 }; // descriptors, of the resolver: a file, or a socket for each of three servers
+
+// The resolver keeps sockets and memory for the thread's next question, and gives them back when
+// the thread has ended: too late, if that is while the program ends.
+static void forget_servers(void)
+{
+    if (!(_res.options & RES_INIT))
+        return; // its descriptors are zeros, not -1
+    res_nclose(&_res);
+    _res.options = 0; // so that the next question begins anew
+}
 
 void mare__names_to_addresses(struct mare__naming *naming, const char *host)
 {
@@ -29,6 +40,7 @@ void mare__names_to_addresses(struct mare__naming *naming, const char *host)
     }
     if (list)
         freeaddrinfo(list);
+    forget_servers();
 }
 
 void mare__names_to_name(struct mare__naming *naming)
@@ -37,6 +49,7 @@ void mare__names_to_name(struct mare__naming *naming)
     naming->status =
         getnameinfo((const struct sockaddr *)&address->storage, address->length, naming->name,
                     sizeof naming->name, NULL, 0, naming->must_exist ? NI_NAMEREQD : 0);
+    forget_servers();
 }
 
 const char *mare__names_error(int status)
