@@ -101,10 +101,12 @@ static int base_print(lua_State *L)
         luaL_addvalue(&line);
     }
     luaL_addchar(&line, '\n');
-    fwrite(luaL_buffaddr(&line), 1, luaL_bufflen(&line), stdout);
-    luaL_pushresult(&line);
-    if (fflush(stdout) != 0) // print has no way to tell its caller; the end of the program does
+    size_t length = luaL_bufflen(&line); // of a long line most is written here, past the buffer
+    bool written = fwrite(luaL_buffaddr(&line), 1, length, stdout) == length;
+    // It has no way to tell its caller; the end of the program does.
+    if (fflush(stdout) != 0 || !written)
         atomic_store(&mare__self(L)->runtime->print_error, errno);
+    luaL_pushresult(&line);
     return 0;
 }
 

@@ -180,6 +180,8 @@ return {
         t.eq({got.err, got.code}, {"mare: standard output: No space left on device\n", 1})
         got = shell.run(shell.mare .. [[ -e "print 'x'" >/dev/full]])
         t.eq({got.err, got.code}, {"mare: standard output: No space left on device\n", 1})
+        got = shell.run(shell.mare .. [[ -e "print(('x'):rep(100000))" >/dev/full]]) -- in two parts
+        t.eq({got.err, got.code}, {"mare: standard output: No space left on device\n", 1})
         got = shell.run(shell.mare .. [[ -e "error 'oops'" 2>/dev/full]])
         t.eq(got.code, 1)
     end,
