@@ -117,7 +117,7 @@ return {
         -- In a message that nobody takes, and in the results of a process that nobody asks for.
         leaves_none(SPAWN .. "local ch = mare.channel(1) ch:send(c) ch = nil", 0)
         leaves_none("mare.spawn(function() " .. SPAWN:gsub("child%.", "require 'mare.child'.")
-            .. " return c end) mare.sleep(0.1)", 0)
+            .. " return c end) mare.wait()", 0)
     end,
 
     signals_end_children_in_order = function()
@@ -136,13 +136,13 @@ return {
         -- It takes its time, and is given it: it says that it has come to its end.
         local got = shell.lua(HEAD .. [[
             local c = assert(child.spawn {"sh", "-c",
-                "trap 'sleep 1.2; echo in order; exit' TERM; echo; while :; do sleep 0.05; done",
-                stderr = "inherit", grace = 30})
-            mare.sleep(0.3)
+                "trap 'sleep 1.2; echo in order >&2; exit' TERM; echo; while :; do sleep 0.05; done",
+                stdout = "pipe", stderr = "inherit", grace = 30})
+            c.stdout:read "l" -- now it minds signals
             child.run {"kill", "-TERM", io.open("/proc/self/stat"):read "n"}
             c:wait()
         ]])
-        t.eq({got.out, got.code}, {"\nin order\n", 143})
+        t.eq({got.err, got.code}, {"in order\n", 143})
     end,
 
     who_is_killed_outright_leaves_children_without_pipes = function()
