@@ -136,7 +136,8 @@ return {
         -- It takes its time, and is given it: it says that it has come to its end.
         local got = shell.lua(HEAD .. [[
             local c = assert(child.spawn {"sh", "-c",
-                "trap 'sleep 1.2; echo in order >&2; exit' TERM; echo; while :; do sleep 0.05; done",
+                "trap 'sleep 1.2; echo in order >&2; exit' TERM; echo; "
+                .. "while :; do sleep 0.05; done",
                 stdout = "pipe", stderr = "inherit", grace = 30})
             c.stdout:read "l" -- now it minds signals
             child.run {"kill", "-TERM", io.open("/proc/self/stat"):read "n"}

@@ -58,6 +58,25 @@ end
 
 local function ended(s) t.eq({s.process:join(patience)}, {true}) end
 
+-- A server whose requests say that they have come, and wait for a word.
+local function holding_server(end_time)
+    local asked, go_on = mare.channel(1), mare.channel(1)
+    return server(function()
+        asked:send(true)
+        go_on:receive()
+        return "hello"
+    end, end_time), asked, go_on
+end
+
+-- The answer is the connection's last, and the server's.
+local function answers_last(stream, s)
+    local head, body = read_answer(stream)
+    t.eq({says_close(head), body}, {true, "hello"})
+    t.eq(stream:read "a", "")
+    stream:close()
+    ended(s)
+end
+
 return {
     a_kept_connection_that_is_silent_is_closed = function()
         local s <close> = server(hello, 0.05)
@@ -76,22 +95,13 @@ return {
     end,
 
     a_request_that_runs_is_answered_as_the_last = function()
-        local asked, go_on = mare.channel(1), mare.channel(1)
-        local s <close> = server(function()
-            asked:send(true)
-            go_on:receive()
-            return "hello"
-        end, 0.01)
+        local s <close>, asked, go_on = holding_server(0.01)
         local stream <close> = connect(s)
         stream:write(ASK)
         asked:receive(patience)
         stop(s)
         go_on:send(true)
-        local head, body = read_answer(stream)
-        t.eq({says_close(head), body}, {true, "hello"})
-        t.eq(stream:read "a", "")
-        stream:close()
-        ended(s)
+        answers_last(stream, s)
     end,
 
     a_request_that_has_begun_is_waited_for = function()
@@ -172,22 +182,13 @@ return {
     end,
 
     pipelined_requests_that_were_sent_do_not_spoil_the_last_answer = function()
-        local asked, go_on = mare.channel(1), mare.channel(1)
-        local s <close> = server(function()
-            asked:send(true)
-            go_on:receive()
-            return "hello"
-        end)
+        local s <close>, asked, go_on = holding_server()
         local stream <close> = connect(s)
         mare.go(stream.write, stream, ASK:rep(10000)) -- more than is read with the first
         asked:receive(patience)
         s.stop:close()
         t.reaches(function() return not net.connect("127.0.0.1", s.port) end, "the end")
         go_on:send(true)
-        local head, body = read_answer(stream)
-        t.eq({says_close(head), body}, {true, "hello"})
-        t.eq(stream:read "a", "")
-        stream:close()
-        ended(s)
+        answers_last(stream, s)
     end,
 }
