@@ -26,8 +26,8 @@ struct mare__job {
     void (*drop)(struct mare__job *job);
     // Frees it with what it owns. Any thread, perhaps after the runtime's end.
     void (*end)(struct mare__job *job);
-    // Once begun, the end of the runtime waits a moment for it: what it makes in the system must
-    // not be left behind. Set before it starts.
+    // Once begun, the end of the runtime waits a moment for it: for what it makes in the system and
+    // must not leave behind, or for what it uses and others take away. Set before it starts.
     bool holds_up;
 
     atomic_bool over; // it was done, or will never be begun

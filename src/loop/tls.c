@@ -30,6 +30,7 @@ static struct mare__tls_job *create(mare_runtime *runtime, size_t text)
         mare__free(tls);
         return NULL;
     }
+    tls->job.holds_up = true; // a host that uses OpenSSL too tidies it up when it exits
     return tls;
 }
 

@@ -187,7 +187,7 @@ static char *text_of(BIO *bio)
 bool mare__tls_selfsigned(const char *const *names, int count, int64_t seconds, char **certificate,
                           char **key, struct mare__tls_error *error)
 {
-    ERR_clear_error();
+    mare__tls_begin();
     EVP_PKEY *made = EVP_EC_gen("P-256");
     X509 *signed_one = X509_new();
     BIO *one = BIO_new(BIO_s_mem()), *other = BIO_new(BIO_s_mem());

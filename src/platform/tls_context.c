@@ -31,10 +31,16 @@ static const char *reason(void)
     return text ? text : "no reason was given";
 }
 
-// OpenSSL would tidy up when the program exits, under the hands of threads that still run.
-static void begin(void)
+static void initialize(void)
 {
     OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
+}
+
+void mare__tls_begin(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, initialize);
+    ERR_clear_error();
 }
 
 // ---- Reading PEM --------------------------------------------------------------------------------
@@ -372,9 +378,7 @@ static void destroy(struct mare__object *object)
 struct mare__tls_context *mare__tls_context_new(const struct mare__tls_options *options,
                                                 struct mare__tls_error *error)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, begin);
-    ERR_clear_error();
+    mare__tls_begin();
     struct mare__tls_context *context = mare__alloc_zero(sizeof *context);
     struct mare__tls_rules *rules = context ? mare__alloc_zero(sizeof *rules) : NULL;
     if (rules)

@@ -22,6 +22,10 @@ struct mare__tls_rules {
     pthread_mutex_t mutex;   // held while they are
 };
 
+// Before anything else is asked of OpenSSL, which would otherwise tidy up when the program exits,
+// under the hands of threads that still run.
+void mare__tls_begin(void);
+
 struct mare__tls_rules *mare__tls_rules_take(struct mare__tls_context *context);
 void mare__tls_rules_drop(struct mare__tls_rules *rules);
 

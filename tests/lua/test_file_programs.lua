@@ -184,6 +184,21 @@ return {
         ]], "SSL_CERT_FILE=/hangs/system.pem") or t.skip "slow_files.so is missing: run by meson")
     end,
 
+    a_program_ends_while_the_authorities_are_read = function()
+        local program <close> = shell.file(HEAD .. [[
+            local tls = require "mare.tls"
+            mare.workers(1)
+            local certificate, key = tls.selfsigned "localhost"
+            local listener = assert(tls.listen("127.0.0.1", 0,
+                {certificate = certificate, key = key}))
+            local _, port = listener:address()
+            mare.go(function() listener:accept():handshake() end)
+            print(select(3, tls.connect("127.0.0.1", port, {name = "localhost"}, 0.0001)))
+            os.exit(0)
+        ]])
+        for _ = 1, 20 do prints("timeout\n", shell.run(shell.mare .. " " .. program.name)) end
+    end,
+
     -- Hosts.
 
     a_host_without_standard_input_output_and_error_ends_well = function()
