@@ -78,11 +78,17 @@ void mare__workers_look(mare_runtime *runtime)
         wake_one(runtime);
 }
 
+// Under the lock.
+static void enqueue(struct mare__worker *worker, mare_process *process)
+{
+    append(&worker->head, &worker->tail, process);
+    add_length(&worker->length, 1);
+}
+
 static void queue_push(struct mare__worker *worker, mare_process *process)
 {
     mare__lock_acquire(&worker->lock);
-    append(&worker->head, &worker->tail, process);
-    add_length(&worker->length, 1);
+    enqueue(worker, process);
     mare__lock_release(&worker->lock);
 }
 
@@ -97,8 +103,10 @@ static void inbox_push(mare_runtime *runtime, mare_process *process)
 static void own_ready(struct mare__worker *own, mare_process *process)
 {
     atomic_fetch_add(&own->runtime->own_busy, 1); // so that nobody takes it for a deadlock
-    queue_push(own, process);
-    mare__unpark(&own->parker);
+    mare__lock_acquire(&own->lock);
+    enqueue(own, process);
+    mare__unpark(&own->parker); // under the lock: who takes it out may end with it, and free `own`
+    mare__lock_release(&own->lock);
 }
 
 // Into a queue, where others see it.

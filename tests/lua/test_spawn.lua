@@ -226,6 +226,17 @@ return {
         t.fails("killed", q:join(t.patience))
     end,
 
+    those_with_threads_end_while_they_are_being_woken = function()
+        -- Whoever wakes one for the last time must be done with its thread before it ends.
+        for i = 1, 200 do
+            local p = mare.spawn({thread = true}, function() mare.sleep(3600) end)
+            if i % 2 == 0 then
+                t.reaches(function() return p:status() == "blocked" end)
+            end
+            p:kill()
+        end
+    end,
+
     many_with_threads_come_and_go = function()
         local c = mare.channel()
         for i = 1, 40 do mare.spawn({thread = true}, function() c:send(i) end) end
