@@ -29,7 +29,9 @@ static struct {
     bool started;
     atomic_int exits;    // the program's own wish to end, a code plus 1; 0: none
     atomic_bool lingers; // processes have ended, and programs that they started are awaited
-    atomic_bool over;
+    atomic_bool stopped; // the runtime
+    atomic_bool over;    // and what was printed has been written
+    atomic_bool flushed; // in the last attempt, if there was one
 } interrupt = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static void on_signal(int number)
@@ -42,10 +44,29 @@ static void on_signal(int number)
     mare__unpark(&interrupt.parker);
 }
 
-// A process inside a C function that does not come back cannot be ended in order. The second is
-// counted in naps: where this thread has to wait for a processor the others have to wait as well,
-// and get as much more time. Programs that were asked to end have a time of their own.
-static void end_within_a_second(int code)
+// Whether it comes true within a second. That is counted in naps: where this thread has to wait for
+// a processor the others have to wait as well, and get as much more time. Programs that were asked
+// to end have a time of their own.
+static bool within_a_second(atomic_bool *awaited)
+{
+    for (int naps = 0; naps < 100 && !atomic_load(awaited);)
+        naps += !mare__park(&interrupt.parker, mare__platform_live.now_ns(NULL) + 10000000u) &&
+                !atomic_load(&interrupt.lingers);
+    return atomic_load(awaited);
+}
+
+static void *flush(void *unused)
+{
+    (void)unused;
+    fflush(stdout);
+    atomic_store(&interrupt.flushed, true);
+    mare__unpark(&interrupt.parker);
+    return NULL;
+}
+
+// A process inside a C function that does not come back cannot be ended in order. That may be one
+// that prints what nobody reads, and holds standard output: so another thread tries to flush it.
+static void end_within_a_second(int code, atomic_bool *in_order)
 {
     int nobody = -1;
     pthread_mutex_lock(&interrupt.mutex);
@@ -54,12 +75,10 @@ static void end_within_a_second(int code)
         mare__runtime_changed(interrupt.runtime);
     }
     pthread_mutex_unlock(&interrupt.mutex);
-    for (int naps = 0; naps < 100 && !atomic_load(&interrupt.over);)
-        naps += !mare__park(&interrupt.parker, mare__platform_live.now_ns(NULL) + 10000000u) &&
-                !atomic_load(&interrupt.lingers);
-    if (atomic_load(&interrupt.over))
+    if (within_a_second(in_order))
         return;
-    fflush(stdout);
+    if (mare__thread_start_apart("mare-flush", flush, NULL) == 0)
+        within_a_second(&interrupt.flushed);
     mare__terminal_restore();
     _exit(code);
 }
@@ -81,11 +100,12 @@ static void *watch(void *unused)
 {
     (void)unused;
     while (!atomic_load(&interrupt.over)) {
-        mare__park(&interrupt.parker, MARE_FOREVER);
-        if (atomic_load(&interrupt.exits))
-            end_within_a_second(interrupt.exits - 1);
-        else if (!interrupt_repl() && interrupt.number && !atomic_load(&interrupt.over))
-            end_within_a_second(EXIT_SIGNAL + interrupt.number);
+        if (atomic_load(&interrupt.exits) && !atomic_load(&interrupt.stopped))
+            end_within_a_second(interrupt.exits - 1, &interrupt.stopped);
+        else if (!interrupt_repl() && interrupt.number)
+            end_within_a_second(EXIT_SIGNAL + interrupt.number, &interrupt.over);
+        else
+            mare__park(&interrupt.parker, MARE_FOREVER);
     }
     return NULL;
 }
@@ -105,18 +125,23 @@ void mare__cli_interrupts_go_to(mare_process *repl)
     pthread_mutex_unlock(&interrupt.mutex);
 }
 
-// Stops the runtime, which from here on signals do not touch, and the thread that watches for them.
-static void stop(mare_runtime *runtime)
+// Stops the runtime, which from here on signals do not touch; writes what was printed, which takes
+// as long as whoever reads it, unless a signal comes; ends the thread that watches for them.
+// Returns why it could not be written, or 0.
+static int stop(mare_runtime *runtime)
 {
     pthread_mutex_lock(&interrupt.mutex);
     interrupt.runtime = NULL;
     pthread_mutex_unlock(&interrupt.mutex);
     mare_stop(runtime);
+    atomic_store(&interrupt.stopped, true);
+    int lost = fflush(stdout) != 0 ? errno : 0;
     if (!interrupt.started)
-        return;
+        return lost;
     atomic_store(&interrupt.over, true);
     mare__unpark(&interrupt.parker);
     pthread_join(interrupt.thread, NULL);
+    return lost;
 }
 
 // ---- Start and end ------------------------------------------------------------------------------
@@ -166,10 +191,9 @@ int mare__cli_finish(mare_runtime *runtime)
         mare__unpark(&interrupt.parker);
     }
     mare_process_unref(main);
-    int lost = atomic_load(&runtime->print_error);
-    stop(runtime);
-    if (fflush(stdout) != 0)
-        lost = errno;
+    int lost = atomic_load(&runtime->print_error), late = stop(runtime);
+    if (late)
+        lost = late;
     if (!mare__cli_trace_close() && code == EXIT_SUCCESS)
         code = EXIT_DIED;
     if (lost && code == EXIT_SUCCESS) {

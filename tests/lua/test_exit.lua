@@ -22,6 +22,25 @@ local function signalled(text, ...)
     return shell.run(table.concat(script, "\n"))
 end
 
+-- Runs the text, whose output nobody reads after the line "ready"; sends it the signal then, if
+-- there is one. Returns its exit code.
+local function unread(text, signal)
+    local file <close> = shell.file("local mare = require 'mare'\n" .. text)
+    local fifo = os.tmpname()
+    os.remove(fifo)
+    local got = shell.run(([[
+        mkfifo %s
+        %s %s >%s & pid=$!
+        exec 3<%s
+        read -r line <&3
+        %s
+        wait $pid; code=$?; rm %s; exit $code
+    ]]):format(fifo, shell.mare, file.name, fifo, fifo, signal and "kill -" .. signal .. " $pid"
+        or ":", fifo))
+    t.eq(got.err, "")
+    return got.code
+end
+
 return {
     -- Waiting for the others.
 
@@ -276,6 +295,49 @@ return {
                 os.exit(7)
             ]])
         end
+    end,
+
+    a_program_ends_though_nobody_reads_what_it_prints = function()
+        -- The one that prints cannot be ended, and has standard output for itself meanwhile.
+        t.eq(unread([[print "ready" io.write(("x"):rep(1e6))]], "TERM"), 143)
+        t.eq(unread([[print "ready" print(("x"):rep(1e6))]], "INT"), 130)
+        t.eq(unread [[
+            mare.workers(2)
+            local p = mare.spawn({thread = true}, function()
+                print "ready"
+                io.write(("x"):rep(1e6))
+            end)
+            while p:status() ~= "running" do mare.yield() end
+            os.exit(7)
+        ]], 7)
+    end,
+
+    a_signal_ends_a_program_that_only_has_to_write_what_it_printed = function()
+        t.eq(unread([[
+            print "ready"
+            io.stdout:setvbuf("full", 1e6)
+            io.write(("x"):rep(9e5))
+        ]], "TERM"), 143)
+    end,
+
+    what_was_printed_is_written_before_the_end = function()
+        -- However long whoever reads it takes, if no signal comes.
+        local program <close> = shell.file [[
+            io.stdout:setvbuf("full", 1e6)
+            io.write(("x"):rep(9e5))
+            os.exit(3)
+        ]]
+        local fifo = os.tmpname()
+        os.remove(fifo)
+        local got = shell.run(([[
+            mkfifo %s
+            %s %s >%s & pid=$!
+            exec 3<%s
+            sleep 3
+            wc -c <&3
+            wait $pid; code=$?; rm %s; exit $code
+        ]]):format(fifo, shell.mare, program.name, fifo, fifo, fifo))
+        t.eq({got.out, got.err, got.code}, {"900000\n", "", 3})
     end,
 
     a_second_interrupt_ends_it_at_once = function()
