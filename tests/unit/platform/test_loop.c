@@ -6,7 +6,10 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "platform/platform.h"
@@ -280,6 +283,36 @@ static void addresses_become_text_and_back(void **state)
     assert_false(mare__address_unix(&address, path));
 }
 
+// ---- The end ------------------------------------------------------------------------------------
+
+static atomic_bool ended;
+
+// Two threads that have nothing to do with each other: relaxed.
+static void *open_others(void *unused)
+{
+    int others[8];
+    while (!atomic_load_explicit(&ended, memory_order_relaxed))
+        sched_yield();
+    for (int i = 0; i < 8; i++)
+        others[i] = eventfd(0, EFD_CLOEXEC);
+    for (int i = 0; i < 8; i++)
+        close(others[i]);
+    return unused;
+}
+
+// ThreadSanitizer must be able to see that it has closed them.
+static void the_descriptors_of_one_that_has_ended_may_be_any_threads(void **state)
+{
+    struct mare__loop loop;
+    pthread_t thread;
+    (void)state;
+    assert_int_equal(mare__thread_start(&thread, "test", open_others, NULL), 0);
+    assert_true(mare__loop_init(&loop));
+    mare__loop_fini(&loop);
+    atomic_store_explicit(&ended, true, memory_order_relaxed);
+    pthread_join(thread, NULL);
+}
+
 #define IN_LOOP(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 UNIT_TESTS(IN_LOOP(a_wait_ends_at_its_time_and_not_before), IN_LOOP(a_wait_for_no_time_ends),
@@ -288,4 +321,5 @@ UNIT_TESTS(IN_LOOP(a_wait_ends_at_its_time_and_not_before), IN_LOOP(a_wait_for_n
            IN_LOOP(a_wake_that_came_before_keeps_the_thread), IN_LOOP(wakes_are_not_lost),
            IN_LOOP(what_is_wanted_is_told_as_long_as_it_is_so),
            IN_LOOP(what_is_broken_is_said_to_be), IN_LOOP(a_file_cannot_be_watched),
-           cmocka_unit_test(addresses_become_text_and_back))
+           cmocka_unit_test(addresses_become_text_and_back),
+           cmocka_unit_test(the_descriptors_of_one_that_has_ended_may_be_any_threads))
