@@ -119,14 +119,16 @@ mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *n
     if (!channel)
         return MARE_NOMEM;
     channel->id = atomic_fetch_add(&runtime->next_channel, 1) + 1;
-    mare__chan_list(channel, &runtime->channels); // first: who finds its name may close it
-    mare_err err = MARE_OK;
-    if (name) {
-        channel->name = mare__alloc(strlen(name) + 1);
-        if (channel->name)
-            strcpy(channel->name, name);
-        err = channel->name ? mare__names_add(runtime->names, name, &channel->object) : MARE_NOMEM;
-    }
+    channel->name = name ? mare__alloc(strlen(name) + 1) : NULL;
+    mare_err err = name && !channel->name ? MARE_NOMEM : MARE_OK;
+    // Whole before it is in the list, where others look at it; there before it can be found by its
+    // name, and closed.
+    if (channel->name)
+        strcpy(channel->name, name);
+    if (!err)
+        mare__chan_list(channel, &runtime->channels);
+    if (channel->name)
+        err = mare__names_add(runtime->names, name, &channel->object);
     if (err)
         mare_chan_unref(channel);
     *out = err ? NULL : channel;

@@ -475,7 +475,35 @@ static void what_lives_can_be_listed(void **state)
     mare_stop(runtime);
 }
 
+static void *name_channels(void *runtime)
+{
+    for (int i = 0; i < 300; i++) {
+        mare_channel *channel;
+        if (mare_chan_create(runtime, 0, "a channel with a name", &channel) != MARE_OK)
+            return "create";
+        mare_chan_close(channel); // and give back the name
+        mare_chan_unref(channel);
+    }
+    return NULL;
+}
+
+static void a_channel_is_listed_with_its_name_or_not_at_all(void **state)
+{
+    (void)state;
+    mare_runtime *runtime = run_start(1);
+    mare_chan_info info;
+    pthread_t thread;
+    void *complaint = "";
+    assert_int_equal(pthread_create(&thread, NULL, name_channels, runtime), 0);
+    while (pthread_tryjoin_np(thread, &complaint) != 0)
+        if (mare_list_channels(runtime, &info, 1) > 0)
+            assert_string_equal(info.name, "a channel with a name");
+    assert_null(complaint);
+    mare_stop(runtime);
+}
+
 UNIT_TESTS(cmocka_unit_test(what_lives_can_be_listed),
+           cmocka_unit_test(a_channel_is_listed_with_its_name_or_not_at_all),
            cmocka_unit_test(starts_and_stops_many_times),
            cmocka_unit_test(stops_with_work_under_way), cmocka_unit_test(options_are_checked),
            cmocka_unit_test(deadlines_do_not_wrap), cmocka_unit_test(a_syntax_error_is_told),
