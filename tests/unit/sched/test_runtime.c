@@ -477,7 +477,7 @@ static void what_lives_can_be_listed(void **state)
 
 static void *name_channels(void *runtime)
 {
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 3000; i++) {
         mare_channel *channel;
         if (mare_chan_create(runtime, 0, "a channel with a name", &channel) != MARE_OK)
             return "create";
