@@ -342,14 +342,17 @@ return {
 
     a_second_interrupt_ends_it_at_once = function()
         local got = signalled([[
+            mare.workers(2)
+            mare.workers(1) -- also with a thread that has ended, and is to be joined some time
             local c <close> = setmetatable({}, {__close = function()
                 print "ready"
                 while true do end
             end})
+            mare.sleep(0.1)
             print "ready"
             mare.channel():receive(3600)
         ]], "INT", "INT")
-        t.eq({got.out, got.code}, {"ready\nready\n", 130})
+        t.eq({got.out, got.err, got.code}, {"ready\nready\n", "", 130})
     end,
 
     a_signal_during_the_end = function()
