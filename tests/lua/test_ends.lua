@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- Programs that end, each in one of all ways, while something is under way: the exit code is the one
--- that was asked for, nothing is said that nobody expects (a sanitizer would), and nobody hangs.
+-- Programs that end, each in one of all ways, while something is under way: the exit code is what
+-- was asked for, nothing is said that nobody expects (a sanitizer would), and nobody hangs.
 -- MARE_STRESS_SECONDS makes it longer; the seed is printed.
 local mare, t, shell = require "mare", require "t", require "shell"
 
@@ -85,7 +85,8 @@ local UNDER_WAY = {
         mare.sleep(3600)]],
 }
 
--- How it ends: the code, and what the main script says of it last. Whatever is left is linked to it.
+-- How it ends: the code, what the main script does last, and what is said, if anything. All others
+-- are linked to the main script, so that they end with it.
 local ENDS = {
     {0, "os.exit(0)"},
     {3, "os.exit(3)"},
