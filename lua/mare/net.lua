@@ -4,18 +4,12 @@
 -- and how a server goes on when it cannot accept.
 local mare, raw = require "mare", require "mare._net"
 local checks = require "mare._check"
-local check, listen_options = checks.argument, checks.set("backlog", "shared")
+local check, deadline_of = checks.argument, checks.deadline
+local listen_options = checks.set("backlog", "shared")
 
 local net = {resolve = raw.resolve}
 
 local function is_path(host) return host:find "^[/.]" ~= nil end
-
--- As a deadline, for several calls.
-local function deadline_of(name, timeout, index)
-    if timeout == nil or type(timeout) == "userdata" then return timeout end
-    check(name, timeout, index, "number")
-    return mare.deadline(timeout)
-end
 
 --- A stream to a host and port, or to the path of a Unix-domain socket (`connect(path, nil,
 --- timeout)`). Every address of a name is tried in turn.
@@ -37,28 +31,30 @@ end
 
 --- A listener on a host and port (0: any that is free), or on the path of a Unix-domain socket.
 --- Options: `backlog`, and `shared`: other listeners, of other processes, may have the same port,
---- and connections are spread over them.
-function net.listen(host, port, options)
+--- and connections are spread over them. The timeout is for the name of the host.
+function net.listen(host, port, options, timeout)
     check("listen", host, 1, "string")
     options = options or {}
     check("listen", options, 3, "table")
     checks.options("listen", options, 3, listen_options)
+    local deadline = deadline_of("listen", timeout, 4)
     if is_path(host) then return raw.listen(host, nil, options.backlog) end
     check("listen", port, 2, "number")
-    local addresses, message, code = raw.resolve(host)
+    local addresses, message, code = raw.resolve(host, deadline)
     if not addresses then return nil, message, code end
     return raw.listen(addresses[1], port, options.backlog, options.shared)
 end
 
 --- A socket for datagrams at a host and port; without them, at any address of this machine and a
 --- port that is free. Options: `reuse` and `shared` let others have the same port, `both` speaks
---- IPv4 too at "::", and all that `socket:option` and `socket:limit` know.
-function net.udp(host, port, options)
+--- IPv4 too at "::", and all that `socket:option` and `socket:limit` know. The timeout is for the
+--- name of the host.
+function net.udp(host, port, options, timeout)
     host, port, options = host or "0.0.0.0", port or 0, options or {}
     check("udp", host, 1, "string")
     check("udp", port, 2, "number")
     check("udp", options, 3, "table")
-    local addresses, message, code = raw.resolve(host)
+    local addresses, message, code = raw.resolve(host, deadline_of("udp", timeout, 4))
     if not addresses then return nil, message, code end
     local socket
     socket, message, code = raw.udp(addresses[1], port, options.reuse, options.shared,
