@@ -329,7 +329,7 @@ int mare__lua_stream_leave(lua_State *L)
 
 static int shutdown_more(lua_State *L, int status, lua_KContext context);
 
-// s:shutdown(); the deadline is at 2.
+// s:shutdown([timeout]); the deadline is at 2.
 static int shutdown_now(lua_State *L, struct mare__stream *stream)
 {
     for (;;) {
@@ -360,8 +360,9 @@ static int stream_shutdown(lua_State *L)
     struct mare__stream *stream = check(L, 1, MARE__KIND_STREAM);
     if (mare__stream_closed(stream))
         return mare__lua_fail_stream(L, MARE_CLOSED);
+    uint64_t deadline = mare__lua_stream_deadline(L, stream, 2);
     lua_settop(L, 1);
-    lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, 2));
+    lua_pushinteger(L, (lua_Integer)deadline);
     return shutdown_now(L, stream);
 }
 
