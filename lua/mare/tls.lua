@@ -16,7 +16,8 @@ local VERIFY = {[false] = 0, [true] = 1, request = 2, require = 3}
 local CONTEXT = {certificate = 1, key = 1, password = 1, authorities = 1, verify = 1, protocols = 1,
     min_version = 1, max_version = 1, ciphers = 1, suites = 1, names = 1}
 local NAMED = {certificate = 1, key = 1, password = 1}
-local MORE = {context = 1, name = 1, server = 1, handshake_time = 1, backlog = 1, shared = 1}
+local MORE = {context = 1, name = 1, server = 1, handshake_time = 1, backlog = 1, shared = 1,
+    limit = 1}
 
 local function version_of(options, name, usual)
     local value = options[name] or usual
@@ -193,8 +194,8 @@ function tls.listen(host, port, options, timeout)
     local context, more, message, code = settle(options, "listen", 3, true, deadline)
     if not context then return nil, message, code end
     local listener
-    listener, message, code = net.listen(host, port, {backlog = more.backlog, shared = more.shared},
-        deadline)
+    listener, message, code = net.listen(host, port,
+        {backlog = more.backlog, shared = more.shared, limit = more.limit}, deadline)
     if not listener then return nil, message, code end
     local ok
     ok, message, code = raw.listen(listener, context, more.handshake_time or tls.handshake_time)
