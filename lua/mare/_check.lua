@@ -1,5 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Arguments of functions written in Lua, refused in the words of the standard libraries.
+local mare = require "mare"
+
 local check = {}
 
 --- Raises an error that blames the caller of the function, unless the value is of the type. The
@@ -9,6 +11,13 @@ function check.argument(name, value, index, expected, level)
         error(("bad argument #%d to '%s' (%s expected, got %s)"):format(index, name, expected,
             value == nil and "no value" or type(value)), level or 3)
     end
+end
+
+--- An optional timeout as a deadline, for several calls that share it; nil for none.
+function check.deadline(name, timeout, index)
+    if timeout == nil or type(timeout) == "userdata" then return timeout end
+    check.argument(name, timeout, index, "number", 4)
+    return mare.deadline(timeout)
 end
 
 --- The names as a set, for the next.

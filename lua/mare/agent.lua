@@ -4,7 +4,7 @@
 -- They talk to those of `mare place agent`.
 local mare, net = require "mare", require "mare.net"
 local place, time = require "mare.place", require "mare.time"
-local address_of = require "mare._address"
+local address_of, checks = require "mare._address", require "mare._check"
 
 local agent = {}
 
@@ -22,10 +22,11 @@ end
 
 local function is_six(address) return address:find(":", 1, true) ~= nil end
 
--- Makes "host:port" a peer. True; or nil, message, code.
-function Agent:add(text)
+-- Makes "host:port" a peer, whose name is looked up within the timeout. True; or nil, message,
+-- code.
+function Agent:add(text, timeout)
     local host, port = check_address("add", text)
-    local addresses, message, code = net.resolve(host)
+    local addresses, message, code = net.resolve(host, timeout)
     if not addresses then return nil, message, code end
     local six = is_six((self.socket:address()))
     for _, address in ipairs(addresses) do
@@ -38,22 +39,24 @@ function Agent:add(text)
 end
 
 --- An agent at a host and port (0: one that is free), once its `run` is running. Options: `peers`,
---- a list of "host:port"; `dimensions` (3); `interval`, seconds between probes (1).
-function agent.open(host, port, options)
+--- a list of "host:port"; `dimensions` (3); `interval`, seconds between probes (1). The timeout is
+--- for all the names.
+function agent.open(host, port, options, timeout)
     options = options or {}
     local interval = options.interval or 1
     if type(interval) ~= "number" or interval <= 0 or interval ~= interval then
         error("bad argument #3 to 'open' (an interval is more than 0 seconds)", 2)
     end
     for _, peer in ipairs(options.peers or {}) do check_address("open", peer) end
+    local deadline = checks.deadline("open", timeout, 4)
     local core = place.agent {dimensions = options.dimensions, seed = time.nonce()}
-    local socket, message, code = net.udp(host, port, {stamps = true, limit = 2048})
+    local socket, message, code = net.udp(host, port, {stamps = true, limit = 2048}, deadline)
     if not socket then return nil, message, code end
     local made = setmetatable({core = core, interval = interval, socket = socket,
         arrivals = time.arrivals()}, Agent)
     for _, peer in ipairs(options.peers or {}) do
         local ok
-        ok, message, code = made:add(peer)
+        ok, message, code = made:add(peer, deadline)
         if not ok then
             socket:close()
             return nil, message, code

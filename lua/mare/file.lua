@@ -57,11 +57,20 @@ function file.open(path, mode, options)
     return raw.open(path, how_to_open(mode or "r"), o.permissions, o.timeout)
 end
 
---- Goes through the lines of a file, and closes it in the end. An error is raised.
-function file.lines(path, what)
-    local opened = assert(file.open(path))
+--- Goes through the lines of a file, and closes it in the end. A timeout is that of each step. An
+--- error is raised.
+function file.lines(path, what, options)
+    local timeout = options_of("lines", options, 3, NONE).timeout
+    local opened, message = file.open(path, "r", timeout)
+    if not opened then error(message, 2) end
     local next_line = opened:lines(what)
-    return next_line, opened, nil, opened
+    if not timeout then return next_line, opened, nil, opened end
+    local function next_in_time()
+        local line, why, code = opened:read(what or "l", timeout)
+        if code and code ~= "closed" then error(why, 2) end
+        return line
+    end
+    return next_in_time, nil, nil, opened
 end
 
 -- ---- Whole files --------------------------------------------------------------------------------

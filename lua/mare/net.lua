@@ -4,18 +4,12 @@
 -- and how a server goes on when it cannot accept.
 local mare, raw = require "mare", require "mare._net"
 local checks = require "mare._check"
-local check, listen_options = checks.argument, checks.set("backlog", "shared")
+local check, deadline_of = checks.argument, checks.deadline
+local listen_options = checks.set("backlog", "shared", "limit")
 
 local net = {resolve = raw.resolve}
 
 local function is_path(host) return host:find "^[/.]" ~= nil end
-
--- As a deadline, for several calls.
-local function deadline_of(name, timeout, index)
-    if timeout == nil or type(timeout) == "userdata" then return timeout end
-    check(name, timeout, index, "number")
-    return mare.deadline(timeout)
-end
 
 --- A stream to a host and port, or to the path of a Unix-domain socket (`connect(path, nil,
 --- timeout)`). Every address of a name is tried in turn.
@@ -36,29 +30,42 @@ function net.connect(host, port, timeout)
 end
 
 --- A listener on a host and port (0: any that is free), or on the path of a Unix-domain socket.
---- Options: `backlog`, and `shared`: other listeners, of other processes, may have the same port,
---- and connections are spread over them.
-function net.listen(host, port, options)
+--- Options: `backlog`; `shared`: other listeners, of other processes, may have the same port, and
+--- connections are spread over them; `limit`, as `listener:limit`. The timeout is for the name of
+--- the host.
+function net.listen(host, port, options, timeout)
     check("listen", host, 1, "string")
     options = options or {}
     check("listen", options, 3, "table")
     checks.options("listen", options, 3, listen_options)
-    if is_path(host) then return raw.listen(host, nil, options.backlog) end
-    check("listen", port, 2, "number")
-    local addresses, message, code = raw.resolve(host)
-    if not addresses then return nil, message, code end
-    return raw.listen(addresses[1], port, options.backlog, options.shared)
+    local deadline = deadline_of("listen", timeout, 4)
+    local limit = options.limit
+    if limit ~= nil and (math.type(limit) ~= "integer" or limit < 1) then
+        error("bad argument #3 to 'listen' (option 'limit' must be a positive integer)", 2)
+    end
+    if is_path(host) then
+        port = nil
+    else
+        check("listen", port, 2, "number")
+        local addresses, message, code = raw.resolve(host, deadline)
+        if not addresses then return nil, message, code end
+        host = addresses[1]
+    end
+    local listener, message, code = raw.listen(host, port, options.backlog, options.shared)
+    if listener and limit then listener:limit(limit) end
+    return listener, message, code
 end
 
 --- A socket for datagrams at a host and port; without them, at any address of this machine and a
 --- port that is free. Options: `reuse` and `shared` let others have the same port, `both` speaks
---- IPv4 too at "::", and all that `socket:option` and `socket:limit` know.
-function net.udp(host, port, options)
+--- IPv4 too at "::", and all that `socket:option` and `socket:limit` know. The timeout is for the
+--- name of the host.
+function net.udp(host, port, options, timeout)
     host, port, options = host or "0.0.0.0", port or 0, options or {}
     check("udp", host, 1, "string")
     check("udp", port, 2, "number")
     check("udp", options, 3, "table")
-    local addresses, message, code = raw.resolve(host)
+    local addresses, message, code = raw.resolve(host, deadline_of("udp", timeout, 4))
     if not addresses then return nil, message, code end
     local socket
     socket, message, code = raw.udp(addresses[1], port, options.reuse, options.shared,
@@ -78,19 +85,61 @@ function net.udp(host, port, options)
     return socket, message, code
 end
 
+-- The connections of a listener that are being served, or about to be accepted; `count` is how
+-- many. One that ends, however it does, leaves them by <close>.
+local function leave(served)
+    served.count = served.count - 1
+    raw.left(served.listener)
+end
+
+local Served = {__close = leave}
+
+local served_of = setmetatable({}, {__mode = "k"})
+
+local function served_at(listener)
+    local served = served_of[listener]
+    if not served then
+        served = setmetatable({listener = listener, count = 0}, Served)
+        served_of[listener] = served
+    end
+    return served
+end
+
+-- The next connection, when there may be one more. It counts from before it is there, for others
+-- may serve the same listener.
+local function accept(served)
+    local listener = served.listener
+    local room, message, code
+    repeat room, message, code = raw.room(listener, served.count) until room ~= false
+    if not room then return nil, message, code end
+    served.count = served.count + 1
+    local stream
+    stream, message, code = listener:accept()
+    if not stream then leave(served) end
+    return stream, message, code
+end
+
 --- Accepts for as long as the listener is open, and runs `handler(stream, ...)` for each connection
---- in a routine of its own, which closes it in the end. When there are no descriptors left it waits
---- a little for some to be closed.
+--- in a routine of its own, which closes it in the end. With as many as `listener:limit` says, the
+--- others stay with the system until one has ended. When there are no descriptors left it waits a
+--- little for some to be closed.
 function net.serve(listener, handler, ...)
     mare._needs_routines "serve"
+    local served = served_at(listener)
     local function handle(stream, ...)
+        local _ <close> = served
         local _ <close> = stream
         return handler(stream, ...)
     end
     while true do
-        local stream, message, code = listener:accept()
+        local stream, message, code = accept(served)
         if stream then
-            mare.go(handle, stream, ...)
+            local ok, err = pcall(mare.go, handle, stream, ...)
+            if not ok then -- not enough memory: neither begins the handler, nor does its end come
+                leave(served)
+                stream:close()
+                error(err, 0)
+            end
         elseif code == "closed" or code == "cancelled" then
             return nil, message, code
         else

@@ -430,8 +430,9 @@ Service.__index = Service
 local LOCAL_CLOCK = 0x7f7f0101 -- 127.127.1.1, which everybody takes for an undisciplined clock
 
 --- A server on a socket of its own, once its `run` is running: of the system's clock, with the
---- stratum and the error that its owner gives it, or of a follower (`follow`).
-function ntp.server(options)
+--- stratum and the error that its owner gives it, or of a follower (`follow`). The timeout is for
+--- the name of the host.
+function ntp.server(options, timeout)
     options = options_of("server", options, {host = "0.0.0.0", port = PORT, stratum = 10,
         error = 100000000, follow = false, keys = false, authenticated = false})
     local core = time.server {
@@ -440,7 +441,7 @@ function ntp.server(options)
         keys = options.keys or nil, authenticated = options.authenticated,
     }
     local socket, message, code = net.udp(options.host, options.port,
-        {limit = PACKET, stamps = true})
+        {limit = PACKET, stamps = true}, timeout)
     if not socket then return nil, message, code end
     return setmetatable({
         socket = socket, arrivals = time.arrivals(), core = core, follow = options.follow,

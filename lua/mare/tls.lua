@@ -2,7 +2,7 @@
 -- TLS, client and server, as a property of streams: what reads and writes them need not know. The
 -- work is OpenSSL's (src/platform/tls.c); here is what is allowed and verified unless one says
 -- otherwise.
-local mare, net, raw = require "mare", require "mare.net", require "mare._tls"
+local net, raw, checks = require "mare.net", require "mare._tls", require "mare._check"
 
 local tls = {}
 
@@ -16,7 +16,8 @@ local VERIFY = {[false] = 0, [true] = 1, request = 2, require = 3}
 local CONTEXT = {certificate = 1, key = 1, password = 1, authorities = 1, verify = 1, protocols = 1,
     min_version = 1, max_version = 1, ciphers = 1, suites = 1, names = 1}
 local NAMED = {certificate = 1, key = 1, password = 1}
-local MORE = {context = 1, name = 1, server = 1, handshake_time = 1, backlog = 1, shared = 1}
+local MORE = {context = 1, name = 1, server = 1, handshake_time = 1, backlog = 1, shared = 1,
+    limit = 1}
 
 local function version_of(options, name, usual)
     local value = options[name] or usual
@@ -38,13 +39,13 @@ end
 local make
 
 -- Adds the other certificates of a server to its new context, each with all else as that has it.
-local function add_names(context, options)
+local function add_names(context, options, deadline)
     for name, given in pairs(options.names) do
         local own = {}
         for key in pairs(CONTEXT) do own[key] = options[key] end
         own.names = nil
         for key in pairs(NAMED) do own[key] = given[key] end
-        local named, message, code = make(own)
+        local named, message, code = make(own, deadline)
         if not named then return nil, ("%s: %s"):format(name, message), code end
         named, message, code = raw.name(context, name, named)
         if not named then return nil, message, code end
@@ -71,7 +72,7 @@ local function check_named(names)
     end
 end
 
-function make(options)
+function make(options, deadline)
     local verify = options.verify
     if verify == nil then verify = true end
     if not VERIFY[verify] then
@@ -85,15 +86,15 @@ function make(options)
     end
     if options.names ~= nil then check_named(options.names) end
     -- A server that asks nobody for a certificate need not load the system's authorities.
-    local context, message, code = raw.context {
+    local context, message, code = raw.context({
         certificate = options.certificate, key = options.key,
         password = options.password, authorities = options.authorities,
         ciphers = options.ciphers, suites = options.suites, verify = VERIFY[verify],
         oldest = version_of(options, "min_version", "1.2"),
         newest = version_of(options, "max_version", "1.3"),
-        protocols = protocols_of(options)}
+        protocols = protocols_of(options)}, deadline)
     if not context or not options.names then return context, message, code end
-    return add_names(context, options)
+    return add_names(context, options, deadline)
 end
 
 local function check_names(options, also)
@@ -107,20 +108,21 @@ end
 --- What one side brings along: `certificate` and `key` (paths of PEM files, or their text),
 --- `password` of the key, `authorities` (a file, a folder, text; the system's), `verify` (true),
 --- `protocols` (for ALPN), `min_version` ("1.2"), `max_version` ("1.3"), `ciphers`, `suites`,
---- `names` (of a server: other certificates, by the name that a client asks for).
-function tls.context(options)
+--- `names` (of a server: other certificates, by the name that a client asks for). The timeout is
+--- for the reading of all files.
+function tls.context(options, timeout)
     options = options or {}
     if type(options) ~= "table" then
         error("bad argument #1 to 'context' (table expected, got " .. type(options) .. ")", 2)
     end
     check_names(options)
-    return make(options)
+    return make(options, checks.deadline("context", timeout, 2))
 end
 
 local usual -- the context of clients that ask for nothing special
 
 -- A context and the options beside it, of an argument that is one, or both, or neither.
-local function settle(options, name, index, serves)
+local function settle(options, name, index, serves, deadline)
     if type(options) == "userdata" then return options, {} end
     if options ~= nil and type(options) ~= "table" then
         error(("bad argument #%d to '%s' (table or context expected, got %s)"):format(index, name,
@@ -134,11 +136,11 @@ local function settle(options, name, index, serves)
     for key in pairs(CONTEXT) do own[key] = options[key] end
     if serves and own.verify == nil then own.verify = false end
     if next(own) == nil then
-        if not usual then usual, message, code = make(own) end
+        if not usual then usual, message, code = make(own, deadline) end
         return usual, options, message, code
     end
     local context
-    context, message, code = make(own)
+    context, message, code = make(own, deadline)
     return context, options, message, code
 end
 
@@ -161,10 +163,9 @@ end
 --- A stream over TLS to a host and port, whose certificate is valid for that name. Options: those
 --- of `tls.context`, or a `context`; `name`, if the certificate is for another; `handshake_time`.
 function tls.connect(host, port, options, timeout)
-    local context, more, message, code = settle(options, "connect", 3, false)
+    local deadline = checks.deadline("connect", timeout, 4)
+    local context, more, message, code = settle(options, "connect", 3, false, deadline)
     if not context then return nil, message, code end
-    local deadline = timeout
-    if type(timeout) == "number" then deadline = mare.deadline(timeout) end
     local stream
     stream, message, code = net.connect(host, port, deadline)
     if not stream then return nil, message, code end
@@ -176,18 +177,25 @@ end
 --- closed.
 function tls.wrap(stream, options, timeout)
     local serves = type(options) == "table" and options.server
-    local context, more, message, code = settle(options, "wrap", 2, serves)
-    if not context then return nil, message, code end
-    return begin(stream, context, more, more.name, timeout)
+    local deadline = checks.deadline("wrap", timeout, 3)
+    local context, more, message, code = settle(options, "wrap", 2, serves, deadline)
+    if not context then
+        stream:close()
+        return nil, message, code
+    end
+    return begin(stream, context, more, more.name, deadline)
 end
 
 --- A listener; the streams that it accepts are over TLS. Options: those of `net.listen` and of
---- `tls.context`, or a `context`; `handshake_time`.
-function tls.listen(host, port, options)
-    local context, more, message, code = settle(options, "listen", 3, true)
+--- `tls.context`, or a `context`; `handshake_time`. The timeout is for the files of the context and
+--- the name of the host.
+function tls.listen(host, port, options, timeout)
+    local deadline = checks.deadline("listen", timeout, 4)
+    local context, more, message, code = settle(options, "listen", 3, true, deadline)
     if not context then return nil, message, code end
     local listener
-    listener, message, code = net.listen(host, port, {backlog = more.backlog, shared = more.shared})
+    listener, message, code = net.listen(host, port,
+        {backlog = more.backlog, shared = more.shared, limit = more.limit}, deadline)
     if not listener then return nil, message, code end
     local ok
     ok, message, code = raw.listen(listener, context, more.handshake_time or tls.handshake_time)

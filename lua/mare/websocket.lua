@@ -10,7 +10,7 @@
 -- a message, `writing` who has begun a frame, so that a ping can go between two parts of a message.
 local mare, http, net = require "mare", require "mare.http", require "mare.net"
 local raw, sockets = require "mare._websocket", require "mare._socket"
-local checks = require "mare._check"
+local checks, server_of = require "mare._check", require "mare.http._shared".server_of
 
 local websocket = {}
 
@@ -49,6 +49,7 @@ local function finish(self, code, reason)
     if self.over then return end
     self.over, self.code, self.reason = true, code, reason
     self.parts, self.whole = nil, nil
+    if self.server then self.server.told[self] = nil end
     self.stream:close()
 end
 
@@ -422,6 +423,26 @@ function Socket:close(code, reason, timeout)
     return true
 end
 
+-- The server ends: the peer is told (RFC 6455 section 7.4.1), and has as long to answer as one that
+-- is silent has then. Who receives hears its answer, and what it has sent before; nobody else reads
+-- that, or the handler would miss it.
+local function go_away(self)
+    local deadline = mare.deadline(math.min(self.close_time, self.server.end_time))
+    send_close(self, 1001, "the server ends", deadline)
+    if not self.over then mare.sleep(deadline:left()) end
+    finish(self, 1006, "the peer did not close in time")
+end
+
+-- A WebSocket of a server hears of its end.
+local function belong(self)
+    local server = server_of[self.stream]
+    if not server then return self end
+    self.server = server
+    server.told[self] = go_away
+    if server.ending then mare.go(go_away, self):detach() end
+    return self
+end
+
 -- At the end of a scope. Where nothing can wait (the process is killed) the connection is cut.
 function Socket:__close()
     if not raw.can_wait() or not pcall(self.close, self) then finish(self, 1006, "cut") end
@@ -531,7 +552,7 @@ function websocket.accept(request, options)
     request.taken = true
     local ok, message, code = request.stream:writewithin(websocket.write_time, head)
     if not ok then return nil, message, code end
-    return make(reader, request.stream, false, options, protocol)
+    return belong(make(reader, request.stream, false, options, protocol))
 end
 
 -- Asks, and reads the answer: its head, or nil, message, code and perhaps its status.

@@ -340,6 +340,7 @@ struct mare__file *mare__file_new(mare_runtime *runtime, struct mare__descriptor
     file->descriptor = descriptor;
     file->timeout = MARE_FOREVER;
     file->line_max = MARE__FILE_CHUNK;
+    file->all_max = MARE__FILE_ALL;
     strcpy(file->path, path);
     return file;
 }

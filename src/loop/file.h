@@ -6,7 +6,10 @@
 #include "loop/job.h"
 #include "platform/file.h"
 
-enum { MARE__FILE_CHUNK = 65536 }; // bytes read at once, at the least
+enum {
+    MARE__FILE_CHUNK = 65536,  // bytes read at once, at the least
+    MARE__FILE_ALL = 64 << 20, // bytes of a read of all, or so many, unless the program says more
+};
 
 // What the system knows as open, held by its file and by the jobs that use it; closed by a thread
 // of the pool when the last lets go of it.
@@ -83,6 +86,7 @@ struct mare__file {
     struct mare__file_job *job;          // one at a time, under way or to be settled; a reference
     uint64_t timeout;                    // of each call, in nanoseconds; MARE_FOREVER: none
     uint64_t line_max;                   // bytes of a line, beyond which it is refused
+    uint64_t all_max;                    // of all there is, and of so many that are asked for
     char *bytes;                         // what was read and not yet asked for
     size_t first, end;
     int64_t listed; // entries of a folder in `bytes`

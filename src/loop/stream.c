@@ -46,6 +46,8 @@ struct mare__stream *mare__stream_new(mare_runtime *runtime, int fd, enum mare__
     stream->runtime = runtime;
     stream->timeout = MARE_FOREVER;
     stream->line_max = MARE__STREAM_ROOM;
+    if (kind == MARE__KIND_LISTENER)
+        stream->most = MARE__LISTENER_LIMIT;
     stream->all_max = MARE__STREAM_ALL;
     atomic_init(&stream->holders, 2);
     mare__source_init(&stream->source, fd, on_closed);

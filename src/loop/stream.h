@@ -12,6 +12,7 @@
 enum {
     MARE__STREAM_ROOM = 65536,   // bytes read at once
     MARE__STREAM_ALL = 64 << 20, // bytes of a read of all, or so many, unless the program says more
+    MARE__LISTENER_LIMIT = 16384, // connections that are served at once, likewise
 };
 
 struct mare__stream {
@@ -19,9 +20,12 @@ struct mare__stream {
     atomic_uint holders; // the object, and the source until it is closed
     mare_runtime *runtime;
     struct mare__source source;
-    uint64_t timeout;  // of each call, in nanoseconds; MARE_FOREVER: none
-    uint64_t line_max; // bytes of a line, or a datagram, beyond which it is refused
-    uint64_t all_max;  // bytes of all there is, and of so many that are asked for, likewise
+    uint64_t timeout; // of each call, in nanoseconds; MARE_FOREVER: none
+    union {
+        uint64_t line_max; // bytes of a line, or a datagram, beyond which it is refused
+        uint64_t most;     // of a listener: connections that are served at once
+    };
+    uint64_t all_max; // bytes of all there is, and of so many that are asked for, likewise
     // What was read and not yet asked for: only as long as there is such.
     char *bytes;
     size_t first, end, room;

@@ -138,14 +138,21 @@ static bool is_too_long(const struct mare__file *file)
     return size > 0 && without_end(file->bytes + file->first, size) > file->line_max + !line;
 }
 
+static int fail_too_big(lua_State *L, const struct mare__file *file, const char *what, uint64_t max)
+{
+    lua_pushfstring(L, "%s: %s than %I bytes", file->path, what, (lua_Integer)max);
+    return mare__lua_fail_with(L, MARE_TOOBIG);
+}
+
 // Pushes the result, if it is known without reading; else returns 0.
 static int answer(lua_State *L, struct mare__file *file, char kind, size_t number)
 {
-    if ((kind == 'l' || kind == 'L') && is_too_long(file)) {
-        lua_pushfstring(L, "%s: the line is longer than %I bytes", file->path,
-                        (lua_Integer)file->line_max);
-        return mare__lua_fail_with(L, MARE_TOOBIG);
-    }
+    if ((kind == 'l' || kind == 'L') && is_too_long(file))
+        return fail_too_big(L, file, "the line is longer", file->line_max);
+    if (kind == 'a' && mare__file_buffered(file) > file->all_max)
+        return fail_too_big(L, file, "there is more", file->all_max);
+    if (kind == 'n' && number > file->all_max)
+        return fail_too_big(L, file, "more was asked for", file->all_max);
     bool taken = take(L, file, kind, number), at_end = file->at_end;
     file->at_end = false; // the next one looks again: it may have grown
     if (taken)
@@ -162,12 +169,15 @@ static int answer(lua_State *L, struct mare__file *file, char kind, size_t numbe
     return mare__lua_fail_with(L, MARE_CLOSED);
 }
 
-// Begins to read more: as much again as there is, if all of it is wanted.
-static bool read_ahead(lua_State *L, struct mare__file *file)
+// Begins to read more: as much again as there is, if much of it is wanted; of all there is no more
+// than shows that it is too much.
+static bool read_ahead(lua_State *L, struct mare__file *file, char kind)
 {
     struct mare__file_job *job = mare__lua_push_job(L, mare__act_read, file->path, NULL);
     size_t have = mare__file_buffered(file);
     job->limit = have < MARE__FILE_CHUNK ? MARE__FILE_CHUNK : have;
+    if (kind == 'a' && job->limit > file->all_max + 1 - have)
+        job->limit = file->all_max + 1 - have;
     return mare__file_begin(file, job, false);
 }
 
@@ -183,7 +193,7 @@ static int read_now(lua_State *L, struct mare__file *file, lua_KContext context)
         int results = answer(L, file, kind, number);
         if (results)
             return results;
-        if (!file->job && !read_ahead(L, file))
+        if (!file->job && !read_ahead(L, file, kind))
             return mare__lua_fail(L, MARE_NOMEM);
         int waited =
             wait_for_job(L, file, (uint64_t)lua_tointeger(L, DEADLINE), read_more, context);
@@ -523,13 +533,16 @@ static int file_timeout(lua_State *L)
     return 1;
 }
 
-// f:limit(bytes): of a line.
+// f:limit(bytes[, all]): of a line; of all there is, or of so many bytes.
 static int file_limit(lua_State *L)
 {
     struct mare__file *file = check(L, MARE__KIND_FILE);
     lua_Integer bytes = luaL_checkinteger(L, 2);
+    lua_Integer all = luaL_optinteger(L, 3, (lua_Integer)file->all_max);
     luaL_argcheck(L, bytes > 0, 2, "a limit is positive");
+    luaL_argcheck(L, all > 0, 3, "a limit is positive");
     file->line_max = (uint64_t)bytes;
+    file->all_max = (uint64_t)all;
     lua_settop(L, 1);
     return 1;
 }

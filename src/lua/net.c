@@ -264,6 +264,60 @@ static int net_listen(lua_State *L)
     return fd < 0 ? mare__lua_fail_system(L, -fd) : push_stream(L, fd, MARE__KIND_LISTENER);
 }
 
+// ---- Connections at once ------------------------------------------------------------------------
+// Who serves a listener and has as many connections as may be waits for "room" where a stream would
+// wait to write, which a listener cannot do: until it is told that one has ended, or it is closed.
+
+static void tell_of_room(struct mare__stream *listener)
+{
+    if (listener->waiting[MARE__TO_WRITE] > 0 && !mare__stream_closed(listener))
+        mare__source_tell(&listener->source, MARE__TO_WRITE);
+}
+
+// l:limit(connections)
+static int listener_limit(lua_State *L)
+{
+    struct mare__stream *listener = check(L, 1, MARE__KIND_LISTENER);
+    lua_Integer most = luaL_checkinteger(L, 2);
+    luaL_argcheck(L, most > 0, 2, "a limit is positive");
+    listener->most = (uint64_t)most;
+    tell_of_room(listener);
+    lua_settop(L, 1);
+    return 1;
+}
+
+static int room_told(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    mare_err err = mare__lua_outcome(L, check(L, 1, MARE__KIND_LISTENER), MARE__TO_WRITE);
+    if (err)
+        return mare__lua_fail_stream(L, err);
+    lua_pushboolean(L, 0);
+    return 1;
+}
+
+// room(listener, connections): true, if there may be one more than these; else it waits and returns
+// false, and there may be.
+static int net_room(lua_State *L)
+{
+    struct mare__stream *listener = check(L, 1, MARE__KIND_LISTENER);
+    if (mare__stream_closed(listener))
+        return mare__lua_fail_stream(L, MARE_CLOSED);
+    if ((uint64_t)luaL_checkinteger(L, 2) >= listener->most)
+        return mare__lua_wait_stream(L, listener, MARE__TO_WRITE, MARE_FOREVER, room_told, 0);
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+// left(listener): one connection less. The listener may be anywhere by now.
+static int net_left(lua_State *L)
+{
+    struct mare__ref_link *ref = mare__handle_of(L, 1, MARE__KIND_LISTENER);
+    if (ref && !mare__handle_moved(ref))
+        tell_of_room((struct mare__stream *)ref->object);
+    return 0;
+}
+
 // The stream, at 4, is connected, or known not to be.
 static int connected(lua_State *L, struct mare__stream *stream)
 {
@@ -329,7 +383,7 @@ int mare__lua_stream_leave(lua_State *L)
 
 static int shutdown_more(lua_State *L, int status, lua_KContext context);
 
-// s:shutdown(); the deadline is at 2.
+// s:shutdown([timeout]); the deadline is at 2.
 static int shutdown_now(lua_State *L, struct mare__stream *stream)
 {
     for (;;) {
@@ -360,8 +414,9 @@ static int stream_shutdown(lua_State *L)
     struct mare__stream *stream = check(L, 1, MARE__KIND_STREAM);
     if (mare__stream_closed(stream))
         return mare__lua_fail_stream(L, MARE_CLOSED);
+    uint64_t deadline = mare__lua_stream_deadline(L, stream, 2);
     lua_settop(L, 1);
-    lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, 2));
+    lua_pushinteger(L, (lua_Integer)deadline);
     return shutdown_now(L, stream);
 }
 
@@ -538,11 +593,10 @@ const luaL_Reg mare__stream_methods[] = {{"read", mare__lua_stream_read},
                                          {"tls", mare__lua_stream_tls},
                                          {NULL, NULL}};
 
-const luaL_Reg mare__listener_methods[] = {{"accept", listener_accept},
-                                           {"close", mare__lua_stream_close},
-                                           {"timeout", mare__lua_stream_timeout},
-                                           {"address", mare__lua_stream_address},
-                                           {NULL, NULL}};
+const luaL_Reg mare__listener_methods[] = {
+    {"accept", listener_accept},           {"close", mare__lua_stream_close},
+    {"timeout", mare__lua_stream_timeout}, {"limit", listener_limit},
+    {"address", mare__lua_stream_address}, {NULL, NULL}};
 
 const luaL_Reg mare__stream_metamethods[] = {
     {"__tostring", mare__lua_stream_tostring}, {"__close", mare__lua_stream_leave}, {NULL, NULL}};
@@ -553,6 +607,8 @@ int mare__lua_open_net(lua_State *L)
                                          {"connect", net_connect},
                                          {"udp", mare__lua_udp},
                                          {"resolve", net_resolve},
+                                         {"room", net_room},
+                                         {"left", net_left},
                                          {NULL, NULL}};
     mare__lazy_table(L, functions);
     return 1;

@@ -114,7 +114,7 @@ static int service_done(lua_State *L, int status, lua_KContext context)
 }
 
 // The system's list of services may lie on a disk, or with a server that is asked.
-static int ask_service(lua_State *L, const char *name, bool datagrams, int port)
+static int ask_service(lua_State *L, const char *name, bool datagrams, int port, uint64_t deadline)
 {
     mare_process *self = mare__self(L);
     mare__block_check(L, self);
@@ -124,26 +124,28 @@ static int ask_service(lua_State *L, const char *name, bool datagrams, int port)
         lookup->naming.datagrams = datagrams;
         lookup->naming.port = port;
     }
-    return inquire(L, lookup, MARE_FOREVER, service_done);
+    return inquire(L, lookup, deadline, service_done);
 }
 
-// service(name or number [, of datagrams]): its number, or nothing
+// service(name or number [, of datagrams [, deadline]]): its number; or nil, if there is none, and
+// why if that is not known
 int mare__lua_socket_service(lua_State *L)
 {
     const char *name = luaL_checkstring(L, 1);
+    uint64_t deadline = mare__lua_deadline(L, 3);
     if (*name && !name[strspn(name, "0123456789")]) {
         int number = mare__service_number(name, false);
         if (number >= 0)
             lua_pushinteger(L, number);
         return number >= 0;
     }
-    return *name ? ask_service(L, name, lua_toboolean(L, 2), -1) : 0;
+    return *name ? ask_service(L, name, lua_toboolean(L, 2), -1, deadline) : 0;
 }
 
 // servicename(number)
 int mare__lua_socket_servicename(lua_State *L)
 {
-    return ask_service(L, "", false, (int)luaL_checkinteger(L, 1));
+    return ask_service(L, "", false, (int)luaL_checkinteger(L, 1), MARE_FOREVER);
 }
 
 int mare__lua_socket_hostname(lua_State *L)

@@ -68,11 +68,12 @@ static int do_job(lua_State *L, struct mare__tls_job *tls, uint64_t deadline)
     return mare__lua_wait_job(L, &tls->job, deadline, job_done, 0);
 }
 
-// context(options): see lua/mare/tls.lua, which has checked `verify`, `oldest`, `newest` and
-// `protocols`.
+// context(options [, timeout]): see lua/mare/tls.lua, which has checked `verify`, `oldest`,
+// `newest` and `protocols`.
 static int new_context(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
+    uint64_t deadline = mare__lua_deadline(L, 2);
     lua_getfield(L, 1, "protocols");
     struct mare__tls_options options = {
         .certificate = get_text(L, "certificate"),
@@ -86,7 +87,7 @@ static int new_context(lua_State *L)
         .newest = get_number(L, "newest"),
     };
     options.protocols = lua_tolstring(L, -1, &options.protocols_size);
-    return do_job(L, mare__tls_job_make(mare__self(L)->runtime, &options), MARE_FOREVER);
+    return do_job(L, mare__tls_job_make(mare__self(L)->runtime, &options), deadline);
 }
 
 // trust(context [, timeout]): what clients made with it have to read is read.

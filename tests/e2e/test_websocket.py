@@ -107,6 +107,38 @@ const open = async (...all) => {
 })();
 '''
 
+# Ends when it is told to, and its conversations with it.
+OUR_ENDING_SERVER = '''
+local mare, net, http = require "mare", require "mare.net", require "mare.http"
+local websocket = require "mare.websocket"
+local listener = assert(net.listen("127.0.0.1", 0))
+io.stdout:setvbuf "line"
+print((select(2, listener:address())))
+http.serve(listener, function(request)
+    local w <close> = websocket.accept(request, {close_time = 60})
+    local data, _, code, number
+    repeat
+        data, _, code, number = w:receive()
+        if data == "end" then listener:close() end
+    until not data
+    print(request.path, code, number)
+end, {end_time = 60})
+'''
+
+NODE_WITNESS = '''
+const WebSocket = require('ws'), base = 'ws://127.0.0.1:' + process.argv[1];
+const one = new WebSocket(base + '/one'), two = new WebSocket(base + '/two');
+const opened = ws => new Promise(done => ws.on('open', done));
+const closed = ws => new Promise(done =>
+    ws.on('close', (code, why) => done([code, why.toString()])));
+(async () => {
+    const ends = [closed(one), closed(two)];
+    await Promise.all([opened(one), opened(two)]);
+    one.send('end');
+    console.log(JSON.stringify(await Promise.all(ends)));
+})();
+'''
+
 NODE_SERVER = '''
 const {WebSocketServer} = require('ws');
 const server = new WebSocketServer({port: 0, host: '127.0.0.1', perMessageDeflate: true,
@@ -191,6 +223,14 @@ class WebSocket(unittest.TestCase):
             self.assertEqual(ends.pop(path).split('\t')[:2], ['closed', '1006'])
         self.assertEqual(ends, {'/echo': 'closed\t4001\tenough', '/big': 'toobig\t1009\tnil',
                                 '/utf8': 'badmsg\t1007\tnil'})
+
+    def test_node_hears_that_our_server_ends(self):
+        ours = servers.lua(self, MARE, OUR_ENDING_SERVER)
+        theirs = servers.node(self, NODE_WITNESS, str(ours.port))
+        self.assertEqual(theirs.wait(), 0)
+        self.assertEqual(json.loads(theirs.lines[0]), [[1001, 'the server ends']] * 2)
+        self.assertEqual(ours.wait(), 0)
+        self.assertEqual(sorted(ours.lines[1:]), ['/one\tclosed\t1001', '/two\tclosed\t1001'])
 
     def test_our_client_is_content_with_node(self):
         theirs = servers.node(self, NODE_SERVER)

@@ -176,6 +176,46 @@ return {
         t.eq(#g:read "l", 200000)
     end),
 
+    more_than_the_limit_is_not_read_at_once = in_folder(function(folder)
+        local path = folder .. "/f"
+        local f <close> = assert(file.open(path, "w+"))
+        t.eq(f:truncate(1 << 40), true) -- a hole, which takes no room
+        t.eq(f:limit(65536, 200000), f)
+        t.eq({f:read "a"}, {nil, path .. ": there is more than 200000 bytes", "toobig"})
+        t.eq({f:read(200001)}, {nil, path .. ": more was asked for than 200000 bytes", "toobig"})
+        t.eq(f:seek(), 0) -- it was left unread
+        t.ok(f:read(200000) == ("\0"):rep(200000))
+        t.eq(f:seek(), 200000)
+        t.eq(f:truncate(400000), true)
+        t.eq(#f:read "a", 200000) -- as much as may be
+        t.eq(f:read "a", "")
+        t.eq(f:seek("set", 0), 0)
+        f:limit(65536, math.maxinteger)
+        t.eq(#f:read "a", 400000)
+        t.raises("a limit is positive", f.limit, f, 1, 0)
+    end),
+
+    all_of_what_never_ends_is_too_much = function()
+        local f <close> = assert(file.open "/dev/zero")
+        t.fails("toobig", f:read "a")
+        t.eq(f:read(3), "\0\0\0")
+    end,
+
+    no_more_is_taken_than_shows_that_it_is_too_much = in_folder(function(folder)
+        local path, written = fifo_in(folder), 0
+        local writer = mare.go(function()
+            local f <close> = assert(file.open(path, "w"))
+            while f:write(("x"):rep(4096)) do written = written + 4096 end
+        end)
+        local f <close> = assert(file.open(path))
+        f:limit(65536, 100000)
+        t.fails("toobig", f:read("a", t.patience))
+        t.eq(#f:read(100000), 100000)
+        f:close()
+        t.eq({writer:join(t.patience)}, {true})
+        t.ok(written <= 100001 + 65536 + 4096, written) -- what a pipe holds, and a piece
+    end),
+
     what_is_added_later_is_read_later = in_folder(function(folder)
         local path = folder .. "/f"
         put(path, "first\n")

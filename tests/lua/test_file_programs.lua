@@ -54,6 +54,21 @@ return {
         ]])
     end,
 
+    who_listens_at_a_name_that_nobody_knows_can_give_up = function()
+        prints(("timeout\n"):rep(7), with_slow_names [[
+            local tls, ntp, agent = require "mare.tls", require "mare.ntp", require "mare.agent"
+            local certificate, key = tls.selfsigned "localhost"
+            local function say(_, _, code) print(code) end
+            say(net.listen("slow.example", 0, nil, 0.02))
+            say(net.listen("slow.example", 0, {backlog = 1}, mare.deadline(0.02)))
+            say(net.udp("slow.example", 0, nil, 0.02))
+            say(tls.listen("slow.example", 0, {certificate = certificate, key = key}, 0.02))
+            say(ntp.server({host = "slow.example", port = 0}, 0.02))
+            say(agent.open("slow.example", 0, nil, 0.02))
+            say(agent.open("127.0.0.1", 0, {peers = {"slow.example:1"}}, 0.02))
+        ]])
+    end,
+
     a_process_killed_in_a_lookup_is_gone = function()
         prints("killed\n", with_slow_names [[
             local process = mare.spawn(function() net.resolve "slow.example" end)
@@ -182,6 +197,63 @@ return {
                 and "noname")
             os.exit(0)
         ]], "SSL_CERT_FILE=/hangs/system.pem") or t.skip "slow_files.so is missing: run by meson")
+    end,
+
+    who_needs_them_from_there_can_give_up = function()
+        local path = os.tmpname() .. "-hangs" -- one that exists, or it is not even opened
+        io.open(path, "w"):close()
+        local got = shell.slow_files(HEAD .. ("local path = %q\n"):format(path) .. [[
+            local tls, http = require "mare.tls", require "mare.http"
+            local certificate, key = tls.selfsigned "localhost"
+            local there, mine = {authorities = path}, {certificate = certificate, key = key}
+            local listener = assert(tls.listen("127.0.0.1", 0, mine, 60))
+            local _, port = listener:address()
+            local function say(_, _, code) print(code) end
+            say(tls.context(there, 0.02))
+            say(tls.context(there, mare.deadline(0.02)))
+            say(tls.listen("127.0.0.1", 0, {certificate = path}, 0.02))
+            say(tls.connect("127.0.0.1", port, there, 0.02))
+            say(http.request {url = "https://127.0.0.1:" .. port, tls = there, timeout = 0.02})
+            mine.names = {["b.example"] = {certificate = path}}
+            say(tls.context(mine, 0.02))
+            local stream = assert(net.connect("127.0.0.1", port))
+            say(tls.wrap(stream, there, 0.02))
+            print(select(3, stream:read()) == "closed")
+            local _, message = pcall(function() for _ in file.lines(path, "l", 0.02) do end end)
+            print(message:match "the deadline passed$")
+            answer()
+            print(select(3, tls.context(there, 60)))
+            os.exit(0)
+        ]])
+        os.remove(path)
+        os.remove(path:match "^(.*)%-hangs")
+        prints(("timeout\n"):rep(7) .. "true\nthe deadline passed\nbadmsg\n",
+            got or t.skip "slow_files.so is missing: run by meson")
+    end,
+
+    services_are_looked_up_within_the_timeout = function()
+        prints(("timeout\n"):rep(5) .. "cancelled\nservice not supported for socket type\n",
+            shell.slow_files(HEAD .. [[
+            local socket = require "socket"
+            local function object(make, seconds, mode)
+                local made = make()
+                made:settimeout(seconds, mode)
+                return made
+            end
+            local function say(_, why) print(why) end
+            say(object(socket.tcp, 0.02):bind("127.0.0.1", "hangs"))
+            say(object(socket.tcp, 0.02):connect("127.0.0.1", "hangs"))
+            say(object(socket.tcp, 0.02, "t"):connect("127.0.0.1", "hangs"))
+            say(object(socket.udp, 0.02):setpeername("127.0.0.1", "hangs"))
+            say(object(socket.udp, 0.02):sendto("x", "127.0.0.1", "hangs"))
+            local waits = mare.go(function() return socket.tcp():bind("127.0.0.1", "hangs") end)
+            mare.yield()
+            waits:cancel()
+            say(select(2, waits:join()))
+            answer()
+            say(object(socket.tcp, 60):bind("127.0.0.1", "hangs"))
+            os.exit(0)
+        ]]) or t.skip "slow_files.so is missing: run by meson")
     end,
 
     a_program_ends_while_the_authorities_are_read = function()

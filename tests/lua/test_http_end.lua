@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
 -- An HTTP server whose listener is closed: what has begun is finished, kept connections are not
--- kept any longer, and the process that serves comes to its end.
-local mare, t = require "mare", require "t"
-local net, http = require "mare.net", require "mare.http"
+-- kept any longer, WebSockets are told, and the process that serves comes to its end.
+local mare, t, frames = require "mare", require "t", require "frames"
+local net, http, websocket = require "mare.net", require "mare.http", require "mare.websocket"
 local patience = t.patience
 local ASK = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -76,6 +76,27 @@ local function answers_last(stream, s)
     stream:close()
     ended(s)
 end
+
+-- What the peer of a WebSocket is sent: 1001, which says "going away".
+local GOES_AWAY = string.pack(">I2", 1001) .. "the server ends"
+
+local CLOSE = frames.FINAL | frames.CLOSE
+
+-- A server of WebSockets, which tells what they receive, up to the end.
+local function talking_server(end_time)
+    local heard = mare.channel(10)
+    return server(function(request)
+        local w <close> = websocket.accept(request, {close_time = 3600})
+        local got
+        repeat
+            got = table.pack(w:receive())
+            heard:send(table.unpack(got, 1, got.n))
+        until not got[1]
+        heard:send(w:send "more")
+    end, end_time), heard
+end
+
+local function goes_away(stream) t.eq({frames.read(stream)}, {CLOSE, GOES_AWAY}) end
 
 return {
     a_kept_connection_that_is_silent_is_closed = function()
@@ -178,6 +199,108 @@ return {
         for _ = 1, 8 do counts:receive(patience) end
         s.stop:close()
         for _, client in ipairs(clients) do t.eq({client:join(patience)}, {true, true}) end
+        ended(s)
+    end,
+
+    -- WebSockets.
+
+    a_websocket_hears_that_the_server_ends = function()
+        local s <close>, heard = talking_server(3600)
+        local url = ("ws://127.0.0.1:%d/"):format(s.port)
+        local w = assert(websocket.connect(url, {timeout = patience}))
+        w:send "hello"
+        t.eq({heard:receive(patience)}, {"hello", "text"})
+        s.stop:close()
+        local _, message, code, number, reason = w:receive(patience)
+        t.eq({message, code, number, reason},
+            {"the connection is closed: the server ends", "closed", 1001, "the server ends"})
+        t.eq({select(3, heard:receive(patience))}, {"closed", 1001, ""})
+        t.fails("closed", heard:receive(patience)) -- and to send
+        ended(s)
+    end,
+
+    what_the_peer_has_sent_before_it_answers_is_received = function()
+        local s <close>, heard = talking_server(3600)
+        local stream <close> = frames.client(s)
+        s.stop:close()
+        goes_away(stream)
+        stream:write(frames.make(frames.FINAL | frames.TEXT, "last", "mask"),
+            frames.make(frames.FINAL | frames.TEXT, "words", "mask"),
+            frames.make(CLOSE, string.pack(">I2", 1001), "mask"))
+        t.eq({heard:receive(patience)}, {"last", "text"})
+        t.eq({heard:receive(patience)}, {"words", "text"})
+        t.eq({select(3, heard:receive(patience))}, {"closed", 1001, ""})
+        t.eq(stream:read "a", "")
+        ended(s)
+    end,
+
+    a_peer_that_does_not_answer_is_gone_in_time = function()
+        local s <close>, heard = talking_server(0.05)
+        local stream <close> = frames.client(s)
+        s.stop:close()
+        goes_away(stream)
+        t.eq({select(3, heard:receive(patience))},
+            {"closed", 1006, "the peer did not close in time"})
+        t.eq(stream:read "a", "")
+        ended(s)
+    end,
+
+    a_peer_that_does_not_read_is_gone_in_time = function()
+        local s <close> = server(function(request)
+            local w <close> = websocket.accept(request)
+            while w:sendbinary(("x"):rep(1 << 20), 3600) do end
+        end, 0.05)
+        local stream <close> = frames.client(s)
+        s.stop:close()
+        ended(s)
+    end,
+
+    a_websocket_that_begins_when_the_server_has_ended_hears_of_it_too = function()
+        local asked, go_on = mare.channel(1), mare.channel(1)
+        local s <close> = server(function(request)
+            asked:send(true)
+            go_on:receive()
+            local w <close> = websocket.accept(request)
+            w:receive()
+        end, 3600)
+        local stream <close> = connect(s)
+        stream:write(frames.request())
+        asked:receive(patience)
+        s.stop:close()
+        t.reaches(function() return not net.connect("127.0.0.1", s.port) end, "the end")
+        go_on:send(true)
+        t.ok(frames.head(stream):find "^HTTP/1.1 101 ")
+        goes_away(stream)
+        stream:write(frames.make(CLOSE, string.pack(">I2", 1001), "mask"))
+        t.eq(stream:read "a", "")
+        ended(s)
+    end,
+
+    a_select_is_ready_when_the_server_ends = function()
+        local heard = mare.channel(1)
+        local s <close> = server(function(request)
+            local w <close> = websocket.accept(request, {close_time = 3600})
+            heard:send "begins"
+            local which = mare.select {mare.channel(), w}
+            heard:send(which, w:receive(0))
+        end, 3600)
+        local url = ("ws://127.0.0.1:%d/"):format(s.port)
+        local w = assert(websocket.connect(url, {timeout = patience}))
+        t.eq(heard:receive(patience), "begins")
+        s.stop:close()
+        t.eq(select(4, w:receive(patience)), 1001)
+        local which, _, _, code, number = heard:receive(patience)
+        t.eq({which, code, number}, {2, "closed", 1001})
+        ended(s)
+    end,
+
+    one_that_is_over_is_told_nothing = function()
+        local s <close>, heard = talking_server(3600)
+        local url = ("ws://127.0.0.1:%d/"):format(s.port)
+        local w = assert(websocket.connect(url, {timeout = patience}))
+        w:close(4000, "enough")
+        t.eq({select(3, heard:receive(patience))}, {"closed", 4000, "enough"})
+        s.stop:close()
         ended(s)
     end,
 

@@ -106,6 +106,31 @@ return {
         t.ok(got.err:find "as told", got.err)
     end,
 
+    handlers_that_fail_leave_room_for_others = function()
+        local got = shell.lua(HEAD .. [[
+            local listener = assert(net.listen("127.0.0.1", 0, {limit = 2}))
+            local now, most = 0, 0
+            mare.go(net.serve, listener, function(stream)
+                now = now + 1
+                most = math.max(most, now)
+                local _ <close> = setmetatable({}, {__close = function() now = now - 1 end})
+                stream:write "hello\n"
+                stream:read()
+                error "on purpose"
+            end)
+            local clients, served = {}, 0
+            for i = 1, 7 do clients[i] = assert(net.connect(listener:address())) end
+            for _, client in ipairs(clients) do
+                if client:read("l", 60) == "hello" then served = served + 1 end
+                client:close()
+            end
+            print(served, most)
+            os.exit(0)
+        ]])
+        t.eq({got.out, got.code}, {"7\t2\n", 0})
+        t.ok(got.err:find "on purpose", got.err)
+    end,
+
     -- Without descriptors.
 
     a_server_outlives_a_want_of_descriptors = function()

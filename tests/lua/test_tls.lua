@@ -184,6 +184,15 @@ local cases = {
         t.ok(text:sub(1, #got - 3) == got:sub(1, -4))
     end,
 
+    who_cannot_say_yet_that_it_stops_to_send_can_give_up = function()
+        local client, server = bare_pair()
+        t.fails("timeout", server:shutdown(0.01)) -- nobody has shaken hands
+        t.fails("timeout", server:shutdown(mare.deadline(0)))
+        local reader = mare.go(function() return client:read() end)
+        t.eq(server:shutdown(patience), true)
+        t.fails("closed", select(2, reader:join(patience)))
+    end,
+
     each_side_can_stop_to_send = function()
         for _, context in ipairs {old_context, client_context} do
             local client, server = pair(context)

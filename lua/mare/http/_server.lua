@@ -169,6 +169,7 @@ local function handle(stream, handler, options, server)
     local most = options.limits and options.limits.body or body_most
     local peer = stream:peer() -- which nobody can say any more when it has gone
     stream:timeout(options.write_time or http.write_time)
+    shared.server_of[stream] = server
     if not shake_hands(stream, options.failed) then return end
     local count = 0
     while true do
@@ -212,7 +213,8 @@ local function handle(stream, handler, options, server)
 end
 
 local function new_server(options)
-    return {ending = false, end_time = options.end_time or http.end_time, waiting = {}}
+    return {ending = false, end_time = options.end_time or http.end_time, waiting = {},
+        told = setmetatable({}, {__mode = "k"})}
 end
 
 --- Serves one connection: reads requests, calls the handler, writes what it returns.
@@ -222,9 +224,11 @@ function http.handle(stream, handler, options)
 end
 
 -- The listener is closed. A request that has begun is answered, as the last of its connection; a
--- client that is about to send one has a moment; those that stay silent are closed.
+-- client that is about to send one has a moment; those that stay silent are closed. Who speaks
+-- another protocol is told.
 local function finish(server)
     server.ending = true
+    for what, tell in pairs(server.told) do mare.go(tell, what):detach() end
     mare.go(function()
         mare.sleep(server.end_time)
         for stream, reader in pairs(server.waiting) do

@@ -83,6 +83,11 @@ local function write_parts(stream, next_part, chunked, length, deadline)
     return not chunked or write(stream, deadline, "", "0\r\n\r\n", "")
 end
 
+-- The server that a stream is a connection of, for who speaks another protocol there: `ending`,
+-- whether its listener is closed; `end_time`, how long a silent peer has then; and `told`: what is
+-- in it is a function's argument, and is given to it in a routine of its own when the server ends.
+local server_of = setmetatable({}, {__mode = "k"})
+
 local limits = checks.set("start_line", "field_line", "head", "fields", "body")
 
 local function check_options(name, options, index, allowed, level)
@@ -113,4 +118,4 @@ function Message:text()
 end
 
 return {http = http, Message = Message, seconds_of = seconds_of, body_reader = body_reader,
-    write = write, write_parts = write_parts, check_options = check_options}
+    server_of = server_of, write = write, write_parts = write_parts, check_options = check_options}

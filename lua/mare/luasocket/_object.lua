@@ -255,22 +255,28 @@ function object.addresses(state, start, host)
 end
 
 --- The number of a port or a service.
-function object.port(service, of_datagrams)
-    local number = raw.service(service, of_datagrams)
-    if not number then return nil, "service not supported for socket type" end
+function object.port(service, of_datagrams, deadline)
+    local number, why = raw.service(service, of_datagrams, deadline)
+    if not number then return nil, why or "service not supported for socket type" end
     return number
+end
+
+-- The same for a call that the object has begun, whose names share its time.
+local function port_of(state, start, service, kind)
+    return object.port(service, kind == "dgram", object.deadline(state, start) or nil)
 end
 
 --- Binds the object, which gets a socket if it has none, to one of the host's addresses.
 function object.bind(state, kind, host, service)
-    local port, why = object.port(service, kind == "dgram")
+    local start = object.start(state)
+    local port, why = port_of(state, start, service, kind)
     if not port then return nil, why end
     local addresses
     if host == "*" then
         local six = state.family == "inet6"
         addresses = {{addr = six and "::" or "0.0.0.0", family = six and "inet6" or "inet"}}
     else
-        addresses, why = object.addresses(state, object.start(state), host)
+        addresses, why = object.addresses(state, start, host)
         if not addresses then return nil, why end
     end
     local done
@@ -305,9 +311,9 @@ object.connect_one = connect_one
 
 --- Connects the object, which gets a socket if it has none, to one of the host's addresses.
 function object.connect(state, kind, host, service)
-    local port, why = object.port(service, kind == "dgram")
-    if not port then return nil, why end
     local start = object.start(state)
+    local port, why = port_of(state, start, service, kind)
+    if not port then return nil, why end
     local addresses, reason = object.addresses(state, start, host)
     if not addresses then return nil, reason end
     local done

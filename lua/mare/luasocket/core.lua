@@ -117,8 +117,10 @@ end
 local function udp_sendto(self, data, host, service)
     local state = object.check(self, "udp{unconnected}")
     data, host = object.string(data, 2), object.string(host, 3)
-    local port = raw.service(object.string(service, 4), true)
+    local port, why = raw.service(object.string(service, 4), true,
+        object.deadline(state, object.start(state)) or nil)
     local family = raw.numeric(host)
+    if why then return nil, why end
     if not family or not port then return nil, "Name or service not known" end
     if state.family ~= "unspec" and state.family ~= family then
         return nil, "Address family for hostname not supported"
