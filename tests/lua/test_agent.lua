@@ -150,7 +150,7 @@ return {
 
     who_sends_nonsense_without_end_is_not_listened_to_for_ever = function()
         local silent <close> = assert(net.udp(HERE))
-        local udp, over = net.udp, mare.deadline(2)
+        local udp, over = net.udp, mare.deadline(t.patience)
         local _ <close> = setmetatable({}, {__close = function() net.udp = udp end})
         net.udp = function(...)
             local socket = assert(udp(...))

@@ -85,7 +85,7 @@ end
 
 -- A socket on which nonsense comes without end; that is, until it is clear that all is read.
 local function flooded(socket)
-    local over = mare.deadline(2)
+    local over = mare.deadline(t.patience)
     return setmetatable({receive = function()
         if over:left() == 0 then return nil, "it reads for ever", "io" end
         return "nonsense", HERE, 1
@@ -206,6 +206,7 @@ return {
         local began = mare.now()
         local _, message, code = ntp.query(silent.name, with(BRIEF, {samples = 100}))
         t.eq({code, message}, {"timeout", silent.name .. ": no answer"})
+        t.reaches(function() return silent.asked >= 2 end)
         t.eq(silent.asked, 2) -- silent twice: not worth more
         t.fails("timeout", ntp.query(silent.name, {wait = 1000}, 0.05)) -- all of it
         t.fails("timeout", ntp.query(silent.name, {wait = 1000}, mare.deadline(0.05)))

@@ -115,7 +115,7 @@ return {
         local one = receiver(free_port())
         one:close()
         for _, bytes in ipairs {"nonsense", time.broadcast {series = 1, number = 1}} do
-            local over = mare.deadline(2)
+            local over = mare.deadline(t.patience)
             one.socket = {
                 receive = function()
                     if over:left() == 0 then return nil, "it reads for ever", "io" end
