@@ -15,6 +15,8 @@ import threading
 import time
 import unittest
 
+import ports
+
 MARE = str(pathlib.Path(sys.argv.pop()).resolve())
 SLOW = int(os.environ.get('MARE_TEST_SLOW', '1'))
 SECRET = '00112233445566778899aabbccddeeff'
@@ -48,9 +50,7 @@ def query(*servers, options=(), timeout=PATIENCE):
 
 
 def free_port():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(('127.0.0.1', 0))
-        return probe.getsockname()[1]
+    return ports.free_port(socket.SOCK_DGRAM)
 
 
 def stamp(seconds):
