@@ -142,8 +142,8 @@ function t.descriptors(word)
     return count
 end
 
---- How many descriptors lead to children: pidfds, and pipes of which the other end is elsewhere (the
---- loops have some with both ends here).
+--- How many descriptors lead to children: pidfds, and pipes of which the other end is elsewhere
+--- (the loops have some with both ends here).
 function t.ways_to_children()
     local count, pipes = 0, {}
     for _, name in ipairs(open_ends()) do
