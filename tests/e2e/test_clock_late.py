@@ -19,10 +19,10 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tools'))
 import tap  # noqa: E402
-from clocks import EPOCH, MARE, PATIENCE, Case, Served, free_port, reply  # noqa: E402
+from clocks import (  # noqa: E402
+    EPOCH, MARE, PATIENCE, Case, Served, free_port, reply, stamped_socket)
 
 STOPPED = 0.5  # seconds
-SO_TIMESTAMPNS = 35
 
 
 def stop(process):
@@ -44,24 +44,6 @@ def sleep_stopped(process):
     slept = time.monotonic_ns() - begin
     process.send_signal(signal.SIGCONT)
     return slept
-
-
-def stamped_socket():
-    """One that shows when datagrams came, once the kernel has begun to note it: that is a moment
-    after the first socket asked for it."""
-    keeper = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    keeper.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-    keeper.bind(('127.0.0.1', 0))
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        keeper.sendto(b'x', keeper.getsockname())
-        time.sleep(0.01)
-        looked = time.time_ns()
-        control = keeper.recvmsg(1, 64)[1]
-        seconds, rest = struct.unpack('qq', control[0][2])
-        if looked - (seconds * 10 ** 9 + rest) > 5_000_000:
-            return keeper
-        assert time.monotonic() < deadline, 'the kernel does not note when packets come'
 
 
 class Group:

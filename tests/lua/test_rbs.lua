@@ -13,6 +13,21 @@ local function free_port()
     return (select(2, socket:address()))
 end
 
+-- A socket for the length of a test in which the instants of arrival are judged: the kernel notes
+-- them only from a moment after the first socket asked for that. It has begun when one that lay
+-- for a while was not noted as it was read.
+local function stamped()
+    local keeper = assert(net.udp("127.0.0.1", 0, {stamps = true}))
+    t.reaches(function()
+        keeper:send("x", keeper:address())
+        mare.sleep(0.01)
+        local looked = select(2, time.now())
+        local stamp = select(4, keeper:receive(t.patience))
+        return looked - stamp > SECOND // 200
+    end, "the kernel does not note when datagrams come")
+    return keeper
+end
+
 local function receiver(port, options)
     return assert(rbs.receiver(GROUP, port, options))
 end
@@ -26,6 +41,7 @@ end
 
 return {
     two_receivers_compare_their_clocks = function()
+        local _ <close> = stamped()
         local port = free_port()
         local here <close> = receiver(port, {name = "here"})
         local ahead <close> = receiver(port, {name = "ahead", ahead = 5 * SECOND})
@@ -48,6 +64,7 @@ return {
     end,
 
     a_lua_receiver_and_a_command_compare = function()
+        local _ <close> = stamped()
         local port = free_port()
         local command = ("exec %s clock hear %s:%d --name command --ahead 3 --count 4 --json")
         local pipe <close> = assert(io.popen(command:format(shell.mare, GROUP, port)))
