@@ -14,6 +14,14 @@ function sockets.pair()
     return client, assert(listener:accept(t.patience))
 end
 
+--- Writes until the system takes no more, and not a moment later either: when it first says so,
+--- what was written may still be on its way to the other side. The text is long, and is written from
+--- its beginning each time.
+function sockets.fill(stream, text)
+    text = text or ("x"):rep(sockets.MUCH)
+    for _ = 1, 10 do t.fails("timeout", stream:writewithin(0.01, text)) end
+end
+
 --- How many sockets this program has open.
 function sockets.count()
     return t.descriptors "socket:"
