@@ -32,6 +32,12 @@ local function receiver(port, options)
     return assert(rbs.receiver(GROUP, port, options))
 end
 
+-- A socket that hears all that is said in the group.
+local function member(port)
+    local socket = assert(net.udp(GROUP, port, {reuse = true}))
+    return socket:join(GROUP, "127.0.0.1")
+end
+
 -- Comparisons until one is by a line.
 local function by_line(one)
     for compared in function() return one:next(t.patience) end do
@@ -97,8 +103,7 @@ return {
         local port = free_port()
         local one <close> = receiver(port, {name = "one"})
         local socket <close> = assert(net.udp("127.0.0.1", 0, {interface = "127.0.0.1"}))
-        local heard <close> = assert(net.udp(GROUP, port, {reuse = true}))
-        heard:join(GROUP, "127.0.0.1")
+        local heard <close> = member(port)
         local reader = mare.go(one.next, one)
         local function broadcast(series, number)
             socket:send(time.broadcast {series = series, number = number}, GROUP, port)
@@ -148,8 +153,11 @@ return {
         local port = free_port()
         local one <close> = receiver(port)
         local two <close> = receiver(port)
+        local heard <close> = member(port)
         t.eq(rbs.beacon(GROUP, port, {count = 3, interval = 0.001}), true)
+        for _ = 1, 3 do t.ok(heard:receive(t.patience)) end -- now they lie there
         t.fails("timeout", one:next(0)) -- three broadcasts, at once
+        for _ = 1, 3 do t.ok(heard:receive(t.patience)) end -- and the reports on them
         t.ok(two:next(0)) -- its own, and the report on the first
     end,
 

@@ -175,6 +175,10 @@ peer:close()
 values("nobody reads", client:send(("z"):rep(16000000)))
 values("and again", client:send "x")
 
+-- Whether a connection that nobody waits for is made before the call returns is the system's
+-- affair, and with it what a second call says: it is one of two things.
+local function either(one, other, done, why) return (why or done) == one or (why or done) == other end
+
 -- Failures.
 values("refused", socket.connect("127.0.0.1", 1))
 local refused = socket.tcp()
@@ -182,7 +186,7 @@ values("by hand", refused:connect("127.0.0.1", 1))
 values("a client all the same", refused)
 local waits = socket.tcp()
 waits:settimeout(0)
-values("under way", waits:connect("127.0.0.1", 1))
+values("under way", either("timeout", "connection refused", waits:connect("127.0.0.1", 1)))
 values("over", #select(2, socket.select(nil, {waits}, 10)))
 values("how", waits:connect("127.0.0.1", 1))
 values("nobody", socket.connect("name..invalid", 80))
@@ -204,9 +208,9 @@ values("from an address", (from:getsockname()))
 local slow = socket.tcp()
 slow:settimeout(0)
 local server_port = select(2, server:getsockname())
-values("under way", slow:connect("127.0.0.1", server_port))
+values("under way", either("timeout", 1, slow:connect("127.0.0.1", server_port)))
 values("ready", #select(2, socket.select(nil, {slow}, 10)))
-values("there", slow:connect("127.0.0.1", server_port))
+values("there", either(1, "already connected", slow:connect("127.0.0.1", server_port)))
 values("sends", slow:send "x")
 
 -- Options.
