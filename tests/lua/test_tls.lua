@@ -174,7 +174,7 @@ local cases = {
 
     a_write_that_was_given_up_leaves_no_half_record = function()
         local client, server = pair()
-        local text = ("0123456789"):rep(MUCH // 10)
+        local text = ("0123456789"):rep(8 * RECORD)
         fill(client, text)
         t.fails("timeout", client:writewithin(0)) -- nothing is not written before what came first
         local reader = mare.go(function() return server:read "a" end)
