@@ -68,8 +68,9 @@ for i = 1, mare.workers() do
 end
 
 if arg[1] then
+    local watch <close> = signal.watch("SIGTERM", "SIGINT") -- before anybody knows that it serves
     print("serving on http://127.0.0.1:" .. port .. "/notes")
-    print("stopping:", signal.watch("SIGTERM", "SIGINT"):next())
+    print("stopping:", watch:next())
 else
     local base = "http://127.0.0.1:" .. port
     local status, place = http.get {url = base .. "/notes", body = "buy bread"}
