@@ -17,7 +17,7 @@ end
 
 -- How long a peer may take no bytes: longer than this program may stand still because the machine
 -- does. The first half of them takes longer than that, but where everything is slow anyway.
-local WAIT, LARGE = 8, 32 << 20
+local WAIT, LARGE = t.slow > 1 and patience or 8, 32 << 20
 local PAUSE = t.slow > 1 and 0.001 or 1.5 * WAIT / (LARGE / 2 / 65536)
 
 -- Takes its time, but never stops for long; how many bytes have come. The second half is more than
