@@ -349,7 +349,8 @@ return {
     who_follows_one_that_falls_silent_says_so = function()
         local answers = true
         local server <close> = fake(function(q, utc) return answers and reply(q, utc) or nil end)
-        local follower <close> = following(server.name, {wait = 0.02}, is_set)
+        -- It waits long enough for an answer not to be late, and be taken for one to another.
+        local follower <close> = following(server.name, {wait = 0.5}, is_set)
         t.reaches(function() mare.sleep(0.01) return follower.stratum == 3 end)
         answers = false
         t.reaches(function() mare.sleep(0.01) return follower.stratum == 16 end)
