@@ -177,7 +177,9 @@ values("and again", client:send "x")
 
 -- Whether a connection that nobody waits for is made before the call returns is the system's
 -- affair, and with it what a second call says: it is one of two things.
-local function either(one, other, done, why) return (why or done) == one or (why or done) == other end
+local function either(one, other, result, reason)
+    return (reason or result) == one or (reason or result) == other
+end
 
 -- Failures.
 values("refused", socket.connect("127.0.0.1", 1))
