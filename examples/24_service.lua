@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- A service as one runs it: notes over HTTP, on every core, with limits and an orderly end. With a
--- port, `mare examples/24_service.lua 8080`, it serves until SIGTERM or Ctrl-C; without one it
--- tries itself and ends.
+-- port, `mare examples/24_service.lua 8080`, it serves until SIGTERM or Ctrl-C, and a second
+-- argument is how many seconds each step may take; without one it tries itself and ends.
 local mare, http, signal = require "mare", require "mare.http", require "mare.signal"
 
 -- One process keeps the notes and answers in turn, so that nobody needs a lock.
@@ -24,7 +24,7 @@ local function keep(questions)
 end
 
 -- What becomes of a request: a function from top to bottom, which may wait anywhere.
-local function handler(questions)
+local function handler(questions, seconds)
     return function(request)
         local id = math.tointeger(request.path:match "^/notes/(%d+)$")
         local allowed = id and "GET DELETE" or request.path == "/notes" and "POST"
@@ -35,14 +35,14 @@ local function handler(questions)
         local text = request:text()
         if not text then return {status = 400, body = "where is the rest?\n"} end
         local answer = mare.channel(1)
-        questions:sendwithin(1, answer, request.method, id, text)
-        local status, body = answer:receive(1)
+        questions:sendwithin(seconds, answer, request.method, id, text)
+        local status, body = answer:receive(seconds)
         return {status = status or 503, body = body or "try again later\n"}
     end
 end
 
 -- One of these on every worker: they share the port, and the system spreads the connections.
-local function serve(port, questions, ready, stop, handle)
+local function serve(port, seconds, questions, ready, stop, handle)
     local net, web = require "mare.net", require "mare.http"
     local listener = assert(net.listen("127.0.0.1", port, {shared = true}))
     mare.go(function()
@@ -50,10 +50,11 @@ local function serve(port, questions, ready, stop, handle)
         listener:close()
     end)
     ready:send(true)
-    web.serve(listener, handle(questions), {idle_time = 5, limits = {body = 65536}})
+    web.serve(listener, handle(questions, seconds),
+        {idle_time = 30, end_time = seconds, limits = {body = 65536}})
 end
 
-local port = tonumber(arg[1])
+local port, seconds = tonumber(arg[1]), tonumber(arg[2]) or 5
 if not port then
     local free <close> = assert(require "mare.net".listen("127.0.0.1", 0, {shared = true}))
     port = select(2, free:address())
@@ -61,13 +62,15 @@ end
 local questions, ready, stop, servers = mare.channel(64), mare.channel(), mare.channel(), {}
 mare.spawn(keep, questions)
 for i = 1, mare.workers() do
-    servers[i] = mare.spawn({name = "server " .. i}, serve, port, questions, ready, stop, handler)
-    assert(ready:receive(10))
+    servers[i] = mare.spawn({name = "server " .. i}, serve, port, seconds, questions, ready, stop,
+        handler)
+    assert(ready:receive(60))
 end
 
 if arg[1] then
+    local watch <close> = signal.watch("SIGTERM", "SIGINT") -- before anybody knows that it serves
     print("serving on http://127.0.0.1:" .. port .. "/notes")
-    print("stopping:", signal.watch("SIGTERM", "SIGINT"):next())
+    print("stopping:", watch:next())
 else
     local base = "http://127.0.0.1:" .. port
     local status, place = http.get {url = base .. "/notes", body = "buy bread"}
@@ -82,7 +85,7 @@ else
 end
 stop:close()
 for _, server in ipairs(servers) do
-    if not server:join(10) then server:kill() end -- somebody takes too long
+    if not server:join(10 * seconds) then server:kill() end -- somebody takes too long
 end
 questions:close()
 print "stopped"

@@ -15,10 +15,13 @@ import threading
 import time
 import unittest
 
+import ports
+
 MARE = str(pathlib.Path(sys.argv.pop()).resolve())
 SLOW = int(os.environ.get('MARE_TEST_SLOW', '1'))
 SECRET = '00112233445566778899aabbccddeeff'
 EPOCH = 2208988800  # 1970 in seconds since 1900
+SO_TIMESTAMPNS = 35
 PATIENCE = 20 * SLOW
 BRIEFLY = 0.3 * SLOW  # for an answer that will not come, or that is asked for again
 
@@ -48,9 +51,25 @@ def query(*servers, options=(), timeout=PATIENCE):
 
 
 def free_port():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(('127.0.0.1', 0))
-        return probe.getsockname()[1]
+    return ports.free_port(socket.SOCK_DGRAM)
+
+
+def stamped_socket():
+    """One that shows when datagrams came, once the kernel has begun to note it: that is a moment
+    after the first socket asked for it."""
+    keeper = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    keeper.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    keeper.bind(('127.0.0.1', 0))
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        keeper.sendto(b'x', keeper.getsockname())
+        time.sleep(0.01)
+        looked = time.time_ns()
+        control = keeper.recvmsg(1, 64)[1]
+        seconds, rest = struct.unpack('qq', control[0][2])
+        if looked - (seconds * 10 ** 9 + rest) > 5_000_000:
+            return keeper
+        assert time.monotonic() < deadline, 'the kernel does not note when packets come'
 
 
 def stamp(seconds):
@@ -180,7 +199,7 @@ class ChronyCase(Case):
             self.assertLess(time.monotonic(), deadline, 'chronyd does not answer')
         return name
 
-    def once(self, *lines):
-        """chronyd asks once and says what it thinks."""
-        return subprocess.run(self.command('-Q', '-t', str(10 * SLOW), *self.common(), *lines),
+    def once(self, *lines, seconds=2 * PATIENCE):
+        """chronyd asks once, gives up after so long, and says what it thinks."""
+        return subprocess.run(self.command('-Q', '-t', str(seconds), *self.common(), *lines),
                               capture_output=True, text=True, timeout=60 * SLOW, check=False)

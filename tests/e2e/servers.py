@@ -3,12 +3,13 @@
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import tempfile
 import threading
 import time
 import unittest
+
+from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SLOW = float(os.environ.get('MARE_TEST_SLOW', '1'))
@@ -81,12 +82,6 @@ def node(case, text, *arguments):
                       env={**os.environ, 'NODE_PATH': str(NODE_MODULES)})
     case.addCleanup(program.close)
     return program
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(('127.0.0.1', 0))
-        return probe.getsockname()[1]
 
 
 NGINX_CONF = '''

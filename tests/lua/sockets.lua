@@ -14,6 +14,19 @@ function sockets.pair()
     return client, assert(listener:accept(t.patience))
 end
 
+--- Writes a text again and again, until the system takes no more, and not a moment later either:
+--- when it first says so, the other side has yet to confirm what it has got, which it does 40 ms
+--- later, and then there is some room.
+function sockets.fill(stream, text)
+    text = text or ("x"):rep(1 << 20)
+    local refused = 0
+    while refused < 20 do
+        local ok, _, code = stream:writewithin(0.02, text)
+        t.ok(ok or code == "timeout", code)
+        refused = ok and 0 or refused + 1
+    end
+end
+
 --- How many sockets this program has open.
 function sockets.count()
     return t.descriptors "socket:"

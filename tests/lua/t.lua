@@ -122,12 +122,36 @@ function t.in_routines(n, f)
     return routines
 end
 
---- How many descriptors this program has open, the one by which they are counted among them; or
---- only those whose names, as `ls -l` shows them, have the word in them.
+-- What the descriptors of this program lead to, as `ls -l` shows it. No pipe leads to who looks: he
+-- might see it before its other end has been closed here.
+local function open_ends()
+    local name, ends = os.tmpname(), {}
+    os.execute(("ls -l /proc/$PPID/fd >%s 2>/dev/null"):format(name))
+    for line in io.lines(name) do ends[#ends + 1] = line:match "%-> (.*)$" end
+    os.remove(name)
+    return ends
+end
+
+--- How many descriptors this program has open; or only those that lead to something with the word
+--- in its name.
 function t.descriptors(word)
-    local list = "ls -l /proc/$PPID/fd 2>/dev/null | grep -c -- '-> .*%s'"
-    local pipe <close> = assert(io.popen(list:format(word or "")))
-    return pipe:read "n"
+    local count = 0
+    for _, name in ipairs(open_ends()) do
+        if name:find(word or "", 1, true) then count = count + 1 end
+    end
+    return count
+end
+
+--- How many descriptors lead to children: pidfds, and pipes of which the other end is elsewhere
+--- (the loops have some with both ends here).
+function t.ways_to_children()
+    local count, pipes = 0, {}
+    for _, name in ipairs(open_ends()) do
+        if name:find "pidfd" then count = count + 1 end
+        if name:find "^pipe:" then pipes[name] = (pipes[name] or 0) + 1 end
+    end
+    for _, ends in pairs(pipes) do count = count + (ends == 1 and 1 or 0) end
+    return count
 end
 
 --- A case that calls f with the path of a new folder, which is removed in the end.

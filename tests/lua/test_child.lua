@@ -13,14 +13,6 @@ end
 local function run(commands, more) return assert(child.run(sh(commands, more))) end
 local function spawn(commands, more) return assert(child.spawn(sh(commands, more))) end
 
--- How many pidfds this program has, and pipes of which the other end is elsewhere (the loops have
--- some with both ends here), the one by which this is asked among them.
-local function descriptors()
-    local pipe <close> = assert(io.popen [[ls -l /proc/$PPID/fd | sed 's/.*-> //' | sort | uniq -c |
-        awk '/pidfd/ {n += $1} /pipe:/ && $1 == 1 {n++} END {print n}' ]])
-    return pipe:read "n"
-end
-
 local function read_file(name)
     local file <close> = assert(io.open(name))
     return file:read "a"
@@ -306,7 +298,7 @@ return {
         local function says(code, message, program)
             t.eq({child.spawn {program, stdin = "pipe", stdout = "pipe"}}, {nil, message, code})
         end
-        local before = descriptors()
+        local before = t.ways_to_children()
         for _ = 1, 20 do
             says("noname", "no such program: '/nowhere'", "/nowhere")
             says("noname", "no such program: 'mare-nowhere'", "mare-nowhere")
@@ -328,7 +320,7 @@ return {
         t.fails("toobig", child.spawn {"echo", ("x"):rep(4 << 20)})
         t.eq({child.spawn {"cat", stdin = "/nowhere"}},
             {nil, "cannot open '/nowhere': No such file or directory", "noname"})
-        t.reaches(function() return descriptors() <= before end)
+        t.reaches(function() return t.ways_to_children() <= before end)
     end,
 
     -- Sharing, and misuse.
@@ -362,7 +354,7 @@ return {
     end,
 
     misuse_is_an_error = function()
-        local before = descriptors()
+        local before = t.ways_to_children()
         t.raises("table expected, got no value", child.spawn)
         t.raises("#1 to 'spawn' %(no program is named", child.spawn, {})
         t.raises("#1 to 'run' %(table expected, got string", child.run, "ls")
@@ -394,7 +386,7 @@ return {
         c:wait()
         t.eq(c.nothing, nil)
         t.ok(tostring(c):find "^child %d+$")
-        t.reaches(function() return descriptors() <= before end)
+        t.reaches(function() return t.ways_to_children() <= before end)
     end,
 
     where_one_cannot_wait_it_is_said = function()

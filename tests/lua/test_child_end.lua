@@ -20,14 +20,6 @@ end
 
 local function reaches_end(pid) t.reaches(function() return gone(pid) end, "it is gone") end
 
--- How many pidfds this program has, and pipes of which the other end is elsewhere (the loops have
--- some with both ends here), the one by which this is asked among them.
-local function descriptors()
-    local pipe <close> = assert(io.popen [[ls -l /proc/$PPID/fd | sed 's/.*-> //' | sort | uniq -c |
-        awk '/pidfd/ {n += $1} /pipe:/ && $1 == 1 {n++} END {print n}' ]])
-    return pipe:read "n"
-end
-
 -- A shell that ignores requests to end, once it has said so.
 local STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
 
@@ -51,7 +43,7 @@ local waits = {
 
 return {
     who_is_killed_takes_its_children_along = function()
-        local before = descriptors()
+        local before = t.ways_to_children()
         for name, wait in pairs(waits) do
             local ch = mare.channel()
             local owner = mare.spawn(function(tell, f)
@@ -66,7 +58,7 @@ return {
             owner:kill()
             reaches_end(pid)
         end
-        t.reaches(function() return descriptors() <= before end, "descriptors")
+        t.reaches(function() return t.ways_to_children() <= before end, "descriptors")
     end,
 
     a_process_that_ends_or_fails_ends_its_children = function()
@@ -169,7 +161,7 @@ return {
     end,
 
     many_in_a_row_leave_nothing = {function()
-        local before, pids = descriptors(), {}
+        local before, pids = t.ways_to_children(), {}
         for i = 1, 1000 do
             local c = assert(child.spawn {"true", stdin = "pipe", stdout = "pipe"})
             pids[i] = c:pid()
@@ -179,7 +171,7 @@ return {
         collectgarbage()
         collectgarbage()
         for _, pid in ipairs(pids) do reaches_end(pid) end
-        t.reaches(function() return descriptors() <= before end, "descriptors")
+        t.reaches(function() return t.ways_to_children() <= before end, "descriptors")
     end, timeout = 120},
 
     the_scheduler_tells_of_the_end = function()

@@ -237,15 +237,17 @@ return {
     end,
 
     a_handler_that_does_not_look_answers_a_bad_body_all_the_same = function()
-        local s <close> = server(function(r)
+        local function handler(r)
             if not r:text() then return nil end
             return "fine"
-        end, {limits = {body = 10}, message_time = 0.1})
+        end
+        local s <close> = server(handler, {limits = {body = 10}, message_time = patience})
         local head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
         t.eq(status_of(answer(s, head, "b\r\n" .. ("x"):rep(11) .. "\r\n0\r\n\r\n")), 413)
         t.eq(status_of(answer(s, head, "nonsense\r\n")), 400)
         t.eq(status_of(answer(s, head, "a\r\n" .. ("x"):rep(10) .. "\r\n0\r\n\r\n")), 200)
-        local stream <close> = connect(s)
+        local hasty <close> = server(handler, {message_time = 0.1})
+        local stream <close> = connect(hasty)
         stream:write(head, "5\r\nxx")
         t.eq(status_of(stream:read "a"), 408)
     end,

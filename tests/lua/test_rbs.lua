@@ -13,8 +13,29 @@ local function free_port()
     return (select(2, socket:address()))
 end
 
+-- A socket for the length of a test in which the instants of arrival are judged: the kernel notes
+-- them only from a moment after the first socket asked for that. It has begun when one that lay
+-- for a while was not noted as it was read.
+local function stamped()
+    local keeper = assert(net.udp("127.0.0.1", 0, {stamps = true}))
+    t.reaches(function()
+        keeper:send("x", keeper:address())
+        mare.sleep(0.01)
+        local looked = select(2, time.now())
+        local stamp = select(4, keeper:receive(t.patience))
+        return looked - stamp > SECOND // 200
+    end, "the kernel does not note when datagrams come")
+    return keeper
+end
+
 local function receiver(port, options)
     return assert(rbs.receiver(GROUP, port, options))
+end
+
+-- A socket that hears all that is said in the group.
+local function member(port)
+    local socket = assert(net.udp(GROUP, port, {reuse = true}))
+    return socket:join(GROUP, "127.0.0.1")
 end
 
 -- Comparisons until one is by a line.
@@ -26,6 +47,7 @@ end
 
 return {
     two_receivers_compare_their_clocks = function()
+        local _ <close> = stamped()
         local port = free_port()
         local here <close> = receiver(port, {name = "here"})
         local ahead <close> = receiver(port, {name = "ahead", ahead = 5 * SECOND})
@@ -48,6 +70,7 @@ return {
     end,
 
     a_lua_receiver_and_a_command_compare = function()
+        local _ <close> = stamped()
         local port = free_port()
         local command = ("exec %s clock hear %s:%d --name command --ahead 3 --count 4 --json")
         local pipe <close> = assert(io.popen(command:format(shell.mare, GROUP, port)))
@@ -80,8 +103,7 @@ return {
         local port = free_port()
         local one <close> = receiver(port, {name = "one"})
         local socket <close> = assert(net.udp("127.0.0.1", 0, {interface = "127.0.0.1"}))
-        local heard <close> = assert(net.udp(GROUP, port, {reuse = true}))
-        heard:join(GROUP, "127.0.0.1")
+        local heard <close> = member(port)
         local reader = mare.go(one.next, one)
         local function broadcast(series, number)
             socket:send(time.broadcast {series = series, number = number}, GROUP, port)
@@ -115,7 +137,7 @@ return {
         local one = receiver(free_port())
         one:close()
         for _, bytes in ipairs {"nonsense", time.broadcast {series = 1, number = 1}} do
-            local over = mare.deadline(2)
+            local over = mare.deadline(t.patience)
             one.socket = {
                 receive = function()
                     if over:left() == 0 then return nil, "it reads for ever", "io" end
@@ -131,8 +153,11 @@ return {
         local port = free_port()
         local one <close> = receiver(port)
         local two <close> = receiver(port)
+        local heard <close> = member(port)
         t.eq(rbs.beacon(GROUP, port, {count = 3, interval = 0.001}), true)
+        for _ = 1, 3 do t.ok(heard:receive(t.patience)) end -- now they lie there
         t.fails("timeout", one:next(0)) -- three broadcasts, at once
+        for _ = 1, 3 do t.ok(heard:receive(t.patience)) end -- and the reports on them
         t.ok(two:next(0)) -- its own, and the report on the first
     end,
 

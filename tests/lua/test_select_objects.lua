@@ -439,9 +439,7 @@ return {
     -- The select could not end if it waited for room.
     a_pong_waits_for_a_peer_that_does_not_read = function()
         local w, stream = frames.served {close_time = 0.01}
-        repeat -- until the system takes no more
-            local ok, _, code = w.stream:writewithin(0.05, ("x"):rep(1 << 20))
-        until not ok and t.eq(code, "timeout") == nil
+        require "sockets".fill(w.stream)
         stream:write(make(PING, "full"))
         t.fails("timeout", mare.select({w}, 0.05))
         t.ok(not w.over and w.pong == "full")

@@ -95,8 +95,10 @@ return {
         -- It has passed: nothing waits on it any more.
         t.fails("timeout", ch:sendwithin(d, 1))
         t.fails("timeout", mare.select({ch}, d))
-        t.fails("timeout", mare.spawn(function() mare.channel():receive(0.05) end):join(d))
+        local other = mare.spawn(function() mare.channel():receive(3600) end)
+        t.fails("timeout", other:join(d))
         t.eq(d:left(), 0.0)
+        other:kill()
     end,
 
     a_deadline_wants_a_number = function()

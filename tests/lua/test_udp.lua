@@ -139,6 +139,7 @@ return {
         t.eq(a:write "?", true)
         t.fails("refused", select(2, waiting:join(t.patience)))
         a:write "?"
+        t.eq({mare.select({a}, t.patience)}, {1, true}) -- it has come
         t.fails("refused", a:write "the refusal of the one before")
         local peer <close> = assert(net.udp(HERE, port)) -- it comes after all
         t.eq(a:write "hello", true)

@@ -36,11 +36,19 @@ class Browser:
             stderr=subprocess.DEVNULL)
         os.close(inwards)
         os.close(outwards)
-        self.buffer, self.number, self.session = b'', 0, None
-        page = next(target for target in self.call('Target.getTargets')['targetInfos']
-                    if target['type'] == 'page')
+        self.buffer, self.number, self.session, self.loaded = b'', 0, None, set()
         self.size = {'width': width, 'height': height}
-        self.attach(page['targetId'])
+        self.attach(self.first_page())
+
+    def first_page(self):
+        """The page that it opens by itself, be it a moment after its start."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            for target in self.call('Target.getTargets')['targetInfos']:
+                if target['type'] == 'page':
+                    return target['targetId']
+            time.sleep(0.02)
+        raise RuntimeError('Chromium has no page')
 
     def attach(self, target):
         """What is done from now on is done to that page. Returns what `session` is then."""
@@ -49,6 +57,7 @@ class Browser:
                                  flatten=True)['sessionId']
         for domain in ('Page', 'Runtime', 'Network'):
             self.call(f'{domain}.enable')
+        self.call('Page.setLifecycleEventsEnabled', enabled=True)
         self.call('Emulation.setDeviceMetricsOverride', deviceScaleFactor=1, mobile=False,
                   **self.size)
         return self.session
@@ -79,6 +88,8 @@ class Browser:
             self.errors.append(message['params']['exceptionDetails'])
         if message.get('method') == 'Network.requestWillBeSent':
             self.fetched.append(message['params']['request']['url'])
+        if message.get('method') == 'Page.lifecycleEvent' and message['params']['name'] == 'load':
+            self.loaded.add(message['params']['loaderId'])
         return message
 
     def call(self, method, **params):
@@ -98,9 +109,9 @@ class Browser:
         self.go(path.resolve().as_uri())
 
     def go(self, url):
-        self.call('Page.navigate', url=url)
-        while self.receive().get('method') != 'Page.loadEventFired':
-            pass
+        loader = self.call('Page.navigate', url=url)['loaderId']
+        while loader not in self.loaded:  # perhaps it was, before that answer came
+            self.receive()
 
     def run(self, expression):
         """The value of an expression in the page, as JSON makes it."""

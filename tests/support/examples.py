@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 
-TIMEOUT = 60 * float(os.environ.get('MARE_TEST_SLOW', '1'))
+TIMEOUT = 180 * float(os.environ.get('MARE_TEST_SLOW', '1'))
 
 
 def unlike(text, path):

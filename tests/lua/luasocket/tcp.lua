@@ -175,6 +175,12 @@ peer:close()
 values("nobody reads", client:send(("z"):rep(16000000)))
 values("and again", client:send "x")
 
+-- Whether a connection that nobody waits for is made before the call returns is the system's
+-- affair, and with it what a second call says: it is one of two things.
+local function either(one, other, result, reason)
+    return (reason or result) == one or (reason or result) == other
+end
+
 -- Failures.
 values("refused", socket.connect("127.0.0.1", 1))
 local refused = socket.tcp()
@@ -182,11 +188,11 @@ values("by hand", refused:connect("127.0.0.1", 1))
 values("a client all the same", refused)
 local waits = socket.tcp()
 waits:settimeout(0)
-values("under way", waits:connect("127.0.0.1", 1))
+values("under way", either("timeout", "connection refused", waits:connect("127.0.0.1", 1)))
 values("over", #select(2, socket.select(nil, {waits}, 10)))
 values("how", waits:connect("127.0.0.1", 1))
-values("nobody", socket.connect("name.invalid", 80))
-values("nowhere", socket.bind("name.invalid", 0))
+values("nobody", socket.connect("name..invalid", 80))
+values("nowhere", socket.bind("name..invalid", 0))
 values("not ours", socket.bind("192.0.2.1", 0))
 values("no service", socket.connect("127.0.0.1", "nosuchservice"))
 values("a service", socket.connect("127.0.0.1", "tcpmux"))
@@ -204,9 +210,9 @@ values("from an address", (from:getsockname()))
 local slow = socket.tcp()
 slow:settimeout(0)
 local server_port = select(2, server:getsockname())
-values("under way", slow:connect("127.0.0.1", server_port))
+values("under way", either("timeout", 1, slow:connect("127.0.0.1", server_port)))
 values("ready", #select(2, socket.select(nil, {slow}, 10)))
-values("there", slow:connect("127.0.0.1", server_port))
+values("there", either(1, "already connected", slow:connect("127.0.0.1", server_port)))
 values("sends", slow:send "x")
 
 -- Options.
