@@ -58,8 +58,10 @@ mare_channel *mare__lua_channel_unknown(lua_State *L, int index)
     struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_CHANNEL);
     if (!ref || !ref->object)
         mare__lua_no_reference(L, index, ref, "channel");
-    process->known[0] = process->known[1];
-    process->known[1] = ref;
+    if (!process->host) { // where it can be collected without a word, and its place be another's
+        process->known[0] = process->known[1];
+        process->known[1] = ref;
+    }
     return (mare_channel *)ref->object;
 }
 

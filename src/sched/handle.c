@@ -2,7 +2,8 @@
 // References to channels, processes and buffers as Lua userdata. In one state there is one userdata
 // for one object (tables with weak values find it), so that references can be compared and used as
 // keys. They stand in a list of their process, so that a state can be dropped without running
-// finalizers.
+// finalizers; in a host, where a program can take the finalizers away, something outside of the
+// userdata does in their place.
 #include "sched/handle.h"
 #include "base/alloc.h"
 #include "sched/libraries.h"
@@ -68,6 +69,20 @@ static void let_go(mare_process *process, struct mare__ref_link *ref)
     process->weight -= ref->object->weight;
     mare__unref(ref->object);
     ref->object = NULL;
+    if (process->host && ref->outside)
+        ref->outside->object = NULL;
+}
+
+// Takes the reference out of the list of its process.
+static void leave_list(const mare_process *process, struct mare__ref_link *ref)
+{
+    if (!process->host) {
+        mare__list_remove(&ref->link); // alone if it was never filled, or finalized before
+    } else if (ref->outside) {
+        mare__list_remove(&ref->outside->link);
+        mare__free(ref->outside);
+        ref->outside = NULL;
+    }
 }
 
 static int handle_gc(lua_State *L)
@@ -77,7 +92,7 @@ static int handle_gc(lua_State *L)
         return 0;
     if (ref->away) // what it came from was made for the message only
         mare__routine_unleave(mare__self(L), ref);
-    mare__list_remove(&ref->link); // alone if it was never filled, or finalized before
+    leave_list(mare__self(L), ref);
     if (ref->object)
         let_go(mare__self(L), ref);
     if (ref->index)
@@ -144,6 +159,21 @@ static void kept(mare_process *process, struct mare__working *working, bool drop
         mare__unref(object);
 }
 
+static void drop_reference(struct mare__ref_link *ref)
+{
+    if (ref->object)
+        mare__unref(ref->object);
+    ref->object = NULL;
+}
+
+// Its userdata may be gone, and is not looked at any more: see call_in_host.
+static void drop_outside(struct mare__ref_outside *outside)
+{
+    if (outside->object)
+        mare__unref(outside->object);
+    mare__free(outside);
+}
+
 void mare__handles_drop(mare_process *process)
 {
     struct mare__list *link;
@@ -153,11 +183,11 @@ void mare__handles_drop(mare_process *process)
     process->pending = NULL;
     process->known[0] = process->known[1] = NULL;
     while ((link = mare__list_first(&process->handles)) != NULL) {
-        struct mare__ref_link *ref = MARE__ENTRY(link, struct mare__ref_link, link);
         mare__list_remove(link);
-        if (ref->object)
-            mare__unref(ref->object);
-        ref->object = NULL;
+        if (process->host)
+            drop_outside(MARE__ENTRY(link, struct mare__ref_outside, link));
+        else
+            drop_reference(MARE__ENTRY(link, struct mare__ref_link, link));
     }
     mare__free(process->numbers.free);
     process->numbers = (struct mare__numbers){0};
@@ -269,6 +299,14 @@ static void enter(lua_State *L, const struct mare__object *object)
     }
 }
 
+static void make_outside(lua_State *L, mare_process *process, struct mare__ref_link *ref)
+{
+    ref->outside = mare__alloc_zero(sizeof *ref->outside);
+    if (!ref->outside)
+        luaL_error(L, "not enough memory");
+    mare__list_append(&process->handles, &ref->outside->link);
+}
+
 // Pushes a new userdata for a kind of object, empty.
 static struct mare__ref_link *push_userdata(lua_State *L, mare_process *process, int kind)
 {
@@ -277,7 +315,10 @@ static struct mare__ref_link *push_userdata(lua_State *L, mare_process *process,
     push_metatable(L, process, kind);
     struct mare__ref_link *ref = lua_newuserdatauv(L, sizeof *ref, 0);
     *ref = (struct mare__ref_link){.magic = MARE__REF_MAGIC + (uint64_t)kind};
-    mare__list_init(&ref->link);
+    if (process->host)
+        make_outside(L, process, ref);
+    else
+        mare__list_init(&ref->link);
     lua_rotate(L, -2, 1);
     lua_setmetatable(L, -2);
     return ref;
@@ -290,7 +331,10 @@ static void fill(mare_process *process, struct mare__ref_link *ref, struct mare_
     ref->object = object;
     process->weight += object->weight;
     process->unweighed += object->weight;
-    mare__list_append(&process->handles, &ref->link);
+    if (process->host)
+        ref->outside->object = object;
+    else
+        mare__list_append(&process->handles, &ref->link);
     kept(process, working, false);
 }
 

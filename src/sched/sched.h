@@ -107,7 +107,8 @@ struct mare_process {
     } numbers;                  // of the objects made here: see handle.c
     uint64_t weight, unweighed; // bytes behind its userdata: all, and not yet told the collector
     uint64_t weight_limit;      // beyond it, everything is collected
-    struct mare__list handles;  // of struct mare__ref_link: references held by its userdata
+    struct mare__list handles;  // of struct mare__ref_link: references held by its userdata; in a
+                                // host, of struct mare__ref_outside
     struct mare__nested {
         lua_State *co, *before; // who runs, and who ran before it
     } * nest;                   // coroutines resumed inside each other
@@ -148,11 +149,21 @@ struct mare__working {
     mare_message message;
 };
 
+// In a host debug.setmetatable is the original, and can take the finalizer from a userdata, whose
+// memory then goes without a word. So there what stands in the list is outside of it.
+struct mare__ref_outside {
+    struct mare__list link;
+    struct mare__object *object; // as that of the userdata, but still there when that has gone
+};
+
 // A reference that a userdata holds, found again without running finalizers when the state goes.
 struct mare__ref_link {
     uint64_t magic;              // MARE__REF_MAGIC + kind: tells a reference from other userdata
     struct mare__object *object; // NULL: given away
-    struct mare__list link;
+    union {
+        struct mare__list link;
+        struct mare__ref_outside *outside; // in a host; NULL: finalized
+    };
     struct mare__ref_link *next_leaving;
     uint32_t leaving_case : 31; // of a select
     uint32_t away : 1; // a buffer in the message that a routine waits to send: another's already

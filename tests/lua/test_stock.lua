@@ -40,6 +40,48 @@ return {
         ]])
     end,
 
+    -- Their memory goes without a finalizer's word, and may be anything's next.
+    references_without_their_metatable_do_no_harm = function()
+        local library = debug.getinfo(1, "S").source:match "^@(.*)tests/lua/" .. "lua/?.lua;"
+        prints("55\t7\nclosed\n", ("package.path = %q .. package.path\n"):format(library) .. [[
+            local net = require "mare.net"
+            local kept, listener = {}, assert(net.listen("127.0.0.1", 0))
+            listener:accept(0.001) -- so that it is watched
+            for round = 1, 5 do
+                for i = 1, 200 do
+                    local channel = mare.channel(1)
+                    kept[i % 10 + 1] = mare.channel(1)
+                    channel:send(i)
+                    if i % 3 == 0 then debug.setmetatable(channel, nil) end
+                    if i % 3 == 1 then debug.setmetatable(channel, {}) end
+                end
+                local buffer = mare.buffer "sent away"
+                kept[1]:send(buffer)
+                kept[1]:receive()
+                debug.setmetatable(buffer, nil)
+                debug.setmetatable(mare.spawn(function() end), nil)
+                collectgarbage()
+                collectgarbage()
+                local others = {}
+                for i = 1, 1000 do others[i] = ("%d"):format(i):rep(20) end
+            end
+            local sum = 0
+            for i, channel in ipairs(kept) do
+                channel:send(i)
+                sum = sum + channel:receive()
+            end
+            local _, seven = mare.spawn(function() return 7 end):join()
+            print(sum, seven)
+            debug.getmetatable(kept[2]).__gc = nil
+            kept[2] = nil
+            debug.setmetatable(listener, nil)
+            listener = nil
+            collectgarbage()
+            kept[1]:close()
+            print((select(3, kept[1]:receive())))
+        ]])
+    end,
+
     select_of_every_kind = function()
         prints("2\thello\n1\ttrue\n3\ttrue\t7\ntimeout\nclosed\n", [[
             local a, b, sink = mare.channel(), mare.channel(), mare.channel()
