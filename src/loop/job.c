@@ -27,7 +27,8 @@ struct lane {
     struct mare__jobs *jobs;
     struct mare__list line; // of jobs that wait for a thread
     struct mare__list idle; // of struct idler, the last to become so is called first
-    unsigned threads, lost; // all, and those with a job that nobody waits for
+    // All, those with a job, and those with one that nobody waits for.
+    unsigned threads, busy, lost;
 };
 
 struct mare__jobs {
@@ -188,7 +189,8 @@ static bool abandon(struct mare__job *job)
     } else {
         mare__list_remove(&job->link);
         job->stage = MARE__JOB_OVER;
-        job->held_back = can_grow(lane) ? 0 : lane->lost; // else a thread was about to begin it
+        bool about_to_begin = can_grow(lane) || lane->busy < lane->threads;
+        job->held_back = about_to_begin ? 0 : lane->lost;
         atomic_store(&job->over, true);
     }
     return !begun;
@@ -294,6 +296,7 @@ static struct mare__job *next(struct lane *lane)
             struct mare__job *job = MARE__ENTRY(link, struct mare__job, link);
             mare__list_remove(link);
             job->stage = MARE__JOB_RUNS;
+            lane->busy++;
             jobs->holding_up += job->holds_up;
             return job;
         }
@@ -314,6 +317,7 @@ static struct mare__job *next(struct lane *lane)
 static void finish(struct lane *lane, struct mare__job *job)
 {
     job->stage = MARE__JOB_OVER;
+    lane->busy--;
     lane->lost -= job->lost;
     // Release: pairs with the acquire in mare__job_is_over.
     atomic_store_explicit(&job->over, true, memory_order_release);
