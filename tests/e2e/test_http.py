@@ -62,11 +62,9 @@ show {url = base .. "/small", body = body}
 show {url = base .. "/gone"}
 '''
 
-# Answers in ways that tell what was asked; heads must be there soon. On one worker: another one
-# would have a loop of its own, which needs descriptors.
+# Answers in ways that tell what was asked; heads must be there soon.
 SERVER = '''
 local mare, net, http = require "mare", require "mare.net", require "mare.http"
-mare.workers(1)
 local listener = assert(net.listen("127.0.0.1", 0))
 print((select(2, listener:address())))
 io.stdout:flush()

@@ -138,7 +138,6 @@ return {
 
     a_server_outlives_a_want_of_descriptors = function()
         local program <close> = shell.file(HEAD .. [[
-            mare.workers(1) -- another one would have a loop of its own, which needs some too
             local listener = assert(net.listen("127.0.0.1", 0))
             local host, port = listener:address()
             mare.go(net.serve, listener, function(stream)
