@@ -170,22 +170,36 @@ static struct mare__observer *create(mare_runtime *runtime)
     return observer;
 }
 
-// The observer of this worker; for threads that are none, the first worker's.
+// That of the worker, made if there is none. One at a time, so that none is made in vain: it costs
+// descriptors.
+static struct mare__watcher *watcher_of(struct mare__worker *worker)
+{
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    struct mare__watcher *watcher = atomic_load(&worker->watcher);
+    if (watcher)
+        return watcher;
+    pthread_mutex_lock(&making);
+    watcher = atomic_load(&worker->watcher);
+    struct mare__observer *observer = watcher ? NULL : create(worker->runtime);
+    if (observer)
+        watcher = mare__worker_watch(worker, &observer->watcher);
+    pthread_mutex_unlock(&making);
+    return watcher;
+}
+
+// The observer of this worker; for threads that are none, the first worker's. That one never
+// leaves, and is made first, so that it is there for those that find no descriptors for their own.
 static struct mare__observer *nearest(mare_runtime *runtime)
 {
-    struct mare__worker *worker = mare__this_worker();
+    struct mare__worker *worker = mare__this_worker(), *first = runtime->workers[0];
     if (!worker || worker->runtime != runtime)
-        worker = runtime->workers[0];
+        worker = first;
     struct mare__watcher *watcher = atomic_load(&worker->watcher);
     if (!watcher) {
-        // One at a time, so that none is made in vain: it costs descriptors.
-        static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-        pthread_mutex_lock(&making);
-        watcher = atomic_load(&worker->watcher);
-        struct mare__observer *observer = watcher ? NULL : create(runtime);
-        if (observer)
-            watcher = mare__worker_watch(worker, &observer->watcher);
-        pthread_mutex_unlock(&making);
+        struct mare__watcher *spare = watcher_of(first);
+        watcher = watcher_of(worker);
+        if (!watcher)
+            watcher = spare;
     }
     return watcher ? MARE__ENTRY(watcher, struct mare__observer, watcher) : NULL;
 }

@@ -193,6 +193,41 @@ return {
         end
     end,
 
+    -- A worker has a loop of its own, if there are descriptors for one.
+    without_descriptors_for_its_own_loop_a_worker_has_anothers = function()
+        local program <close> = shell.file(HEAD .. [[
+            mare.workers(4)
+            local listener = assert(net.listen("127.0.0.1", 0))
+            local clients, streams = {}, {}
+            for i = 1, 16 do
+                clients[i] = assert(net.connect(listener:address()))
+                streams[i] = assert(listener:accept())
+            end
+            assert(select(3, listener:accept(0.01)) == "timeout") -- there is a loop
+            local files = {}
+            repeat
+                local file = io.open "/dev/null"
+                files[#files + 1] = file
+            until not file
+            local waited, readers = mare.channel(), {}
+            for i = 1, 16 do
+                readers[i] = mare.spawn(function(stream)
+                    for _ = 1, 1e6 do end -- so that each worker takes some
+                    waited:send(select(3, stream:read(nil, 0.01)))
+                    return stream:read(5)
+                end, streams[i])
+            end
+            for _ = 1, 16 do assert(waited:receive() == "timeout") end
+            for i = 1, 16 do
+                clients[i]:write "hello"
+                assert(select(2, readers[i]:join()) == "hello")
+            end
+            os.exit(0)
+        ]])
+        local got = shell.run(("ulimit -n 96; %s %s"):format(shell.mare, program))
+        t.eq({got.err, got.code}, {"", 0})
+    end,
+
     -- Names.
 
     a_slow_name_obeys_deadlines_and_holds_back_nobody = function()
