@@ -27,6 +27,48 @@ function sockets.fill(stream, text)
     end
 end
 
+--- Writes much on one end before anything is read on the other, and sees that the writer waits.
+function sockets.slow_reader(client, server)
+    local size, written = 40, 0 -- in megabytes
+    local before = collectgarbage "count"
+    local writer = mare.go(function()
+        for _ = 1, size do
+            assert(client:write(("x"):rep(1 << 20)))
+            written = written + 1
+        end
+        client:close()
+    end)
+    t.fails("timeout", writer:join(0.2)) -- it cannot be done: nobody has read
+    t.ok(written < 32, written) -- the system's buffers are smaller than that
+    local got = 0
+    for piece in function() return server:read() end do
+        got = got + #piece
+        t.ok(collectgarbage "count" - before < 8192, "memory grows")
+    end
+    t.eq(got, size << 20)
+    t.eq(writer:join(t.patience), true)
+end
+
+--- Sends one end of a connection from process to process, each of which waits for what comes.
+function sockets.wander(client, server)
+    local box, home = mare.channel(), mare.channel()
+    for _ = 1, 4 do
+        mare.spawn(function()
+            for stream in box:messages() do
+                stream:write(stream:read "l", "\n")
+                home:send(stream)
+            end
+        end)
+    end
+    for i = 1, 150 do
+        mare.go(function() box:send(server) end)
+        client:write(i, "\n")
+        t.eq(client:read("l", t.patience), tostring(i))
+        server = home:receive(t.patience)
+    end
+    box:close()
+end
+
 --- How many sockets this program has open.
 function sockets.count()
     return t.descriptors "socket:"

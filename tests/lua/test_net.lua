@@ -3,8 +3,8 @@
 -- wait, and what becomes of the sockets of processes and workers, is in test_net_wait.lua; whole
 -- programs (full descriptors, slow names, hosts) are in test_net_programs.lua.
 local mare, net, t = require "mare", require "mare.net", require "t"
-local pair, MUCH = require "sockets".pair, require "sockets".MUCH
-local in_routines = t.in_routines
+local sockets, in_routines = require "sockets", t.in_routines
+local pair, MUCH = sockets.pair, sockets.MUCH
 
 local HERE = "127.0.0.1"
 
@@ -124,28 +124,7 @@ return {
         t.eq(server:read("l", t.patience), "partial")
     end,
 
-    a_fast_writer_waits_for_a_slow_reader = function()
-        local client, server = pair()
-        local chunk, written = ("x"):rep(1 << 20), 0
-        local before = collectgarbage "count"
-        local writer = mare.go(function()
-            for _ = 1, 64 do
-                assert(client:write(chunk))
-                written = written + 1
-            end
-            client:close()
-        end)
-        t.fails("timeout", writer:join(0.2)) -- it cannot be done: nobody has read
-        local stopped = written
-        t.ok(stopped < 32, stopped) -- the system's buffers are smaller than that
-        local got = 0
-        for piece in function() return server:read() end do
-            got = got + #piece
-            t.ok(collectgarbage "count" - before < 8192, "memory grows")
-        end
-        t.eq(got, 64 << 20)
-        t.eq(writer:join(t.patience), true)
-    end,
+    a_fast_writer_waits_for_a_slow_reader = function() sockets.slow_reader(pair()) end,
 
     megabytes_pass_through_a_tiny_buffer = function()
         local listener <close> = assert(net.listen(HERE, 0))

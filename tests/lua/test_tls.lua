@@ -4,8 +4,8 @@
 -- people's programs in test_tls_peers.lua.
 local mare, net, t = require "mare", require "mare.net", require "t"
 local tls, raw = require "mare.tls", require "mare._tls"
-local sockets, go_when_killed = require "sockets".count, require "sockets".go_when_killed
-local fill = require "sockets".fill
+local sockets = require "sockets"
+local fill, go_when_killed = sockets.fill, sockets.go_when_killed
 
 local HERE, patience, in_routines = "127.0.0.1", t.patience, t.in_routines
 tls.handshake_time = patience
@@ -150,27 +150,7 @@ local cases = {
         end
     end,
 
-    a_fast_writer_waits_for_a_slow_reader = function()
-        local client, server = pair()
-        local chunk, written = ("x"):rep(1 << 20), 0
-        local before = collectgarbage "count"
-        local writer = mare.go(function()
-            for _ = 1, 40 do
-                assert(client:write(chunk))
-                written = written + 1
-            end
-            client:close()
-        end)
-        t.fails("timeout", writer:join(0.2)) -- it cannot be done: nobody has read
-        t.ok(written < 32, written) -- the system's buffers are smaller than that
-        local got = 0
-        for piece in function() return server:read() end do
-            got = got + #piece
-            t.ok(collectgarbage "count" - before < 8192, "memory grows")
-        end
-        t.eq(got, 40 << 20)
-        t.eq(writer:join(patience), true)
-    end,
+    a_fast_writer_waits_for_a_slow_reader = function() sockets.slow_reader(pair()) end,
 
     a_write_that_was_given_up_leaves_no_half_record = function()
         local client, server = pair()
@@ -414,7 +394,7 @@ local cases = {
     end,
 
     sockets_that_nothing_refers_to_are_collected = function()
-        local before = sockets()
+        local before = sockets.count()
         for i = 1, 20 do
             local client, server = (i % 2 == 0 and pair or bare_pair)()
             client:read(nil, 0)
@@ -422,7 +402,7 @@ local cases = {
         end
         collectgarbage()
         collectgarbage()
-        t.reaches(function() return sockets() <= before end, "sockets are left")
+        t.reaches(function() return sockets.count() <= before end, "sockets are left")
     end,
 
     after_close_there_is_nothing = function()
@@ -479,25 +459,7 @@ local cases = {
     end,
 
     a_stream_wanders_through_processes_and_workers = function()
-        t.with_workers(4, function()
-            local client, server = pair()
-            local box, home = mare.channel(), mare.channel()
-            for _ = 1, 4 do
-                mare.spawn(function()
-                    for stream in box:messages() do
-                        stream:write(stream:read "l", "\n")
-                        home:send(stream)
-                    end
-                end)
-            end
-            for i = 1, 100 do
-                mare.go(function() box:send(server) end)
-                client:write(i, "\n")
-                t.eq(client:read("l", patience), tostring(i))
-                server = home:receive(patience)
-            end
-            box:close()
-        end)
+        t.with_workers(4, function() sockets.wander(pair()) end)
     end,
 
     many_at_once_with_few_and_many_workers = {function()

@@ -127,7 +127,8 @@ local function udp_sendto(self, data, host, service)
     end
     if not state.handle then
         if state.family ~= "unspec" then return nil, "closed" end
-        local done, why = object.open(state, family, "dgram")
+        local done
+        done, why = object.open(state, family, "dgram")
         if not done then return nil, why end
     end
     return datagram.sendto(state, data, host, port)
