@@ -301,10 +301,13 @@ static void enter(lua_State *L, const struct mare__object *object)
 
 static void make_outside(lua_State *L, mare_process *process, struct mare__ref_link *ref)
 {
-    ref->outside = mare__alloc_zero(sizeof *ref->outside);
-    if (!ref->outside)
+    struct mare__ref_outside *outside = mare__alloc_zero(sizeof *outside);
+    if (!outside) {
         luaL_error(L, "not enough memory");
-    mare__list_append(&process->handles, &ref->outside->link);
+        return;
+    }
+    mare__list_append(&process->handles, &outside->link);
+    ref->outside = outside;
 }
 
 // Pushes a new userdata for a kind of object, empty.
