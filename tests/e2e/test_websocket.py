@@ -12,13 +12,16 @@ import servers  # noqa: E402
 MARE = str(pathlib.Path(sys.argv.pop()).resolve())
 HAS_WS = servers.NODE and (servers.NODE_MODULES / 'ws').exists()
 
-# Echoes, and prints how each conversation ended.
-OUR_SERVER = '''
+HEAD = '''
 local mare, net, http = require "mare", require "mare.net", require "mare.http"
 local websocket = require "mare.websocket"
 local listener = assert(net.listen("127.0.0.1", 0))
 io.stdout:setvbuf "line"
 print((select(2, listener:address())))
+'''
+
+# Echoes, and prints how each conversation ended.
+OUR_SERVER = HEAD + '''
 http.serve(listener, function(request)
     local w <close> = websocket.accept(request, {protocols = {"v2", "v1"},
         ping_time = request.path == "/ping" and 0.2 or nil})
@@ -108,12 +111,7 @@ const open = async (...all) => {
 '''
 
 # Ends when it is told to, and its conversations with it.
-OUR_ENDING_SERVER = '''
-local mare, net, http = require "mare", require "mare.net", require "mare.http"
-local websocket = require "mare.websocket"
-local listener = assert(net.listen("127.0.0.1", 0))
-io.stdout:setvbuf "line"
-print((select(2, listener:address())))
+OUR_ENDING_SERVER = HEAD + '''
 http.serve(listener, function(request)
     local w <close> = websocket.accept(request, {close_time = 60})
     local data, _, code, number

@@ -7,36 +7,36 @@ local function ends(expected, text)
     t.eq({out = got.out, err = got.err, code = got.code}, expected)
 end
 
--- Runs the text, sends it the signals once it has printed "ready", one for each further "ready".
-local function signalled(text, ...)
+-- Runs the text beside the lines of a shell, for which it is $pid and its output is at 3. Returns
+-- what they print, and its exit code.
+local function beside(text, lines)
     local file <close> = shell.file("local mare = require 'mare'\n" .. text)
     local fifo = os.tmpname()
     os.remove(fifo)
-    local script = {"mkfifo " .. fifo, ("%s %s >%s & pid=$!"):format(shell.mare, file.name, fifo),
-        "exec 3<" .. fifo}
-    for _, signal in ipairs {...} do
-        script[#script + 1] = "while read -r line <&3; do echo $line; "
-            .. "[ \"$line\" = ready ] && break; done; kill -" .. signal .. " $pid"
+    return shell.run(([[
+        mkfifo %s
+        %s %s >%s & pid=$!
+        exec 3<%s
+        %s
+        wait $pid; code=$?; rm %s; exit $code
+    ]]):format(fifo, shell.mare, file.name, fifo, fifo, lines, fifo))
+end
+
+-- Runs the text, sends it the signals once it has printed "ready", one for each further "ready".
+local function signalled(text, ...)
+    local lines = {}
+    for i, signal in ipairs {...} do
+        lines[i] = "while read -r line <&3; do echo $line; [ \"$line\" = ready ] && break; done; "
+            .. "kill -" .. signal .. " $pid"
     end
-    script[#script + 1] = "cat <&3; wait $pid; code=$?; rm " .. fifo .. "; exit $code"
-    return shell.run(table.concat(script, "\n"))
+    return beside(text, table.concat(lines, "\n") .. "\ncat <&3")
 end
 
 -- Runs the text, whose output nobody reads after the line "ready"; sends it the signal then, if
 -- there is one. Returns its exit code.
 local function unread(text, signal)
-    local file <close> = shell.file("local mare = require 'mare'\n" .. text)
-    local fifo = os.tmpname()
-    os.remove(fifo)
-    local got = shell.run(([[
-        mkfifo %s
-        %s %s >%s & pid=$!
-        exec 3<%s
-        read -r line <&3
-        %s
-        wait $pid; code=$?; rm %s; exit $code
-    ]]):format(fifo, shell.mare, file.name, fifo, fifo, signal and "kill -" .. signal .. " $pid"
-        or ":", fifo))
+    local kill = signal and "kill -" .. signal .. " $pid" or ""
+    local got = beside(text, "read -r line <&3\n" .. kill)
     t.eq(got.err, "")
     return got.code
 end
@@ -322,21 +322,11 @@ return {
 
     what_was_printed_is_written_before_the_end = function()
         -- However long whoever reads it takes, if no signal comes.
-        local program <close> = shell.file [[
+        local got = beside([[
             io.stdout:setvbuf("full", 1e6)
             io.write(("x"):rep(9e5))
             os.exit(3)
-        ]]
-        local fifo = os.tmpname()
-        os.remove(fifo)
-        local got = shell.run(([[
-            mkfifo %s
-            %s %s >%s & pid=$!
-            exec 3<%s
-            sleep 3
-            wc -c <&3
-            wait $pid; code=$?; rm %s; exit $code
-        ]]):format(fifo, shell.mare, program.name, fifo, fifo, fifo))
+        ]], "sleep 3\nwc -c <&3")
         t.eq({got.out, got.err, got.code}, {"900000\n", "", 3})
     end,
 
