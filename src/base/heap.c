@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
-// Each node keeps its first child, its next sibling and the address of the pointer that leads to
+// Each entry keeps its first child, its next sibling and the address of the pointer that leads to
 // it, which makes removal from the middle a matter of one store. Merging is iterative: a million
 // siblings need no deep stack.
 #include "base/heap.h"
 
 #include <stddef.h>
 
-static void attach(struct mare__heap_node **link, struct mare__heap_node *node)
+static void attach(struct mare__heap_entry **place, struct mare__heap_entry *entry)
 {
-    *link = node;
-    if (node)
-        node->link = link;
+    *place = entry;
+    if (entry)
+        entry->place = place;
 }
 
-static struct mare__heap_node *meld(struct mare__heap_node *a, struct mare__heap_node *b)
+static struct mare__heap_entry *meld(struct mare__heap_entry *a, struct mare__heap_entry *b)
 {
     if (b->key < a->key) {
-        struct mare__heap_node *swap = a;
+        struct mare__heap_entry *swap = a;
         a = b;
         b = swap;
     }
@@ -27,20 +27,20 @@ static struct mare__heap_node *meld(struct mare__heap_node *a, struct mare__heap
 }
 
 // Pairs neighbours from left to right, then melds the pairs from right to left.
-static struct mare__heap_node *meld_siblings(struct mare__heap_node *node)
+static struct mare__heap_entry *meld_siblings(struct mare__heap_entry *entry)
 {
-    struct mare__heap_node *pairs = NULL;
-    while (node) {
-        struct mare__heap_node *a = node, *b = a->next;
-        node = b ? b->next : NULL;
+    struct mare__heap_entry *pairs = NULL;
+    while (entry) {
+        struct mare__heap_entry *a = entry, *b = a->next;
+        entry = b ? b->next : NULL;
         if (b)
             a = meld(a, b);
         a->next = pairs;
         pairs = a;
     }
-    struct mare__heap_node *root = NULL;
+    struct mare__heap_entry *root = NULL;
     while (pairs) {
-        struct mare__heap_node *rest = pairs->next;
+        struct mare__heap_entry *rest = pairs->next;
         pairs->next = NULL;
         root = root ? meld(root, pairs) : pairs;
         pairs = rest;
@@ -48,23 +48,23 @@ static struct mare__heap_node *meld_siblings(struct mare__heap_node *node)
     return root;
 }
 
-void mare__heap_insert(struct mare__heap *heap, struct mare__heap_node *node, uint64_t key)
+void mare__heap_insert(struct mare__heap *heap, struct mare__heap_entry *entry, uint64_t key)
 {
-    node->key = key;
-    node->child = node->next = NULL;
-    attach(&heap->root, heap->root ? meld(heap->root, node) : node);
+    entry->key = key;
+    entry->child = entry->next = NULL;
+    attach(&heap->root, heap->root ? meld(heap->root, entry) : entry);
 }
 
-void mare__heap_remove(struct mare__heap *heap, struct mare__heap_node *node)
+void mare__heap_remove(struct mare__heap *heap, struct mare__heap_entry *entry)
 {
-    if (heap->root == node) {
-        attach(&heap->root, meld_siblings(node->child));
+    if (heap->root == entry) {
+        attach(&heap->root, meld_siblings(entry->child));
     } else {
-        attach(node->link, node->next);
-        struct mare__heap_node *rest = meld_siblings(node->child);
+        attach(entry->place, entry->next);
+        struct mare__heap_entry *rest = meld_siblings(entry->child);
         if (rest)
             attach(&heap->root, meld(heap->root, rest));
     }
-    node->link = NULL;
-    node->child = node->next = NULL;
+    entry->place = NULL;
+    entry->child = entry->next = NULL;
 }

@@ -8,27 +8,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct mare__heap_node {
-    struct mare__heap_node *child, *next, **link; // link: what points here; NULL when not in a heap
+struct mare__heap_entry {
+    struct mare__heap_entry *child, *next,
+        **place; // place: what points here; NULL when not in a heap
     uint64_t key;
 };
 
 struct mare__heap {
-    struct mare__heap_node *root;
+    struct mare__heap_entry *root;
 };
 
-// The node with the smallest key, or NULL.
-static inline struct mare__heap_node *mare__heap_min(const struct mare__heap *heap)
+// The entry with the smallest key, or NULL.
+static inline struct mare__heap_entry *mare__heap_min(const struct mare__heap *heap)
 {
     return heap->root;
 }
 
-static inline bool mare__heap_holds(const struct mare__heap_node *node)
+static inline bool mare__heap_holds(const struct mare__heap_entry *entry)
 {
-    return node->link != NULL;
+    return entry->place != NULL;
 }
 
-void mare__heap_insert(struct mare__heap *heap, struct mare__heap_node *node, uint64_t key);
+void mare__heap_insert(struct mare__heap *heap, struct mare__heap_entry *entry, uint64_t key);
 
-// Removes a node that is in the heap.
-void mare__heap_remove(struct mare__heap *heap, struct mare__heap_node *node);
+// Removes an entry that is in the heap.
+void mare__heap_remove(struct mare__heap *heap, struct mare__heap_entry *entry);

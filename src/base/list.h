@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// An intrusive doubly linked list with a head node. An unlinked node points to itself, so that
-// removing twice is safe.
+// An intrusive doubly linked list with a head. An entry that is in no list points to itself, so
+// that removing twice is safe.
 #pragma once
 
 #include <stdbool.h>
@@ -10,8 +10,8 @@ struct mare__list {
     struct mare__list *next, *prev;
 };
 
-// The structure that holds `node` as its member.
-#define MARE__ENTRY(node, type, member) ((type *)((char *)(node)-offsetof(type, member)))
+// The structure that holds `entry` as its member.
+#define MARE__ENTRY(entry, type, member) ((type *)((char *)(entry)-offsetof(type, member)))
 
 static inline void mare__list_init(struct mare__list *list)
 {
@@ -23,19 +23,19 @@ static inline bool mare__list_empty(const struct mare__list *list)
     return list->next == list;
 }
 
-static inline void mare__list_append(struct mare__list *list, struct mare__list *node)
+static inline void mare__list_append(struct mare__list *list, struct mare__list *entry)
 {
-    node->next = list;
-    node->prev = list->prev;
-    list->prev->next = node;
-    list->prev = node;
+    entry->next = list;
+    entry->prev = list->prev;
+    list->prev->next = entry;
+    list->prev = entry;
 }
 
-static inline void mare__list_remove(struct mare__list *node)
+static inline void mare__list_remove(struct mare__list *entry)
 {
-    node->prev->next = node->next;
-    node->next->prev = node->prev;
-    mare__list_init(node);
+    entry->prev->next = entry->next;
+    entry->next->prev = entry->prev;
+    mare__list_init(entry);
 }
 
 static inline struct mare__list *mare__list_first(struct mare__list *list)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// A channel is a ring of buffered messages and two lines of waiting nodes, under one lock.
+// A channel is a ring of buffered messages and two lines of waiting spots, under one lock.
 //
 //      senders  ->  [ ring, up to capacity ]  ->  receivers
 //
 // Invariants, whenever the lock is free: receivers wait only while the ring is empty and no sender
 // waits; senders wait only while the ring is full and no receiver waits. So at most one line is not
-// empty. (A node whose wait has been claimed by another may still stand in line; it counts as
+// empty. (A spot whose wait has been claimed by another may still stand in line; it counts as
 // absent and is skipped by whoever meets it.)
 //
 // The lock is never held across a wake: the other end is claimed under it, and served after it.
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "chan/names.h"
+#include "chan/directory.h"
 
 // After a fork, locks may be held for ever by threads that do not exist here.
 static bool is_usable(const mare_channel *channel)
@@ -53,10 +53,10 @@ static void empty(mare_channel *channel)
 
 void mare__chan_empty_all(struct mare__channels *all)
 {
-    struct mare__list *link;
-    while ((link = mare__list_first(&all->list)) != NULL) {
-        mare_channel *channel = MARE__ENTRY(link, mare_channel, in_all);
-        mare__list_remove(link);
+    struct mare__list *entry;
+    while ((entry = mare__list_first(&all->list)) != NULL) {
+        mare_channel *channel = MARE__ENTRY(entry, mare_channel, in_all);
+        mare__list_remove(entry);
         mare_chan_ref(channel);
         empty(channel);
         mare_chan_unref(channel);
@@ -112,14 +112,14 @@ void mare_chan_unref(mare_channel *channel)
 }
 
 // Takes the first in line whose wait can be claimed.
-static inline struct mare__node *claim_first(struct mare__list *line)
+static inline struct mare__spot *claim_first(struct mare__list *line)
 {
-    struct mare__list *link;
-    while ((link = mare__list_first(line)) != NULL) {
-        struct mare__node *node = MARE__ENTRY(link, struct mare__node, link);
-        mare__list_remove(link);
-        if (mare__wait_claim(node->wait))
-            return node;
+    struct mare__list *entry;
+    while ((entry = mare__list_first(line)) != NULL) {
+        struct mare__spot *spot = MARE__ENTRY(entry, struct mare__spot, entry);
+        mare__list_remove(entry);
+        if (mare__wait_claim(spot->wait))
+            return spot;
     }
     return NULL;
 }
@@ -179,13 +179,13 @@ static void ring_pop(mare_channel *channel, mare_message *message)
 }
 
 // A claimed peer is served once the lock is free.
-static void serve(struct mare__node *peer)
+static void serve(struct mare__spot *peer)
 {
     peer->wait->fired = peer->index;
     peer->wait->wake(peer->wait);
 }
 
-static void give(struct mare__node *receiver, mare_message *message)
+static void give(struct mare__spot *receiver, mare_message *message)
 {
     mare__message_move(&receiver->wait->message, message);
     serve(receiver);
@@ -194,7 +194,7 @@ static void give(struct mare__node *receiver, mare_message *message)
 // The three outcomes under the lock: done (perhaps with a peer to serve), failed, or nothing
 // possible now.
 static inline mare_err try_send(mare_channel *channel, mare_message *message,
-                                struct mare__node **receiver)
+                                struct mare__spot **receiver)
 {
     if (channel->closed)
         return MARE_CLOSED;
@@ -210,7 +210,7 @@ static inline mare_err try_send(mare_channel *channel, mare_message *message,
 }
 
 static inline mare_err try_receive(mare_channel *channel, mare_message *message,
-                                   struct mare__node **sender)
+                                   struct mare__spot **sender)
 {
     if (channel->count > 0) {
         ring_pop(channel, message);
@@ -230,24 +230,24 @@ static inline mare_err try_receive(mare_channel *channel, mare_message *message,
     return channel->closed ? MARE_CLOSED : MARE_EMPTY;
 }
 
-// Puts a node into a line and publishes its wait, or says why that was cancelled.
-static mare_err stand_in_line(struct mare__list *line, struct mare__node *node, mare_err meanwhile)
+// Puts a spot into a line and publishes its wait, or says why that was cancelled.
+static mare_err stand_in_line(struct mare__list *line, struct mare__spot *spot, mare_err meanwhile)
 {
-    mare__list_append(line, &node->link);
-    if (mare__wait_publish(node->wait))
+    mare__list_append(line, &spot->entry);
+    if (mare__wait_publish(spot->wait))
         return meanwhile;
-    mare__list_remove(&node->link);
-    return node->wait->result;
+    mare__list_remove(&spot->entry);
+    return spot->wait->result;
 }
 
-mare_err mare__chan_send(mare_channel *channel, mare_message *message, struct mare__node *node)
+mare_err mare__chan_send(mare_channel *channel, mare_message *message, struct mare__spot *spot)
 {
-    struct mare__node *receiver = NULL;
+    struct mare__spot *receiver = NULL;
     mare__lock_acquire(&channel->lock);
     mare_err err = try_send(channel, message, &receiver);
-    if (err == MARE_FULL && node) {
-        node->message = message;
-        err = stand_in_line(&channel->senders, node, MARE_FULL);
+    if (err == MARE_FULL && spot) {
+        spot->message = message;
+        err = stand_in_line(&channel->senders, spot, MARE_FULL);
     }
     if (!receiver) {
         unlock(channel);
@@ -261,13 +261,13 @@ mare_err mare__chan_send(mare_channel *channel, mare_message *message, struct ma
     return err;
 }
 
-mare_err mare__chan_receive(mare_channel *channel, mare_message *message, struct mare__node *node)
+mare_err mare__chan_receive(mare_channel *channel, mare_message *message, struct mare__spot *spot)
 {
-    struct mare__node *sender = NULL;
+    struct mare__spot *sender = NULL;
     mare__lock_acquire(&channel->lock);
     mare_err err = try_receive(channel, message, &sender);
-    if (err == MARE_EMPTY && node) {
-        err = stand_in_line(&channel->receivers, node, MARE_EMPTY);
+    if (err == MARE_EMPTY && spot) {
+        err = stand_in_line(&channel->receivers, spot, MARE_EMPTY);
         if (err == MARE_EMPTY) {
             unlock_with(channel, MARE__CAN_SEND); // to it: as above
             return err;
@@ -279,41 +279,41 @@ mare_err mare__chan_receive(mare_channel *channel, mare_message *message, struct
     return err;
 }
 
-void mare__chan_forget(mare_channel *channel, struct mare__node *node)
+void mare__chan_forget(mare_channel *channel, struct mare__spot *spot)
 {
     mare__lock_acquire(&channel->lock);
-    mare__list_remove(&node->link);
+    mare__list_remove(&spot->entry);
     unlock(channel);
 }
 
 bool mare_chan_close(mare_channel *channel)
 {
-    struct mare__list closing, *link;
-    struct mare__node *node;
+    struct mare__list closing, *entry;
+    struct mare__spot *spot;
     if (!is_usable(channel))
         return false;
     mare__list_init(&closing);
     mare__lock_acquire(&channel->lock);
     bool first = !channel->closed;
     channel->closed = true;
-    while ((node = claim_first(&channel->receivers)) || (node = claim_first(&channel->senders)))
-        mare__list_append(&closing, &node->link);
+    while ((spot = claim_first(&channel->receivers)) || (spot = claim_first(&channel->senders)))
+        mare__list_append(&closing, &spot->entry);
     unlock(channel);
-    while ((link = mare__list_first(&closing)) != NULL) {
-        node = MARE__ENTRY(link, struct mare__node, link);
-        mare__list_remove(link); // before the wake: the owner may use the node again at once
-        node->wait->result = MARE_CLOSED;
-        serve(node);
+    while ((entry = mare__list_first(&closing)) != NULL) {
+        spot = MARE__ENTRY(entry, struct mare__spot, entry);
+        mare__list_remove(entry); // before the wake: the owner may use the spot again at once
+        spot->wait->result = MARE_CLOSED;
+        serve(spot);
     }
     if (first && channel->name)
-        mare__names_remove(channel->all->names, channel->name, &channel->object);
+        mare__directory_remove(channel->all->names, channel->name, &channel->object);
     return first;
 }
 
 // A message that stands in line by itself.
 struct orphan {
     struct mare__wait wait;
-    struct mare__node node;
+    struct mare__spot spot;
 };
 
 static void orphan_wake(struct mare__wait *wait)
@@ -335,10 +335,10 @@ bool mare__chan_post(mare_channel *channel, mare_message *message)
         return false;
     }
     orphan->wait.wake = orphan_wake;
-    mare__list_init(&orphan->node.link);
-    orphan->node.wait = &orphan->wait;
+    mare__list_init(&orphan->spot.entry);
+    orphan->spot.wait = &orphan->wait;
     mare__message_move(&orphan->wait.message, message);
-    err = mare__chan_send(channel, &orphan->wait.message, &orphan->node);
+    err = mare__chan_send(channel, &orphan->wait.message, &orphan->spot);
     if (err != MARE_FULL)
         orphan_wake(&orphan->wait);
     return err == MARE_OK || err == MARE_FULL;
@@ -374,13 +374,13 @@ static bool stand_in_lines(struct mare__case *cases, uint32_t count, struct mare
 {
     for (uint32_t i = 0; i < count; i++) {
         struct mare__case *c = &cases[i];
-        c->node = (struct mare__node){.wait = wait, .message = &c->message, .index = i};
-        mare__list_append(c->send ? &c->channel->senders : &c->channel->receivers, &c->node.link);
+        c->spot = (struct mare__spot){.wait = wait, .message = &c->message, .index = i};
+        mare__list_append(c->send ? &c->channel->senders : &c->channel->receivers, &c->spot.entry);
     }
     if (mare__wait_publish(wait))
         return true;
     for (uint32_t i = 0; i < count; i++)
-        mare__list_remove(&cases[i].node.link);
+        mare__list_remove(&cases[i].spot.entry);
     return false;
 }
 
@@ -388,7 +388,7 @@ mare_err mare__chan_select(struct mare__case *cases, uint32_t count, uint32_t st
                            struct mare__wait *wait, mare_message *message, uint32_t *fired,
                            mare_channel **order)
 {
-    struct mare__node *peer = NULL;
+    struct mare__spot *peer = NULL;
     struct mare__case *c = NULL;
     mare_err err = MARE_EMPTY;
     uint32_t distinct = lock_all(cases, count, order);

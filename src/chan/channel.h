@@ -9,7 +9,7 @@
 #include "chan/wait.h"
 #include "platform/lock.h"
 
-struct mare__names;
+struct mare__directory;
 
 // What may be possible without waiting, for those who look without the lock.
 enum { MARE__CAN_SEND = 1, MARE__CAN_RECEIVE = 2 };
@@ -19,8 +19,8 @@ enum { MARE__CAN_SEND = 1, MARE__CAN_RECEIVE = 2 };
 struct mare__channels {
     mare__lock lock;
     struct mare__list list;
-    struct mare__names *names; // where their names are registered
-    long owner;                // the operating-system process that they belong to
+    struct mare__directory *names; // where their names are registered
+    long owner;                    // the operating-system process that they belong to
 };
 
 struct mare_channel {
@@ -30,7 +30,7 @@ struct mare_channel {
     bool closed;
     size_t count, capacity; // buffered messages, and how many there can be
     struct mare__list receivers,
-        senders; // of struct mare__node; at most one of the two is not empty
+        senders; // of struct mare__spot; at most one of the two is not empty
     uint64_t sent;
     // Above is what every message touches, in few lines of the cache.
     mare_message *ring; // the buffer; grows up to capacity
@@ -63,18 +63,18 @@ void mare__chan_list(mare_channel *channel, struct mare__channels *all);
 // thread may use any.
 void mare__chan_empty_all(struct mare__channels *all);
 
-// Sends, or stands in line. MARE_OK: the message has left and is empty. MARE_FULL: `node` (if not
+// Sends, or stands in line. MARE_OK: the message has left and is empty. MARE_FULL: `spot` (if not
 // NULL) stands in line, its wait is published, and its owner may be running already. MARE_CLOSED,
 // MARE_NOMEM; MARE_KILLED, MARE_CANCELLED: it was cancelled.
-mare_err mare__chan_send(mare_channel *channel, mare_message *message, struct mare__node *node);
+mare_err mare__chan_send(mare_channel *channel, mare_message *message, struct mare__spot *spot);
 
 // Receives into `message` (empty), or stands in line. MARE_OK, MARE_EMPTY: as MARE_FULL above,
 // MARE_CLOSED, MARE_KILLED.
-mare_err mare__chan_receive(mare_channel *channel, mare_message *message, struct mare__node *node);
+mare_err mare__chan_receive(mare_channel *channel, mare_message *message, struct mare__spot *spot);
 
-// Takes a node out of line if it still stands there. The owner calls it when its wait ended another
+// Takes a spot out of line if it still stands there. The owner calls it when its wait ended another
 // way.
-void mare__chan_forget(mare_channel *channel, struct mare__node *node);
+void mare__chan_forget(mare_channel *channel, struct mare__spot *spot);
 
 // Sends without ever waiting: a message that finds no room stands in line by itself. Takes the
 // contents. False when there was no memory for that or the channel is closed.
@@ -85,7 +85,7 @@ struct mare__case {
     mare_channel *channel;
     bool send;
     mare_message message; // to send
-    struct mare__node node;
+    struct mare__spot spot;
 };
 
 // Performs the first case, looking from `start` on, that can go at once; its index is `*fired`.

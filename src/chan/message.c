@@ -51,12 +51,12 @@ void mare__message_shift_handles(mare_message *message, uint32_t start, uint32_t
     uint32_t offset;
     // From the last handle back to the first one that moved. Each begins with the offset (plus 1)
     // of the one before.
-    for (uint8_t *link = (uint8_t *)&message->handles;; link = data + offset - 1) {
-        memcpy(&offset, link, sizeof offset);
+    for (uint8_t *entry = (uint8_t *)&message->handles;; entry = data + offset - 1) {
+        memcpy(&offset, entry, sizeof offset);
         if (offset <= start)
             return;
         offset += distance;
-        memcpy(link, &offset, sizeof offset);
+        memcpy(entry, &offset, sizeof offset);
     }
 }
 

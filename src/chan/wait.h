@@ -12,9 +12,9 @@
 // A process publishes only after it has yielded to its worker, so a claimed wait always belongs to
 // someone who is at rest and can be made ready at once.
 //
-// Nodes stand in the lines of channels, under the channel's lock. A node found in a line belongs
+// Spots stand in the lines of channels, under the channel's lock. A spot found in a line belongs
 // to the current wait of its owner, for an owner leaves every line before it waits again. And as
-// long as somebody holds the lock of a line in which a node stands, the node's owner cannot get
+// long as somebody holds the lock of a line in which a spot stands, the spot's owner cannot get
 // past leaving that line, whoever ended its wait: its memory stays.
 #pragma once
 
@@ -34,15 +34,15 @@ enum { MARE__FIRED_NONE = UINT32_MAX }; // ended by a timer or a kill, not by a 
 struct mare__wait {
     atomic_uint word;
     atomic_uchar note; // 0, or why the owner shall not wait: MARE_CANCELLED once, MARE_KILLED ever
-    uint32_t fired;    // index of the node that won
+    uint32_t fired;    // index of the spot that won
     mare_err result;   // what happened
     void (*wake)(struct mare__wait *wait);
-    mare_message message;         // what a receiver received; what a lone sender sends
-    struct mare__heap_node timer; // the scheduler's
+    mare_message message;          // what a receiver received; what a lone sender sends
+    struct mare__heap_entry timer; // the scheduler's
 };
 
-struct mare__node {
-    struct mare__list link;
+struct mare__spot {
+    struct mare__list entry;
     struct mare__wait *wait;
     mare_message *message; // sender: what to send
     uint32_t index;

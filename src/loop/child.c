@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Children from start to end. The source of a child, its pidfd, is watched from the start: a wait
-// with nobody behind it stands in line there, and its end reaps the child and closes the channel
-// that others wait for. So no zombie stays, whatever its owner does.
+// Children from start to end. The descriptor of a child, its pidfd, is watched from the start: a
+// wait with nobody behind it stands in line there, and its end reaps the child and closes the
+// channel that others wait for. So no zombie stays, whatever its owner does.
 //
 //              owner lets go, or closes it            the grace is over
 //     running -------------------------> asked to end -----------------> killed
@@ -28,15 +28,15 @@ static void release(struct mare__child *child)
     if (atomic_fetch_sub(&child->holders, 1) > 1)
         return;
     for (int way = 0; way < MARE__WAYS; way++)
-        if (child->source.ready[way])
-            mare_chan_unref(child->source.ready[way]);
+        if (child->observed.ready[way])
+            mare_chan_unref(child->observed.ready[way]);
     mare_chan_unref(child->ended);
     mare__free(child);
 }
 
-static void on_closed(struct mare__source *source)
+static void on_closed(struct mare__observed *observed)
 {
-    release(MARE__ENTRY(source, struct mare__child, source));
+    release(MARE__ENTRY(observed, struct mare__child, observed));
 }
 
 static pid_t group_of(const struct mare__child *child)
@@ -51,7 +51,7 @@ static bool reap(struct mare__child *child)
 {
     int code = 0;
     mare__lock_acquire(&child->lock);
-    enum mare__child_end how = mare__child_reap(child->source.fd, group_of(child), &code);
+    enum mare__child_end how = mare__child_reap(child->observed.fd, group_of(child), &code);
     child->how = how;
     child->code = code;
     child->over = how != MARE__CHILD_RUNS;
@@ -77,7 +77,7 @@ static void end(struct mare__child *child)
     mare__list_remove(&child->lingers);
     mare__lock_release(&child->runtime->linger_lock);
     mare_chan_close(child->ended);
-    mare__source_close(&child->source);
+    mare__observed_close(&child->observed);
 }
 
 // Reaps it, or stands in line for its end. Only one who has claimed the wait, or made it, may.
@@ -85,10 +85,10 @@ static void watch(struct mare__child *child)
 {
     while (!reap(child)) {
         // There is a channel: the first time was before anybody could see the child.
-        mare_channel *ready = mare__source_watch(child->runtime, &child->source, MARE__TO_READ);
+        mare_channel *ready = mare__observed_await(child->runtime, &child->observed, MARE__TO_READ);
         mare__wait_begin(&child->exit);
         mare__message_clear(&child->exit.message);
-        if (mare__chan_receive(ready, &child->exit.message, &child->exit_node) == MARE_EMPTY)
+        if (mare__chan_receive(ready, &child->exit.message, &child->exit_spot) == MARE_EMPTY)
             return; // on_exit comes, or has come
     }
     end(child);
@@ -104,7 +104,8 @@ static void on_exit_told(struct mare__wait *wait)
 int mare__child_send(struct mare__child *child, int number)
 {
     mare__lock_acquire(&child->lock);
-    int err = child->over ? -ESRCH : mare__child_signal(child->source.fd, group_of(child), number);
+    int err =
+        child->over ? -ESRCH : mare__child_signal(child->observed.fd, group_of(child), number);
     mare__lock_release(&child->lock);
     return err;
 }
@@ -113,7 +114,7 @@ static void kill_now(struct mare__child *child)
 {
     mare__lock_acquire(&child->lock);
     if (!child->over)
-        mare__child_kill(child->source.fd, group_of(child));
+        mare__child_kill(child->observed.fd, group_of(child));
     mare__lock_release(&child->lock);
 }
 
@@ -145,10 +146,10 @@ void mare__child_terminate(struct mare__child *child)
         child->killed_at = mare__now(child->runtime) + child->grace;
         timed = child->grace > 0;
         if (timed) {
-            mare__child_ask(child->source.fd, group_of(child));
+            mare__child_ask(child->observed.fd, group_of(child));
             start_timer(child);
         } else {
-            mare__child_kill(child->source.fd, group_of(child));
+            mare__child_kill(child->observed.fd, group_of(child));
         }
     }
     mare__lock_release(&child->lock);
@@ -169,7 +170,7 @@ enum mare__child_end mare__child_outcome(struct mare__child *child, int *code)
 
 static void await_end(struct mare__child *child)
 {
-    int fd = child->source.fd;
+    int fd = child->observed.fd;
     uint64_t now = mare__now(child->runtime);
     mare__child_terminate(child); // if its owner never let go of it
     if (!child->detached &&
@@ -178,7 +179,7 @@ static void await_end(struct mare__child *child)
         mare__child_await(fd, AFTER_KILL);
     }
     if (mare__wait_claim(&child->exit))
-        mare__chan_forget(child->source.ready[MARE__TO_READ], &child->exit_node);
+        mare__chan_forget(child->observed.ready[MARE__TO_READ], &child->exit_spot);
     reap(child);
     end(child);
 }
@@ -186,9 +187,9 @@ static void await_end(struct mare__child *child)
 // No thread but this one is left that could know of them.
 static void last_call(mare_runtime *runtime)
 {
-    struct mare__list *link;
-    while ((link = mare__list_first(&runtime->lingering)) != NULL)
-        await_end(MARE__ENTRY(link, struct mare__child, lingers));
+    struct mare__list *entry;
+    while ((entry = mare__list_first(&runtime->lingering)) != NULL)
+        await_end(MARE__ENTRY(entry, struct mare__child, lingers));
 }
 
 // ---- The start ----------------------------------------------------------------------------------
@@ -221,10 +222,10 @@ static struct mare__child *create(mare_runtime *runtime, const struct mare__spaw
     child->timeout = MARE_FOREVER;
     child->grace = DEFAULT_GRACE;
     child->exit.wake = on_exit_told;
-    child->exit_node.wait = &child->exit;
+    child->exit_spot.wait = &child->exit;
     child->timer.wake = on_grace_over;
     mare__message_init(&child->exit.message);
-    mare__list_init(&child->exit_node.link);
+    mare__list_init(&child->exit_spot.entry);
     mare__list_init(&child->lingers);
     return child;
 }
@@ -234,13 +235,13 @@ static int open_source(struct mare__child *child, int fd)
 {
     mare_runtime *runtime = child->runtime;
     int code;
-    mare__source_init(&child->source, fd, on_closed);
+    mare__observed_init(&child->observed, fd, on_closed);
     atomic_fetch_add(&child->holders, 1);
-    if (!mare__source_watch(runtime, &child->source, MARE__TO_READ)) {
+    if (!mare__observed_await(runtime, &child->observed, MARE__TO_READ)) {
         mare__child_kill(fd, group_of(child));
         mare__child_await(fd, AFTER_KILL);
         mare__child_reap(fd, group_of(child), &code);
-        mare__source_close(&child->source);
+        mare__observed_close(&child->observed);
         return -ENOMEM;
     }
     mare__lock_acquire(&runtime->linger_lock);

@@ -9,9 +9,9 @@
 
 struct mare__child {
     struct mare__object object;
-    atomic_uint holders; // the object, the source until it is closed, the timer while it stands
+    atomic_uint holders; // the object, the descriptor until it is closed, the timer while it stands
     mare_runtime *runtime;
-    struct mare__source source;                      // its pidfd
+    struct mare__observed observed;                  // its pidfd
     struct mare__stream *pipes[MARE__CHILD_STREAMS]; // this side's ends, until they are taken
     mare_channel *ended;                             // closed when it has ended
     struct mare__list lingers;                       // in the runtime's list, until then
@@ -20,8 +20,8 @@ struct mare__child {
     uint64_t timeout; // of each wait, in nanoseconds; MARE_FOREVER: none
     uint64_t grace;   // between being asked to end and being killed
 
-    struct mare__wait exit; // stands in line for the source; its end is the event
-    struct mare__node exit_node;
+    struct mare__wait exit; // stands in line for the descriptor; its end is the event
+    struct mare__spot exit_spot;
     struct mare__wait timer; // for the grace
 
     mare__lock lock;    // guards what follows, and that its descriptor is open while it is used

@@ -19,7 +19,7 @@ enum { AT_WORK = 16, LOST_MAX = 48 };
 
 // A thread with nothing to do, on its stack.
 struct idler {
-    struct mare__list link;
+    struct mare__list entry;
     struct mare__parker parker;
 };
 
@@ -68,9 +68,9 @@ static bool is_usable(const struct mare__jobs *jobs)
 
 static void call_idler(struct lane *lane)
 {
-    struct mare__list *link = lane->idle.prev;
-    mare__list_remove(link); // so that nobody calls it twice; it waits for the lock to go on
-    mare__unpark(&MARE__ENTRY(link, struct idler, link)->parker);
+    struct mare__list *entry = lane->idle.prev;
+    mare__list_remove(entry); // so that nobody calls it twice; it waits for the lock to go on
+    mare__unpark(&MARE__ENTRY(entry, struct idler, entry)->parker);
 }
 
 static const uint64_t PATIENCE = 1000000000u; // of the end, with what holds it up
@@ -187,7 +187,7 @@ static bool abandon(struct mare__job *job)
         if (!mare__list_empty(&lane->line))
             call(lane);
     } else {
-        mare__list_remove(&job->link);
+        mare__list_remove(&job->entry);
         job->stage = MARE__JOB_OVER;
         bool about_to_begin = can_grow(lane) || lane->busy < lane->threads;
         job->held_back = about_to_begin ? 0 : lane->lost;
@@ -259,7 +259,7 @@ bool mare__job_init(struct mare__job *job, mare_runtime *runtime, enum mare__lan
     mare__object_init(&job->object, MARE__KIND_REQUEST, destroy);
     job->object.weight = sizeof *job + sizeof *job->done;
     atomic_init(&job->holders, 1);
-    mare__list_init(&job->link);
+    mare__list_init(&job->entry);
     job->jobs = mare__jobs_ref(jobs);
     job->lane = lane;
     job->run = run;
@@ -273,11 +273,11 @@ bool mare__job_start(struct mare__job *job)
     // Relaxed: whoever adds a holder is one.
     atomic_fetch_add_explicit(&job->holders, 1, memory_order_relaxed); // the pool
     pthread_mutex_lock(&job->jobs->mutex);
-    mare__list_append(&lane->line, &job->link);
+    mare__list_append(&lane->line, &job->entry);
     call(lane);
     bool hopeless = lane->threads == 0;
     if (hopeless)
-        mare__list_remove(&job->link);
+        mare__list_remove(&job->entry);
     pthread_mutex_unlock(&job->jobs->mutex);
     if (hopeless)
         release(job);
@@ -291,10 +291,10 @@ static struct mare__job *next(struct lane *lane)
 {
     struct mare__jobs *jobs = lane->jobs;
     for (bool idle = false;;) {
-        struct mare__list *link = mare__list_first(&lane->line);
-        if (link) {
-            struct mare__job *job = MARE__ENTRY(link, struct mare__job, link);
-            mare__list_remove(link);
+        struct mare__list *entry = mare__list_first(&lane->line);
+        if (entry) {
+            struct mare__job *job = MARE__ENTRY(entry, struct mare__job, entry);
+            mare__list_remove(entry);
             job->stage = MARE__JOB_RUNS;
             lane->busy++;
             jobs->holding_up += job->holds_up;
@@ -303,13 +303,13 @@ static struct mare__job *next(struct lane *lane)
         if (idle || !jobs->runtime || lane->threads - lane->lost > AT_WORK)
             return NULL;
         struct idler idler = {.parker.word = 0};
-        mare__list_append(&lane->idle, &idler.link);
+        mare__list_append(&lane->idle, &idler.entry);
         pthread_mutex_unlock(&jobs->mutex);
         uint64_t now = jobs->platform.now_ns(jobs->platform.context);
         idle = !mare__park(&idler.parker, now + MARE__JOB_IDLE_NS);
         pthread_mutex_lock(&jobs->mutex);
-        idle = idle && !mare__list_empty(&idler.link); // or it was called just now
-        mare__list_remove(&idler.link);
+        idle = idle && !mare__list_empty(&idler.entry); // or it was called just now
+        mare__list_remove(&idler.entry);
     }
 }
 
@@ -385,7 +385,7 @@ void mare__jobs_post(struct mare__jobs *jobs, void (*function)(void *argument), 
         posted->job.jobs = mare__jobs_ref(jobs);
         posted->job.lane = MARE__LANE_FILES;
         atomic_init(&posted->job.holders, 1);
-        mare__list_init(&posted->job.link);
+        mare__list_init(&posted->job.entry);
         pthread_mutex_lock(&jobs->mutex);
         bool goes_on = jobs->runtime != NULL; // else this is one of its threads, or the last one
         pthread_mutex_unlock(&jobs->mutex);

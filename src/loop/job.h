@@ -8,7 +8,7 @@
 #include "sched/sched.h"
 
 // Jobs of one kind do not wait for those of another.
-enum mare__lane { MARE__LANE_FILES, MARE__LANE_NAMES, MARE__LANES };
+enum mare__lane { MARE__LANE_FILES, MARE__LANE_RESOLVE, MARE__LANES };
 
 // The first member of what knows how to do the work and has its results.
 struct mare__job {
@@ -32,7 +32,7 @@ struct mare__job {
 
     atomic_bool over; // it was done, or will never be begun
     // Under the pool's lock.
-    struct mare__list link; // in the line of its lane
+    struct mare__list entry; // in the line of its lane
     enum { MARE__JOB_WAITS, MARE__JOB_RUNS, MARE__JOB_OVER } stage;
     unsigned waiters; // routines
     bool lost;        // it runs, and nobody waits

@@ -9,11 +9,11 @@
 #include "sched/worker.h"
 
 struct mare__observer {
-    struct mare__watcher watcher; // what the worker knows of it
+    struct mare__lookout lookout; // what the worker knows of it
     struct mare__loop loop;
-    mare__lock turn;           // to touch the loop; held during a wait, so others only try
-    mare__lock lock;           // guards the commands
-    struct mare__list sources; // with a command
+    mare__lock turn;             // to touch the loop; held during a wait, so others only try
+    mare__lock lock;             // guards the commands
+    struct mare__list commanded; // with a command
 };
 
 // ---- Sources, on the observer's own thread ------------------------------------------------------
@@ -31,8 +31,8 @@ static bool tell(mare_channel *channel)
 // there is told once more.
 static void on_ready(struct mare__poll *poll, unsigned ways)
 {
-    struct mare__source *source = MARE__ENTRY(poll, struct mare__source, poll);
-    unsigned wanted = atomic_load(&source->wanted);
+    struct mare__observed *observed = MARE__ENTRY(poll, struct mare__observed, poll);
+    unsigned wanted = atomic_load(&observed->wanted);
     bool dropped = false;
     for (int way = 0; way < MARE__WAYS; way++) {
         unsigned bit = 1u << way;
@@ -41,63 +41,64 @@ static void on_ready(struct mare__poll *poll, unsigned ways)
         // To be writable is the usual state, to be broken a lasting one: told once, for whoever
         // asked. To be readable, until nobody takes note.
         bool once = way == MARE__TO_WRITE || ways & MARE__BROKEN;
-        if (!once && tell(source->ready[way]))
+        if (!once && tell(observed->ready[way]))
             continue;
         dropped = true;
-        atomic_fetch_and(&source->wanted, ~bit);
-        tell(source->ready[way]);
+        atomic_fetch_and(&observed->wanted, ~bit);
+        tell(observed->ready[way]);
     }
     if (dropped)
-        mare__poll_want(poll, atomic_load(&source->wanted));
+        mare__poll_want(poll, atomic_load(&observed->wanted));
 }
 
-static void end(struct mare__source *source)
+static void end(struct mare__observed *observed)
 {
-    atomic_fetch_sub(&source->observer->watcher.busy, 1);
-    source->closed(source);
+    atomic_fetch_sub(&observed->observer->lookout.busy, 1);
+    observed->closed(observed);
 }
 
 static void on_closed(struct mare__poll *poll)
 {
-    end(MARE__ENTRY(poll, struct mare__source, poll));
+    end(MARE__ENTRY(poll, struct mare__observed, poll));
 }
 
-// What is wanted of the source now: to be watched, or to end.
-static void obey(struct mare__observer *observer, struct mare__source *source, bool doomed)
+// What is wanted of the descriptor now: to be watched, or to end.
+static void obey(struct mare__observer *observer, struct mare__observed *observed, bool doomed)
 {
-    if (!doomed && !source->opened)
-        source->opened = mare__poll_open(&observer->loop, &source->poll, source->fd);
+    if (!doomed && !observed->opened)
+        observed->opened = mare__poll_open(&observer->loop, &observed->poll, observed->fd);
     if (!doomed) {
-        if (source->opened)
-            mare__poll_want(&source->poll, atomic_load(&source->wanted));
+        if (observed->opened)
+            mare__poll_want(&observed->poll, atomic_load(&observed->wanted));
         else // a descriptor that cannot be watched is always ready
             for (int way = 0; way < MARE__WAYS; way++)
-                if (atomic_fetch_and(&source->wanted, ~(1u << way)) & 1u << way)
-                    tell(source->ready[way]);
+                if (atomic_fetch_and(&observed->wanted, ~(1u << way)) & 1u << way)
+                    tell(observed->ready[way]);
         return;
     }
-    if (source->opened)
-        mare__poll_close(&source->poll);
-    if (!source->lent)
-        mare__socket_close(source->fd);
-    if (!source->opened)
-        end(source);
+    if (observed->opened)
+        mare__poll_close(&observed->poll);
+    if (!observed->lent)
+        mare__socket_close(observed->fd);
+    if (!observed->opened)
+        end(observed);
 }
 
 static void obey_all(struct mare__observer *observer)
 {
-    atomic_store(&observer->watcher.called, false);
+    atomic_store(&observer->lookout.called, false);
     for (;;) {
         mare__lock_acquire(&observer->lock);
-        struct mare__list *link = mare__list_first(&observer->sources);
-        struct mare__source *source = link ? MARE__ENTRY(link, struct mare__source, command) : NULL;
-        bool doomed = source && source->doomed;
-        if (source)
-            mare__list_remove(link);
+        struct mare__list *entry = mare__list_first(&observer->commanded);
+        struct mare__observed *observed =
+            entry ? MARE__ENTRY(entry, struct mare__observed, command) : NULL;
+        bool doomed = observed && observed->doomed;
+        if (observed)
+            mare__list_remove(entry);
         mare__lock_release(&observer->lock);
-        if (!source)
+        if (!observed)
             return;
-        obey(observer, source, doomed);
+        obey(observer, observed, doomed);
     }
 }
 
@@ -110,34 +111,34 @@ static void ring(void *argument)
 
 // Waits until something happens, the worker is wanted elsewhere or the time has come; what is ready
 // is told. A deadline of 0: only looks.
-static void wait_for_events(struct mare__watcher *watcher, uint64_t deadline)
+static void wait_for_events(struct mare__lookout *lookout, uint64_t deadline)
 {
-    struct mare__observer *observer = MARE__ENTRY(watcher, struct mare__observer, watcher);
+    struct mare__observer *observer = MARE__ENTRY(lookout, struct mare__observer, lookout);
     mare__lock_acquire(&observer->turn);
-    atomic_store(&watcher->unattended, false);
-    if (atomic_load(&watcher->called))
+    atomic_store(&lookout->unattended, false);
+    if (atomic_load(&lookout->called))
         obey_all(observer);
     if (deadline == 0) {
         mare__loop_look(&observer->loop);
-    } else if (mare__park_elsewhere(watcher->parker)) {
-        uint64_t now = deadline == MARE_FOREVER ? 0 : mare__now(watcher->runtime);
+    } else if (mare__park_elsewhere(lookout->parker)) {
+        uint64_t now = deadline == MARE_FOREVER ? 0 : mare__now(lookout->runtime);
         mare__loop_wait(&observer->loop, deadline == MARE_FOREVER ? UINT64_MAX
                                          : deadline > now         ? deadline - now
                                                                   : 0);
-        mare__park_return(watcher->parker);
-        if (atomic_load(&watcher->called))
+        mare__park_return(lookout->parker);
+        if (atomic_load(&lookout->called))
             obey_all(observer);
     }
     mare__lock_release(&observer->turn);
 }
 
 // The worker is away, in a C function.
-static void attend(struct mare__watcher *watcher)
+static void attend(struct mare__lookout *lookout)
 {
-    struct mare__observer *observer = MARE__ENTRY(watcher, struct mare__observer, watcher);
+    struct mare__observer *observer = MARE__ENTRY(lookout, struct mare__observer, lookout);
     if (!mare__lock_try(&observer->turn))
         return;
-    if (atomic_load(&watcher->called))
+    if (atomic_load(&lookout->called))
         obey_all(observer);
     mare__loop_look(&observer->loop);
     mare__lock_release(&observer->turn);
@@ -145,9 +146,9 @@ static void attend(struct mare__watcher *watcher)
 
 // ---- From birth to end --------------------------------------------------------------------------
 
-static void destroy(struct mare__watcher *watcher)
+static void destroy(struct mare__lookout *lookout)
 {
-    struct mare__observer *observer = MARE__ENTRY(watcher, struct mare__observer, watcher);
+    struct mare__observer *observer = MARE__ENTRY(lookout, struct mare__observer, lookout);
     obey_all(observer);
     mare__loop_fini(&observer->loop);
     mare__free(observer);
@@ -160,31 +161,31 @@ static struct mare__observer *create(mare_runtime *runtime)
         mare__free(observer);
         return NULL;
     }
-    mare__list_init(&observer->sources);
-    observer->watcher = (struct mare__watcher){.runtime = runtime,
+    mare__list_init(&observer->commanded);
+    observer->lookout = (struct mare__lookout){.runtime = runtime,
                                                .wait = wait_for_events,
                                                .attend = attend,
                                                .ring = ring,
                                                .destroy = destroy};
-    observer->watcher.ring_argument = observer;
+    observer->lookout.ring_argument = observer;
     return observer;
 }
 
 // That of the worker, made if there is none. One at a time, so that none is made in vain: it costs
 // descriptors.
-static struct mare__watcher *watcher_of(struct mare__worker *worker)
+static struct mare__lookout *lookout_of(struct mare__worker *worker)
 {
     static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-    struct mare__watcher *watcher = atomic_load(&worker->watcher);
-    if (watcher)
-        return watcher;
+    struct mare__lookout *lookout = atomic_load(&worker->lookout);
+    if (lookout)
+        return lookout;
     pthread_mutex_lock(&making);
-    watcher = atomic_load(&worker->watcher);
-    struct mare__observer *observer = watcher ? NULL : create(worker->runtime);
+    lookout = atomic_load(&worker->lookout);
+    struct mare__observer *observer = lookout ? NULL : create(worker->runtime);
     if (observer)
-        watcher = mare__worker_watch(worker, &observer->watcher);
+        lookout = mare__worker_give_lookout(worker, &observer->lookout);
     pthread_mutex_unlock(&making);
-    return watcher;
+    return lookout;
 }
 
 // The observer of this worker; for threads that are none, the first worker's. That one never
@@ -194,14 +195,14 @@ static struct mare__observer *nearest(mare_runtime *runtime)
     struct mare__worker *worker = mare__this_worker(), *first = runtime->workers[0];
     if (!worker || worker->runtime != runtime)
         worker = first;
-    struct mare__watcher *watcher = atomic_load(&worker->watcher);
-    if (!watcher) {
-        struct mare__watcher *spare = watcher_of(first);
-        watcher = watcher_of(worker);
-        if (!watcher)
-            watcher = spare;
+    struct mare__lookout *lookout = atomic_load(&worker->lookout);
+    if (!lookout) {
+        struct mare__lookout *spare = lookout_of(first);
+        lookout = lookout_of(worker);
+        if (!lookout)
+            lookout = spare;
     }
-    return watcher ? MARE__ENTRY(watcher, struct mare__observer, watcher) : NULL;
+    return lookout ? MARE__ENTRY(lookout, struct mare__observer, lookout) : NULL;
 }
 
 // Whether this thread has the turn now: else it must leave a command.
@@ -214,76 +215,76 @@ static bool take_turn(struct mare__observer *observer)
 static void call(struct mare__observer *observer)
 {
     struct mare__worker *worker = mare__this_worker();
-    if (worker && observer->watcher.parker == &worker->parker)
+    if (worker && observer->lookout.parker == &worker->parker)
         return; // it is this one, and will look
-    mare__unpark(observer->watcher.parker);
+    mare__unpark(observer->lookout.parker);
 }
 
-// ---- What others want of sources ----------------------------------------------------------------
+// ---- What others want of descriptors -----------------------------------------------------------
 
-void mare__source_init(struct mare__source *source, int fd,
-                       void (*closed)(struct mare__source *source))
+void mare__observed_init(struct mare__observed *observed, int fd,
+                         void (*closed)(struct mare__observed *observed))
 {
-    source->poll.ready = on_ready;
-    source->poll.closed = on_closed;
-    source->fd = fd;
-    source->closed = closed;
-    mare__list_init(&source->command);
+    observed->poll.ready = on_ready;
+    observed->poll.closed = on_closed;
+    observed->fd = fd;
+    observed->closed = closed;
+    mare__list_init(&observed->command);
 }
 
 // Once it is doomed, nobody but the observer may touch it.
-static void command(struct mare__source *source, bool doomed)
+static void command(struct mare__observed *observed, bool doomed)
 {
-    struct mare__observer *observer = source->observer;
+    struct mare__observer *observer = observed->observer;
     bool mine = take_turn(observer);
     mare__lock_acquire(&observer->lock);
-    source->doomed = doomed;
-    mare__list_remove(&source->command); // of an earlier command
+    observed->doomed = doomed;
+    mare__list_remove(&observed->command); // of an earlier command
     if (!mine) {
-        mare__list_append(&observer->sources, &source->command);
-        atomic_store(&observer->watcher.called, true);
+        mare__list_append(&observer->commanded, &observed->command);
+        atomic_store(&observer->lookout.called, true);
     }
     mare__lock_release(&observer->lock);
     if (mine) {
-        obey(observer, source, doomed);
+        obey(observer, observed, doomed);
         mare__lock_release(&observer->turn);
     }
     call(observer);
 }
 
-mare_channel *mare__source_watch(mare_runtime *runtime, struct mare__source *source, int way)
+mare_channel *mare__observed_await(mare_runtime *runtime, struct mare__observed *observed, int way)
 {
-    if (!source->ready[way])
-        source->ready[way] = mare__chan_new(runtime, 1);
-    if (!source->observer && (source->observer = nearest(runtime)) != NULL)
+    if (!observed->ready[way])
+        observed->ready[way] = mare__chan_new(runtime, 1);
+    if (!observed->observer && (observed->observer = nearest(runtime)) != NULL)
         // From here to its end, so that no moment passes in which the observer seems to have
         // nothing to do: its worker would leave, or a program that waits be taken for stuck.
-        atomic_fetch_add(&source->observer->watcher.busy, 1);
-    if (!source->ready[way] || !source->observer)
+        atomic_fetch_add(&observed->observer->lookout.busy, 1);
+    if (!observed->ready[way] || !observed->observer)
         return NULL;
     unsigned bit = 1u << way;
-    if (!(atomic_fetch_or(&source->wanted, bit) & bit))
-        command(source, false);
-    return source->ready[way];
+    if (!(atomic_fetch_or(&observed->wanted, bit) & bit))
+        command(observed, false);
+    return observed->ready[way];
 }
 
-void mare__source_tell(struct mare__source *source, int way)
+void mare__observed_tell(struct mare__observed *observed, int way)
 {
-    tell(source->ready[way]);
+    tell(observed->ready[way]);
 }
 
-void mare__source_close(struct mare__source *source)
+void mare__observed_close(struct mare__observed *observed)
 {
-    if (atomic_exchange(&source->ends, true))
+    if (atomic_exchange(&observed->ends, true))
         return;
     for (int way = 0; way < MARE__WAYS; way++)
-        if (source->ready[way])
-            mare_chan_close(source->ready[way]);
-    if (source->observer) {
-        command(source, true);
+        if (observed->ready[way])
+            mare_chan_close(observed->ready[way]);
+    if (observed->observer) {
+        command(observed, true);
         return;
     }
-    if (!source->lent)
-        mare__socket_close(source->fd);
-    source->closed(source);
+    if (!observed->lent)
+        mare__socket_close(observed->fd);
+    observed->closed(observed);
 }

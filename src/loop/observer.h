@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The observer: wraps the demultiplexers (libuv's loop, and those that programs bring), knows the
-// sources of events, waits for changes with a bounded time and hands them on.
+// sources of events (descriptors), waits for changes with a bounded time and hands them on.
 //
 // Each worker that needs one has an observer of its own, in which it waits instead of sleeping, and
-// into which it looks while it is busy (docs/decisions/012 has the measurement). A source belongs
-// to the observer of the thread that watched it first. What happens to a source becomes a message
-// in one of its channels, so that whoever waits for it waits as for any message, in a select too.
+// into which it looks while it is busy (docs/decisions/012 has the measurement). A descriptor
+// belongs to the observer of the thread that watched it first. What happens to a descriptor becomes
+// a message in one of its channels, so that whoever waits for it waits as for any message, in a
+// select too.
 #pragma once
 
 #include "platform/loop.h"
@@ -13,11 +14,11 @@
 
 struct mare__observer;
 
-// What a source can be watched for: it can be read from, or written to.
+// What a descriptor can be watched for: it can be read from, or written to.
 enum { MARE__TO_READ, MARE__TO_WRITE, MARE__WAYS };
 
 // A descriptor that is watched. It is part of an object, which `closed` gives back.
-struct mare__source {
+struct mare__observed {
     struct mare__observer *observer; // NULL until it is first watched
     mare_channel *ready[MARE__WAYS]; // where a change is told; made when first watched for
     atomic_uint wanted;              // bits of what it is watched for
@@ -28,19 +29,19 @@ struct mare__source {
     struct mare__list command;
     bool opened; // `poll` is known to the loop
     struct mare__poll poll;
-    void (*closed)(struct mare__source *source); // the last thing that happens to it
+    void (*closed)(struct mare__observed *observed); // the last thing that happens to it
 };
 
-void mare__source_init(struct mare__source *source, int fd,
-                       void (*closed)(struct mare__source *source));
+void mare__observed_init(struct mare__observed *observed, int fd,
+                         void (*closed)(struct mare__observed *observed));
 
 // The channel that gets a message when the descriptor is, or soon becomes, ready; at least one
 // after each call. NULL: not enough memory.
-mare_channel *mare__source_watch(mare_runtime *runtime, struct mare__source *source, int way);
+mare_channel *mare__observed_await(mare_runtime *runtime, struct mare__observed *observed, int way);
 
 // Tells one who waits for it, as if it had happened.
-void mare__source_tell(struct mare__source *source, int way);
+void mare__observed_tell(struct mare__observed *observed, int way);
 
 // Whoever waits is told so (MARE_CLOSED); the descriptor is closed, then `closed` called, perhaps
 // on another thread. Once is enough.
-void mare__source_close(struct mare__source *source);
+void mare__observed_close(struct mare__observed *observed);

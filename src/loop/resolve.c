@@ -9,15 +9,15 @@
 static void run(struct mare__job *job)
 {
     struct mare__lookup *lookup = (struct mare__lookup *)job;
-    struct mare__naming *naming = &lookup->naming;
+    struct mare__resolving *naming = &lookup->naming;
     if (naming->is_service && *lookup->host)
         naming->port = mare__service_number(lookup->host, naming->datagrams);
     else if (naming->is_service)
         mare__service_name(naming->port, naming->name);
     else if (*lookup->host)
-        mare__names_to_addresses(&lookup->naming, lookup->host);
+        mare__resolve_addresses(&lookup->naming, lookup->host);
     else
-        mare__names_to_name(&lookup->naming);
+        mare__resolve_name(&lookup->naming);
 }
 
 static void end(struct mare__job *job)
@@ -28,7 +28,7 @@ static void end(struct mare__job *job)
 struct mare__lookup *mare__lookup_new(mare_runtime *runtime, const char *host)
 {
     struct mare__lookup *lookup = mare__alloc_zero(sizeof *lookup + strlen(host) + 1);
-    if (!lookup || !mare__job_init(&lookup->job, runtime, MARE__LANE_NAMES, run, end)) {
+    if (!lookup || !mare__job_init(&lookup->job, runtime, MARE__LANE_RESOLVE, run, end)) {
         mare__free(lookup);
         return NULL;
     }

@@ -31,7 +31,7 @@ struct mare_object {
     struct mare__list in_table; // while it has not ended
     // How it waits for an event.
     struct mare__wait wait;
-    struct mare__node node;
+    struct mare__spot spot;
 };
 
 struct mare_scheduler {
@@ -66,9 +66,9 @@ static mare_object *object_new(mare_scheduler *scheduler, mare_handler *handler,
     object->source = source ? mare_source_ref(source) : NULL;
     object->holders = 1;
     mare__list_init(&object->in_line);
-    mare__list_init(&object->node.link);
+    mare__list_init(&object->spot.entry);
     object->wait.wake = wake;
-    object->node.wait = &object->wait;
+    object->spot.wait = &object->wait;
     mare__lock_acquire(&scheduler->lock);
     object->id = ++scheduler->last_id;
     mare__list_append(bucket_of(scheduler, object->id), &object->in_table);
@@ -119,10 +119,10 @@ static void enqueue(mare_object *object)
 static mare_object *dequeue(mare_scheduler *scheduler)
 {
     mare__lock_acquire(&scheduler->lock);
-    struct mare__list *link = mare__list_first(&scheduler->ready);
-    mare_object *object = link ? MARE__ENTRY(link, mare_object, in_line) : NULL;
+    struct mare__list *entry = mare__list_first(&scheduler->ready);
+    mare_object *object = entry ? MARE__ENTRY(entry, mare_object, in_line) : NULL;
     if (object) {
-        mare__list_remove(link);
+        mare__list_remove(entry);
         object->queued = false;
         scheduler->ready_count--;
     }
@@ -195,7 +195,7 @@ static void await_event(mare_object *object)
         return;
     }
     mare__wait_begin(&object->wait);
-    mare_err err = mare__chan_receive(object->source->events, &object->wait.message, &object->node);
+    mare_err err = mare__chan_receive(object->source->events, &object->wait.message, &object->spot);
     if (err == MARE_OK) {
         mare__message_move(&object->parameters, &object->wait.message);
         enqueue(object);
@@ -208,7 +208,7 @@ static void wake(struct mare__wait *wait)
 {
     mare_object *object = MARE__ENTRY(wait, mare_object, wait);
     if (wait->fired == MARE__FIRED_NONE)
-        mare__chan_forget(object->source->events, &object->node);
+        mare__chan_forget(object->source->events, &object->spot);
     if (wait->result == MARE_OK) {
         mare__message_move(&object->parameters, &wait->message);
         enqueue(object);
@@ -353,8 +353,8 @@ mare_err mare_scheduler_create(mare_runtime *runtime, mare_scheduler **out)
 static mare_object *any_of(mare_scheduler *scheduler, struct mare__list *bucket)
 {
     mare__lock_acquire(&scheduler->lock);
-    struct mare__list *link = mare__list_first(bucket);
-    mare_object *object = link ? MARE__ENTRY(link, mare_object, in_table) : NULL;
+    struct mare__list *entry = mare__list_first(bucket);
+    mare_object *object = entry ? MARE__ENTRY(entry, mare_object, in_table) : NULL;
     if (object)
         object->holders++;
     mare__lock_release(&scheduler->lock);

@@ -18,15 +18,15 @@ static void release(struct mare__signals *signals)
     if (atomic_fetch_sub(&signals->holders, 1) > 1)
         return;
     for (int way = 0; way < MARE__WAYS; way++)
-        if (signals->source.ready[way])
-            mare_chan_unref(signals->source.ready[way]);
+        if (signals->observed.ready[way])
+            mare_chan_unref(signals->observed.ready[way]);
     mare_chan_unref(signals->come);
     mare__free(signals);
 }
 
-static void on_closed(struct mare__source *source)
+static void on_closed(struct mare__observed *observed)
 {
-    release(MARE__ENTRY(source, struct mare__signals, source));
+    release(MARE__ENTRY(observed, struct mare__signals, observed));
 }
 
 // One that is in the channel already stands for this one too, as in the system itself.
@@ -51,15 +51,15 @@ static void watch(struct mare__signals *signals)
     while (err == MARE_OK) {
         mare__lock_acquire(&signals->lock);
         bool closed = signals->closed;
-        for (int number; !closed && (number = mare__signal_take(signals->source.fd)) > 0;)
+        for (int number; !closed && (number = mare__signal_take(signals->observed.fd)) > 0;)
             tell(signals, number);
         if (!closed) {
             // There is a channel: the first time was before anybody could see the watch.
             mare_channel *ready =
-                mare__source_watch(signals->runtime, &signals->source, MARE__TO_READ);
+                mare__observed_await(signals->runtime, &signals->observed, MARE__TO_READ);
             mare__wait_begin(&signals->wait);
             mare__message_clear(&signals->wait.message);
-            err = mare__chan_receive(ready, &signals->wait.message, &signals->node);
+            err = mare__chan_receive(ready, &signals->wait.message, &signals->spot);
         }
         mare__lock_release(&signals->lock);
         if (closed) {
@@ -83,12 +83,12 @@ bool mare__signals_close(struct mare__signals *signals)
     if (closed)
         return false;
     if (mare__wait_claim(&signals->wait)) { // else somebody is being told, and will see
-        mare__chan_forget(signals->source.ready[MARE__TO_READ], &signals->node);
+        mare__chan_forget(signals->observed.ready[MARE__TO_READ], &signals->spot);
         release(signals);
     }
-    mare__signal_forget(signals->source.fd);
+    mare__signal_forget(signals->observed.fd);
     mare_chan_close(signals->come);
-    mare__source_close(&signals->source);
+    mare__observed_close(&signals->observed);
     return true;
 }
 
@@ -115,7 +115,7 @@ int mare__signals_open(mare_runtime *runtime, uint64_t set, struct mare__signals
     enum { DIFFERENT = 64 }; // signals: there is always room
     struct mare__signals *signals = mare__alloc_zero(sizeof *signals);
     mare_channel *come = signals ? mare__chan_new(runtime, DIFFERENT) : NULL;
-    int fd = come ? mare__signal_watch(set) : -ENOMEM;
+    int fd = come ? mare__signal_listen(set) : -ENOMEM;
     if (fd < 0) {
         if (come)
             mare_chan_unref(come);
@@ -129,11 +129,11 @@ int mare__signals_open(mare_runtime *runtime, uint64_t set, struct mare__signals
     signals->come = come;
     signals->timeout = MARE_FOREVER;
     signals->wait.wake = on_told;
-    signals->node.wait = &signals->wait;
+    signals->spot.wait = &signals->wait;
     mare__message_init(&signals->wait.message);
-    mare__list_init(&signals->node.link);
-    mare__source_init(&signals->source, fd, on_closed);
-    if (!mare__source_watch(runtime, &signals->source, MARE__TO_READ)) {
+    mare__list_init(&signals->spot.entry);
+    mare__observed_init(&signals->observed, fd, on_closed);
+    if (!mare__observed_await(runtime, &signals->observed, MARE__TO_READ)) {
         mare__unref(&signals->object);
         return -ENOMEM;
     }

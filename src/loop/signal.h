@@ -7,14 +7,14 @@
 
 struct mare__signals {
     struct mare__object object;
-    atomic_uint holders; // the object, the source until it is closed, the wait until it is over
+    atomic_uint holders; // the object, the descriptor until it is closed, the wait until it is over
     mare_runtime *runtime;
-    struct mare__source source; // readable when one has come
-    mare_channel *come;         // messages with their numbers; each stands there once at the most
-    atomic_ullong queued;       // bits of those
-    uint64_t timeout;           // of each call, in nanoseconds; MARE_FOREVER: none
-    struct mare__wait wait;     // stands in line for the source; its end is the event
-    struct mare__node node;
+    struct mare__observed observed; // readable when one has come
+    mare_channel *come;     // messages with their numbers; each stands there once at the most
+    atomic_ullong queued;   // bits of those
+    uint64_t timeout;       // of each call, in nanoseconds; MARE_FOREVER: none
+    struct mare__wait wait; // stands in line for the descriptor; its end is the event
+    struct mare__spot spot;
     mare__lock lock; // guards that the descriptor is open while it is used
     bool closed;     // under the lock
 };

@@ -54,8 +54,8 @@ static void release(mare_source *source)
     if (source->begun && source->kind->destroy)
         source->kind->destroy(source->self);
     for (int way = 0; way < MARE__WAYS; way++)
-        if (source->watch.ready[way])
-            mare_chan_unref(source->watch.ready[way]);
+        if (source->observed.ready[way])
+            mare_chan_unref(source->observed.ready[way]);
     mare__message_clear(&source->event);
     mare_chan_unref(source->events);
     mare__free(source);
@@ -69,7 +69,7 @@ static void finish(mare_source *source, mare_err how)
     atomic_compare_exchange_strong(&source->outcome, &lives, how); // unless somebody has closed it
     mare_chan_close(source->events);
     if (source->kind->ready) {
-        mare__source_close(&source->watch); // which releases it
+        mare__observed_close(&source->observed); // which releases it
         return;
     }
     atomic_fetch_sub(&runtime->own_busy, 1);
@@ -95,7 +95,7 @@ static mare_err put(mare_source *source)
 {
     source->waits_for = source->events;
     mare__wait_begin(&source->wait);
-    return mare__chan_send(source->events, &source->event, &source->node);
+    return mare__chan_send(source->events, &source->event, &source->spot);
 }
 
 // ---- Descriptors --------------------------------------------------------------------------------
@@ -103,12 +103,12 @@ static mare_err put(mare_source *source)
 // Waits until the descriptor can be read. MARE_OK: it can; MARE_EMPTY: it is waited for, as above.
 static mare_err await_ready(mare_source *source)
 {
-    mare_channel *ready = mare__source_watch(source->runtime, &source->watch, MARE__TO_READ);
+    mare_channel *ready = mare__observed_await(source->runtime, &source->observed, MARE__TO_READ);
     if (!ready)
         return MARE_NOMEM;
     source->waits_for = ready;
     mare__wait_begin(&source->wait);
-    return mare__chan_receive(ready, &source->wait.message, &source->node);
+    return mare__chan_receive(ready, &source->wait.message, &source->spot);
 }
 
 // Makes events of what there is, until there is no more or no room.
@@ -131,9 +131,9 @@ static void read_all(mare_source *source)
     finish(source, err);
 }
 
-static void on_descriptor_closed(struct mare__source *watch)
+static void on_descriptor_closed(struct mare__observed *observed)
 {
-    release(MARE__ENTRY(watch, mare_source, watch));
+    release(MARE__ENTRY(observed, mare_source, observed));
 }
 
 // ---- Those that are polled ----------------------------------------------------------------------
@@ -157,14 +157,14 @@ static void join_ring(mare_source *source)
 static mare_source *take_turn(struct mare__poller *poller, unsigned *sharing, bool *quit)
 {
     mare__lock_acquire(&poller->lock);
-    struct mare__list *link = mare__list_first(&poller->ring);
-    if (link)
-        mare__list_remove(link);
+    struct mare__list *entry = mare__list_first(&poller->ring);
+    if (entry)
+        mare__list_remove(entry);
     *sharing = poller->count;
-    poller->count -= link != NULL;
+    poller->count -= entry != NULL;
     *quit = poller->quit;
     mare__lock_release(&poller->lock);
-    return link ? MARE__ENTRY(link, mare_source, turn) : NULL;
+    return entry ? MARE__ENTRY(entry, mare_source, turn) : NULL;
 }
 
 // Gives a source its part of the time. Returns whether there was an event.
@@ -282,7 +282,7 @@ static void wake(struct mare__wait *wait)
 {
     mare_source *source = MARE__ENTRY(wait, mare_source, wait);
     if (wait->fired == MARE__FIRED_NONE)
-        mare__chan_forget(source->waits_for, &source->node);
+        mare__chan_forget(source->waits_for, &source->spot);
     mare__message_clear(&wait->message);
     if (wait->result != MARE_OK)
         finish(source, wait->result);
@@ -417,7 +417,7 @@ static void abandon(mare_source *source)
 {
     source->begun = false;
     if (source->kind->ready)
-        mare__source_close(&source->watch);
+        mare__observed_close(&source->observed);
     else
         release(source);
     release(source);
@@ -435,10 +435,10 @@ static void init(mare_source *source, mare_runtime *runtime, const mare_source_k
     source->begun = true;
     mare__list_init(&source->in_all);
     mare__list_init(&source->turn);
-    mare__list_init(&source->node.link);
+    mare__list_init(&source->spot.entry);
     source->wait.wake = wake;
-    source->node.wait = &source->wait;
-    mare__source_init(&source->watch, fd, on_descriptor_closed);
+    source->spot.wait = &source->wait;
+    mare__observed_init(&source->observed, fd, on_descriptor_closed);
 }
 
 mare_err mare_source_create(mare_runtime *runtime, const mare_source_kind *kind, void *self,

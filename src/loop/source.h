@@ -21,10 +21,10 @@ struct mare_source {
     // Who makes the events, one thread at a time, waits as a routine does: in one line at most.
     mare_message event; // that found no room
     struct mare__wait wait;
-    struct mare__node node;
+    struct mare__spot spot;
     mare_channel *waits_for;
-    struct mare__source watch; // the descriptor, if there is one
-    struct mare__list turn;    // in the ring of those that are polled
+    struct mare__observed observed; // its descriptor, if it has one
+    struct mare__list turn;         // in the ring of those that are polled
 };
 
 // A source of what a device file has to read. 0, or an errno value.

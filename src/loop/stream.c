@@ -13,8 +13,8 @@ static void release(struct mare__stream *stream)
     if (atomic_fetch_sub(&stream->holders, 1) > 1)
         return;
     for (int way = 0; way < MARE__WAYS; way++)
-        if (stream->source.ready[way])
-            mare_chan_unref(stream->source.ready[way]);
+        if (stream->observed.ready[way])
+            mare_chan_unref(stream->observed.ready[way]);
     mare__tls_free(stream->tls);
     if (stream->context)
         mare__unref(&stream->context->object);
@@ -22,9 +22,9 @@ static void release(struct mare__stream *stream)
     mare__free(stream);
 }
 
-static void on_closed(struct mare__source *source)
+static void on_closed(struct mare__observed *observed)
 {
-    release(MARE__ENTRY(source, struct mare__stream, source));
+    release(MARE__ENTRY(observed, struct mare__stream, observed));
 }
 
 static void destroy(struct mare__object *object)
@@ -50,7 +50,7 @@ struct mare__stream *mare__stream_new(mare_runtime *runtime, int fd, enum mare__
         stream->most = MARE__LISTENER_LIMIT;
     stream->all_max = MARE__STREAM_ALL;
     atomic_init(&stream->holders, 2);
-    mare__source_init(&stream->source, fd, on_closed);
+    mare__observed_init(&stream->observed, fd, on_closed);
     return stream;
 }
 
@@ -109,9 +109,9 @@ static void share(struct mare__stream *stream, bool reads, ssize_t result)
     bool failed = result < 0 && result != -EAGAIN;
     bool told = failed || mare__tls_moved(stream->tls) || (reads && result >= 0);
     if (told && stream->waiting[MARE__TO_READ] > 0)
-        mare__source_tell(&stream->source, MARE__TO_READ);
+        mare__observed_tell(&stream->observed, MARE__TO_READ);
     if (failed && stream->waiting[MARE__TO_WRITE] > 0)
-        mare__source_tell(&stream->source, MARE__TO_WRITE);
+        mare__observed_tell(&stream->observed, MARE__TO_WRITE);
 }
 
 ssize_t mare__stream_read(struct mare__stream *stream, char bytes[MARE__STREAM_ROOM])
@@ -121,7 +121,7 @@ ssize_t mare__stream_read(struct mare__stream *stream, char bytes[MARE__STREAM_R
         got = mare__tls_read(stream->tls, bytes, MARE__STREAM_ROOM);
         share(stream, true, got);
     } else {
-        got = mare__socket_read(stream->source.fd, bytes, MARE__STREAM_ROOM);
+        got = mare__socket_read(stream->observed.fd, bytes, MARE__STREAM_ROOM);
         if (got != -EAGAIN)
             stream->drained = got > 0 && got < MARE__STREAM_ROOM;
     }
@@ -135,7 +135,7 @@ ssize_t mare__stream_read(struct mare__stream *stream, char bytes[MARE__STREAM_R
 ssize_t mare__stream_write(struct mare__stream *stream, struct iovec *pieces, int count)
 {
     if (!stream->tls)
-        return mare__socket_write(stream->source.fd, pieces, count);
+        return mare__socket_write(stream->observed.fd, pieces, count);
     ssize_t sent = mare__tls_write(stream->tls, pieces, count);
     share(stream, false, sent);
     return sent;
@@ -153,7 +153,7 @@ int mare__stream_flush(struct mare__stream *stream)
 int mare__stream_shutdown(struct mare__stream *stream)
 {
     if (!stream->tls)
-        return mare__socket_shutdown(stream->source.fd);
+        return mare__socket_shutdown(stream->observed.fd);
     int err = mare__tls_shutdown(stream->tls);
     share(stream, false, err);
     return err;
@@ -165,7 +165,7 @@ void mare__stream_close(struct mare__stream *stream)
     // all: then the peer shall not take this for the end.
     if (stream->tls && !mare__stream_closed(stream) && stream->waiting[MARE__TO_WRITE] == 0)
         mare__tls_leave(stream->tls);
-    mare__source_close(&stream->source);
+    mare__observed_close(&stream->observed);
 }
 
 int mare__stream_handshake(struct mare__stream *stream)
@@ -182,7 +182,7 @@ bool mare__stream_secure(struct mare__stream *stream, struct mare__tls_context *
     // What was read before belongs to the handshake. As plain text it would be taken, afterwards,
     // for something that the peer said under TLS.
     size_t early = mare__stream_buffered(stream);
-    stream->tls = mare__tls_new(context, stream->source.fd, server, name,
+    stream->tls = mare__tls_new(context, stream->observed.fd, server, name,
                                 early > 0 ? stream->bytes + stream->first : NULL, early, error);
     if (!stream->tls)
         return false;

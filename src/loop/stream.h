@@ -6,7 +6,7 @@
 
 #include "loop/job.h"
 #include "loop/observer.h"
-#include "platform/names.h"
+#include "platform/resolve.h"
 #include "platform/tls.h"
 
 enum {
@@ -17,9 +17,9 @@ enum {
 
 struct mare__stream {
     struct mare__object object;
-    atomic_uint holders; // the object, and the source until it is closed
+    atomic_uint holders; // the object, and the descriptor until it is closed
     mare_runtime *runtime;
-    struct mare__source source;
+    struct mare__observed observed;
     uint64_t timeout; // of each call, in nanoseconds; MARE_FOREVER: none
     union {
         uint64_t line_max; // bytes of a line, or a datagram, beyond which it is refused
@@ -56,7 +56,7 @@ int mare__stream_flush(struct mare__stream *stream);
 // This side sends no more: 0, or an errno value, negated.
 int mare__stream_shutdown(struct mare__stream *stream);
 
-// As mare__source_close, after a word of farewell to the peer if it expects one and nobody was
+// As mare__observed_close, after a word of farewell to the peer if it expects one and nobody was
 // writing.
 void mare__stream_close(struct mare__stream *stream);
 
@@ -110,7 +110,7 @@ void mare__stream_used(struct mare__stream *stream, size_t size);
 static inline bool mare__stream_closed(const struct mare__stream *stream)
 {
     // Relaxed: its owner asks, who alone closes it while it lives.
-    return stream->given || atomic_load_explicit(&stream->source.ends, memory_order_relaxed);
+    return stream->given || atomic_load_explicit(&stream->observed.ends, memory_order_relaxed);
 }
 
 static inline size_t mare__stream_buffered(const struct mare__stream *stream)
@@ -122,7 +122,7 @@ static inline size_t mare__stream_buffered(const struct mare__stream *stream)
 // A name being resolved, by a thread of the pool.
 struct mare__lookup {
     struct mare__job job;
-    struct mare__naming naming;
+    struct mare__resolving naming;
     char host[]; // empty: what is asked for is the name of naming.addresses[0], or of its port
 };
 

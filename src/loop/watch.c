@@ -134,7 +134,7 @@ struct mare__walk *mare__walk_new(mare_runtime *runtime, const char *path, bool 
         mare__free(walk);
         return NULL;
     }
-    walk->fd = watch ? mare__watch_share(watch->source.fd) : -1;
+    walk->fd = watch ? mare__watch_share(watch->observed.fd) : -1;
     walk->recursive = recursive;
     walk->tells = watch != NULL;
     walk->limit = limit;
@@ -218,7 +218,7 @@ static bool move(struct mare__watch *watch, const char *from, const char *to)
         if (!is_in(path, from))
             continue;
         if (!to) { // inotify says when it is done, and then it is forgotten
-            mare__watch_remove(watch->source.fd, watch->watched[i].number);
+            mare__watch_remove(watch->observed.fd, watch->watched[i].number);
             continue;
         }
         char *now = mare__alloc(strlen(to) + strlen(path) - strlen(from) + 1);
@@ -239,8 +239,8 @@ static void release(struct mare__watch *watch)
     if (atomic_fetch_sub_explicit(&watch->holders, 1, memory_order_acq_rel) > 1)
         return;
     for (int way = 0; way < MARE__WAYS; way++)
-        if (watch->source.ready[way])
-            mare_chan_unref(watch->source.ready[way]);
+        if (watch->observed.ready[way])
+            mare_chan_unref(watch->observed.ready[way]);
     for (size_t i = 0; i < watch->count; i++)
         mare__free(watch->watched[i].path);
     mare__free(watch->watched);
@@ -250,9 +250,9 @@ static void release(struct mare__watch *watch)
     mare__free(watch);
 }
 
-static void on_closed(struct mare__source *source)
+static void on_closed(struct mare__observed *observed)
 {
-    release(MARE__ENTRY(source, struct mare__watch, source));
+    release(MARE__ENTRY(observed, struct mare__watch, observed));
 }
 
 static void destroy(struct mare__object *object)
@@ -261,7 +261,7 @@ static void destroy(struct mare__object *object)
     if (watch->walk)
         mare__unref(&watch->walk->job.object);
     watch->walk = NULL;
-    mare__source_close(&watch->source);
+    mare__observed_close(&watch->observed);
     release(watch);
 }
 
@@ -292,10 +292,10 @@ struct mare__watch *mare__watch_new(mare_runtime *runtime, struct mare__walk *wa
     struct mare__watch *watch = mare__alloc_zero(sizeof *watch + strlen(walk->path) + 1);
     if (!watch)
         return NULL;
-    mare__object_init(&watch->object, MARE__KIND_WATCHER, destroy);
+    mare__object_init(&watch->object, MARE__KIND_WATCH, destroy);
     watch->object.weight = sizeof *watch + sizeof(mare_channel);
     atomic_init(&watch->holders, 2);
-    mare__source_init(&watch->source, walk->fd, on_closed);
+    mare__observed_init(&watch->observed, walk->fd, on_closed);
     walk->fd = -1;
     watch->runtime = runtime;
     watch->timeout = MARE_FOREVER;
@@ -382,7 +382,7 @@ static int read_more(struct mare__watch *watch)
 {
     char bytes[MARE__WATCH_ROOM];
     size_t have = watch->end - watch->at;
-    ssize_t got = mare__watch_read(watch->source.fd, bytes);
+    ssize_t got = mare__watch_read(watch->observed.fd, bytes);
     if (got <= 0)
         return got == 0 ? -EAGAIN : (int)got;
     char *all = mare__alloc(have + (size_t)got);
@@ -449,7 +449,7 @@ static bool tell_self(struct mare__watch *watch, const struct mare__watch_event 
     if (!root || !known || event->kind >= sizeof kinds / sizeof *kinds || !kinds[event->kind])
         return false;
     if (event->kind == MARE__WATCH_LEFT) // the path does not lead to it any more: that is the end
-        mare__watch_remove(watch->source.fd, watch->root);
+        mare__watch_remove(watch->observed.fd, watch->root);
     *told = (struct mare__watch_told){
         .kind = kinds[event->kind], .base = known->path, .name = "", .folder = event->folder};
     return true;

@@ -40,11 +40,11 @@ struct mare__watch_told {
 
 struct mare__watch {
     struct mare__object object;
-    atomic_uint holders; // the object, and the source until it is closed
+    atomic_uint holders; // the object, and the descriptor until it is closed
     mare_runtime *runtime;
-    struct mare__source source;
+    struct mare__observed observed;
     uint64_t timeout; // of each call, in nanoseconds; MARE_FOREVER: none
-    uint16_t waiting; // routines that wait for the source
+    uint16_t waiting; // routines that wait for the descriptor
     bool recursive;
     size_t limit;
     bool has_ended; // what is watched is gone: nothing more will come
@@ -70,13 +70,13 @@ struct mare__watch {
 struct mare__watch *mare__watch_new(mare_runtime *runtime, struct mare__walk *walk);
 
 // What is next: 1, and `*told` says it; or 0: wait for the walk if there is one, else for the
-// source; -ENODATA: nothing more will come; or another errno value, negated.
+// descriptor; -ENODATA: nothing more will come; or another errno value, negated.
 int mare__watch_next(struct mare__watch *watch, struct mare__watch_told *told);
 
 static inline bool mare__watch_closed(const struct mare__watch *watch)
 {
     // Relaxed: its owner asks, who alone closes it while it lives.
-    return atomic_load_explicit(&watch->source.ends, memory_order_relaxed);
+    return atomic_load_explicit(&watch->observed.ends, memory_order_relaxed);
 }
 
 // Whether something can be told without waiting, perhaps.

@@ -55,7 +55,7 @@ _Noreturn void mare__lua_no_reference(lua_State *L, int index, const void *ref, 
 mare_channel *mare__lua_channel_unknown(lua_State *L, int index)
 {
     mare_process *process = mare__self(L);
-    struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_CHANNEL);
+    struct mare__reference *ref = mare__handle_of(L, index, MARE__KIND_CHANNEL);
     if (!ref || !ref->object)
         mare__lua_no_reference(L, index, ref, "channel");
     if (!process->host) { // where it can be collected without a word, and its place be another's
@@ -67,7 +67,7 @@ mare_channel *mare__lua_channel_unknown(lua_State *L, int index)
 
 mare_process *mare__lua_process(lua_State *L, int index)
 {
-    struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_PROCESS);
+    struct mare__reference *ref = mare__handle_of(L, index, MARE__KIND_PROCESS);
     if (!ref || !ref->object)
         mare__lua_no_reference(L, index, ref, "process");
     return (mare_process *)ref->object;

@@ -33,7 +33,7 @@ mare_channel *mare__lua_channel_unknown(lua_State *L, int index);
 static inline mare_channel *mare__lua_channel(lua_State *L, int index)
 {
     const mare_process *process = mare__self(L);
-    const struct mare__ref_link *ref = lua_touserdata(L, index);
+    const struct mare__reference *ref = lua_touserdata(L, index);
     bool known = ref && (ref == process->known[0] || ref == process->known[1]);
     if (__builtin_expect(known, 1))
         return (mare_channel *)ref->object;
@@ -92,18 +92,18 @@ extern const luaL_Reg mare__stream_methods[], mare__listener_methods[], mare__st
 extern const luaL_Reg mare__udp_methods[], mare__udp_metamethods[];
 extern const luaL_Reg mare__tls_methods[];
 extern const luaL_Reg mare__file_methods[], mare__folder_methods[], mare__file_metamethods[];
-extern const luaL_Reg mare__watcher_methods[], mare__watcher_metamethods[];
+extern const luaL_Reg mare__watch_methods[], mare__watch_metamethods[];
 extern const luaL_Reg mare__timer_methods[], mare__timer_metamethods[];
 extern const luaL_Reg mare__child_metamethods[], mare__signals_methods[],
     mare__signals_metamethods[];
 extern const luaL_Reg mare__source_methods[], mare__source_metamethods[];
 
 // What a select receives from: see struct mare__class.
-mare_err mare__stream_watch(struct mare__object *object, mare_channel **channel);
-mare_err mare__child_watch(struct mare__object *object, mare_channel **channel);
-mare_err mare__signals_watch(struct mare__object *object, mare_channel **channel);
-mare_err mare__watcher_watch(struct mare__object *object, mare_channel **channel);
-mare_err mare__timer_watch(struct mare__object *object, mare_channel **channel);
+mare_err mare__stream_await(struct mare__object *object, mare_channel **channel);
+mare_err mare__child_await_end(struct mare__object *object, mare_channel **channel);
+mare_err mare__signals_await(struct mare__object *object, mare_channel **channel);
+mare_err mare__watch_await(struct mare__object *object, mare_channel **channel);
+mare_err mare__timer_await(struct mare__object *object, mare_channel **channel);
 mare_err mare__source_events(struct mare__object *object, mare_channel **channel);
 
 // Functions of the module `mare` that live in other files.

@@ -19,7 +19,7 @@ static void destroy(struct mare__object *object)
 
 static struct buffer *check(lua_State *L, int index)
 {
-    struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_BUFFER);
+    struct mare__reference *ref = mare__handle_of(L, index, MARE__KIND_BUFFER);
     if (!ref)
         luaL_typeerror(L, index, "buffer");
     if (mare__handle_moved(ref))
@@ -92,7 +92,7 @@ static int buffer_set(lua_State *L)
 
 static int buffer_moved(lua_State *L)
 {
-    struct mare__ref_link *ref = mare__handle_of(L, 1, MARE__KIND_BUFFER);
+    struct mare__reference *ref = mare__handle_of(L, 1, MARE__KIND_BUFFER);
     if (!ref)
         return luaL_typeerror(L, 1, "buffer");
     lua_pushboolean(L, mare__handle_moved(ref));
@@ -101,7 +101,7 @@ static int buffer_moved(lua_State *L)
 
 static int buffer_len(lua_State *L)
 {
-    struct mare__ref_link *ref = mare__handle_of(L, 1, MARE__KIND_BUFFER);
+    struct mare__reference *ref = mare__handle_of(L, 1, MARE__KIND_BUFFER);
     bool here = ref && !mare__handle_moved(ref);
     lua_pushinteger(L, here ? (lua_Integer)((struct buffer *)ref->object)->length : 0);
     return 1;

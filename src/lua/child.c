@@ -14,7 +14,7 @@ static const char *const stream_names[MARE__CHILD_STREAMS] = {"stdin", "stdout",
 
 static struct mare__child *check(lua_State *L, int index)
 {
-    struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_CHILD);
+    struct mare__reference *ref = mare__handle_of(L, index, MARE__KIND_CHILD);
     if (!ref)
         luaL_typeerror(L, index, "child");
     if (mare__handle_moved(ref))
@@ -92,7 +92,7 @@ static int describe_stream(lua_State *L, int index, struct mare__child_stream *s
     luaL_Stream *file = luaL_testudata(L, index, LUA_FILEHANDLE);
     stream->use = MARE__CHILD_GIVEN;
     if (mare__handle_of(L, index, MARE__KIND_STREAM)) {
-        stream->fd = mare__descriptor_copy(mare__lua_stream(L, index)->source.fd);
+        stream->fd = mare__descriptor_copy(mare__lua_stream(L, index)->observed.fd);
     } else if (file) {
         stream->fd = mare__descriptor_copy(fileno(file->f));
     } else if (lua_istable(L, index)) {
@@ -122,7 +122,7 @@ static void give_streams(lua_State *L)
         if (!mare__handle_of(L, STREAMS + i, MARE__KIND_STREAM))
             continue;
         struct mare__stream *stream = mare__lua_stream(L, STREAMS + i);
-        mare__descriptor_waits(stream->source.fd, true);
+        mare__descriptor_waits(stream->observed.fd, true);
         stream->object.waiters += !stream->given; // once, if it is given as two of them
         stream->given = true;
     }
@@ -138,9 +138,9 @@ static void settle_given(lua_State *L, bool started)
         stream->object.waiters -= stream->given;
         stream->given = false;
         if (started)
-            mare__source_close(&stream->source);
+            mare__observed_close(&stream->observed);
         else if (!mare__stream_closed(stream))
-            mare__descriptor_waits(stream->source.fd, false);
+            mare__descriptor_waits(stream->observed.fd, false);
     }
 }
 
@@ -205,7 +205,7 @@ static int push_child(lua_State *L, struct mare__child *child)
 static int launch_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
+    struct mare__reference *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
     struct mare__launch *launch = (struct mare__launch *)ref->object;
     struct mare__child *child;
     mare_err err = mare__lua_job_outcome(L, &launch->job);
@@ -314,7 +314,7 @@ static int child_wait(lua_State *L)
     return mare__block(L, self, MARE__WAITS_TO_RECEIVE, child->ended, deadline, wait_done, 0);
 }
 
-mare_err mare__child_watch(struct mare__object *object, mare_channel **channel)
+mare_err mare__child_await_end(struct mare__object *object, mare_channel **channel)
 {
     struct mare__child *child = (struct mare__child *)object;
     int code;
@@ -393,9 +393,9 @@ static void close_pipes(lua_State *L)
     push_pipes(L, 1);
     for (int i = 0; lua_istable(L, -1) && i < MARE__CHILD_STREAMS; i++) {
         lua_getfield(L, -1, stream_names[i]);
-        struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_STREAM);
+        struct mare__reference *ref = mare__handle_of(L, -1, MARE__KIND_STREAM);
         if (ref && !mare__handle_moved(ref))
-            mare__source_close(&((struct mare__stream *)ref->object)->source);
+            mare__observed_close(&((struct mare__stream *)ref->object)->observed);
         lua_pop(L, 1);
     }
     lua_pop(L, 1);
@@ -415,13 +415,13 @@ static int child_close(lua_State *L)
 // A variable that goes out of scope may hold one that was sent away.
 static int child_leave(lua_State *L)
 {
-    struct mare__ref_link *ref = lua_touserdata(L, 1);
+    struct mare__reference *ref = lua_touserdata(L, 1);
     return ref && !mare__handle_moved(ref) ? child_close(L) : 0;
 }
 
 static int child_tostring(lua_State *L)
 {
-    const struct mare__ref_link *ref = lua_touserdata(L, 1);
+    const struct mare__reference *ref = lua_touserdata(L, 1);
     if (mare__handle_moved(ref))
         lua_pushliteral(L, "child (sent)");
     else

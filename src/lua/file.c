@@ -10,7 +10,7 @@
 
 static struct mare__file *check(lua_State *L, enum mare__kind kind)
 {
-    struct mare__ref_link *ref = mare__handle_of(L, 1, kind);
+    struct mare__reference *ref = mare__handle_of(L, 1, kind);
     const char *what = kind == MARE__KIND_FILE ? "file" : "folder";
     if (!ref)
         luaL_typeerror(L, 1, what);
@@ -512,7 +512,7 @@ static int file_close(lua_State *L)
 // A variable that goes out of scope may hold one that was sent away. Nobody can wait there.
 static int file_leave(lua_State *L)
 {
-    struct mare__ref_link *ref = lua_touserdata(L, 1);
+    struct mare__reference *ref = lua_touserdata(L, 1);
     if (ref && !mare__handle_moved(ref))
         mare__file_shut(check_either(L));
     return 0;
@@ -550,7 +550,7 @@ static int file_limit(lua_State *L)
 static int file_tostring(lua_State *L)
 {
     const char *what = mare__handle_of(L, 1, MARE__KIND_FOLDER) ? "folder" : "file";
-    const struct mare__ref_link *ref = lua_touserdata(L, 1);
+    const struct mare__reference *ref = lua_touserdata(L, 1);
     const struct mare__file *file = (const struct mare__file *)ref->object;
     if (mare__handle_moved(ref))
         lua_pushfstring(L, "%s (sent)", what);

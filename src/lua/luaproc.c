@@ -17,7 +17,7 @@ static int refuse(lua_State *L, const char *format, const char *name)
 // The channel with a name, kept on the stack; NULL after pushing a refusal.
 static mare_channel *channel_named(lua_State *L, const char *name)
 {
-    struct mare__object *object = mare__names_find(mare__self(L)->runtime->names, name);
+    struct mare__object *object = mare__directory_find(mare__self(L)->runtime->names, name);
     if (!object || object->kind != MARE__KIND_CHANNEL) {
         if (object)
             mare__unref(object);

@@ -22,7 +22,7 @@ static int mare_self(lua_State *L)
 static int mare_find(lua_State *L)
 {
     const char *name = mare__lua_name(L, 1);
-    struct mare__object *object = mare__names_find(mare__self(L)->runtime->names, name);
+    struct mare__object *object = mare__directory_find(mare__self(L)->runtime->names, name);
     if (!object) {
         lua_pushfstring(L, "nobody has the name '%s'", name);
         return mare__lua_fail_with(L, MARE_NONAME);
@@ -157,7 +157,7 @@ static int wait_for_others(lua_State *L, uint64_t deadline)
         mare_channel *ended;
         lua_settop(L, 0);
         mare__handle_push(L, process); // keeps it, and with it the channel
-        mare_err err = mare__process_watch(process, false, &ended);
+        mare_err err = mare__process_await(process, false, &ended);
         if (err == MARE_OK) {
             mare__message_clear(&self->sleep.wait.message);
             return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ended, deadline, wait_done,
@@ -364,19 +364,19 @@ static const struct mare__class classes[] = {
     [MARE__KIND_PROCESS] = {"process", mare__process_methods, mare__process_metamethods, NULL},
     [MARE__KIND_BUFFER] = {"buffer", mare__buffer_methods, mare__buffer_metamethods, NULL},
     [MARE__KIND_STREAM] = {"stream", mare__stream_methods, mare__stream_metamethods,
-                           mare__stream_watch},
+                           mare__stream_await},
     [MARE__KIND_LISTENER] = {"listener", mare__listener_methods, mare__stream_metamethods,
-                             mare__stream_watch},
-    [MARE__KIND_UDP] = {"socket", mare__udp_methods, mare__udp_metamethods, mare__stream_watch},
+                             mare__stream_await},
+    [MARE__KIND_UDP] = {"socket", mare__udp_methods, mare__udp_metamethods, mare__stream_await},
     [MARE__KIND_FILE] = {"file", mare__file_methods, mare__file_metamethods, NULL},
     [MARE__KIND_FOLDER] = {"folder", mare__folder_methods, mare__file_metamethods, NULL},
-    [MARE__KIND_WATCHER] = {"watcher", mare__watcher_methods, mare__watcher_metamethods,
-                            mare__watcher_watch},
-    [MARE__KIND_TIMER] = {"timer", mare__timer_methods, mare__timer_metamethods, mare__timer_watch},
+    [MARE__KIND_WATCH] = {"watcher", mare__watch_methods, mare__watch_metamethods,
+                          mare__watch_await},
+    [MARE__KIND_TIMER] = {"timer", mare__timer_methods, mare__timer_metamethods, mare__timer_await},
     [MARE__KIND_TLS] = {"tls context", mare__tls_methods, nothing, NULL},
-    [MARE__KIND_CHILD] = {"child", NULL, mare__child_metamethods, mare__child_watch},
+    [MARE__KIND_CHILD] = {"child", NULL, mare__child_metamethods, mare__child_await_end},
     [MARE__KIND_SIGNALS] = {"signals", mare__signals_methods, mare__signals_metamethods,
-                            mare__signals_watch},
+                            mare__signals_await},
     [MARE__KIND_SOURCE] = {"source", mare__source_methods, mare__source_metamethods,
                            mare__source_events},
     [MARE__KIND_REQUEST] = {"request", nothing, nothing, NULL},

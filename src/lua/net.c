@@ -70,7 +70,7 @@ static const char *name_of(lua_State *L, enum mare__kind kind)
 
 static struct mare__stream *check(lua_State *L, int index, enum mare__kind kind)
 {
-    struct mare__ref_link *ref = mare__handle_of(L, index, kind);
+    struct mare__reference *ref = mare__handle_of(L, index, kind);
     if (!ref)
         luaL_typeerror(L, index, name_of(L, kind));
     if (mare__handle_moved(ref))
@@ -144,7 +144,7 @@ mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream, int way)
 {
     mare_err err = mare__lua_wait_outcome(L);
     if (stream->tls) // which may have wanted the other way
-        way = mare__self(L)->sleep.waits_for == stream->source.ready[MARE__TO_WRITE]
+        way = mare__self(L)->sleep.waits_for == stream->observed.ready[MARE__TO_WRITE]
                   ? MARE__TO_WRITE
                   : MARE__TO_READ;
     stream->object.waiters--;
@@ -152,9 +152,9 @@ mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream, int way)
     if (mare__stream_closed(stream))
         return err ? err : MARE_CLOSED;
     if (stream->waiting[way] > 0 && stream->tls && stream->at_end)
-        mare__source_tell(&stream->source, way); // TLS has ended, and the descriptor is silent
+        mare__observed_tell(&stream->observed, way); // TLS has ended, and the descriptor is silent
     else if (stream->waiting[way] > 0)
-        mare__source_watch(stream->runtime, &stream->source, way); // for the others
+        mare__observed_await(stream->runtime, &stream->observed, way); // for the others
     return err;
 }
 
@@ -172,7 +172,7 @@ int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, ui
     way = mare__stream_way(stream, way);
     deadline = mare__stream_deadline(stream, deadline);
     mare_channel *ready = stream->object.waiters < UINT16_MAX
-                              ? mare__source_watch(self->runtime, &stream->source, way)
+                              ? mare__observed_await(self->runtime, &stream->observed, way)
                               : NULL;
     if (!ready)
         return mare__lua_fail(L, MARE_NOMEM);
@@ -223,7 +223,7 @@ static int accept_now(lua_State *L, struct mare__stream *listener)
 {
     struct mare__address peer;
     for (;;) {
-        int fd = mare__socket_accept(listener->source.fd, &peer);
+        int fd = mare__socket_accept(listener->observed.fd, &peer);
         if (fd == -ECONNABORTED || fd == -EINTR) // that one has gone: the next
             continue;
         if (fd != -EAGAIN)
@@ -271,7 +271,7 @@ static int net_listen(lua_State *L)
 static void tell_of_room(struct mare__stream *listener)
 {
     if (listener->waiting[MARE__TO_WRITE] > 0 && !mare__stream_closed(listener))
-        mare__source_tell(&listener->source, MARE__TO_WRITE);
+        mare__observed_tell(&listener->observed, MARE__TO_WRITE);
 }
 
 // l:limit(connections)
@@ -312,7 +312,7 @@ static int net_room(lua_State *L)
 // left(listener): one connection less. The listener may be anywhere by now.
 static int net_left(lua_State *L)
 {
-    struct mare__ref_link *ref = mare__handle_of(L, 1, MARE__KIND_LISTENER);
+    struct mare__reference *ref = mare__handle_of(L, 1, MARE__KIND_LISTENER);
     if (ref && !mare__handle_moved(ref))
         tell_of_room((struct mare__stream *)ref->object);
     return 0;
@@ -321,9 +321,9 @@ static int net_left(lua_State *L)
 // The stream, at 4, is connected, or known not to be.
 static int connected(lua_State *L, struct mare__stream *stream)
 {
-    int failed = -mare__socket_outcome(stream->source.fd);
+    int failed = -mare__socket_outcome(stream->observed.fd);
     if (failed) {
-        mare__source_close(&stream->source);
+        mare__observed_close(&stream->observed);
         return mare__lua_fail_system(L, failed);
     }
     lua_settop(L, 4);
@@ -337,7 +337,7 @@ static int connect_done(lua_State *L, int status, lua_KContext context)
     mare_err err = mare__lua_outcome(L, stream, MARE__TO_WRITE);
     if (!err)
         return connected(L, stream);
-    mare__source_close(&stream->source);
+    mare__observed_close(&stream->observed);
     return mare__lua_fail_stream(L, err);
 }
 
@@ -361,7 +361,7 @@ static int net_connect(lua_State *L)
                                        connect_done, 0);
     if (waited == MARE__WAITED)
         return connected(L, stream);
-    mare__source_close(&stream->source);
+    mare__observed_close(&stream->observed);
     return waited;
 }
 
@@ -377,7 +377,7 @@ int mare__lua_stream_close(lua_State *L)
 // A variable that goes out of scope may hold one that was sent away.
 int mare__lua_stream_leave(lua_State *L)
 {
-    struct mare__ref_link *ref = lua_touserdata(L, 1);
+    struct mare__reference *ref = lua_touserdata(L, 1);
     return ref && !mare__handle_moved(ref) ? mare__lua_stream_close(L) : 0;
 }
 
@@ -455,7 +455,7 @@ static int push_address(lua_State *L, struct mare__stream *stream, bool peer)
     char host[MARE__HOST_MAX];
     if (mare__stream_closed(stream))
         return mare__lua_fail_stream(L, MARE_CLOSED);
-    int err = mare__socket_address(stream->source.fd, peer, &address);
+    int err = mare__socket_address(stream->observed.fd, peer, &address);
     if (err)
         return mare__lua_fail_system(L, -err);
     int port = mare__address_text(&address, host);
@@ -479,14 +479,14 @@ int mare__lua_stream_peer(lua_State *L)
 int mare__lua_stream_tostring(lua_State *L)
 {
     const char *what = name_of(L, kind_at(L, 1));
-    const struct mare__ref_link *ref = lua_touserdata(L, 1);
+    const struct mare__reference *ref = lua_touserdata(L, 1);
     const struct mare__stream *stream = (const struct mare__stream *)ref->object;
     if (mare__handle_moved(ref))
         lua_pushfstring(L, "%s (sent)", what);
     else if (mare__stream_closed(stream))
         lua_pushfstring(L, "%s (closed)", what);
     else
-        lua_pushfstring(L, "%s %d", what, stream->source.fd);
+        lua_pushfstring(L, "%s %d", what, stream->observed.fd);
     return 1;
 }
 
@@ -505,13 +505,13 @@ int mare__lua_look_up(lua_State *L, const char *host, uint64_t deadline, lua_KFu
     return mare__lua_wait_job(L, &lookup->job, deadline, then, 0);
 }
 
-int mare__lua_fail_lookup(lua_State *L, const char *host, const struct mare__naming *naming,
+int mare__lua_fail_lookup(lua_State *L, const char *host, const struct mare__resolving *naming,
                           const char *why)
 {
     if (naming->err)
         why = strerror(naming->err);
     else if (naming->status)
-        why = mare__names_error(naming->status);
+        why = mare__resolve_error(naming->status);
     lua_pushfstring(L, "cannot resolve '%s': %s", host, why);
     return mare__lua_fail_with(L, naming->err ? code_of(naming->err) : MARE_NONAME);
 }
@@ -519,9 +519,9 @@ int mare__lua_fail_lookup(lua_State *L, const char *host, const struct mare__nam
 static int resolve_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
+    struct mare__reference *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
     mare_err err = mare__lua_job_outcome(L, (struct mare__job *)ref->object);
-    const struct mare__naming *lookup = &((struct mare__lookup *)ref->object)->naming;
+    const struct mare__resolving *lookup = &((struct mare__lookup *)ref->object)->naming;
     if (err)
         return mare__lua_fail_job(L, (struct mare__job *)ref->object, err);
     if (lookup->status)
@@ -564,7 +564,7 @@ static mare_err look_into_tls(struct mare__stream *stream)
     return got > 0 && !mare__stream_keep(stream, bytes, (size_t)got) ? MARE_NOMEM : MARE_CLOSED;
 }
 
-mare_err mare__stream_watch(struct mare__object *object, mare_channel **channel)
+mare_err mare__stream_await(struct mare__object *object, mare_channel **channel)
 {
     struct mare__stream *stream = (struct mare__stream *)object;
     if (mare__stream_closed(stream) || stream->at_end || mare__stream_buffered(stream) > 0)
@@ -573,8 +573,8 @@ mare_err mare__stream_watch(struct mare__object *object, mare_channel **channel)
     if (err)
         return err;
     stream->drained = false; // who is told that it can be read reads
-    *channel = mare__source_watch(stream->runtime, &stream->source,
-                                  mare__stream_way(stream, MARE__TO_READ));
+    *channel = mare__observed_await(stream->runtime, &stream->observed,
+                                    mare__stream_way(stream, MARE__TO_READ));
     return *channel ? MARE_OK : MARE_NOMEM;
 }
 

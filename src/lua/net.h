@@ -62,5 +62,5 @@ enum { MARE__TLS_WEIGHT = 16384 };
 int mare__lua_look_up(lua_State *L, const char *host, uint64_t deadline, lua_KFunction then);
 
 // That a lookup found nothing, or nothing of use: `why`, unless the lookup knows.
-int mare__lua_fail_lookup(lua_State *L, const char *host, const struct mare__naming *naming,
+int mare__lua_fail_lookup(lua_State *L, const char *host, const struct mare__resolving *naming,
                           const char *why);

@@ -96,7 +96,7 @@ static int push_outcome(lua_State *L, struct mare__file_job *job, lua_KContext f
 static int job_done(lua_State *L, int status, lua_KContext finish)
 {
     (void)status;
-    struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
+    struct mare__reference *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
     struct mare__file_job *job = (struct mare__file_job *)ref->object;
     mare_err err = mare__lua_job_outcome(L, &job->job);
     int results = err ? 0 : push_outcome(L, job, finish);

@@ -38,7 +38,7 @@ static void read_option(lua_State *L, const char *key, struct options *options)
         luaL_argcheck(L, lua_isboolean(L, -1), 1, "option 'thread' must be a boolean");
         options->thread = lua_toboolean(L, -1);
     } else if (strcmp(key, "monitor") == 0) {
-        struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_CHANNEL);
+        struct mare__reference *ref = mare__handle_of(L, -1, MARE__KIND_CHANNEL);
         luaL_argcheck(L, ref || lua_isboolean(L, -1), 1,
                       "option 'monitor' must be true or a channel");
         if (ref) {
@@ -86,25 +86,25 @@ static void compile_body(lua_State *L, int body)
 // Gives a new process its name, monitor and link; what fails leaves nothing behind.
 static mare_err prepare(lua_State *L, mare_process *process, const struct options *options)
 {
-    struct mare__names *names = process->runtime->names;
+    struct mare__directory *names = process->runtime->names;
     mare_err err = MARE_OK;
     if (options->name) {
         process->name = mare__alloc(strlen(options->name) + 1);
         if (!process->name)
             return MARE_NOMEM;
         strcpy(process->name, options->name);
-        err = mare__names_add(names, options->name, &process->object);
+        err = mare__directory_add(names, options->name, &process->object);
         if (err)
             return err;
     }
     if (options->monitor && !mare__process_monitor(process, options->monitor))
         err = MARE_NOMEM;
-    if (!err && options->link && !mare__process_link(mare__self(L), process))
+    if (!err && options->link && !mare__process_tie(mare__self(L), process))
         err = MARE_NOMEM;
     if (!err && options->thread && !mare__worker_own(process))
         err = MARE_NOMEM;
     if (err && options->name)
-        mare__names_remove(names, options->name, &process->object);
+        mare__directory_remove(names, options->name, &process->object);
     return err;
 }
 
@@ -185,7 +185,7 @@ static int join_done(lua_State *L, int status, lua_KContext context)
     mare__block_clean(self);
     if (self->sleep.wait.result == MARE_CLOSED)
         return mare__lua_push_end(L, mare__lua_process(L, 1));
-    mare__process_unwatch(mare__lua_process(L, 1));
+    mare__process_unawait(mare__lua_process(L, 1));
     return mare__lua_fail(L, self->sleep.wait.result);
 }
 
@@ -197,7 +197,7 @@ static int process_join(lua_State *L)
         return luaL_error(L, "a process cannot join itself");
     mare__block_check(L, self);
     mare_channel *ended;
-    mare_err err = mare__process_watch(process, true, &ended);
+    mare_err err = mare__process_await(process, true, &ended);
     if (err == MARE_OK) {
         mare__message_clear(&self->sleep.wait.message);
         return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ended, deadline, join_done, 0);
@@ -244,7 +244,7 @@ static int process_name(lua_State *L)
 static int process_link(lua_State *L)
 {
     mare_process *process = mare__lua_process(L, 1);
-    if (!mare__process_link(mare__self(L), process))
+    if (!mare__process_tie(mare__self(L), process))
         return mare__lua_fail(L, MARE_NOMEM);
     lua_pushboolean(L, 1);
     return 1;
@@ -252,7 +252,7 @@ static int process_link(lua_State *L)
 
 static int process_unlink(lua_State *L)
 {
-    mare__process_unlink(mare__self(L), mare__lua_process(L, 1));
+    mare__process_untie(mare__self(L), mare__lua_process(L, 1));
     lua_pushboolean(L, 1);
     return 1;
 }

@@ -11,16 +11,16 @@
 
 // What is behind a reference of another kind, if that can be waited for; else NULL.
 static const struct mare__class *class_of(const mare_process *self,
-                                          const struct mare__ref_link *ref)
+                                          const struct mare__reference *ref)
 {
     const struct mare__class *class =
         ref && ref->object ? &self->runtime->classes[ref->object->kind] : NULL;
-    return class && class->watch ? class : NULL;
+    return class && class->await ? class : NULL;
 }
 
 // The channel of the case was found, with this outcome. False: there is nothing to wait for, and
 // the case is popped.
-static bool add_watched(lua_State *L, struct mare__case *c, mare_err err)
+static bool add_awaited(lua_State *L, struct mare__case *c, mare_err err)
 {
     if (err == MARE_NOMEM)
         luaL_error(L, "%s", mare_strerror(err));
@@ -51,19 +51,19 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
 {
     struct mare__case *c = &self->sleep.cases[self->sleep.case_count];
     memset(c, 0, sizeof *c);
-    mare__list_init(&c->node.link);
-    struct mare__ref_link *ref = mare__handle_test(L, -1);
+    mare__list_init(&c->spot.entry);
+    struct mare__reference *ref = mare__handle_test(L, -1);
     if (ref && !ref->object)
         luaL_error(L, "bad argument #1 to 'select' (case %I: the reference was finalized)", number);
     const struct mare__class *class = class_of(self, ref);
     if ((ref = mare__handle_of(L, -1, MARE__KIND_CHANNEL)) != NULL) {
         c->channel = mare_chan_ref((mare_channel *)ref->object);
     } else if ((ref = mare__handle_of(L, -1, MARE__KIND_PROCESS)) != NULL) {
-        if (!add_watched(L, c, mare__process_watch((mare_process *)ref->object, true, &c->channel)))
+        if (!add_awaited(L, c, mare__process_await((mare_process *)ref->object, true, &c->channel)))
             return number;
     } else if (class) {
         ref = mare__handle_test(L, -1);
-        if (!add_watched(L, c, class->watch(ref->object, &c->channel)))
+        if (!add_awaited(L, c, class->await(ref->object, &c->channel)))
             return number;
     } else if (luaL_getmetafield(L, -1, "__select") != LUA_TNIL) {
         add_hook(L, number);
@@ -99,20 +99,20 @@ static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number
     return 0;
 }
 
-// The processes among the cases are watched no more, but for the one that ended.
-static void unwatch(lua_State *L, uint32_t cases, uint32_t fired)
+// The processes among the cases are awaited no more, but for the one that ended.
+static void unawait(lua_State *L, uint32_t cases, uint32_t fired)
 {
     for (uint32_t i = 0; i < cases; i++) {
         lua_rawgeti(L, 1, (lua_Integer)i + 1);
-        struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_PROCESS);
+        struct mare__reference *ref = mare__handle_of(L, -1, MARE__KIND_PROCESS);
         if (ref && ref->object && i != fired)
-            mare__process_unwatch((mare_process *)ref->object);
+            mare__process_unawait((mare_process *)ref->object);
         lua_pop(L, 1);
     }
 }
 
 // What is pushed for something else than a channel that need not be waited for any more.
-static int push_told(lua_State *L, const struct mare__ref_link *ref)
+static int push_told(lua_State *L, const struct mare__reference *ref)
 {
     if (ref->object->kind == MARE__KIND_PROCESS)
         return mare__lua_push_end(L, (mare_process *)ref->object);
@@ -128,16 +128,16 @@ static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_e
     bool sent = self->sleep.cases[fired].send;
     if (!sent && !err)
         mare__trace_receive(self, self->sleep.cases[fired].channel, &self->sleep.wait.message);
-    unwatch(L, self->sleep.case_count, fired);
+    unawait(L, self->sleep.case_count, fired);
     mare__block_drop_cases(self);
     mare__handles_left(L, fired, sent && !err);
     lua_rawgeti(L, 1, (lua_Integer)fired + 1);
-    struct mare__ref_link *ref = mare__handle_test(L, -1);
+    struct mare__reference *ref = mare__handle_test(L, -1);
     if (ref && !ref->object) // another routine has sent it away meanwhile
         ref = NULL;
     int kind = ref ? ref->object->kind : 0;
     // Who has a source gets its event; of others it is told only that there is something.
-    struct mare__ref_link *source = kind == MARE__KIND_SOURCE ? ref : NULL;
+    struct mare__reference *source = kind == MARE__KIND_SOURCE ? ref : NULL;
     bool told = !source && class_of(self, ref) != NULL;
     lua_pop(L, 1); // the table of cases keeps it
     lua_pushinteger(L, (lua_Integer)fired + 1);
@@ -158,7 +158,7 @@ static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_e
 // Nothing is waited for after all: what was put together of the first so many cases goes.
 static void give_up(lua_State *L, mare_process *self, lua_Integer cases)
 {
-    unwatch(L, (uint32_t)cases, MARE__FIRED_NONE);
+    unawait(L, (uint32_t)cases, MARE__FIRED_NONE);
     mare__block_drop_cases(self);
     mare__handles_left(L, 0, false);
 }
@@ -223,7 +223,7 @@ int mare__lua_select(lua_State *L)
         lua_rawgeti(L, 1, i);
         if (add_case(L, self, i) != 0) { // nothing to wait for
             lua_rawgeti(L, 1, i);
-            struct mare__ref_link *ref = mare__handle_test(L, -1);
+            struct mare__reference *ref = mare__handle_test(L, -1);
             give_up(L, self, i - 1);
             lua_pushinteger(L, i);
             return 1 + push_told(L, ref);

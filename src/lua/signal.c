@@ -10,7 +10,7 @@
 
 static struct mare__signals *check(lua_State *L, int index)
 {
-    struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_SIGNALS);
+    struct mare__reference *ref = mare__handle_of(L, index, MARE__KIND_SIGNALS);
     if (!ref)
         luaL_typeerror(L, index, "watch for signals");
     if (mare__handle_moved(ref))
@@ -49,7 +49,7 @@ static int signal_watch(lua_State *L)
     struct mare__signals *signals;
     int err = mare__signals_open(mare__self(L)->runtime, set, &signals);
     if (err == -ENOSPC) {
-        lua_pushfstring(L, "there are %d watches for signals already", MARE__SIGNAL_WATCHES);
+        lua_pushfstring(L, "there are %d watches for signals already", MARE__SIGNAL_LISTENERS);
         return mare__lua_fail_with(L, MARE_TOOBIG);
     }
     if (err)
@@ -120,11 +120,11 @@ static int watch_close(lua_State *L)
 // A variable that goes out of scope may hold one that was sent away.
 static int watch_leave(lua_State *L)
 {
-    struct mare__ref_link *ref = lua_touserdata(L, 1);
+    struct mare__reference *ref = lua_touserdata(L, 1);
     return ref && !mare__handle_moved(ref) ? watch_close(L) : 0;
 }
 
-mare_err mare__signals_watch(struct mare__object *object, mare_channel **channel)
+mare_err mare__signals_await(struct mare__object *object, mare_channel **channel)
 {
     *channel = ((struct mare__signals *)object)->come;
     return MARE_OK;

@@ -105,7 +105,7 @@ static int push_socket(lua_State *L, int fd)
 static int descriptor(lua_State *L, int index)
 {
     struct mare__stream *stream = mare__lua_stream(L, index);
-    return mare__stream_closed(stream) ? -1 : stream->source.fd;
+    return mare__stream_closed(stream) ? -1 : stream->observed.fd;
 }
 
 // ---- Addresses ----------------------------------------------------------------------------------
@@ -238,14 +238,14 @@ static int socket_borrow(lua_State *L)
 static int socket_lend(lua_State *L)
 {
     struct mare__stream *stream = mare__lua_stream(L, 1);
-    stream->source.lent = true;
-    mare__source_close(&stream->source);
+    stream->observed.lent = true;
+    mare__observed_close(&stream->observed);
     return 0;
 }
 
 static int socket_close(lua_State *L)
 {
-    mare__source_close(&mare__lua_stream(L, 1)->source);
+    mare__observed_close(&mare__lua_stream(L, 1)->observed);
     return 0;
 }
 
@@ -393,7 +393,7 @@ static void leave(lua_State *L, uint32_t count)
         stream->object.waiters--;
         stream->waiting[way]--;
         if (!mare__stream_closed(stream) && stream->waiting[way] > 0)
-            mare__source_watch(stream->runtime, &stream->source, way);
+            mare__observed_await(stream->runtime, &stream->observed, way);
     }
 }
 
@@ -414,13 +414,13 @@ static int any_done(lua_State *L, int status, lua_KContext context)
 static bool add_case(mare_process *self, struct mare__stream *stream, int way)
 {
     mare_channel *ready = stream->object.waiters < UINT16_MAX
-                              ? mare__source_watch(self->runtime, &stream->source, way)
+                              ? mare__observed_await(self->runtime, &stream->observed, way)
                               : NULL;
     if (!ready)
         return false;
     struct mare__case *one = &self->sleep.cases[self->sleep.case_count++];
     memset(one, 0, sizeof *one);
-    mare__list_init(&one->node.link);
+    mare__list_init(&one->spot.entry);
     one->channel = mare_chan_ref(ready);
     stream->object.waiters++;
     stream->waiting[way]++;

@@ -14,7 +14,7 @@ int mare__lua_socket_waited(lua_State *L, mare_err err);
 // "inet", "inet6" or "unix".
 const char *mare__lua_socket_family(const struct mare__address *address);
 
-// Names of hosts and services (socket_names.c).
+// Names of hosts and services (socket_dns.c).
 int mare__lua_socket_find(lua_State *L);
 int mare__lua_socket_nameof(lua_State *L);
 int mare__lua_socket_numeric(lua_State *L);

@@ -7,7 +7,7 @@
 
 static mare_source *check(lua_State *L, int index)
 {
-    struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_SOURCE);
+    struct mare__reference *ref = mare__handle_of(L, index, MARE__KIND_SOURCE);
     if (!ref || !ref->object)
         mare__lua_no_reference(L, index, ref, "source");
     return (mare_source *)ref->object;

@@ -74,7 +74,7 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
         }
         if (take(L, stream, kind, number)) {
             if (stream->waiting[MARE__TO_READ] > 0 && mare__stream_buffered(stream) > 0)
-                mare__source_tell(&stream->source, MARE__TO_READ); // what is left is another's
+                mare__observed_tell(&stream->observed, MARE__TO_READ); // what is left is another's
             return 1;
         }
         if (stream->at_end) {

@@ -7,7 +7,7 @@
 
 static struct mare__object *check(lua_State *L, int index)
 {
-    struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_TIMER);
+    struct mare__reference *ref = mare__handle_of(L, index, MARE__KIND_TIMER);
     if (!ref)
         luaL_typeerror(L, index, "timer");
     if (mare__handle_moved(ref))
@@ -74,7 +74,7 @@ static int timer_cancel(lua_State *L)
 // A variable that goes out of scope may hold one that was sent away.
 static int timer_leave(lua_State *L)
 {
-    struct mare__ref_link *ref = lua_touserdata(L, 1);
+    struct mare__reference *ref = lua_touserdata(L, 1);
     return ref && !mare__handle_moved(ref) ? timer_cancel(L) : 0;
 }
 
@@ -83,7 +83,7 @@ const luaL_Reg mare__timer_methods[] = {
     {"wait", timer_wait}, {"cancel", timer_cancel}, {"close", timer_cancel}, {NULL, NULL}};
 const luaL_Reg mare__timer_metamethods[] = {{"__close", timer_leave}, {NULL, NULL}};
 
-mare_err mare__timer_watch(struct mare__object *object, mare_channel **channel)
+mare_err mare__timer_await(struct mare__object *object, mare_channel **channel)
 {
     *channel = mare__alarm_channel(object);
     return *channel ? MARE_OK : MARE_NOMEM;

@@ -11,7 +11,7 @@
 
 static struct mare__tls_context *check_context(lua_State *L, int index)
 {
-    struct mare__ref_link *ref = mare__handle_of(L, index, MARE__KIND_TLS);
+    struct mare__reference *ref = mare__handle_of(L, index, MARE__KIND_TLS);
     if (!ref || !ref->object)
         mare__lua_no_reference(L, index, ref, "tls context");
     return (struct mare__tls_context *)ref->object;
@@ -42,7 +42,7 @@ static int get_number(lua_State *L, const char *name)
 static int job_done(lua_State *L, int status, lua_KContext none)
 {
     (void)status, (void)none;
-    struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
+    struct mare__reference *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
     struct mare__tls_job *tls = (struct mare__tls_job *)ref->object;
     mare_err err = mare__lua_job_outcome(L, &tls->job);
     int results = 1;
@@ -153,7 +153,7 @@ static int secure_stream(lua_State *L)
 // listen(listener, context, seconds): what it accepts is over TLS.
 static int secure_listener(lua_State *L)
 {
-    struct mare__ref_link *ref = mare__handle_of(L, 1, MARE__KIND_LISTENER);
+    struct mare__reference *ref = mare__handle_of(L, 1, MARE__KIND_LISTENER);
     if (!ref || mare__handle_moved(ref))
         return luaL_typeerror(L, 1, "listener");
     struct mare__stream *listener = (struct mare__stream *)ref->object;

@@ -7,7 +7,7 @@
 
 static struct mare__watch *check(lua_State *L)
 {
-    struct mare__ref_link *ref = mare__handle_of(L, 1, MARE__KIND_WATCHER);
+    struct mare__reference *ref = mare__handle_of(L, 1, MARE__KIND_WATCH);
     if (!ref)
         luaL_typeerror(L, 1, "watcher");
     if (mare__handle_moved(ref))
@@ -61,7 +61,7 @@ static mare_err end_wait(lua_State *L, struct mare__watch *watch, lua_KContext w
     mare_err err;
     watch->object.waiters--;
     if (what == FOR_WALK) {
-        struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
+        struct mare__reference *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
         err = mare__lua_job_outcome(L, (struct mare__job *)ref->object);
         lua_pop(L, 1);
     } else {
@@ -69,7 +69,7 @@ static mare_err end_wait(lua_State *L, struct mare__watch *watch, lua_KContext w
         err = self->sleep.wait.result;
         watch->waiting--;
         if (!mare__watch_closed(watch) && watch->waiting > 0)
-            mare__source_watch(watch->runtime, &watch->source, MARE__TO_READ); // for the others
+            mare__observed_await(watch->runtime, &watch->observed, MARE__TO_READ); // for the others
     }
     return mare__watch_closed(watch) && !err ? MARE_CLOSED : err;
 }
@@ -81,7 +81,7 @@ static int wait_for_more(lua_State *L, struct mare__watch *watch, uint64_t deadl
     lua_KContext what = watch->walk ? FOR_WALK : FOR_SOURCE;
     mare_channel *ready = NULL;
     if (what == FOR_SOURCE)
-        ready = mare__source_watch(self->runtime, &watch->source, MARE__TO_READ);
+        ready = mare__observed_await(self->runtime, &watch->observed, MARE__TO_READ);
     if ((what == FOR_SOURCE && !ready) || watch->object.waiters == UINT16_MAX)
         return mare__lua_fail(L, MARE_NOMEM);
     lua_KFunction then = self->host ? nothing_more : next_more;
@@ -110,7 +110,7 @@ static int next_now(lua_State *L, struct mare__watch *watch)
         int got = mare__watch_next(watch, &told);
         if (got == 1) {
             if (watch->waiting > 0 && mare__watch_has_more(watch))
-                mare__source_tell(&watch->source, MARE__TO_READ); // the next is another's
+                mare__observed_tell(&watch->observed, MARE__TO_READ); // the next is another's
             return push_event(L, &told);
         }
         if (got == -ENODATA) {
@@ -169,7 +169,7 @@ static int push_watcher(lua_State *L, struct mare__walk *walk)
 static int watch_begun(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
+    struct mare__reference *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
     struct mare__walk *walk = (struct mare__walk *)ref->object;
     mare_err err = mare__lua_job_outcome(L, &walk->job);
     int results = err ? 0 : push_watcher(L, walk);
@@ -202,13 +202,13 @@ static int watch_close(lua_State *L)
     lua_pushboolean(L, !mare__watch_closed(watch));
     if (watch->walk)
         mare_chan_close(watch->walk->job.done); // for those who wait for it
-    mare__source_close(&watch->source);
+    mare__observed_close(&watch->observed);
     return 1;
 }
 
 static int watch_leave(lua_State *L)
 {
-    struct mare__ref_link *ref = lua_touserdata(L, 1);
+    struct mare__reference *ref = lua_touserdata(L, 1);
     return ref && !mare__handle_moved(ref) ? watch_close(L) : 0;
 }
 
@@ -229,7 +229,7 @@ static int watch_timeout(lua_State *L)
 
 static int watch_tostring(lua_State *L)
 {
-    const struct mare__ref_link *ref = lua_touserdata(L, 1);
+    const struct mare__reference *ref = lua_touserdata(L, 1);
     const struct mare__watch *watch = (const struct mare__watch *)ref->object;
     if (mare__handle_moved(ref))
         lua_pushliteral(L, "watcher (sent)");
@@ -239,17 +239,17 @@ static int watch_tostring(lua_State *L)
     return 1;
 }
 
-mare_err mare__watcher_watch(struct mare__object *object, mare_channel **channel)
+mare_err mare__watch_await(struct mare__object *object, mare_channel **channel)
 {
     struct mare__watch *watch = (struct mare__watch *)object;
     if (mare__watch_closed(watch) || mare__watch_has_more(watch))
         return MARE_CLOSED;
-    *channel = mare__source_watch(watch->runtime, &watch->source, MARE__TO_READ);
+    *channel = mare__observed_await(watch->runtime, &watch->observed, MARE__TO_READ);
     return *channel ? MARE_OK : MARE_NOMEM;
 }
 
-const luaL_Reg mare__watcher_methods[] = {
+const luaL_Reg mare__watch_methods[] = {
     {"next", watch_next}, {"close", watch_close}, {"timeout", watch_timeout}, {NULL, NULL}};
 
-const luaL_Reg mare__watcher_metamethods[] = {
+const luaL_Reg mare__watch_metamethods[] = {
     {"__tostring", watch_tostring}, {"__close", watch_leave}, {NULL, NULL}};

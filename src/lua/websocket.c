@@ -323,8 +323,8 @@ static int take(lua_State *L)
 static int tell(lua_State *L)
 {
     struct mare__stream *stream = mare__lua_stream(L, 1);
-    if (stream->source.ready[MARE__TO_READ])
-        mare__source_tell(&stream->source, MARE__TO_READ);
+    if (stream->observed.ready[MARE__TO_READ])
+        mare__observed_tell(&stream->observed, MARE__TO_READ);
     return 0;
 }
 

@@ -83,7 +83,7 @@ static struct watch {
     atomic_int fd;         // 0: a free place. (A watch is never standard input.)
     atomic_ullong set;     // signals that it wants
     atomic_ullong pending; // those that have come
-} watches[MARE__SIGNAL_WATCHES];
+} watches[MARE__SIGNAL_LISTENERS];
 
 static atomic_uint looking;                                 // handlers that are
 static pthread_mutex_t changes = PTHREAD_MUTEX_INITIALIZER; // guards what follows
@@ -95,7 +95,7 @@ static void on_signal(int number)
     static const uint64_t one = 1;
     int saved = errno;
     atomic_fetch_add(&looking, 1);
-    for (int i = 0; i < MARE__SIGNAL_WATCHES; i++) {
+    for (int i = 0; i < MARE__SIGNAL_LISTENERS; i++) {
         struct watch *watch = &watches[i];
         int fd = atomic_load(&watch->fd);
         if (fd <= 0 || !(atomic_load(&watch->set) >> number & 1))
@@ -130,13 +130,13 @@ static void count_all(uint64_t set, int by)
 
 static struct watch *find(int fd)
 {
-    for (int i = 0; i < MARE__SIGNAL_WATCHES; i++)
+    for (int i = 0; i < MARE__SIGNAL_LISTENERS; i++)
         if (atomic_load(&watches[i].fd) == fd)
             return &watches[i];
     return NULL;
 }
 
-int mare__signal_watch(uint64_t set)
+int mare__signal_listen(uint64_t set)
 {
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fd < 0)

@@ -19,11 +19,11 @@ int mare__signal_send(long process, int number);
 // Why a signal cannot be watched, or NULL.
 const char *mare__signal_refusal(int number);
 
-enum { MARE__SIGNAL_WATCHES = 256 }; // in a program, at a time
+enum { MARE__SIGNAL_LISTENERS = 256 }; // in a program, at a time
 
 // A new watch for the signals in the set (bit n: signal n), or an errno value, negated. While a
 // signal is watched it does nothing else; then again what it did before. -ENOSPC: too many.
-int mare__signal_watch(uint64_t set);
+int mare__signal_listen(uint64_t set);
 
 // The next of the signals that have come, or 0: then the descriptor is not readable until one
 // does.

@@ -32,7 +32,7 @@ struct chunk {
 };
 
 struct large {
-    struct mare__list link;
+    struct mare__list entry;
     char bytes[];
 };
 
@@ -76,10 +76,10 @@ static void free_rest(struct mare__arena *arena)
         next = chunk->next;
         mare__free(chunk);
     }
-    struct mare__list *link;
-    while ((link = mare__list_first(&arena->large)) != NULL) {
-        mare__list_remove(link);
-        mare__free(MARE__ENTRY(link, struct large, link));
+    struct mare__list *entry;
+    while ((entry = mare__list_first(&arena->large)) != NULL) {
+        mare__list_remove(entry);
+        mare__free(MARE__ENTRY(entry, struct large, entry));
     }
 }
 
@@ -154,7 +154,7 @@ static void *take(struct mare__arena *arena, size_t size)
     struct large *large = mare__alloc(sizeof *large + size);
     if (!large)
         return NULL;
-    mare__list_append(&arena->large, &large->link);
+    mare__list_append(&arena->large, &large->entry);
     return large->bytes;
 }
 
@@ -173,7 +173,7 @@ static void give_back(struct mare__arena *arena, void *block, size_t size)
         }
     } else {
         struct large *large = MARE__ENTRY(block, struct large, bytes);
-        mare__list_remove(&large->link);
+        mare__list_remove(&large->entry);
         mare__free(large);
     }
 }
@@ -182,9 +182,9 @@ static void give_back(struct mare__arena *arena, void *block, size_t size)
 static void *resize_large(struct mare__arena *arena, void *block, size_t size)
 {
     struct large *large = MARE__ENTRY(block, struct large, bytes);
-    mare__list_remove(&large->link);
+    mare__list_remove(&large->entry);
     struct large *moved = mare__realloc(large, sizeof *large + size);
-    mare__list_append(&arena->large, moved ? &moved->link : &large->link);
+    mare__list_append(&arena->large, moved ? &moved->entry : &large->entry);
     return moved ? moved->bytes : NULL;
 }
 

@@ -23,9 +23,9 @@ static inline mare_err attempt(mare_process *process, struct mare__sleep *sleep,
     struct mare__wait *wait = &sleep->wait;
     switch (sleep->waits) {
     case MARE__WAITS_TO_SEND:
-        return mare__chan_send(sleep->waits_for, &wait->message, &sleep->node);
+        return mare__chan_send(sleep->waits_for, &wait->message, &sleep->spot);
     case MARE__WAITS_TO_RECEIVE:
-        return mare__chan_receive(sleep->waits_for, &wait->message, &sleep->node);
+        return mare__chan_receive(sleep->waits_for, &wait->message, &sleep->spot);
     case MARE__WAITS_IN_SELECT:
         return mare__chan_select(sleep->cases, sleep->case_count, sleep->turn, wait, &wait->message,
                                  fired, (mare_channel **)(sleep->cases + sleep->case_count));
@@ -78,10 +78,10 @@ void mare__sleep_clean(mare_process *process, struct mare__sleep *sleep)
     if (sleep->waits == MARE__WAITS_IN_SELECT) {
         for (uint32_t i = 0; i < sleep->case_count; i++)
             if (i != wait->fired)
-                mare__chan_forget(sleep->cases[i].channel, &sleep->cases[i].node);
+                mare__chan_forget(sleep->cases[i].channel, &sleep->cases[i].spot);
     } else if (sleep->waits != MARE__WAITS_NOT && sleep->waits_for &&
                wait->fired == MARE__FIRED_NONE) {
-        mare__chan_forget(sleep->waits_for, &sleep->node);
+        mare__chan_forget(sleep->waits_for, &sleep->spot);
     }
     sleep->waits = MARE__WAITS_NOT;
 }

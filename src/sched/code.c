@@ -41,7 +41,7 @@ struct mare__code *mare__code_of(lua_State *L, int index)
     mare__weak_table(L, MARE__REGISTRY_CODE, "k");
     lua_pushvalue(L, index);
     if (lua_rawget(L, -2) == LUA_TUSERDATA) {
-        struct mare__ref_link *ref = lua_touserdata(L, -1);
+        struct mare__reference *ref = lua_touserdata(L, -1);
         lua_pop(L, 2);
         return (struct mare__code *)ref->object;
     }

@@ -59,12 +59,12 @@ static void *attend(void *argument)
         mare__park(&runtime->attendant.parker,
                    away ? mare__now(runtime) + ATTENDANCE_NS : MARE_FOREVER);
         mare__lock_acquire(&runtime->worker_lock);
-        struct mare__watcher *watcher = runtime->watchers; // the list only grows, at its head
+        struct mare__lookout *lookout = runtime->lookouts; // the list only grows, at its head
         mare__lock_release(&runtime->worker_lock);
         away = false;
-        for (; watcher; watcher = watcher->next)
-            if (atomic_load(&watcher->unattended)) {
-                watcher->attend(watcher);
+        for (; lookout; lookout = lookout->next)
+            if (atomic_load(&lookout->unattended)) {
+                lookout->attend(lookout);
                 away = true;
             }
     }
@@ -87,19 +87,20 @@ static void attendant_stop(mare_runtime *runtime)
     pthread_join(runtime->attendant.thread, NULL);
 }
 
-struct mare__watcher *mare__worker_watch(struct mare__worker *worker, struct mare__watcher *watcher)
+struct mare__lookout *mare__worker_give_lookout(struct mare__worker *worker,
+                                                struct mare__lookout *lookout)
 {
     mare_runtime *runtime = worker->runtime;
     mare__lock_acquire(&runtime->worker_lock);
-    struct mare__watcher *has = atomic_load(&worker->watcher);
+    struct mare__lookout *has = atomic_load(&worker->lookout);
     if (!has) {
-        has = watcher;
-        watcher->parker = &worker->parker;
-        worker->parker.bell = watcher->ring;
-        worker->parker.bell_argument = watcher->ring_argument;
-        watcher->next = runtime->watchers;
-        runtime->watchers = watcher;
-        atomic_store_explicit(&worker->watcher, watcher, memory_order_release);
+        has = lookout;
+        lookout->parker = &worker->parker;
+        worker->parker.bell = lookout->ring;
+        worker->parker.bell_argument = lookout->ring_argument;
+        lookout->next = runtime->lookouts;
+        runtime->lookouts = lookout;
+        atomic_store_explicit(&worker->lookout, lookout, memory_order_release);
     }
     mare__lock_release(&runtime->worker_lock);
     attendant_start(runtime);
@@ -221,8 +222,8 @@ void mare__workers_stop(mare_runtime *runtime)
         if (runtime->workers[i]->started)
             pthread_join(runtime->workers[i]->thread, NULL);
     attendant_stop(runtime);
-    for (struct mare__watcher *watcher = runtime->watchers; watcher; watcher = watcher->next)
-        watcher->parker = &watcher->idle;
+    for (struct mare__lookout *lookout = runtime->lookouts; lookout; lookout = lookout->next)
+        lookout->parker = &lookout->idle;
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
         free_spares(runtime->workers[i]); // only now: they look at each other
         mare__free(runtime->workers[i]);

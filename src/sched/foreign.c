@@ -15,7 +15,7 @@
 // A thread waits as a process does, with a place to sleep instead of a worker to leave.
 struct sleeper {
     struct mare__wait wait;
-    struct mare__node node;
+    struct mare__spot spot;
     struct mare__parker parker;
 };
 
@@ -28,8 +28,8 @@ static void sleeper_init(struct sleeper *sleeper)
 {
     memset(sleeper, 0, sizeof *sleeper);
     sleeper->wait.wake = wake;
-    sleeper->node.wait = &sleeper->wait;
-    mare__list_init(&sleeper->node.link);
+    sleeper->spot.wait = &sleeper->wait;
+    mare__list_init(&sleeper->spot.entry);
     mare__wait_begin(&sleeper->wait);
 }
 
@@ -39,7 +39,7 @@ static mare_err sleep_until(struct sleeper *sleeper, mare_channel *channel, uint
     while (!mare__park(&sleeper->parker, deadline))
         mare__wait_end(&sleeper->wait, MARE_TIMEOUT); // if too late, the wake is on its way
     if (sleeper->wait.fired == MARE__FIRED_NONE)
-        mare__chan_forget(channel, &sleeper->node);
+        mare__chan_forget(channel, &sleeper->spot);
     return sleeper->wait.result;
 }
 
@@ -55,7 +55,7 @@ mare_err mare_chan_send_until(mare_channel *channel, mare_message *message, uint
         return MARE_STOPPED;
     sleeper_init(&sleeper);
     mare__trace_send_outside(channel, message);
-    mare_err err = mare__chan_send(channel, message, &sleeper.node);
+    mare_err err = mare__chan_send(channel, message, &sleeper.spot);
     return err == MARE_FULL ? sleep_until(&sleeper, channel, deadline) : err;
 }
 
@@ -82,7 +82,7 @@ static mare_err receive(mare_channel *channel, mare_message **out, bool wait, ui
     if (err)
         return err;
     sleeper_init(&sleeper);
-    err = mare__chan_receive(channel, *out, wait ? &sleeper.node : NULL);
+    err = mare__chan_receive(channel, *out, wait ? &sleeper.spot : NULL);
     if (err == MARE_EMPTY && wait) {
         err = sleep_until(&sleeper, channel, deadline);
         if (!err)
@@ -128,7 +128,7 @@ mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *n
     if (!err)
         mare__chan_list(channel, &runtime->channels);
     if (channel->name)
-        err = mare__names_add(runtime->names, name, &channel->object);
+        err = mare__directory_add(runtime->names, name, &channel->object);
     if (err)
         mare_chan_unref(channel);
     *out = err ? NULL : channel;
@@ -147,7 +147,7 @@ mare_err mare_chan_find(mare_runtime *runtime, const char *name, mare_channel **
     *out = NULL;
     if (!mare__runtime_valid(runtime))
         return MARE_STOPPED;
-    struct mare__object *object = mare__names_find(runtime->names, name);
+    struct mare__object *object = mare__directory_find(runtime->names, name);
     if (object && object->kind != MARE__KIND_CHANNEL) {
         mare__unref(object);
         object = NULL;
@@ -164,16 +164,16 @@ mare_err mare_process_join_until(mare_process *process, uint64_t deadline, mare_
         *result = NULL;
     if (!mare__runtime_valid(process->runtime))
         return MARE_STOPPED;
-    mare_err err = mare__process_watch(process, true, &ended);
+    mare_err err = mare__process_await(process, true, &ended);
     if (err == MARE_OK) {
         sleeper_init(&sleeper);
-        err = mare__chan_receive(ended, &sleeper.wait.message, &sleeper.node);
+        err = mare__chan_receive(ended, &sleeper.wait.message, &sleeper.spot);
         if (err == MARE_EMPTY)
             err = sleep_until(&sleeper, ended, deadline);
     }
     if (err != MARE_CLOSED) {
         if (err != MARE_NOMEM)
-            mare__process_unwatch(process);
+            mare__process_unawait(process);
         return err;
     }
     mare__trace_receive_outside(process->runtime, NULL, &process->sleep.wait.message);

@@ -63,7 +63,7 @@ static void give_number(mare_process *process, int number)
     numbers->free[numbers->free_count++] = number;
 }
 
-static void let_go(mare_process *process, struct mare__ref_link *ref)
+static void let_go(mare_process *process, struct mare__reference *ref)
 {
     process->known[0] = process->known[1] = NULL; // its place may be another's next
     process->weight -= ref->object->weight;
@@ -74,12 +74,12 @@ static void let_go(mare_process *process, struct mare__ref_link *ref)
 }
 
 // Takes the reference out of the list of its process.
-static void leave_list(const mare_process *process, struct mare__ref_link *ref)
+static void leave_list(const mare_process *process, struct mare__reference *ref)
 {
     if (!process->host) {
-        mare__list_remove(&ref->link); // alone if it was never filled, or finalized before
+        mare__list_remove(&ref->entry); // alone if it was never filled, or finalized before
     } else if (ref->outside) {
-        mare__list_remove(&ref->outside->link);
+        mare__list_remove(&ref->outside->entry);
         mare__free(ref->outside);
         ref->outside = NULL;
     }
@@ -87,7 +87,7 @@ static void leave_list(const mare_process *process, struct mare__ref_link *ref)
 
 static int handle_gc(lua_State *L)
 {
-    struct mare__ref_link *ref = mare__handle_test(L, 1);
+    struct mare__reference *ref = mare__handle_test(L, 1);
     if (!ref)
         return 0;
     if (ref->away) // what it came from was made for the message only
@@ -159,7 +159,7 @@ static void kept(mare_process *process, struct mare__working *working, bool drop
         mare__unref(object);
 }
 
-static void drop_reference(struct mare__ref_link *ref)
+static void drop_reference(struct mare__reference *ref)
 {
     if (ref->object)
         mare__unref(ref->object);
@@ -176,18 +176,18 @@ static void drop_outside(struct mare__ref_outside *outside)
 
 void mare__handles_drop(mare_process *process)
 {
-    struct mare__list *link;
+    struct mare__list *entry;
     mare__working_pop(process, NULL); // what errors have left; it may refer to the process itself
     if (process->pending)
         mare__unref(process->pending);
     process->pending = NULL;
     process->known[0] = process->known[1] = NULL;
-    while ((link = mare__list_first(&process->handles)) != NULL) {
-        mare__list_remove(link);
+    while ((entry = mare__list_first(&process->handles)) != NULL) {
+        mare__list_remove(entry);
         if (process->host)
-            drop_outside(MARE__ENTRY(link, struct mare__ref_outside, link));
+            drop_outside(MARE__ENTRY(entry, struct mare__ref_outside, entry));
         else
-            drop_reference(MARE__ENTRY(link, struct mare__ref_link, link));
+            drop_reference(MARE__ENTRY(entry, struct mare__reference, entry));
     }
     mare__free(process->numbers.free);
     process->numbers = (struct mare__numbers){0};
@@ -229,7 +229,7 @@ static bool push_from(lua_State *L, int table, const struct mare__object *object
                                       : lua_rawgetp(L, -1, object);
         // The place may be another's by now, if the first userdata was collected.
         found = type == LUA_TUSERDATA &&
-                ((struct mare__ref_link *)lua_touserdata(L, -1))->object == object;
+                ((struct mare__reference *)lua_touserdata(L, -1))->object == object;
         lua_remove(L, -2);
     }
     if (!found)
@@ -257,7 +257,7 @@ static bool push_first(lua_State *L, const struct mare__object *object)
 {
     for (int key = CAME_FIRST; key < CAME_FIRST_END; key++) {
         if (lua_rawgeti(L, LUA_REGISTRYINDEX, key) == LUA_TUSERDATA &&
-            ((struct mare__ref_link *)lua_touserdata(L, -1))->object == object)
+            ((struct mare__reference *)lua_touserdata(L, -1))->object == object)
             return true;
         lua_pop(L, 1);
     }
@@ -299,36 +299,36 @@ static void enter(lua_State *L, const struct mare__object *object)
     }
 }
 
-static void make_outside(lua_State *L, mare_process *process, struct mare__ref_link *ref)
+static void make_outside(lua_State *L, mare_process *process, struct mare__reference *ref)
 {
     struct mare__ref_outside *outside = mare__alloc_zero(sizeof *outside);
     if (!outside) {
         luaL_error(L, "not enough memory");
         return;
     }
-    mare__list_append(&process->handles, &outside->link);
+    mare__list_append(&process->handles, &outside->entry);
     ref->outside = outside;
 }
 
 // Pushes a new userdata for a kind of object, empty.
-static struct mare__ref_link *push_userdata(lua_State *L, mare_process *process, int kind)
+static struct mare__reference *push_userdata(lua_State *L, mare_process *process, int kind)
 {
     if (process->closing)
         luaL_error(L, "no reference can be made any more: the process has ended");
     push_metatable(L, process, kind);
-    struct mare__ref_link *ref = lua_newuserdatauv(L, sizeof *ref, 0);
-    *ref = (struct mare__ref_link){.magic = MARE__REF_MAGIC + (uint64_t)kind};
+    struct mare__reference *ref = lua_newuserdatauv(L, sizeof *ref, 0);
+    *ref = (struct mare__reference){.magic = MARE__REF_MAGIC + (uint64_t)kind};
     if (process->host)
         make_outside(L, process, ref);
     else
-        mare__list_init(&ref->link);
+        mare__list_init(&ref->entry);
     lua_rotate(L, -2, 1);
     lua_setmetatable(L, -2);
     return ref;
 }
 
 // The last step, which cannot fail: from here on the userdata holds the reference.
-static void fill(mare_process *process, struct mare__ref_link *ref, struct mare__object *object,
+static void fill(mare_process *process, struct mare__reference *ref, struct mare__object *object,
                  struct mare__working *working)
 {
     ref->object = object;
@@ -337,7 +337,7 @@ static void fill(mare_process *process, struct mare__ref_link *ref, struct mare_
     if (process->host)
         ref->outside->object = object;
     else
-        mare__list_append(&process->handles, &ref->link);
+        mare__list_append(&process->handles, &ref->entry);
     kept(process, working, false);
 }
 
@@ -370,7 +370,7 @@ void mare__handle_push(lua_State *L, void *object)
         kept(process, working, true);
         return;
     }
-    struct mare__ref_link *ref = push_userdata(L, process, ((struct mare__object *)object)->kind);
+    struct mare__reference *ref = push_userdata(L, process, ((struct mare__object *)object)->kind);
     enter(L, object);
     fill(process, ref, object, working);
     weigh(L, process);
@@ -381,7 +381,7 @@ void mare__handle_push_new(lua_State *L, void *made)
     mare_process *process = mare__self(L);
     struct mare__object *object = made;
     struct mare__working *working = keep(L, process, object);
-    struct mare__ref_link *ref = push_userdata(L, process, object->kind);
+    struct mare__reference *ref = push_userdata(L, process, object->kind);
     push_table(L, MADE_HERE);
     ref->index = take_number(process);
     lua_pushvalue(L, -2);
@@ -399,7 +399,7 @@ void mare__handle_push_owned(lua_State *L, void *object)
     struct mare__object *buffer = object;
     struct mare__working *working = keep(L, process, buffer);
     bool again = push_existing(L, process, buffer); // for the second time in one message
-    struct mare__ref_link *ref = again ? lua_touserdata(L, -1) : NULL;
+    struct mare__reference *ref = again ? lua_touserdata(L, -1) : NULL;
     if (again && ref->away) { // no: a routine that waits to send it does not know yet that it did
         mare__routine_unleave(process, ref);
         ref->away = false;
@@ -418,10 +418,10 @@ void mare__handle_push_owned(lua_State *L, void *object)
     }
 }
 
-void mare__handle_leaves(lua_State *L, struct mare__ref_link *ref)
+void mare__handle_leaves(lua_State *L, struct mare__reference *ref)
 {
     mare_process *process = mare__self(L);
-    for (struct mare__ref_link *other = process->sleep.leaving; other; other = other->next_leaving)
+    for (struct mare__reference *other = process->sleep.leaving; other; other = other->next_leaving)
         if (other == ref)
             return; // twice in one message
     ref->next_leaving = process->sleep.leaving;
@@ -431,14 +431,14 @@ void mare__handle_leaves(lua_State *L, struct mare__ref_link *ref)
 
 void mare__handles_wait(mare_process *process)
 {
-    for (struct mare__ref_link *ref = process->sleep.leaving; ref; ref = ref->next_leaving)
+    for (struct mare__reference *ref = process->sleep.leaving; ref; ref = ref->next_leaving)
         ref->away = true;
 }
 
 void mare__handles_left(lua_State *L, uint32_t which, bool sent)
 {
     mare_process *process = mare__self(L);
-    for (struct mare__ref_link *ref = process->sleep.leaving; ref; ref = ref->next_leaving) {
+    for (struct mare__reference *ref = process->sleep.leaving; ref; ref = ref->next_leaving) {
         ref->away = false;
         if (!sent || ref->leaving_case != which || !ref->object)
             continue;
@@ -454,15 +454,15 @@ void mare__handles_left(lua_State *L, uint32_t which, bool sent)
     process->sleep.leaving_case = 0;
 }
 
-void mare__handle_forget(lua_State *L, struct mare__ref_link *ref)
+void mare__handle_forget(lua_State *L, struct mare__reference *ref)
 {
     if (ref->object)
         let_go(mare__self(L), ref);
 }
 
-struct mare__ref_link *mare__handle_test(lua_State *L, int index)
+struct mare__reference *mare__handle_test(lua_State *L, int index)
 {
-    struct mare__ref_link *ref = NULL;
+    struct mare__reference *ref = NULL;
     for (int kind = MARE__KIND_CHANNEL; kind <= MARE__KIND_CODE && !ref; kind++)
         ref = mare__handle_of(L, index, (enum mare__kind)kind);
     return ref;

@@ -24,13 +24,13 @@ void mare__handle_push_owned(lua_State *L, void *object);
 void mare__handle_push_new(lua_State *L, void *object);
 
 // A buffer is in the message to be sent.
-void mare__handle_leaves(lua_State *L, struct mare__ref_link *ref);
+void mare__handle_leaves(lua_State *L, struct mare__reference *ref);
 
 // It waits to be sent: until it is, or not, nobody here uses its buffers.
 void mare__handles_wait(mare_process *process);
 
 // Whether a buffer is not this process's any more, or may be another's at any moment.
-static inline bool mare__handle_moved(const struct mare__ref_link *ref)
+static inline bool mare__handle_moved(const struct mare__reference *ref)
 {
     return !ref->object || ref->away;
 }
@@ -40,18 +40,18 @@ static inline bool mare__handle_moved(const struct mare__ref_link *ref)
 void mare__handles_left(lua_State *L, uint32_t which, bool sent);
 
 // Gives back at once what only this reference refers to; it is empty from here on.
-void mare__handle_forget(lua_State *L, struct mare__ref_link *ref);
+void mare__handle_forget(lua_State *L, struct mare__reference *ref);
 
 // The methods that the table at a stack index is to supply, or NULL if it is something else.
 const luaL_Reg *mare__handle_methods(lua_State *L, int index);
 
 // What is behind a reference at a stack index, or NULL if it is something else.
-struct mare__ref_link *mare__handle_test(lua_State *L, int index);
+struct mare__reference *mare__handle_test(lua_State *L, int index);
 
 // The same for one kind.
-static inline struct mare__ref_link *mare__handle_of(lua_State *L, int index, enum mare__kind kind)
+static inline struct mare__reference *mare__handle_of(lua_State *L, int index, enum mare__kind kind)
 {
-    struct mare__ref_link *ref = lua_touserdata(L, index);
+    struct mare__reference *ref = lua_touserdata(L, index);
     bool is = ref && lua_rawlen(L, index) == sizeof *ref && ref->magic == MARE__REF_MAGIC + kind;
     return is ? ref : NULL;
 }

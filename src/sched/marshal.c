@@ -306,7 +306,7 @@ static bool begin_table(struct writer *w)
     return true;
 }
 
-static const char *refusal_of_moved(const struct mare__ref_link *ref)
+static const char *refusal_of_moved(const struct mare__reference *ref)
 {
     switch (ref->magic - MARE__REF_MAGIC) {
     case MARE__KIND_STREAM:
@@ -317,7 +317,7 @@ static const char *refusal_of_moved(const struct mare__ref_link *ref)
         return "a socket that was sent before";
     case MARE__KIND_FILE:
     case MARE__KIND_FOLDER:
-    case MARE__KIND_WATCHER:
+    case MARE__KIND_WATCH:
         return "a file, folder or watcher that was sent before";
     case MARE__KIND_CHILD:
         return "a child that was sent before";
@@ -331,7 +331,7 @@ static const char *refusal_of_moved(const struct mare__ref_link *ref)
 static bool begin_userdata(struct writer *w)
 {
     lua_State *L = w->L;
-    struct mare__ref_link *ref = mare__handle_test(L, -1);
+    struct mare__reference *ref = mare__handle_test(L, -1);
     if (ref) {
         if (mare__handle_moved(ref))
             return fail(w, MARE_BADMSG, refusal_of_moved(ref));

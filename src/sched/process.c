@@ -43,7 +43,7 @@ static void destroy(struct mare__object *object)
     mare__working_pop(process, NULL);
     if (process->pending)
         mare__unref(process->pending);
-    if (!mare__list_empty(&process->links) || !mare__list_empty(&process->monitors))
+    if (!mare__list_empty(&process->ties) || !mare__list_empty(&process->monitors))
         mare__ties_drop(process);
     mare__free(process->kill_reason);
     mare__free(process->name);
@@ -69,10 +69,10 @@ mare_process *mare__process_new(mare_runtime *runtime)
     process->runtime = runtime;
     process->id = atomic_fetch_add(&runtime->next_id, 1) + 1;
     process->sleep.wait.wake = wake;
-    process->sleep.node.wait = &process->sleep.wait;
-    mare__list_init(&process->sleep.node.link);
+    process->sleep.spot.wait = &process->sleep.wait;
+    mare__list_init(&process->sleep.spot.entry);
     mare__list_init(&process->handles);
-    mare__list_init(&process->links);
+    mare__list_init(&process->ties);
     mare__list_init(&process->monitors);
     return process;
 }
@@ -345,9 +345,9 @@ static void take_list(struct mare__list *to, struct mare__list *from)
 {
     mare__list_init(to);
     while (!mare__list_empty(from)) {
-        struct mare__list *link = mare__list_first(from);
-        mare__list_remove(link);
-        mare__list_append(to, link);
+        struct mare__list *entry = mare__list_first(from);
+        mare__list_remove(entry);
+        mare__list_append(to, entry);
     }
 }
 
@@ -355,12 +355,12 @@ static void take_list(struct mare__list *to, struct mare__list *from)
 static void announce(mare_process *process)
 {
     mare_runtime *runtime = process->runtime;
-    struct mare__list links, monitors;
+    struct mare__list ties, monitors;
     mare__trace_end(process);
     mare__message_disown(&process->sleep.wait.message,
                          &process->object); // it may have returned itself
     if (process->name)
-        mare__names_remove(runtime->names, process->name, &process->object);
+        mare__directory_remove(runtime->names, process->name, &process->object);
     process->keeps = process->sleep.wait.message.handles != 0;
     mare__lock_acquire(&runtime->process_lock);
     mare__list_remove(&process->in_all);
@@ -370,9 +370,9 @@ static void announce(mare_process *process)
 
     mare__lock_acquire(&process->lock);
     atomic_store(&process->status, MARE__FINISHED);
-    take_list(&links, &process->links);
+    take_list(&ties, &process->ties);
     take_list(&monitors, &process->monitors);
-    bool observed = process->watchers > 0 || process->observed || !mare__list_empty(&links) ||
+    bool observed = process->awaiters > 0 || process->observed || !mare__list_empty(&ties) ||
                     !mare__list_empty(&monitors);
     process->observed = observed;
     bool is_main = process == runtime->main; // whose error is the program's, and is printed at once
@@ -393,8 +393,8 @@ static void announce(mare_process *process)
 
     if (process->ended)
         mare_chan_close(process->ended);
-    if (!mare__list_empty(&links))
-        mare__links_tell(process, &links);
+    if (!mare__list_empty(&ties))
+        mare__ties_tell(process, &ties);
     if (!mare__list_empty(&monitors))
         mare__monitors_tell(process, &monitors);
     if (atomic_fetch_sub(&runtime->live, 1) == 1 || process == runtime->main ||
@@ -446,7 +446,7 @@ static mare_channel *ended_new(mare_runtime *runtime)
     return ended;
 }
 
-mare_err mare__process_watch(mare_process *process, bool observe, mare_channel **ended)
+mare_err mare__process_await(mare_process *process, bool observe, mare_channel **ended)
 {
     mare_channel *made = ended_new(process->runtime);
     mare__lock_acquire(&process->lock);
@@ -456,7 +456,7 @@ mare_err mare__process_watch(mare_process *process, bool observe, mare_channel *
     }
     *ended = process->ended;
     bool finished = process->finished;
-    process->watchers += observe && !finished && process->ended;
+    process->awaiters += observe && !finished && process->ended;
     mare__lock_release(&process->lock);
     if (made)
         mare_chan_unref(made);
@@ -483,11 +483,11 @@ bool mare__process_kill(mare_process *process, const char *reason)
     return alive && !host;
 }
 
-void mare__process_unwatch(mare_process *process)
+void mare__process_unawait(mare_process *process)
 {
     mare__lock_acquire(&process->lock);
-    if (process->watchers > 0)
-        process->watchers--;
+    if (process->awaiters > 0)
+        process->awaiters--;
     mare__lock_release(&process->lock);
 }
 
@@ -541,10 +541,10 @@ const char *mare__process_status(const mare_process *process)
 
 void mare__process_release_kept(mare_runtime *runtime)
 {
-    struct mare__list *link;
-    while ((link = mare__list_first(&runtime->keepers)) != NULL) {
-        mare_process *process = MARE__ENTRY(link, mare_process, in_all);
-        mare__list_remove(link);
+    struct mare__list *entry;
+    while ((entry = mare__list_first(&runtime->keepers)) != NULL) {
+        mare_process *process = MARE__ENTRY(entry, mare_process, in_all);
+        mare__list_remove(entry);
         mare_process_ref(process);
         mare__message_forget(&process->sleep.wait.message, &process->object);
         mare__message_clear(&process->sleep.wait.message);

@@ -18,10 +18,10 @@ void mare__process_finish(mare_process *process, int status, int results);
 
 // A channel that is closed when the process ends and lives as long as it: MARE_OK; or MARE_CLOSED
 // if it has ended, MARE_NOMEM. With `observe`, its error will not be printed.
-mare_err mare__process_watch(mare_process *process, bool observe, mare_channel **ended);
+mare_err mare__process_await(mare_process *process, bool observe, mare_channel **ended);
 
 // One who observed does not wait any more and has not learned how it ended.
-void mare__process_unwatch(mare_process *process);
+void mare__process_unawait(mare_process *process);
 
 // Ends it with a reason (copied; may be NULL). False if it had finished.
 bool mare__process_kill(mare_process *process, const char *reason);
@@ -34,8 +34,8 @@ bool mare__process_heed(mare_process *process);
 
 // Ties two processes; if one has ended badly already, the other is killed. False when there is no
 // memory.
-bool mare__process_link(mare_process *a, mare_process *b);
-void mare__process_unlink(mare_process *a, mare_process *b);
+bool mare__process_tie(mare_process *a, mare_process *b);
+void mare__process_untie(mare_process *a, mare_process *b);
 
 // Sends `p, how, error, traceback` to the channel when it ends. False when there is no memory.
 bool mare__process_monitor(mare_process *process, mare_channel *channel);

@@ -205,8 +205,8 @@ static void init(mare_process *process, struct mare__pool *pool, struct mare__ro
     routine->id = ++pool->last_id;
     routine->thread = routine->current = thread;
     routine->sleep.wait.wake = wake;
-    routine->sleep.node.wait = &routine->sleep.wait;
-    mare__list_init(&routine->sleep.node.link);
+    routine->sleep.spot.wait = &routine->sleep.wait;
+    mare__list_init(&routine->sleep.spot.entry);
     mare__list_append(&pool->all, &routine->in_all);
     pool->alive++;
 }
@@ -481,17 +481,17 @@ bool mare__routine_holds(const mare_process *process, lua_State *co)
     return pool_of(process) && (co == process->state || mare__self(co) != process);
 }
 
-void mare__routine_unleave(mare_process *process, struct mare__ref_link *ref)
+void mare__routine_unleave(mare_process *process, struct mare__reference *ref)
 {
     struct mare__pool *pool = pool_of(process);
     struct mare__list *at = pool ? pool->all.next : NULL;
     for (; pool && at != &pool->all; at = at->next) {
         struct mare__routine *routine = MARE__ENTRY(at, struct mare__routine, in_all);
-        struct mare__ref_link **link = &routine->sleep.leaving;
-        while (*link && *link != ref)
-            link = &(*link)->next_leaving;
-        if (*link)
-            *link = ref->next_leaving;
+        struct mare__reference **entry = &routine->sleep.leaving;
+        while (*entry && *entry != ref)
+            entry = &(*entry)->next_leaving;
+        if (*entry)
+            *entry = ref->next_leaving;
     }
 }
 

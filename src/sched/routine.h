@@ -60,7 +60,7 @@ bool mare__routine_holds(const mare_process *process, lua_State *co);
 
 // A buffer that is away was collected, or received here: the routine that waits to send it forgets
 // it.
-void mare__routine_unleave(mare_process *process, struct mare__ref_link *ref);
+void mare__routine_unleave(mare_process *process, struct mare__reference *ref);
 
 // Whether the process waits, all of it. Any thread.
 bool mare__at_rest(const mare_process *process);

@@ -16,10 +16,10 @@ static void runtime_free(mare_runtime *runtime)
     if (runtime->harvest)
         mare__harvest_destroy(runtime->harvest);
     if (runtime->names)
-        mare__names_destroy(runtime->names);
-    for (struct mare__watcher *watcher; (watcher = runtime->watchers) != NULL;) {
-        runtime->watchers = watcher->next;
-        watcher->destroy(watcher);
+        mare__directory_destroy(runtime->names);
+    for (struct mare__lookout *lookout; (lookout = runtime->lookouts) != NULL;) {
+        runtime->lookouts = lookout->next;
+        lookout->destroy(lookout);
     }
     struct mare__jobs *jobs = atomic_load(&runtime->jobs);
     if (jobs)
@@ -63,7 +63,7 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     pthread_cond_init(&runtime->end_signal, &attributes);
     pthread_condattr_destroy(&attributes);
     runtime->harvest = mare__harvest_create();
-    runtime->names = runtime->channels.names = mare__names_create();
+    runtime->names = runtime->channels.names = mare__directory_create();
     mare_err err = runtime->harvest && runtime->names ? MARE_OK : MARE_NOMEM;
     if (!err)
         err = mare__workers_set(runtime, options->workers ? options->workers : mare__cpu_count());

@@ -15,7 +15,7 @@
 #include "base/list.h"
 #include "base/object.h"
 #include "chan/channel.h"
-#include "chan/names.h"
+#include "chan/directory.h"
 #include "chan/wait.h"
 #include "mare_limits.h"
 #include "platform/lock.h"
@@ -39,13 +39,13 @@ enum mare__waits {
 };
 
 // A tie between two processes. Each side has one, in the other's name.
-struct mare__link {
-    struct mare__list link;
+struct mare__tie {
+    struct mare__list entry;
     mare_process *other; // a reference
 };
 
 struct mare__monitor {
-    struct mare__list link;
+    struct mare__list entry;
     mare_channel *channel; // a reference
 };
 
@@ -57,8 +57,9 @@ struct mare__sleep {
     bool timed;    // it waits until `deadline`
     uint32_t leaving_case;
     mare_channel *waits_for;
-    struct mare__ref_link *leaving; // buffers in the message to be sent: they change hands if it is
-    struct mare__node node;
+    struct mare__reference
+        *leaving; // buffers in the message to be sent: they change hands if it is
+    struct mare__spot spot;
     struct mare__wait wait;
     union {
         uint64_t deadline;
@@ -89,7 +90,7 @@ struct mare_process {
     atomic_bool traced;                // somebody listens to what it does: see trace.h
 
     // References to channels that it used last, found to be such: they need no second look.
-    const struct mare__ref_link *known[2];
+    const struct mare__reference *known[2];
 
     struct mare__parker *host; // not NULL: no process of ours but a thread of a host, asleep here
     struct mare__sleep sleep;  // of the routine that runs, or of the only one
@@ -107,7 +108,7 @@ struct mare_process {
     } numbers;                  // of the objects made here: see handle.c
     uint64_t weight, unweighed; // bytes behind its userdata: all, and not yet told the collector
     uint64_t weight_limit;      // beyond it, everything is collected
-    struct mare__list handles;  // of struct mare__ref_link: references held by its userdata; in a
+    struct mare__list handles;  // of struct mare__reference: references held by its userdata; in a
                                 // host, of struct mare__ref_outside
     struct mare__nested {
         lua_State *co, *before; // who runs, and who ran before it
@@ -130,10 +131,10 @@ struct mare_process {
     bool observed;       // somebody knows, or will be told, how it ends
     bool reporting;      // it died, and its error will be printed unless somebody looks
     bool keeps;          // it stands in the list of keepers
-    uint32_t watchers;   // who joins it, or has it in a select
+    uint32_t awaiters;   // who joins it, or has it in a select
     mare_err how;        // MARE_OK, MARE_DIED, MARE_KILLED; set before `finished`
     mare_channel *ended; // closed when it ends; made when somebody wants to know
-    struct mare__list links, monitors;
+    struct mare__list ties, monitors;
     char *kill_reason;
     char *name;
     struct mare__list in_all; // the runtime's list of live processes or of keepers, under its lock
@@ -152,19 +153,19 @@ struct mare__working {
 // In a host debug.setmetatable is the original, and can take the finalizer from a userdata, whose
 // memory then goes without a word. So there what stands in the list is outside of it.
 struct mare__ref_outside {
-    struct mare__list link;
+    struct mare__list entry;
     struct mare__object *object; // as that of the userdata, but still there when that has gone
 };
 
 // A reference that a userdata holds, found again without running finalizers when the state goes.
-struct mare__ref_link {
+struct mare__reference {
     uint64_t magic;              // MARE__REF_MAGIC + kind: tells a reference from other userdata
     struct mare__object *object; // NULL: given away
     union {
-        struct mare__list link;
+        struct mare__list entry;
         struct mare__ref_outside *outside; // in a host; NULL: finalized
     };
-    struct mare__ref_link *next_leaving;
+    struct mare__reference *next_leaving;
     uint32_t leaving_case : 31; // of a select
     uint32_t away : 1; // a buffer in the message that a routine waits to send: another's already
     int index;         // in the table of objects made here, or 0
@@ -176,19 +177,19 @@ enum mare__spares { MARE__SPARE_PROCESS, MARE__SPARE_CHANNEL, MARE__SPARES };
 // ---- Workers ------------------------------------------------------------------------------------
 // What a worker waits in when there is something to watch, instead of only sleeping; supplied by
 // the layer above (src/loop).
-struct mare__watcher {
+struct mare__lookout {
     mare_runtime *runtime;
     struct mare__parker *parker; // of the thread that waits in it
     struct mare__parker idle;    // in its place when there is no such thread any more
     atomic_uint busy;            // things that it watches
     atomic_bool called;          // somebody wants something of it
     atomic_bool unattended;      // its worker has been away for long, in a C function
-    void (*wait)(struct mare__watcher *watcher, uint64_t deadline); // 0: only looks
-    void (*attend)(struct mare__watcher *watcher); // looks in its place, if it is still away
+    void (*wait)(struct mare__lookout *lookout, uint64_t deadline); // 0: only looks
+    void (*attend)(struct mare__lookout *lookout); // looks in its place, if it is still away
     void (*ring)(void *argument);                  // ends a wait; any thread
     void *ring_argument;
-    void (*destroy)(struct mare__watcher *watcher);
-    struct mare__watcher *next; // of all in the runtime
+    void (*destroy)(struct mare__lookout *lookout);
+    struct mare__lookout *next; // of all in the runtime
 };
 
 struct mare__worker {
@@ -222,7 +223,7 @@ struct mare__worker {
     struct mare__list idle; // in the runtime's list, under idle_lock
     bool is_idle;
 
-    struct mare__watcher *_Atomic watcher; // or NULL
+    struct mare__lookout *_Atomic lookout; // or NULL
     unsigned runs;                         // since it last looked there
 
     struct mare__counters {
@@ -239,7 +240,7 @@ struct mare__class {
     const luaL_Reg *methods, *metamethods;
     // What a select that has one among its cases receives from (kept alive by the object), or
     // MARE_CLOSED: it need not wait; MARE_NOMEM. NULL: it cannot be a case.
-    mare_err (*watch)(struct mare__object *object, mare_channel **channel);
+    mare_err (*await)(struct mare__object *object, mare_channel **channel);
 };
 
 struct mare__harvest; // what the standard libraries are made of: see lazy.c
@@ -251,7 +252,7 @@ struct mare_runtime {
         const char *name); // what opens a module that needs no file; NULL when there is none
     const struct mare__class *classes; // by enum mare__kind
     struct mare__harvest *harvest;
-    struct mare__names *names;
+    struct mare__directory *names;
 
     struct mare__trace { // see trace.h
         atomic_bool on;
@@ -265,7 +266,7 @@ struct mare_runtime {
     struct mare__worker *_Atomic workers[MARE__WORKERS_MAX];
     atomic_uint worker_count; // wanted; those with a higher index are leaving
     atomic_uint worker_alive; // threads that have not left yet
-    // Looks after the watchers of workers that are stuck in C functions; from the first watcher on.
+    // Looks after the lookouts of workers that are stuck in C functions; from the first lookout on.
     struct {
         pthread_t thread;
         struct mare__parker parker;
@@ -274,7 +275,7 @@ struct mare_runtime {
     // Of processes with a worker of their own, and of sources; and those that do not sleep, or of
     // which an event may come, and jobs that somebody waits for.
     atomic_uint own_threads, own_busy;
-    struct mare__watcher *watchers;  // all there were, under worker_lock; the end frees them
+    struct mare__lookout *lookouts;  // all there were, under worker_lock; the end frees them
     struct mare__jobs *_Atomic jobs; // made when first needed
     void (*_Atomic jobs_stop)(struct mare__jobs *jobs); // how they end; set before
 

@@ -32,7 +32,7 @@ static void tell(mare_process *process, mare_channel *channel)
     mare__chan_post(channel, &message);
 }
 
-void mare__links_tell(mare_process *process, struct mare__list *links)
+void mare__ties_tell(mare_process *process, struct mare__list *ties)
 {
     char reason[512];
     mare_value error = {.type = MARE_NIL};
@@ -44,15 +44,15 @@ void mare__links_tell(mare_process *process, struct mare__list *links)
              process->how == MARE_KILLED ? "was killed" : how_word(process->how), text ? ": " : "",
              text ? (int)error.as.string.length : 0, text ? error.as.string.bytes : "");
     struct mare__list *at;
-    while ((at = mare__list_first(links)) != NULL) {
-        struct mare__link *link = MARE__ENTRY(at, struct mare__link, link);
+    while ((at = mare__list_first(ties)) != NULL) {
+        struct mare__tie *tie = MARE__ENTRY(at, struct mare__tie, entry);
         mare__list_remove(at);
         if (process->how == MARE_OK || process->how == MARE_BADMSG)
-            mare__process_unlink(link->other, process);
+            mare__process_untie(tie->other, process);
         else
-            mare__process_kill(link->other, reason);
-        mare_process_unref(link->other);
-        mare__free(link);
+            mare__process_kill(tie->other, reason);
+        mare_process_unref(tie->other);
+        mare__free(tie);
     }
 }
 
@@ -60,7 +60,7 @@ void mare__monitors_tell(mare_process *process, struct mare__list *monitors)
 {
     struct mare__list *at;
     while ((at = mare__list_first(monitors)) != NULL) {
-        struct mare__monitor *monitor = MARE__ENTRY(at, struct mare__monitor, link);
+        struct mare__monitor *monitor = MARE__ENTRY(at, struct mare__monitor, entry);
         mare__list_remove(at);
         tell(process, monitor->channel);
         mare_chan_unref(monitor->channel);
@@ -71,14 +71,14 @@ void mare__monitors_tell(mare_process *process, struct mare__list *monitors)
 void mare__ties_drop(mare_process *process)
 {
     struct mare__list *at;
-    while ((at = mare__list_first(&process->links)) != NULL) {
-        struct mare__link *link = MARE__ENTRY(at, struct mare__link, link);
+    while ((at = mare__list_first(&process->ties)) != NULL) {
+        struct mare__tie *tie = MARE__ENTRY(at, struct mare__tie, entry);
         mare__list_remove(at);
-        mare_process_unref(link->other);
-        mare__free(link);
+        mare_process_unref(tie->other);
+        mare__free(tie);
     }
     while ((at = mare__list_first(&process->monitors)) != NULL) {
-        struct mare__monitor *monitor = MARE__ENTRY(at, struct mare__monitor, link);
+        struct mare__monitor *monitor = MARE__ENTRY(at, struct mare__monitor, entry);
         mare__list_remove(at);
         mare_chan_unref(monitor->channel);
         mare__free(monitor);
@@ -88,31 +88,31 @@ void mare__ties_drop(mare_process *process)
 // ---- Made and undone ----------------------------------------------------------------------------
 
 // Adds a tie on one side; `ended` tells that this side has finished, and how.
-static void tie(mare_process *process, struct mare__link *link, bool *ended)
+static void attach(mare_process *process, struct mare__tie *tie, bool *ended)
 {
     mare__lock_acquire(&process->lock);
     *ended = process->finished;
     if (!*ended)
-        mare__list_append(&process->links, &link->link);
+        mare__list_append(&process->ties, &tie->entry);
     mare__lock_release(&process->lock);
 }
 
-bool mare__process_link(mare_process *a, mare_process *b)
+bool mare__process_tie(mare_process *a, mare_process *b)
 {
     if (a == b)
         return true;
-    mare__process_unlink(a, b); // one tie is enough
-    struct mare__link *to_b = mare__alloc(sizeof *to_b), *to_a = mare__alloc(sizeof *to_a);
+    mare__process_untie(a, b); // one tie is enough
+    struct mare__tie *to_b = mare__alloc(sizeof *to_b), *to_a = mare__alloc(sizeof *to_a);
     if (!to_a || !to_b) {
         mare__free(to_a);
         mare__free(to_b);
         return false;
     }
-    *to_b = (struct mare__link){.other = mare_process_ref(b)};
-    *to_a = (struct mare__link){.other = mare_process_ref(a)};
+    *to_b = (struct mare__tie){.other = mare_process_ref(b)};
+    *to_a = (struct mare__tie){.other = mare_process_ref(a)};
     bool a_ended, b_ended;
-    tie(a, to_b, &a_ended);
-    tie(b, to_a, &b_ended);
+    attach(a, to_b, &a_ended);
+    attach(b, to_a, &b_ended);
     if (a_ended) {
         mare__free(to_b);
         mare_process_unref(b);
@@ -123,22 +123,22 @@ bool mare__process_link(mare_process *a, mare_process *b)
         mare__process_observed(b);
         if (b->how != MARE_OK && b->how != MARE_BADMSG)
             mare__process_kill(a, "linked to a process that had died");
-        mare__process_unlink(a, b);
+        mare__process_untie(a, b);
     }
     return true;
 }
 
-static void untie(mare_process *process, mare_process *other)
+static void detach(mare_process *process, mare_process *other)
 {
-    struct mare__link *found = NULL;
+    struct mare__tie *found = NULL;
     mare__lock_acquire(&process->lock);
-    for (struct mare__list *l = process->links.next; l != &process->links && !found; l = l->next) {
-        struct mare__link *link = MARE__ENTRY(l, struct mare__link, link);
-        if (link->other == other)
-            found = link;
+    for (struct mare__list *l = process->ties.next; l != &process->ties && !found; l = l->next) {
+        struct mare__tie *tie = MARE__ENTRY(l, struct mare__tie, entry);
+        if (tie->other == other)
+            found = tie;
     }
     if (found)
-        mare__list_remove(&found->link);
+        mare__list_remove(&found->entry);
     mare__lock_release(&process->lock);
     if (found) {
         mare_process_unref(found->other);
@@ -146,10 +146,10 @@ static void untie(mare_process *process, mare_process *other)
     }
 }
 
-void mare__process_unlink(mare_process *a, mare_process *b)
+void mare__process_untie(mare_process *a, mare_process *b)
 {
-    untie(a, b);
-    untie(b, a);
+    detach(a, b);
+    detach(b, a);
 }
 
 bool mare__process_monitor(mare_process *process, mare_channel *channel)
@@ -161,7 +161,7 @@ bool mare__process_monitor(mare_process *process, mare_channel *channel)
     mare__lock_acquire(&process->lock);
     bool finished = process->finished;
     if (!finished)
-        mare__list_append(&process->monitors, &monitor->link);
+        mare__list_append(&process->monitors, &monitor->entry);
     mare__lock_release(&process->lock);
     if (finished) {
         mare__process_observed(process);

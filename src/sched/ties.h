@@ -6,7 +6,7 @@
 
 // Kills the linked, or unties them from a process that ended well; tells the monitors. The process
 // has ended, and the lists, which are empty afterwards, were taken from it: no lock is held.
-void mare__links_tell(mare_process *process, struct mare__list *links);
+void mare__ties_tell(mare_process *process, struct mare__list *links);
 void mare__monitors_tell(mare_process *process, struct mare__list *monitors);
 
 // Frees those of a process that was never launched, and so can tell nobody.

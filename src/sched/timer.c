@@ -6,7 +6,7 @@
 
 static void publish_next(mare_runtime *runtime)
 {
-    struct mare__heap_node *first = mare__heap_min(&runtime->timers);
+    struct mare__heap_entry *first = mare__heap_min(&runtime->timers);
     // Relaxed: a hint for mare__timer_expire, which looks again under the lock.
     atomic_store_explicit(&runtime->next_deadline, first ? first->key : MARE_FOREVER,
                           memory_order_relaxed);
@@ -37,7 +37,7 @@ void mare__timer_expire(mare_runtime *runtime, uint64_t now)
         return;
     for (;;) {
         mare__lock_acquire(&runtime->timer_lock);
-        struct mare__heap_node *first = mare__heap_min(&runtime->timers);
+        struct mare__heap_entry *first = mare__heap_min(&runtime->timers);
         if (!first || first->key > now) {
             mare__lock_release(&runtime->timer_lock);
             return;

@@ -59,10 +59,10 @@ static void wake_one(mare_runtime *runtime)
     if (atomic_load(&runtime->idle_count) == 0)
         return;
     mare__lock_acquire(&runtime->idle_lock);
-    struct mare__list *link = mare__list_first(&runtime->idle);
-    struct mare__worker *worker = link ? MARE__ENTRY(link, struct mare__worker, idle) : NULL;
+    struct mare__list *entry = mare__list_first(&runtime->idle);
+    struct mare__worker *worker = entry ? MARE__ENTRY(entry, struct mare__worker, idle) : NULL;
     if (worker) {
-        mare__list_remove(link);
+        mare__list_remove(entry);
         worker->is_idle = false;
         atomic_fetch_sub(&runtime->idle_count, 1);
     }
@@ -313,18 +313,18 @@ static void wake_one_from_handler(mare_runtime *runtime)
 {
     if (!mare__lock_try(&runtime->idle_lock))
         return;
-    struct mare__list *link = mare__list_first(&runtime->idle);
-    struct mare__worker *idle = link ? MARE__ENTRY(link, struct mare__worker, idle) : NULL;
+    struct mare__list *entry = mare__list_first(&runtime->idle);
+    struct mare__worker *idle = entry ? MARE__ENTRY(entry, struct mare__worker, idle) : NULL;
     mare__lock_release(&runtime->idle_lock);
     if (idle)
         mare__unpark(&idle->parker); // it finds itself still listed, and takes itself off
 }
 
 // What this worker watches beside the queues, or NULL when there is nothing now.
-static struct mare__watcher *watched(const struct mare__worker *worker)
+static struct mare__lookout *lookout_in(const struct mare__worker *worker)
 {
-    struct mare__watcher *watcher = atomic_load_explicit(&worker->watcher, memory_order_acquire);
-    return watcher && (length_of(&watcher->busy) > 0 || atomic_load(&watcher->called)) ? watcher
+    struct mare__lookout *lookout = atomic_load_explicit(&worker->lookout, memory_order_acquire);
+    return lookout && (length_of(&lookout->busy) > 0 || atomic_load(&lookout->called)) ? lookout
                                                                                        : NULL;
 }
 
@@ -339,7 +339,7 @@ static void on_tick(void *argument)
     uint64_t next = atomic_load_explicit(&runtime->next_deadline, memory_order_relaxed);
     bool wanted = others_wait(worker) || (next != MARE_FOREVER && next <= mare__now(runtime));
     // What is watched here nobody else can look at, idle or not.
-    bool looks = watched(worker) != NULL;
+    bool looks = lookout_in(worker) != NULL;
     if (wanted && atomic_load(&runtime->idle_count) > 0) {
         if (!worker->taking && atomic_load_explicit(&worker->slot, memory_order_relaxed))
             atomic_store(&worker->slot_shared, true);
@@ -348,10 +348,10 @@ static void on_tick(void *argument)
     if (!process)
         return;
     struct mare__pool *pool = atomic_load_explicit(&process->pool, memory_order_relaxed);
-    struct mare__watcher *watcher = looks ? watched(worker) : NULL;
-    if (watcher &&
+    struct mare__lookout *lookout = looks ? lookout_in(worker) : NULL;
+    if (lookout &&
         worker->age > 2 * MARE__SLICE_TICKS && // it did not give way when it was asked to
-        atomic_load(&runtime->attendant.started) && !atomic_exchange(&watcher->unattended, true))
+        atomic_load(&runtime->attendant.started) && !atomic_exchange(&lookout->unattended, true))
         mare__unpark(&runtime->attendant.parker);
     // Routines of its own that are ready are no reason: they share variables, and a turn among them
     // ends only where one waits or yields.
@@ -408,7 +408,7 @@ static inline __attribute__((always_inline)) void run(struct mare__worker *worke
                 return;
             }
             bool whole = process->yield != MARE__YIELD_WAIT || ++turns >= TURNS_OF_ROUTINES;
-            if (worker->ticked || (whole && (is_wanted(worker) || watched(worker)))) {
+            if (worker->ticked || (whole && (is_wanted(worker) || lookout_in(worker)))) {
                 // After a tick in any case: a timer may be due, or the worker may be to leave.
                 mare__ready(process);
                 return;
@@ -488,16 +488,16 @@ enum { RUNS_BETWEEN_LOOKS = 32 };
 
 static void look(struct mare__worker *worker)
 {
-    struct mare__watcher *watcher = watched(worker);
+    struct mare__lookout *lookout = lookout_in(worker);
     worker->runs = 0;
-    if (watcher)
-        watcher->wait(watcher, 0);
+    if (lookout)
+        lookout->wait(lookout, 0);
 }
 
-static bool anything_watched(mare_runtime *runtime)
+static bool anything_looked_for(mare_runtime *runtime)
 {
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
-        if (watched(runtime->workers[i]))
+        if (lookout_in(runtime->workers[i]))
             return true;
     return false;
 }
@@ -516,12 +516,12 @@ static void hand_over(struct mare__worker *worker)
 // A worker that was dismissed but watches something stays for that, unless the runtime stops.
 static void only_watch(struct mare__worker *worker)
 {
-    struct mare__watcher *watcher;
+    struct mare__lookout *lookout;
     mare__tick_stop(&worker->tick);
     hand_over(worker);
     while (atomic_load(&worker->quit) && !atomic_load(&worker->runtime->stopping) &&
-           (watcher = watched(worker)) != NULL)
-        watcher->wait(watcher, MARE_FOREVER);
+           (lookout = lookout_in(worker)) != NULL)
+        lookout->wait(lookout, MARE_FOREVER);
     mare__tick_start(&worker->tick, MARE__TICK_NS);
     mare__thread_data = worker;
 }
@@ -542,13 +542,13 @@ static void go_idle(struct mare__worker *worker)
         memory_order_seq_cst); // announced, then looks: pairs with the fence in mare__ready
     if (!work_anywhere(runtime) && !atomic_load(&worker->quit)) {
         if (idle >= atomic_load(&runtime->worker_alive) && atomic_load(&runtime->waiters) > 0 &&
-            atomic_load(&runtime->timer_count) == 0 && !anything_watched(runtime) &&
+            atomic_load(&runtime->timer_count) == 0 && !anything_looked_for(runtime) &&
             atomic_load(&runtime->own_busy) == 0)
             mare__runtime_changed(runtime);
-        struct mare__watcher *watcher = watched(worker);
+        struct mare__lookout *lookout = lookout_in(worker);
         uint64_t deadline = atomic_load(&runtime->next_deadline);
-        if (watcher)
-            watcher->wait(watcher, deadline ? deadline : 1);
+        if (lookout)
+            lookout->wait(lookout, deadline ? deadline : 1);
         else
             mare__park(&worker->parker, deadline);
     }
@@ -560,9 +560,9 @@ bool mare__workers_stuck(mare_runtime *runtime)
 {
     // Under the lock that a worker needs before it looks at timers or queues again.
     mare__lock_acquire(&runtime->idle_lock);
-    // A watcher makes ready what it was waited for, and only then has less to watch: in that order.
+    // A lookout makes ready what it was waited for, and only then has less to watch: in that order.
     bool stuck = atomic_load(&runtime->idle_count) >= atomic_load(&runtime->worker_alive) &&
-                 atomic_load(&runtime->timer_count) == 0 && !anything_watched(runtime) &&
+                 atomic_load(&runtime->timer_count) == 0 && !anything_looked_for(runtime) &&
                  !ready_anywhere(runtime) && atomic_load(&runtime->own_busy) == 0;
     mare__lock_release(&runtime->idle_lock);
     return stuck;
@@ -605,7 +605,7 @@ static void work(struct mare__worker *worker)
             look(worker);
         }
         mare_process *process = find(worker);
-        if (!process && worker->watcher) {
+        if (!process && worker->lookout) {
             look(worker);
             process = find(worker);
         }

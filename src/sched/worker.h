@@ -39,5 +39,5 @@ void mare__workers_stop(mare_runtime *runtime);
 bool mare__worker_own(mare_process *process);
 
 // Gives a worker something to wait in, if it has nothing yet; returns what it has. Any thread.
-struct mare__watcher *mare__worker_watch(struct mare__worker *worker,
-                                         struct mare__watcher *watcher);
+struct mare__lookout *mare__worker_give_lookout(struct mare__worker *worker,
+                                                struct mare__lookout *lookout);

@@ -9,7 +9,7 @@
 // Somebody who waits.
 struct fake {
     struct mare__wait wait;
-    struct mare__node node;
+    struct mare__spot spot;
     mare_message message; // to send
     int woken;
 };
@@ -23,8 +23,8 @@ static inline void fake_init(struct fake *fake)
 {
     memset(fake, 0, sizeof *fake);
     fake->wait.wake = wake;
-    fake->node.wait = &fake->wait;
-    mare__list_init(&fake->node.link);
+    fake->spot.wait = &fake->wait;
+    mare__list_init(&fake->spot.entry);
     mare__wait_begin(&fake->wait);
 }
 
@@ -53,13 +53,13 @@ static inline mare_err send(mare_channel *channel, struct fake *fake, int64_t nu
 {
     fake_init(fake);
     put(&fake->message, number);
-    return mare__chan_send(channel, &fake->message, &fake->node);
+    return mare__chan_send(channel, &fake->message, &fake->spot);
 }
 
 static inline mare_err receive(mare_channel *channel, struct fake *fake)
 {
     fake_init(fake);
-    return mare__chan_receive(channel, &fake->wait.message, &fake->node);
+    return mare__chan_receive(channel, &fake->wait.message, &fake->spot);
 }
 
 static inline mare_err try_send(mare_channel *channel, int64_t number)

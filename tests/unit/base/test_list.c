@@ -14,19 +14,19 @@ struct item {
 static void an_unlinked_node_points_to_itself(void **state)
 {
     (void)state;
-    struct mare__list list, node;
+    struct mare__list list, entry;
     mare__list_init(&list);
-    mare__list_init(&node);
+    mare__list_init(&entry);
     assert_true(mare__list_empty(&list));
     assert_null(mare__list_first(&list));
-    mare__list_remove(&node); // twice is safe, even before the first time
-    mare__list_append(&list, &node);
+    mare__list_remove(&entry); // twice is safe, even before the first time
+    mare__list_append(&list, &entry);
     assert_false(mare__list_empty(&list));
-    assert_ptr_equal(mare__list_first(&list), &node);
-    mare__list_remove(&node);
-    mare__list_remove(&node);
+    assert_ptr_equal(mare__list_first(&list), &entry);
+    mare__list_remove(&entry);
+    mare__list_remove(&entry);
     assert_true(mare__list_empty(&list));
-    assert_true(mare__list_empty(&node));
+    assert_true(mare__list_empty(&entry));
 }
 
 static void the_entry_is_found_from_the_link(void **state)

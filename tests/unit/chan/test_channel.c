@@ -22,7 +22,7 @@ static void a_waiting_receiver_is_given_the_message(void **state)
     for (int i = 0; i < 2; i++) {
         struct fake r, s;
         assert_int_equal(receive(channel, &r), MARE_EMPTY);
-        r.node.index = 7;
+        r.spot.index = 7;
         assert_int_equal(send(channel, &s, 42), MARE_OK);
         assert_true(mare__message_empty(&s.message));
         assert_int_equal(r.woken, 1);
@@ -89,7 +89,7 @@ static void the_first_in_line_is_served_first(void **state)
     mare_chan_unref(channel);
 }
 
-// A node may still stand in line when a timer or a kill has ended its wait: it counts as absent.
+// A spot may still stand in line when a timer or a kill has ended its wait: it counts as absent.
 static void who_has_given_up_is_passed_over(void **state)
 {
     (void)state;
@@ -104,7 +104,7 @@ static void who_has_given_up_is_passed_over(void **state)
     assert_int_equal(take(&r[2].wait.message), 5);
     assert_true(mare__message_empty(&r[0].wait.message));
     assert_int_equal(r[0].wait.result, MARE_TIMEOUT);
-    mare__chan_forget(channel, &r[0].node); // what its owner does, after it was passed over
+    mare__chan_forget(channel, &r[0].spot); // what its owner does, after it was passed over
     for (int i = 0; i < 3; i++)
         send(channel, &s[i], i);
     mare__wait_end(&s[0].wait, MARE_TIMEOUT);
@@ -112,7 +112,7 @@ static void who_has_given_up_is_passed_over(void **state)
     assert_int_equal(number, 1);
     assert_int_equal(take(&s[0].message), 0); // it kept its message
     mare__wait_end(&s[2].wait, MARE_TIMEOUT);
-    mare__chan_forget(channel, &s[2].node); // before anybody passed it over
+    mare__chan_forget(channel, &s[2].spot); // before anybody passed it over
     assert_int_equal(try_receive(channel, &number), MARE_EMPTY);
     assert_true(mare__list_empty(&channel->senders));
     mare__message_clear(&s[2].message);
@@ -204,7 +204,7 @@ static void closing_tells_everybody_who_waits(void **state)
         for (int i = 0; i < 4; i++) {
             assert_int_equal(sending ? send(channel, &f[i], i) : receive(channel, &f[i]),
                              sending ? MARE_FULL : MARE_EMPTY);
-            f[i].node.index = (uint32_t)i;
+            f[i].spot.index = (uint32_t)i;
         }
         mare__wait_end(&f[1].wait, MARE_TIMEOUT); // number 1 has given up
         assert_true(mare_chan_close(channel));
@@ -214,7 +214,7 @@ static void closing_tells_everybody_who_waits(void **state)
             assert_int_equal(f[i].wait.fired, i == 1 ? MARE__FIRED_NONE : (unsigned)i);
             assert_int_equal(f[i].woken, 1);
             assert_int_equal(word(&f[i]), MARE__WAIT_ENDED);
-            assert_true(mare__list_empty(&f[i].node.link));
+            assert_true(mare__list_empty(&f[i].spot.entry));
             if (sending)
                 assert_int_equal(take(&f[i].message), i); // each kept its message
         }
@@ -354,7 +354,7 @@ static void model_send(struct model *m, int who, bool wait)
     int64_t number = m->next++;
     fake_init(f);
     put(&f->message, number);
-    mare_err err = mare__chan_send(m->channel, &f->message, wait ? &f->node : NULL);
+    mare_err err = mare__chan_send(m->channel, &f->message, wait ? &f->spot : NULL);
     if (m->closed) {
         assert_int_equal(err, MARE_CLOSED);
         mare__message_clear(&f->message);
@@ -384,7 +384,7 @@ static void model_receive(struct model *m, int who, bool wait)
 {
     struct fake *f = &m->fakes[who];
     fake_init(f);
-    mare_err err = mare__chan_receive(m->channel, &f->wait.message, wait ? &f->node : NULL);
+    mare_err err = mare__chan_receive(m->channel, &f->wait.message, wait ? &f->spot : NULL);
     if (m->buffered == 0 && m->sender_count == 0) {
         assert_int_equal(err, m->closed ? MARE_CLOSED : MARE_EMPTY);
         if (wait && !m->closed) {
@@ -411,7 +411,7 @@ static void model_give_up(struct model *m, int who)
     int *line = m->role[who] == SENDS ? m->senders : m->receivers;
     int *count = m->role[who] == SENDS ? &m->sender_count : &m->receiver_count;
     assert_true(mare__wait_end(&f->wait, MARE_TIMEOUT));
-    mare__chan_forget(m->channel, &f->node);
+    mare__chan_forget(m->channel, &f->spot);
     mare__message_clear(&f->message);
     for (int i = 0; i < *count; i++)
         if (line[i] == who) {

@@ -30,7 +30,7 @@ static void several_init(struct several *s, size_t capacity)
     for (int i = 0; i < MANY; i++) {
         s->channels[i] = mare__chan_new(NULL, capacity);
         s->cases[i].channel = s->channels[i];
-        mare__list_init(&s->cases[i].node.link);
+        mare__list_init(&s->cases[i].spot.entry);
     }
 }
 
@@ -47,7 +47,7 @@ static mare_err several_select(struct several *s, uint32_t start, bool wait)
 static void several_end(struct several *s)
 {
     for (uint32_t i = 0; i < MANY; i++) {
-        mare__chan_forget(s->cases[i].channel, &s->cases[i].node);
+        mare__chan_forget(s->cases[i].channel, &s->cases[i].spot);
         mare__message_clear(&s->cases[i].message);
     }
     for (int i = 0; i < MANY; i++)
@@ -162,7 +162,7 @@ static void select_is_told_of_a_close(void **state)
     assert_int_equal(s.self.woken, 1);
     assert_int_equal(s.self.wait.fired, 3);
     for (uint32_t i = 0; i < MANY; i++)
-        mare__chan_forget(s.channels[i], &s.cases[i].node);
+        mare__chan_forget(s.channels[i], &s.cases[i].spot);
     assert_int_equal(several_select(&s, 2, true),
                      MARE_CLOSED); // and at once when it was closed before
     assert_int_equal(s.fired, 3);
@@ -213,9 +213,9 @@ static void the_cancelled_do_not_stand_in_line(void **state)
     fake_init(&f);
     mare__wait_cancel(&f.wait);
     put(&f.message, 1);
-    assert_int_equal(mare__chan_send(channel, &f.message, &f.node), MARE_KILLED);
+    assert_int_equal(mare__chan_send(channel, &f.message, &f.spot), MARE_KILLED);
     assert_int_equal(take(&f.message), 1);
-    assert_int_equal(mare__chan_receive(channel, &f.message, &f.node), MARE_KILLED);
+    assert_int_equal(mare__chan_receive(channel, &f.message, &f.spot), MARE_KILLED);
     assert_true(mare__list_empty(&channel->senders) && mare__list_empty(&channel->receivers));
     mare_chan_unref(channel);
     struct several s;

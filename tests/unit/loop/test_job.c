@@ -162,7 +162,7 @@ static void one_kind_does_not_wait_for_another(void **state)
     mare_runtime *runtime = run_start(1);
     struct mare__job *names[AT_WORK + 1], *file;
     for (int i = 0; i <= AT_WORK; i++)
-        names[i] = begin(runtime, MARE__LANE_NAMES);
+        names[i] = begin(runtime, MARE__LANE_RESOLVE);
     await(&gate.inside, AT_WORK);
     file = begin(runtime, MARE__LANE_FILES);
     await(&gate.inside, AT_WORK + 1);
@@ -179,7 +179,7 @@ static void threads_are_used_again(void **state)
     mare_runtime *runtime = run_start(2);
     open_gate();
     for (int i = 0; i < 2000; i++)
-        finish(runtime, begin(runtime, i % 2 ? MARE__LANE_FILES : MARE__LANE_NAMES));
+        finish(runtime, begin(runtime, i % 2 ? MARE__LANE_FILES : MARE__LANE_RESOLVE));
     assert_int_equal(look(&gate.begun), 2000);
     mare_stop(runtime);
 }
@@ -279,7 +279,7 @@ static void those_who_wait_are_counted(void **state)
 {
     (void)state;
     mare_runtime *runtime = run_start(1);
-    struct mare__job *job = begin(runtime, MARE__LANE_NAMES);
+    struct mare__job *job = begin(runtime, MARE__LANE_RESOLVE);
     assert_int_equal(atomic_load(&runtime->own_busy), 1);
     mare__job_expect(job);
     assert_int_equal(atomic_load(&runtime->own_busy), 1);
@@ -303,7 +303,7 @@ static void a_runtime_does_not_wait_for_a_stuck_job(void **state)
 {
     (void)state;
     mare_runtime *runtime = run_start(1);
-    struct mare__job *job = begin(runtime, MARE__LANE_NAMES);
+    struct mare__job *job = begin(runtime, MARE__LANE_RESOLVE);
     await(&gate.begun, 1);
     mare__unref(&job->object);
     mare_stop(runtime);
@@ -354,7 +354,7 @@ static void starts_and_ends_with_jobs_under_way(void **state)
     for (unsigned round = 1; round <= 50; round++) {
         mare_runtime *runtime = run_start(1);
         for (int i = 0; i < 8; i++)
-            mare__unref(&begin(runtime, i % 2 ? MARE__LANE_FILES : MARE__LANE_NAMES)->object);
+            mare__unref(&begin(runtime, i % 2 ? MARE__LANE_FILES : MARE__LANE_RESOLVE)->object);
         mare_stop(runtime);
         await(&gate.ended, round * 8);
     }

@@ -17,20 +17,20 @@
 
 // A descriptor that is watched: an eventfd, unless it is given one.
 struct thing {
-    struct mare__source source;
+    struct mare__observed observed;
     atomic_int closed;
 };
 
-static void on_closed(struct mare__source *source)
+static void on_closed(struct mare__observed *observed)
 {
-    atomic_fetch_add(&MARE__ENTRY(source, struct thing, source)->closed, 1);
+    atomic_fetch_add(&MARE__ENTRY(observed, struct thing, observed)->closed, 1);
 }
 
 static void thing_init(struct thing *thing, int fd)
 {
     memset(thing, 0, sizeof *thing);
     assert_true(fd >= 0);
-    mare__source_init(&thing->source, fd, on_closed);
+    mare__observed_init(&thing->observed, fd, on_closed);
 }
 
 static void thing_open(struct thing *thing)
@@ -40,18 +40,18 @@ static void thing_open(struct thing *thing)
 
 static void excite(struct thing *thing)
 {
-    assert_int_equal(eventfd_write(thing->source.fd, 1), 0);
+    assert_int_equal(eventfd_write(thing->observed.fd, 1), 0);
 }
 
 static void calm(struct thing *thing)
 {
     eventfd_t value;
-    assert_int_equal(eventfd_read(thing->source.fd, &value), 0);
+    assert_int_equal(eventfd_read(thing->observed.fd, &value), 0);
 }
 
 static mare_channel *watch(mare_runtime *runtime, struct thing *thing, int way)
 {
-    mare_channel *ready = mare__source_watch(runtime, &thing->source, way);
+    mare_channel *ready = mare__observed_await(runtime, &thing->observed, way);
     assert_non_null(ready);
     return ready;
 }
@@ -68,15 +68,15 @@ static void await(mare_runtime *runtime, struct thing *thing, int way)
 // Closes it, waits for that, and forgets its channels.
 static void thing_close(struct thing *thing)
 {
-    mare__source_close(&thing->source);
+    mare__observed_close(&thing->observed);
     for (int i = 0; atomic_load(&thing->closed) == 0; i++) {
         if (i > 30000 * (int)unit_slow())
             fail_msg("it is not closed");
         usleep(1000);
     }
     for (int way = 0; way < MARE__WAYS; way++)
-        if (thing->source.ready[way])
-            mare_chan_unref(thing->source.ready[way]);
+        if (thing->observed.ready[way])
+            mare_chan_unref(thing->observed.ready[way]);
     assert_int_equal(atomic_load(&thing->closed), 1);
 }
 
@@ -104,7 +104,7 @@ static void what_is_watched_is_told(void **state)
 // Waits in C, as sources do: when it is told it asks to be told again, there and then.
 struct asker {
     struct mare__wait wait;
-    struct mare__node node;
+    struct mare__spot spot;
     mare_runtime *runtime;
     struct thing *thing;
     int way, left;
@@ -115,10 +115,11 @@ static void ask(struct asker *asker)
 {
     mare_err err = MARE_OK;
     while (err == MARE_OK && asker->left > 0) {
-        mare_channel *ready = mare__source_watch(asker->runtime, &asker->thing->source, asker->way);
+        mare_channel *ready =
+            mare__observed_await(asker->runtime, &asker->thing->observed, asker->way);
         asker->left--;
         mare__wait_begin(&asker->wait);
-        err = mare__chan_receive(ready, &asker->wait.message, &asker->node);
+        err = mare__chan_receive(ready, &asker->wait.message, &asker->spot);
     }
     if (err == MARE_OK)
         atomic_store(&asker->done, true);
@@ -141,8 +142,8 @@ static void who_is_told_can_ask_again_at_once(void **state)
         thing_open(&thing);
         excite(&thing); // it can be read for good, and written to
         asker.thing = &thing;
-        asker.node.wait = &asker.wait;
-        mare__list_init(&asker.node.link);
+        asker.spot.wait = &asker.wait;
+        mare__list_init(&asker.spot.entry);
         ask(&asker);
         for (int i = 0; !atomic_load(&asker.done); i++) {
             if (i > 30000 * (int)unit_slow())
@@ -240,7 +241,7 @@ static void who_waits_learns_that_another_thread_has_closed_it(void **state)
             excite(&thing);
         assert_int_equal(pthread_create(&thread, NULL, wait_until_closed, ready), 0);
         thing_close(&thing);
-        mare__source_close(&thing.source); // once is enough
+        mare__observed_close(&thing.observed); // once is enough
         pthread_join(thread, &err);
         assert_int_equal((intptr_t)err, MARE_CLOSED);
         assert_int_equal(atomic_load(&thing.closed), 1);
@@ -254,8 +255,8 @@ static void one_that_was_never_watched_is_closed_at_once(void **state)
     (void)state;
     struct thing thing;
     thing_open(&thing);
-    int fd = thing.source.fd;
-    mare__source_close(&thing.source);
+    int fd = thing.observed.fd;
+    mare__observed_close(&thing.observed);
     assert_int_equal(atomic_load(&thing.closed), 1);
     assert_int_equal(fcntl(fd, F_GETFD), -1);
 }
@@ -267,8 +268,8 @@ static void what_is_watched_when_the_runtime_stops_is_closed(void **state)
     struct thing thing;
     thing_open(&thing);
     watch(runtime, &thing, MARE__TO_READ);
-    mare__source_close(&thing.source); // perhaps still a command
-    mare_channel *ready = thing.source.ready[MARE__TO_READ];
+    mare__observed_close(&thing.observed); // perhaps still a command
+    mare_channel *ready = thing.observed.ready[MARE__TO_READ];
     mare_chan_unref(ready);
     mare_stop(runtime);
     assert_int_equal(atomic_load(&thing.closed), 1);
@@ -327,7 +328,7 @@ static void thousands_are_watched(void **state)
     for (int i = COUNT - 1; i >= 0; i--)
         await(runtime, &things[i], MARE__TO_READ);
     for (int i = 0; i < COUNT; i++)
-        mare__source_close(&things[i].source);
+        mare__observed_close(&things[i].observed);
     for (int i = 0; i < COUNT; i++)
         thing_close(&things[i]);
     free(things);
@@ -346,9 +347,9 @@ static void without_descriptors_there_is_no_loop_and_later_there_is(void **state
     thing_open(&thing);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     none = limit;
-    none.rlim_cur = (rlim_t)thing.source.fd + 2; // fewer than a loop needs
+    none.rlim_cur = (rlim_t)thing.observed.fd + 2; // fewer than a loop needs
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    mare_channel *ready = mare__source_watch(runtime, &thing.source, MARE__TO_READ);
+    mare_channel *ready = mare__observed_await(runtime, &thing.observed, MARE__TO_READ);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_null(ready);
     excite(&thing);

@@ -300,7 +300,7 @@ static const char *const lives[] = {
     ("local c = ...\n"
      "local x <close> = setmetatable({}, {__close = function() c:trysend(0) end}) c:receive()"),
     ("local m, c = require 'mare', ...\n"
-     "m.spawn({link = true}, function() m.self():kill() end) c:receive(1)"),
+     "m.spawn({entry = true}, function() m.self():kill() end) c:receive(1)"),
     "coroutine.wrap(function(c) for n in c:messages() do end end)(...)",
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A hash table with chains, under one lock: names are looked up when programs set themselves up,
 // not for every message.
-#include "chan/names.h"
+#include "chan/directory.h"
 
 #include <string.h>
 
@@ -15,7 +15,7 @@ struct entry {
     char name[];
 };
 
-struct mare__names {
+struct mare__directory {
     mare__lock lock;
     struct entry **buckets;
     uint32_t size, count; // size: a power of two
@@ -29,7 +29,7 @@ static uint32_t hash_of(const char *name) // FNV-1a
     return hash;
 }
 
-static struct entry **locate(struct mare__names *names, const char *name, uint32_t hash)
+static struct entry **locate(struct mare__directory *names, const char *name, uint32_t hash)
 {
     struct entry **at = &names->buckets[hash & (names->size - 1)];
     while (*at && ((*at)->hash != hash || strcmp((*at)->name, name) != 0))
@@ -38,7 +38,7 @@ static struct entry **locate(struct mare__names *names, const char *name, uint32
 }
 
 // Doubles the table; when there is no memory it goes on with longer chains.
-static void grow(struct mare__names *names)
+static void grow(struct mare__directory *names)
 {
     uint32_t size = names->size * 2;
     struct entry **buckets = mare__alloc_zero(size * sizeof *buckets);
@@ -55,9 +55,9 @@ static void grow(struct mare__names *names)
     names->size = size;
 }
 
-struct mare__names *mare__names_create(void)
+struct mare__directory *mare__directory_create(void)
 {
-    struct mare__names *names = mare__alloc_zero(sizeof *names);
+    struct mare__directory *names = mare__alloc_zero(sizeof *names);
     if (!names)
         return NULL;
     names->size = 16;
@@ -68,7 +68,7 @@ struct mare__names *mare__names_create(void)
     return NULL;
 }
 
-void mare__names_destroy(struct mare__names *names)
+void mare__directory_destroy(struct mare__directory *names)
 {
     for (uint32_t i = 0; i < names->size; i++)
         for (struct entry *entry; (entry = names->buckets[i]) != NULL;) {
@@ -81,7 +81,8 @@ void mare__names_destroy(struct mare__names *names)
     mare__free(names);
 }
 
-mare_err mare__names_add(struct mare__names *names, const char *name, struct mare__object *object)
+mare_err mare__directory_add(struct mare__directory *names, const char *name,
+                             struct mare__object *object)
 {
     struct entry *entry = mare__alloc(sizeof *entry + strlen(name) + 1);
     if (!entry)
@@ -105,7 +106,7 @@ mare_err mare__names_add(struct mare__names *names, const char *name, struct mar
     return taken ? MARE_EXISTS : MARE_OK;
 }
 
-struct mare__object *mare__names_find(struct mare__names *names, const char *name)
+struct mare__object *mare__directory_find(struct mare__directory *names, const char *name)
 {
     mare__lock_acquire(&names->lock);
     struct entry *entry = *locate(names, name, hash_of(name));
@@ -114,7 +115,8 @@ struct mare__object *mare__names_find(struct mare__names *names, const char *nam
     return object;
 }
 
-void mare__names_remove(struct mare__names *names, const char *name, struct mare__object *object)
+void mare__directory_remove(struct mare__directory *names, const char *name,
+                            struct mare__object *object)
 {
     mare__lock_acquire(&names->lock);
     struct entry **at = locate(names, name, hash_of(name)), *entry = *at;

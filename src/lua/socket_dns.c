@@ -13,14 +13,14 @@ static const char unknown[] = "host or service not provided, or not known";
 static int inquiry_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
+    struct mare__reference *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
     const struct mare__lookup *lookup = (struct mare__lookup *)ref->object;
-    const struct mare__naming *naming = &lookup->naming;
+    const struct mare__resolving *naming = &lookup->naming;
     mare_err err = mare__lua_job_outcome(L, (struct mare__job *)ref->object);
     if (err)
         return mare__lua_socket_waited(L, err);
     if (naming->status)
-        return mare__lua_socket_fail_words(L, mare__names_words(naming->status));
+        return mare__lua_socket_fail_words(L, mare__resolve_words(naming->status));
     if (!*lookup->host) {
         lua_pushstring(L, naming->name);
         return 1;
@@ -99,7 +99,7 @@ int mare__lua_socket_numeric(lua_State *L)
 static int service_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    struct mare__ref_link *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
+    struct mare__reference *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
     const struct mare__lookup *lookup = (struct mare__lookup *)ref->object;
     mare_err err = mare__lua_job_outcome(L, (struct mare__job *)ref->object);
     if (err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Names of hosts by getaddrinfo and getnameinfo.
-#include "platform/names.h"
+#include "platform/resolve.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -20,7 +20,7 @@ static void forget_servers(void)
     _res.options = 0; // so that the next question begins anew
 }
 
-void mare__names_to_addresses(struct mare__naming *naming, const char *host)
+void mare__resolve_addresses(struct mare__resolving *naming, const char *host)
 {
     struct addrinfo hints = {.ai_family = naming->family,
                              .ai_socktype = SOCK_STREAM,
@@ -43,7 +43,7 @@ void mare__names_to_addresses(struct mare__naming *naming, const char *host)
     forget_servers();
 }
 
-void mare__names_to_name(struct mare__naming *naming)
+void mare__resolve_name(struct mare__resolving *naming)
 {
     const struct mare__address *address = &naming->addresses[0];
     naming->status =
@@ -52,12 +52,12 @@ void mare__names_to_name(struct mare__naming *naming)
     forget_servers();
 }
 
-const char *mare__names_error(int status)
+const char *mare__resolve_error(int status)
 {
     return gai_strerror(status);
 }
 
-const char *mare__names_words(int status)
+const char *mare__resolve_words(int status)
 {
     switch (status) {
     case EAI_AGAIN:
@@ -73,6 +73,6 @@ const char *mare__names_words(int status)
     case EAI_SERVICE:
         return "service not supported for socket type";
     default:
-        return mare__names_error(status);
+        return mare__resolve_error(status);
     }
 }
