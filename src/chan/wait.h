@@ -77,16 +77,19 @@ static inline bool mare__wait_heed(struct mare__wait *wait)
 // and does not wait, for the reason in `result`; the caller takes it out of the lines again.
 static inline bool mare__wait_publish(struct mare__wait *wait)
 {
-    // Release: pairs with the acquire in mare__wait_claim.
-    atomic_store_explicit(&wait->word, MARE__WAIT_WAITING, memory_order_release);
-    // Published, then looks; mare__wait_cancel notes, then claims. One of the two sees the other.
-    mare__barrier_here();
-    unsigned char note = atomic_load_explicit(&wait->note, memory_order_relaxed);
-    if (!note || !mare__wait_claim(wait))
-        return true; // if somebody else has claimed it, that is as good as waiting
-    mare__wait_heed(wait);
-    wait->result = (mare_err)note;
-    return false;
+    for (;;) {
+        // Release: pairs with the acquire in mare__wait_claim.
+        atomic_store_explicit(&wait->word, MARE__WAIT_WAITING, memory_order_release);
+        // Published, then looks; who cancels notes, then claims. One of the two sees the other.
+        mare__barrier_here();
+        unsigned char note = atomic_load_explicit(&wait->note, memory_order_relaxed);
+        if (__builtin_expect(!note, 1) || !mare__wait_claim(wait))
+            return true; // if somebody else has claimed it, that is as good as waiting
+        if (note == MARE_KILLED || mare__wait_heed(wait)) {
+            wait->result = (mare_err)note;
+            return false;
+        } // who interrupts has just taken the note back, to try again: so does this
+    }
 }
 
 // Ends the wait from outside with `result`, if it has not ended.
@@ -108,16 +111,23 @@ static inline void mare__wait_cancel(struct mare__wait *wait)
 }
 
 // Ends the wait with MARE_CANCELLED, or else the next one before it begins, unless the owner heeds
-// the note earlier. (Who heeds it and then waits, all between the note and the claim, is ended
-// twice: whoever interrupts means that too.)
+// the note earlier. An interruption has one effect: whoever takes the note away (the owner as it
+// publishes or at a tick, or this function) is the one who acts on it.
 static inline void mare__wait_interrupt(struct mare__wait *wait)
 {
-    unsigned char none = 0;
-    atomic_compare_exchange_strong(&wait->note, &none, MARE_CANCELLED);
-    mare__barrier_everywhere();
-    if (!mare__wait_claim(wait))
-        return;
-    mare__wait_heed(wait);
-    wait->result = MARE_CANCELLED;
-    wait->wake(wait);
+    for (;;) {
+        unsigned char none = 0;
+        atomic_compare_exchange_strong(&wait->note, &none, MARE_CANCELLED);
+        // Noted, then looks; mare__wait_publish publishes, then looks for the note.
+        mare__barrier_everywhere();
+        if (atomic_load(&wait->word) != MARE__WAIT_WAITING)
+            return; // the owner sees the note before it waits
+        if (!mare__wait_heed(wait))
+            return; // somebody has acted on it, or a kill has taken its place
+        if (mare__wait_claim(wait)) {
+            wait->result = MARE_CANCELLED;
+            wait->wake(wait);
+            return;
+        } // another has just ended that wait: so the next one, or a tick
+    }
 }

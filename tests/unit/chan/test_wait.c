@@ -80,6 +80,56 @@ static void an_interruption_ends_one_wait(void **state)
     assert_int_equal(f.wait.result, MARE_KILLED);
 }
 
+// ---- Two threads --------------------------------------------------------------------------------
+
+// One that waits, and waits again, until it is killed; it counts what has interrupted it.
+struct sleeper {
+    struct mare__wait wait;
+    atomic_bool woken;
+    atomic_uint interrupted;
+};
+
+static void wake_sleeper(struct mare__wait *wait)
+{
+    atomic_store(&MARE__ENTRY(wait, struct sleeper, wait)->woken, true);
+}
+
+static void *sleep_again_and_again(void *argument)
+{
+    struct sleeper *sleeper = argument;
+    do {
+        mare__wait_begin(&sleeper->wait);
+        if (mare__wait_publish(&sleeper->wait)) {
+            while (!atomic_load(&sleeper->woken))
+                mare__pause();
+            atomic_store(&sleeper->woken, false);
+        }
+        if (sleeper->wait.result == MARE_CANCELLED)
+            atomic_fetch_add(&sleeper->interrupted, 1);
+    } while (sleeper->wait.result != MARE_KILLED);
+    return NULL;
+}
+
+// Each comes while the sleeper begins its next wait: it is seen once, there or as it publishes.
+static void an_interruption_has_one_effect(void **state)
+{
+    (void)state;
+    enum { TIMES = 20000 };
+    struct sleeper sleeper = {.wait.wake = wake_sleeper};
+    pthread_t thread;
+    mare__barrier_init();
+    assert_int_equal(pthread_create(&thread, NULL, sleep_again_and_again, &sleeper), 0);
+    for (unsigned i = 1; i <= TIMES; i++) {
+        mare__wait_interrupt(&sleeper.wait);
+        while (atomic_load(&sleeper.interrupted) < i)
+            mare__pause();
+    }
+    mare__wait_cancel(&sleeper.wait);
+    pthread_join(thread, NULL);
+    assert_int_equal(atomic_load(&sleeper.interrupted), TIMES);
+}
+
 UNIT_TESTS(cmocka_unit_test(a_published_wait_is_claimed_once),
            cmocka_unit_test(a_cancelled_owner_waits_no_more),
-           cmocka_unit_test(an_interruption_ends_one_wait))
+           cmocka_unit_test(an_interruption_ends_one_wait),
+           cmocka_unit_test(an_interruption_has_one_effect))
