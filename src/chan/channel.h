@@ -82,7 +82,9 @@ bool mare__chan_post(mare_channel *channel, mare_message *message);
 
 // ---- Several at once ----------------------------------------------------------------------------
 struct mare__case {
-    mare_channel *channel;
+    mare_channel *channel; // a reference
+    struct mare__object
+        *about; // what the channel tells of: a reference, not looked at here; or NULL
     bool send;
     mare_message message; // to send
     struct mare__spot spot;

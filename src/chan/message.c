@@ -114,7 +114,7 @@ bool mare__message_copy(mare_message *to, const mare_message *from)
     to->handles = from->handles;
     to->rich = from->rich;
     to->repeats = from->repeats;
-    to->foreign = from->foreign;
+    to->trust = from->trust;
     each_handle(to, take);
     return true;
 }
@@ -141,6 +141,20 @@ bool mare__message_join(mare_message *to, const mare_message *from)
     to->rich |= from->rich;
     to->repeats |= from->repeats;
     return true;
+}
+
+void mare__message_truncate(mare_message *message, uint32_t length, uint32_t count)
+{
+    const uint8_t *data = mare__message_data(message);
+    while (message->handles > length) {
+        struct mare__handle handle;
+        memcpy(&handle, data + message->handles - 1, sizeof handle);
+        message->handles = handle.previous;
+        mare__unref(handle.object);
+    }
+    message->length = length;
+    message->count = count;
+    message->repeats = false;
 }
 
 void mare__message_clear_slow(mare_message *message)
@@ -272,7 +286,7 @@ static void read_value(const mare_message *message, const uint8_t *at,
         out->as.string.length = token->size;
         break;
     case MARE__TOKEN_EXT:
-        if (token->ext == MARE__EXT_HANDLE && !message->foreign) {
+        if (token->ext == MARE__EXT_HANDLE && message->trust != MARE__TRUST_STRANGER) {
             struct mare__object *object = mare__handle_object(at);
             if (object->kind == MARE__KIND_CHANNEL) {
                 out->type = MARE_CHANNEL;
@@ -315,7 +329,8 @@ mare_err mare_message_parse(const void *bytes, size_t length, mare_message **out
     mare_err err = mare_message_create(out);
     if (err)
         return err;
-    (*out)->foreign = (*out)->rich = true;
+    (*out)->trust = MARE__TRUST_STRANGER;
+    (*out)->rich = true;
     (*out)->count = count;
     if (mare__message_append(*out, bytes, length))
         return MARE_OK;

@@ -35,14 +35,22 @@ struct mare__handle {
 
 enum { MARE__MESSAGE_MAX = 1 << 30 };
 
+// Who wrote the bytes of a message, and so what may stand in them.
+enum mare__trust {
+    MARE__TRUST_OWN,     // this program: everything
+    MARE__TRUST_EQUAL,   // a peer that is trusted with bytecode
+    MARE__TRUST_PEER,    // a peer: all but bytecode. What it refers to was put in by the node
+    MARE__TRUST_STRANGER // anybody: plain values
+};
+
 struct mare_message {
     uint32_t length;
     uint32_t capacity; // 0: the bytes are in `small`
     uint32_t count;    // values
     uint32_t handles;  // offset of the last handle's payload plus 1; 0 when none
     bool rich;         // there are tables, functions or others beyond plain values and references
-    bool repeats; // some value is referred to again: the reader must number tables and functions
-    bool foreign; // came from outside: no handles, no code
+    bool repeats;  // some value is referred to again: the reader must number tables and functions
+    uint8_t trust; // enum mare__trust
     uint8_t stamp_high; // 40 bits: the number of the event that sent it (see sched/trace.h), or 0
     uint32_t stamp_low;
     union {
@@ -116,6 +124,9 @@ static inline struct mare__object *mare__handle_object(const uint8_t *payload)
 
 // Copies a message; `to` must be empty. False when there is no memory.
 bool mare__message_copy(mare_message *to, const mare_message *from);
+
+// Takes back what was appended since it had this length and this many values.
+void mare__message_truncate(mare_message *message, uint32_t length, uint32_t count);
 
 // Appends the values of another message of our own making to one that holds plain values and
 // references only, so that tables keep their numbers. False when there is no memory.

@@ -228,7 +228,9 @@ static int prepare(lua_State *L)
         lua_pushstring(L, i == 0 && program->source != SOURCE_FILE ? "-" : program->argv[i]);
         lua_rawseti(L, -2, i);
     }
-    if (mare__marshal(L, 1, 2, &program->process->sleep.wait.message, "program") != MARE_OK)
+    struct mare__leaving *leaving = NULL; // nothing does
+    mare_message *message = &program->process->sleep.wait.message;
+    if (mare__marshal(L, 1, 2, message, "program", &leaving) != MARE_OK)
         return lua_error(L);
     return 0;
 }

@@ -83,7 +83,8 @@ int mare__lua_push_end(lua_State *L, mare_process *process);
 int mare__lua_push_child_end(lua_State *L, struct mare__object *child);
 
 // The name of the signal that the process has received, or why there is none.
-int mare__lua_push_signal(lua_State *L, struct mare__object *signals, mare_err err);
+int mare__lua_push_signal(lua_State *L, struct mare__object *signals, mare_err err,
+                          mare_message *message);
 
 extern const luaL_Reg mare__channel_methods[], mare__channel_metamethods[];
 extern const luaL_Reg mare__process_methods[], mare__process_metamethods[];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Channels in Lua. The hot path of every message: a send marshals into the process's own message,
-// offers it to the channel, and yields only if it must wait; a receive is its mirror.
+// Channels in Lua. The hot path of every message: a send marshals into a message of its own, offers
+// it to the channel, and gives it to the process's sleep only if it must wait; a receive is its
+// mirror.
 #include "lua/binding.h"
 #include "sched/foreign.h"
 #include "sched/trace.h"
@@ -20,7 +21,7 @@ static int send_done(lua_State *L, int status, lua_KContext context)
     mare__block_clean(process);
     mare_err err = process->sleep.wait.result;
     if (process->sleep.leaving)
-        mare__handles_left(L, 0, !err);
+        mare__leaving_end(L, &process->sleep.leaving, 0, !err);
     if (err) {
         mare__message_clear(&process->sleep.wait.message);
         return mare__lua_fail(L, err);
@@ -34,29 +35,28 @@ static int send_done(lua_State *L, int status, lua_KContext context)
 static inline int send(lua_State *L, mare_channel *channel, int first, bool wait, uint64_t deadline)
 {
     mare_process *process = mare__self(L);
-    mare_message *message = &process->sleep.wait.message;
-    if (!mare__message_empty(message))
-        mare__message_clear(message);
-    process->sleep.leaving = NULL; // of a message that was refused
-    if (mare__marshal_quickly(L, first, lua_gettop(L) - first + 1, message, "arg") != MARE_OK)
+    mare_message message;
+    struct mare__leaving *leaving = NULL;
+    mare__message_init(&message);
+    int count = lua_gettop(L) - first + 1;
+    if (mare__marshal_quickly(L, first, count, &message, "arg", &leaving) != MARE_OK)
         return mare__lua_refuse(L);
-    mare__trace_send(process, channel, message);
+    mare__trace_send(process, channel, &message);
     mare_err err =
-        mare__can(channel, MARE__CAN_SEND) ? mare__chan_send(channel, message, NULL) : MARE_FULL;
+        mare__can(channel, MARE__CAN_SEND) ? mare__chan_send(channel, &message, NULL) : MARE_FULL;
     if (__builtin_expect(err == MARE_OK, 1)) {
-        if (process->sleep.leaving)
-            mare__handles_left(L, 0, true);
+        if (leaving)
+            mare__leaving_end(L, &leaving, 0, true);
         count_message(process, true);
         lua_pushboolean(L, 1);
         return 1;
     }
-    if (err == MARE_FULL && wait) {
-        mare__block_check(L, process);
-        mare__handles_wait(process);
-        return mare__block(L, process, MARE__WAITS_TO_SEND, channel, deadline, send_done, 0);
-    }
-    mare__message_clear(message);
-    mare__handles_left(L, 0, false);
+    if (err == MARE_FULL && wait && mare__block_possible(L, process))
+        return mare__block_send(L, process, &message, leaving, channel, deadline, send_done);
+    mare__message_clear(&message);
+    mare__leaving_drop(&leaving);
+    if (err == MARE_FULL && wait)
+        mare__block_refuse(L, process);
     return mare__lua_fail(L, err);
 }
 
@@ -78,10 +78,10 @@ static int channel_trysend(lua_State *L)
     return send(L, mare__lua_channel(L, 1), 2, false, 0);
 }
 
-static int push_received(lua_State *L, mare_process *process)
+static int push_received(lua_State *L, mare_process *process, mare_message *message)
 {
     count_message(process, false);
-    return mare__unmarshal_quickly(L, &process->sleep.wait.message);
+    return mare__unmarshal_quickly(L, message);
 }
 
 static int receive_done(lua_State *L, int status, lua_KContext context)
@@ -92,20 +92,19 @@ static int receive_done(lua_State *L, int status, lua_KContext context)
     if (process->sleep.wait.result)
         return mare__lua_fail(L, process->sleep.wait.result);
     mare__trace_receive(process, process->sleep.waits_for, &process->sleep.wait.message);
-    return push_received(L, process);
+    return push_received(L, process, &process->sleep.wait.message);
 }
 
 static inline int receive(lua_State *L, mare_channel *channel, bool wait, uint64_t deadline)
 {
     mare_process *process = mare__self(L);
-    if (!mare__message_empty(&process->sleep.wait.message))
-        mare__message_clear(&process->sleep.wait.message);
+    mare_message message;
     mare_err err = MARE_EMPTY;
     if (mare__can(channel, MARE__CAN_RECEIVE))
-        err = mare__chan_receive(channel, &process->sleep.wait.message, NULL);
+        err = mare__chan_receive(channel, &message, NULL);
     if (err == MARE_OK) {
-        mare__trace_receive(process, channel, &process->sleep.wait.message);
-        return push_received(L, process);
+        mare__trace_receive(process, channel, &message);
+        return push_received(L, process, &message);
     }
     if (err == MARE_EMPTY && wait) {
         mare__block_check(L, process);
@@ -141,11 +140,11 @@ static int messages_next(lua_State *L)
 {
     mare_channel *channel = mare__lua_channel(L, 1);
     mare_process *process = mare__self(L);
-    mare__message_clear(&process->sleep.wait.message);
-    mare_err err = mare__chan_receive(channel, &process->sleep.wait.message, NULL);
+    mare_message message;
+    mare_err err = mare__chan_receive(channel, &message, NULL);
     if (err == MARE_OK) {
-        mare__trace_receive(process, channel, &process->sleep.wait.message);
-        return push_received(L, process);
+        mare__trace_receive(process, channel, &message);
+        return push_received(L, process, &message);
     }
     if (err != MARE_EMPTY)
         return 0;

@@ -310,7 +310,6 @@ static int child_wait(lua_State *L)
     if (child->object.waiters == UINT16_MAX)
         return mare__lua_fail(L, MARE_NOMEM);
     child->object.waiters++;
-    mare__message_clear(&self->sleep.wait.message);
     return mare__block(L, self, MARE__WAITS_TO_RECEIVE, child->ended, deadline, wait_done, 0);
 }
 

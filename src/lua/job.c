@@ -7,7 +7,6 @@ int mare__lua_wait_job(lua_State *L, struct mare__job *job, uint64_t deadline, l
 {
     mare_process *self = mare__self(L);
     mare__job_expect(job);
-    mare__message_clear(&self->sleep.wait.message);
     return mare__block(L, self, MARE__WAITS_TO_RECEIVE, job->done, deadline, then, context);
 }
 

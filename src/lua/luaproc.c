@@ -43,17 +43,18 @@ static int newproc(lua_State *L)
             return lua_error(L);
         lua_replace(L, 1);
     }
-    self->sleep.leaving = NULL; // of a message that was refused
+    struct mare__leaving *leaving = NULL;
     mare_process *process = mare__process_new(self->runtime);
     if (!process)
         return refuse(L, "%s", mare_strerror(MARE_NOMEM));
     mare__handle_push_new(L, process);
     const char *refused = "?";
-    if (mare__marshal_body(L, 1, 1, &process->sleep.wait.message, &refused) != MARE_OK)
+    mare_message *message = &process->sleep.wait.message;
+    if (mare__marshal_body(L, 1, 1, message, &leaving, &refused) != MARE_OK)
         return refuse(L, "failed to copy upvalue of unsupported type '%s'", refused);
     process->luaproc = true;
     mare__process_launch(process);
-    mare__handles_left(L, 0, true);
+    mare__leaving_end(L, &leaving, 0, true);
     lua_pushboolean(L, 1);
     return 1;
 }
@@ -75,7 +76,7 @@ static int send_done(lua_State *L, int status, lua_KContext context)
     (void)status, (void)context;
     mare_process *self = mare__self(L);
     mare__block_clean(self);
-    mare__handles_left(L, 0, !self->sleep.wait.result);
+    mare__leaving_end(L, &self->sleep.leaving, 0, !self->sleep.wait.result);
     if (self->sleep.wait.result) {
         mare__message_clear(&self->sleep.wait.message);
         return outcome(L, self->sleep.wait.result, "receiver");
@@ -90,24 +91,23 @@ static int send(lua_State *L)
     const char *name = mare__lua_name(L, 1);
     mare_process *self = mare__self(L);
     int count = lua_gettop(L) - 1;
-    mare__message_clear(&self->sleep.wait.message);
-    self->sleep.leaving = NULL; // of a message that was refused
+    mare_message message;
+    struct mare__leaving *leaving = NULL;
     mare_channel *channel = channel_named(L, name);
     if (!channel)
         return 2;
-    const char *type = "?";
-    struct mare__marshalling how = {.what = "value", .refused = &type};
-    if (mare__marshal_as(L, 2, count, &self->sleep.wait.message, &how) != MARE_OK)
-        return refuse(L, "failed to send value of unsupported type '%s'", type);
     mare__block_check(L, self);
-    mare__trace_send(self, channel, &self->sleep.wait.message);
-    mare_err err = mare__chan_send(channel, &self->sleep.wait.message, NULL);
-    if (err != MARE_FULL)
-        mare__handles_left(L, 0, !err);
-    if (err == MARE_FULL) {
-        mare__handles_wait(self);
-        return mare__block(L, self, MARE__WAITS_TO_SEND, channel, MARE_FOREVER, send_done, 0);
-    }
+    const char *type = "?";
+    struct mare__marshalling how = {.what = "value", .refused = &type, .leaving = &leaving};
+    mare__message_init(&message);
+    if (mare__marshal_as(L, 2, count, &message, &how) != MARE_OK)
+        return refuse(L, "failed to send value of unsupported type '%s'", type);
+    mare__trace_send(self, channel, &message);
+    mare_err err = mare__chan_send(channel, &message, NULL);
+    if (err == MARE_FULL)
+        return mare__block_send(L, self, &message, leaving, channel, MARE_FOREVER, send_done);
+    mare__leaving_end(L, &leaving, 0, !err);
+    mare__message_clear(&message);
     if (err == MARE_CLOSED)
         return refuse(L, "channel '%s' does not exist", name);
     if (err)
@@ -116,10 +116,10 @@ static int send(lua_State *L)
     return 1;
 }
 
-static int push_received(lua_State *L, mare_process *self, const mare_channel *channel)
+static int push_received(lua_State *L, const mare_channel *channel, mare_message *message)
 {
-    mare__trace_receive(self, channel, &self->sleep.wait.message);
-    return mare__unmarshal_own(L, &self->sleep.wait.message);
+    mare__trace_receive(mare__self(L), channel, message);
+    return mare__unmarshal_own(L, message);
 }
 
 static int receive_done(lua_State *L, int status, lua_KContext context)
@@ -127,8 +127,9 @@ static int receive_done(lua_State *L, int status, lua_KContext context)
     (void)status, (void)context;
     mare_process *self = mare__self(L);
     mare__block_clean(self);
-    return self->sleep.wait.result ? outcome(L, self->sleep.wait.result, "sender")
-                                   : push_received(L, self, self->sleep.waits_for);
+    return self->sleep.wait.result
+               ? outcome(L, self->sleep.wait.result, "sender")
+               : push_received(L, self->sleep.waits_for, &self->sleep.wait.message);
 }
 
 // luaproc.receive(name [, async])
@@ -137,15 +138,15 @@ static int receive(lua_State *L)
     const char *name = mare__lua_name(L, 1);
     bool async = lua_toboolean(L, 2);
     mare_process *self = mare__self(L);
-    mare__message_clear(&self->sleep.wait.message);
+    mare_message message;
     mare_channel *channel = channel_named(L, name);
     if (!channel)
         return 2;
     if (!async)
         mare__block_check(L, self);
-    mare_err err = mare__chan_receive(channel, &self->sleep.wait.message, NULL);
+    mare_err err = mare__chan_receive(channel, &message, NULL);
     if (err == MARE_OK)
-        return push_received(L, self, channel);
+        return push_received(L, channel, &message);
     if (err == MARE_EMPTY && async)
         return refuse(L, "no senders waiting on channel '%s'", name);
     if (err != MARE_EMPTY)

@@ -158,11 +158,9 @@ static int wait_for_others(lua_State *L, uint64_t deadline)
         lua_settop(L, 0);
         mare__handle_push(L, process); // keeps it, and with it the channel
         mare_err err = mare__process_await(process, false, &ended);
-        if (err == MARE_OK) {
-            mare__message_clear(&self->sleep.wait.message);
+        if (err == MARE_OK)
             return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ended, deadline, wait_done,
                                (lua_KContext)deadline);
-        }
         if (err != MARE_CLOSED)
             return mare__lua_fail(L, err);
     }

@@ -178,7 +178,6 @@ int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, ui
         return mare__lua_fail(L, MARE_NOMEM);
     stream->waiting[way]++;
     stream->object.waiters++;
-    mare__message_clear(&self->sleep.wait.message);
     if (!self->host)
         return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ready, deadline, then, context);
     mare__block(L, self, MARE__WAITS_TO_RECEIVE, ready, deadline, nothing_more, 0);

@@ -123,17 +123,20 @@ int mare__lua_spawn(lua_State *L)
         return luaL_typeerror(L, body, "function or string");
     if (atomic_load_explicit(&runtime->stopping, memory_order_relaxed))
         return mare__lua_fail(L, MARE_STOPPED);
-    self->sleep.leaving = NULL; // of a message that was refused
+    struct mare__leaving *leaving = NULL;
     mare_process *process = mare__process_new(runtime);
     if (!process)
         return mare__lua_fail(L, MARE_NOMEM);
     int top = lua_gettop(L);
     mare__handle_push_new(L, process); // so that an error cannot lose it
-    if (mare__marshal_body(L, body, top - body + 1, &process->sleep.wait.message, NULL) != MARE_OK)
+    mare_message *message = &process->sleep.wait.message;
+    if (mare__marshal_body(L, body, top - body + 1, message, &leaving, NULL) != MARE_OK)
         return mare__lua_refuse(L);
     process->sleep.memory = options.memory;
     process->luaproc = self->luaproc;
     mare_err err = prepare(L, process, &options);
+    if (err)
+        mare__leaving_drop(&leaving);
     if (err == MARE_EXISTS) {
         lua_pushfstring(L, "the name '%s' is taken", options.name);
         return mare__lua_fail_with(L, err);
@@ -141,8 +144,8 @@ int mare__lua_spawn(lua_State *L)
     if (err)
         return mare__lua_fail(L, err);
     mare__process_launch(process);
-    if (self->sleep.leaving)
-        mare__handles_left(L, 0, true);
+    if (leaving)
+        mare__leaving_end(L, &leaving, 0, true);
     if (!options.monitor)
         return 1;
     lua_getfield(L, 1, "monitor");
@@ -198,10 +201,8 @@ static int process_join(lua_State *L)
     mare__block_check(L, self);
     mare_channel *ended;
     mare_err err = mare__process_await(process, true, &ended);
-    if (err == MARE_OK) {
-        mare__message_clear(&self->sleep.wait.message);
+    if (err == MARE_OK)
         return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ended, deadline, join_done, 0);
-    }
     return err == MARE_CLOSED ? mare__lua_push_end(L, process) : mare__lua_fail(L, err);
 }
 

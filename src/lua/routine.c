@@ -80,7 +80,6 @@ static int routine_join(lua_State *L)
     mare_err err = watch_end(L, 1, routine);
     if (err)
         return mare__lua_fail(L, err);
-    mare__message_clear(&self->sleep.wait.message);
     return mare__block(L, self, MARE__WAITS_TO_RECEIVE, routine->ended, deadline, join_done, 0);
 }
 

@@ -2,165 +2,226 @@
 // mare.select: turns a table of cases into the array that channels understand, and the outcome into
 // results. What has a metamethod __select (a routine, a WebSocket, an object of the program) says
 // itself what is to be waited for in its place: lua/mare/_select.lua asks it, and comes back here.
+//
+// The table is read once, in a protected call; what was made of it is the call's own until it
+// waits, and the sleep's meanwhile. So nothing that Lua code does in between (a __travel, a
+// finalizer, another routine that changes the table) is seen by the select, and an error finds
+// everything given back.
 #include <string.h>
 
-#include "base/alloc.h"
 #include "lua/binding.h"
 #include "sched/process.h"
 #include "sched/trace.h"
 
-// What is behind a reference of another kind, if that can be waited for; else NULL.
-static const struct mare__class *class_of(const mare_process *self,
-                                          const struct mare__reference *ref)
+// A select that is being put together.
+struct selecting {
+    struct mare__case *cases;
+    uint32_t count;
+    struct mare__leaving *leaving;
+    lua_Integer over;           // the number of a case that need not be waited for, or 0
+    struct mare__object *about; // what that one is about; a reference
+};
+
+// What lua/mare/_select.lua is called with: copies of the cases, the timeout, and by their numbers
+// the metamethods of those that have one.
+enum { CASES = 1, TIMEOUT, COPIES, HOOKS };
+
+static void free_all(struct selecting *s)
 {
-    const struct mare__class *class =
-        ref && ref->object ? &self->runtime->classes[ref->object->kind] : NULL;
-    return class && class->await ? class : NULL;
+    mare__cases_free(s->cases, s->count);
+    mare__leaving_drop(&s->leaving);
+    if (s->about)
+        mare__unref(s->about);
 }
 
-// The channel of the case was found, with this outcome. False: there is nothing to wait for, and
-// the case is popped.
-static bool add_awaited(lua_State *L, struct mare__case *c, mare_err err)
+// Raises an error at the line that called select, from the function that reads the cases.
+static _Noreturn void refuse_case(lua_State *L, lua_Integer number, const char *why)
 {
-    if (err == MARE_NOMEM)
-        luaL_error(L, "%s", mare_strerror(err));
-    if (err == MARE_OK)
-        mare_chan_ref(c->channel);
-    else
-        lua_pop(L, 1);
-    return err == MARE_OK;
+    luaL_where(L, 2);
+    lua_pushfstring(L, "bad argument #1 to 'select' (case %I: %s)", number, why);
+    lua_concat(L, 2);
+    lua_error(L);
+    __builtin_unreachable();
 }
 
-// What lua/mare/_select.lua is called with: the cases, the timeout, and by their numbers the
-// metamethods of those that have one; nil while none has.
-enum { CASES = 1, TIMEOUT, HOOKS };
+// ---- Reading the cases --------------------------------------------------------------------------
 
-// Takes note of the metamethod on top of the stack, which is popped.
-static void add_hook(lua_State *L, lua_Integer number)
+// The next case, which the select will wait for.
+static struct mare__case *add(struct selecting *s, mare_channel *channel,
+                              struct mare__object *about)
 {
-    if (lua_isnil(L, HOOKS)) {
-        lua_newtable(L);
-        lua_replace(L, HOOKS);
-    }
-    lua_rawseti(L, HOOKS, number);
-}
-
-// Describes the case on top of the stack and pops it. For one that need not be waited for (a
-// process that has ended), returns its number; else 0.
-static lua_Integer add_case(lua_State *L, mare_process *self, lua_Integer number)
-{
-    struct mare__case *c = &self->sleep.cases[self->sleep.case_count];
-    memset(c, 0, sizeof *c);
+    struct mare__case *c = &s->cases[s->count++];
+    *c = (struct mare__case){.channel = mare_chan_ref(channel),
+                             .about = about ? mare__ref(about) : NULL};
     mare__list_init(&c->spot.entry);
+    return c;
+}
+
+// A reference: to a channel, a process, or something else that can be waited for. False: it cannot.
+static bool add_reference(lua_State *L, struct selecting *s, struct mare__reference *ref,
+                          lua_Integer number)
+{
+    struct mare__object *object = ref->object;
+    mare_channel *channel = (mare_channel *)object;
+    mare_err err = MARE_OK;
+    if (object->kind == MARE__KIND_CHANNEL) {
+        add(s, channel, NULL);
+        return true;
+    }
+    const struct mare__class *class = &mare__self(L)->runtime->classes[object->kind];
+    if (object->kind == MARE__KIND_PROCESS)
+        err = mare__process_await((mare_process *)object, true, &channel);
+    else if (class->await)
+        err = class->await(object, &channel);
+    else
+        return false;
+    if (err == MARE_NOMEM)
+        mare__lua_no_memory(L);
+    if (err == MARE_OK) {
+        add(s, channel, object);
+    } else {
+        s->over = number;
+        s->about = mare__ref(object);
+    }
+    return true;
+}
+
+// A table {channel, values ...} at the top: to be sent.
+static void add_send(lua_State *L, struct selecting *s, lua_Integer number)
+{
+    int table = lua_gettop(L);
+    lua_rawgeti(L, table, 1);
+    struct mare__reference *ref = mare__handle_of(L, -1, MARE__KIND_CHANNEL);
+    if (!ref || !ref->object)
+        refuse_case(L, number, "a table must be {channel, ...}");
+    lua_Unsigned count = lua_rawlen(L, table);
+    if (count > 1 << 20 || !lua_checkstack(L, (int)count + 4))
+        refuse_case(L, number, "too many values");
+    for (lua_Unsigned i = 2; i <= count; i++)
+        lua_rawgeti(L, table, (lua_Integer)i);
+    struct mare__marshalling how = {.what = "value", .leaving = &s->leaving, .which = s->count};
+    mare_message message;
+    mare__message_init(&message);
+    if (mare__marshal_as(L, table + 2, (int)count - 1, &message, &how) != MARE_OK)
+        refuse_case(L, number, lua_tostring(L, -1));
+    struct mare__case *c = add(s, (mare_channel *)ref->object, NULL);
+    c->send = true;
+    mare__message_move(&c->message, &message);
+    mare__trace_send(mare__self(L), c->channel, &c->message);
+    lua_settop(L, table);
+}
+
+// Describes the case on top of the stack. True: it has a metamethod, which is pushed.
+static bool add_case(lua_State *L, struct selecting *s, lua_Integer number)
+{
     struct mare__reference *ref = mare__handle_test(L, -1);
     if (ref && !ref->object)
-        luaL_error(L, "bad argument #1 to 'select' (case %I: the reference was finalized)", number);
-    const struct mare__class *class = class_of(self, ref);
-    if ((ref = mare__handle_of(L, -1, MARE__KIND_CHANNEL)) != NULL) {
-        c->channel = mare_chan_ref((mare_channel *)ref->object);
-    } else if ((ref = mare__handle_of(L, -1, MARE__KIND_PROCESS)) != NULL) {
-        if (!add_awaited(L, c, mare__process_await((mare_process *)ref->object, true, &c->channel)))
-            return number;
-    } else if (class) {
-        ref = mare__handle_test(L, -1);
-        if (!add_awaited(L, c, class->await(ref->object, &c->channel)))
-            return number;
-    } else if (luaL_getmetafield(L, -1, "__select") != LUA_TNIL) {
-        add_hook(L, number);
-        lua_pop(L, 1);
-        return 0;
-    } else if (lua_istable(L, -1)) {
-        int table = lua_gettop(L);
-        lua_rawgeti(L, table, 1);
-        ref = mare__handle_of(L, -1, MARE__KIND_CHANNEL);
-        if (!ref || !ref->object)
-            luaL_error(L, "bad argument #1 to 'select' (case %I: a table must be {channel, ...})",
-                       number);
-        lua_Integer count = luaL_len(L, table);
-        luaL_checkstack(L, (int)count, "too many values");
-        for (lua_Integer i = 2; i <= count; i++)
-            lua_rawgeti(L, table, i);
-        self->sleep.leaving_case = self->sleep.case_count;
-        if (mare__marshal(L, table + 2, (int)count - 1, &c->message, "value") != MARE_OK)
-            luaL_error(L, "bad argument #1 to 'select' (case %I: %s)", number, lua_tostring(L, -1));
-        c->channel = mare_chan_ref((mare_channel *)ref->object);
-        c->send = true;
-        mare__trace_send(self, c->channel, &c->message);
-        lua_settop(L, table);
-    } else {
-        luaL_error(
-            L,
-            "bad argument #1 to 'select' (case %I: expected a channel, a process, a routine, a "
-            "timer, a stream or something else that can be waited for, or a table)",
-            number);
-    }
-    self->sleep.case_count++;
-    lua_pop(L, 1);
-    return 0;
+        refuse_case(L, number, "the reference was finalized");
+    if (ref && ref->away)
+        refuse_case(L, number, "it is being sent");
+    if (ref && add_reference(L, s, ref, number))
+        return false;
+    if (luaL_getmetafield(L, -1, "__select") != LUA_TNIL)
+        return true;
+    if (!lua_istable(L, -1))
+        refuse_case(L, number,
+                    "expected a channel, a process, a routine, a timer, a stream or something else "
+                    "that can be waited for, or a table");
+    add_send(L, s, number);
+    return false;
 }
 
-// The processes among the cases are awaited no more, but for the one that ended.
-static void unawait(lua_State *L, uint32_t cases, uint32_t fired)
+// selecting (light userdata), table of cases -> nothing, or the tables of copies and of metamethods
+static int read_cases(lua_State *L)
 {
-    for (uint32_t i = 0; i < cases; i++) {
-        lua_rawgeti(L, 1, (lua_Integer)i + 1);
-        struct mare__reference *ref = mare__handle_of(L, -1, MARE__KIND_PROCESS);
-        if (ref && ref->object && i != fired)
-            mare__process_unawait((mare_process *)ref->object);
-        lua_pop(L, 1);
+    struct selecting *s = lua_touserdata(L, 1);
+    lua_Integer count = (lua_Integer)lua_rawlen(L, 2);
+    lua_createtable(L, (int)count, 0);
+    for (lua_Integer i = 1; i <= count; i++) {
+        lua_rawgeti(L, 2, i);
+        lua_rawseti(L, 3, i);
+    }
+    lua_pushnil(L);
+    for (lua_Integer i = 1; i <= count && !s->over; i++) {
+        lua_rawgeti(L, 3, i);
+        if (add_case(L, s, i)) {
+            if (lua_isnil(L, 4)) {
+                lua_newtable(L);
+                lua_replace(L, 4);
+            }
+            lua_rawseti(L, 4, i);
+        }
+        lua_settop(L, 4);
+    }
+    return lua_isnil(L, 4) ? 0 : 2;
+}
+
+// ---- Outcomes -----------------------------------------------------------------------------------
+
+// What has come of something else than a channel.
+struct told {
+    struct mare__object *about;
+    mare_err err;
+    mare_message *message;
+};
+
+// told (light userdata) -> what is to be said of it
+static int push_told(lua_State *L)
+{
+    struct told *told = lua_touserdata(L, 1);
+    switch (told->about->kind) {
+    case MARE__KIND_PROCESS:
+        return mare__lua_push_end(L, (mare_process *)told->about);
+    case MARE__KIND_CHILD:
+        return mare__lua_push_child_end(L, told->about);
+    case MARE__KIND_SIGNALS:
+        return mare__lua_push_signal(L, told->about, told->err, told->message);
+    case MARE__KIND_SOURCE: // who has a source gets its event
+        return told->err ? mare__lua_fail_source(L, told->about, told->err)
+                         : mare__unmarshal_own(L, told->message);
+    default: // of others it is told only that there is something
+        if (told->err)
+            return mare__lua_fail(L, told->err);
+        lua_pushboolean(L, 1);
+        return 1;
     }
 }
 
-// What is pushed for something else than a channel that need not be waited for any more.
-static int push_told(lua_State *L, const struct mare__reference *ref)
+// Returns the number of the case and what is said of what it was about, whose reference goes.
+static int return_told(lua_State *L, lua_Integer number, struct told *told)
 {
-    if (ref->object->kind == MARE__KIND_PROCESS)
-        return mare__lua_push_end(L, (mare_process *)ref->object);
-    if (ref->object->kind == MARE__KIND_CHILD)
-        return mare__lua_push_child_end(L, ref->object);
-    lua_pushboolean(L, 1);
-    return 1;
+    lua_pushinteger(L, number);
+    int top = lua_gettop(L);
+    lua_pushcfunction(L, push_told);
+    lua_pushlightuserdata(L, told);
+    int status = lua_pcall(L, 1, LUA_MULTRET, 0);
+    mare__unref(told->about);
+    mare__message_clear(told->message);
+    return status == LUA_OK ? 1 + lua_gettop(L) - top : lua_error(L);
 }
 
 // Returns the number of the case and what its operation returned.
-static int push_outcome(lua_State *L, mare_process *self, uint32_t fired, mare_err err)
+static int return_outcome(lua_State *L, struct selecting *s, uint32_t fired, mare_err err,
+                          mare_message *message)
 {
-    bool sent = self->sleep.cases[fired].send;
+    struct mare__case *c = &s->cases[fired];
+    bool sent = c->send;
+    struct told told = {c->about, err, message};
     if (!sent && !err)
-        mare__trace_receive(self, self->sleep.cases[fired].channel, &self->sleep.wait.message);
-    unawait(L, self->sleep.case_count, fired);
-    mare__block_drop_cases(self);
-    mare__handles_left(L, fired, sent && !err);
-    lua_rawgeti(L, 1, (lua_Integer)fired + 1);
-    struct mare__reference *ref = mare__handle_test(L, -1);
-    if (ref && !ref->object) // another routine has sent it away meanwhile
-        ref = NULL;
-    int kind = ref ? ref->object->kind : 0;
-    // Who has a source gets its event; of others it is told only that there is something.
-    struct mare__reference *source = kind == MARE__KIND_SOURCE ? ref : NULL;
-    bool told = !source && class_of(self, ref) != NULL;
-    lua_pop(L, 1); // the table of cases keeps it
+        mare__trace_receive(mare__self(L), c->channel, message);
+    if (told.about)
+        mare__ref(told.about);
+    mare__cases_free(s->cases, s->count);
+    mare__leaving_end(L, &s->leaving, fired, sent && !err);
+    if (told.about)
+        return return_told(L, (lua_Integer)fired + 1, &told);
     lua_pushinteger(L, (lua_Integer)fired + 1);
-    if (kind == MARE__KIND_PROCESS || kind == MARE__KIND_CHILD)
-        return 1 + push_told(L, ref);
-    if (kind == MARE__KIND_SIGNALS)
-        return 1 + mare__lua_push_signal(L, ref->object, err);
     if (err)
-        return 1 +
-               (source ? mare__lua_fail_source(L, source->object, err) : mare__lua_fail(L, err));
-    if (sent || told) {
-        lua_pushboolean(L, 1);
-        return 2;
-    }
-    return 1 + mare__unmarshal_own(L, &self->sleep.wait.message);
-}
-
-// Nothing is waited for after all: what was put together of the first so many cases goes.
-static void give_up(lua_State *L, mare_process *self, lua_Integer cases)
-{
-    unawait(L, (uint32_t)cases, MARE__FIRED_NONE);
-    mare__block_drop_cases(self);
-    mare__handles_left(L, 0, false);
+        return 1 + mare__lua_fail(L, err);
+    if (!sent)
+        return 1 + mare__unmarshal_own(L, message);
+    lua_pushboolean(L, 1);
+    return 2;
 }
 
 static int select_done(lua_State *L, int status, lua_KContext context)
@@ -168,12 +229,36 @@ static int select_done(lua_State *L, int status, lua_KContext context)
     (void)status, (void)context;
     mare_process *self = mare__self(L);
     mare__block_clean(self);
+    struct selecting s = {.leaving = self->sleep.leaving};
+    s.cases = mare__block_cases(self, &s.count);
+    self->sleep.leaving = NULL;
     uint32_t fired = self->sleep.wait.fired;
-    if (fired != MARE__FIRED_NONE)
-        return push_outcome(L, self, fired, self->sleep.wait.result);
-    give_up(L, self, self->sleep.case_count);
-    return mare__lua_fail(L, self->sleep.wait.result);
+    if (fired == MARE__FIRED_NONE) {
+        free_all(&s);
+        return mare__lua_fail(L, self->sleep.wait.result);
+    }
+    mare_message message;
+    mare__message_move(&message, &self->sleep.wait.message);
+    return return_outcome(L, &s, fired, self->sleep.wait.result, &message);
 }
+
+// Looks once. Returns the results.
+static int select_now(lua_State *L, struct selecting *s)
+{
+    uint32_t fired = 0;
+    mare_message message;
+    mare__message_init(&message);
+    mare_err err = MARE_EMPTY;
+    if (s->count > 0)
+        err = mare__chan_select(s->cases, s->count, mare__self(L)->sleep.turn, NULL, &message,
+                                &fired, mare__cases_scratch(s->cases, s->count));
+    if (err != MARE_EMPTY)
+        return return_outcome(L, s, fired, err, &message);
+    free_all(s);
+    return mare__lua_fail(L, MARE_TIMEOUT);
+}
+
+// ---- Objects that say themselves what to wait for -----------------------------------------------
 
 static int asked(lua_State *L, int status, lua_KContext context)
 {
@@ -191,64 +276,52 @@ static int ask_objects(lua_State *L)
         lua_pushvalue(L, -1);
         lua_setfield(L, LUA_REGISTRYINDEX, module);
     }
-    lua_pushvalue(L, CASES);
+    lua_pushvalue(L, COPIES);
     lua_pushvalue(L, TIMEOUT);
     lua_pushvalue(L, HOOKS);
     lua_callk(L, 3, LUA_MULTRET, 0, asked);
     return asked(L, LUA_OK, 0);
 }
 
+// mare.select(cases [, timeout])
 int mare__lua_select(lua_State *L)
 {
     mare_process *self = mare__self(L);
     luaL_checktype(L, CASES, LUA_TTABLE);
     lua_settop(L, TIMEOUT);
-    lua_pushnil(L);
     uint64_t deadline = mare__lua_deadline(L, TIMEOUT);
-    lua_Integer count = luaL_len(L, CASES);
+    lua_Unsigned count = lua_rawlen(L, CASES);
     luaL_argcheck(L, count <= 1 << 20, 1, "too many cases");
     luaL_argcheck(L, count > 0 || deadline != MARE_FOREVER, 1,
                   "no cases and no timeout: it would wait for ever");
     if (deadline != 0)
         mare__block_check(L, self);
-    mare__block_drop_cases(self);
-    mare__message_clear(&self->sleep.wait.message);
-    self->sleep.leaving = NULL; // of a message that was refused
-    // One block: the cases, then scratch for as many pointers.
-    self->sleep.cases =
-        mare__alloc((size_t)(count + 1) * (sizeof *self->sleep.cases + sizeof(mare_channel *)));
-    if (!self->sleep.cases)
-        return mare__lua_fail(L, MARE_NOMEM);
-    for (lua_Integer i = 1; i <= count; i++) {
-        lua_rawgeti(L, 1, i);
-        if (add_case(L, self, i) != 0) { // nothing to wait for
-            lua_rawgeti(L, 1, i);
-            struct mare__reference *ref = mare__handle_test(L, -1);
-            give_up(L, self, i - 1);
-            lua_pushinteger(L, i);
-            return 1 + push_told(L, ref);
-        }
-    }
-    if (!lua_isnil(L, HOOKS)) {
-        give_up(L, self, count);
-        return ask_objects(L);
-    }
     if (count == 0 && deadline != 0)
         return mare__block(L, self, MARE__WAITS_FOR_TIME, NULL, deadline, select_done, 0);
-    self->sleep.turn =
-        count ? (self->sleep.turn + 1) % (uint32_t)count : 0; // so that no case has precedence
-    if (deadline != 0) {
-        mare__handles_wait(self);
-        return mare__block(L, self, MARE__WAITS_IN_SELECT, NULL, deadline, select_done, 0);
+    struct selecting s = {.cases = mare__cases_new((uint32_t)count)};
+    if (!s.cases)
+        return mare__lua_fail(L, MARE_NOMEM);
+    lua_pushcfunction(L, read_cases);
+    lua_pushlightuserdata(L, &s);
+    lua_pushvalue(L, CASES);
+    if (lua_pcall(L, 2, LUA_MULTRET, 0) != LUA_OK) {
+        free_all(&s);
+        return lua_error(L);
     }
-    uint32_t fired = 0;
-    mare_err err = MARE_EMPTY;
-    if (count > 0)
-        err = mare__chan_select(self->sleep.cases, (uint32_t)count, self->sleep.turn, NULL,
-                                &self->sleep.wait.message, &fired,
-                                (mare_channel **)(self->sleep.cases + count));
-    if (err != MARE_EMPTY)
-        return push_outcome(L, self, fired, err);
-    give_up(L, self, count);
-    return mare__lua_fail(L, MARE_TIMEOUT);
+    if (s.over) {
+        struct told told = {s.about, MARE_OK, &(mare_message){0}};
+        mare__cases_free(s.cases, s.count);
+        mare__leaving_drop(&s.leaving);
+        return return_told(L, s.over, &told);
+    }
+    if (lua_gettop(L) == HOOKS) {
+        free_all(&s);
+        return ask_objects(L);
+    }
+    self->sleep.turn =
+        s.count ? (self->sleep.turn + 1) % s.count : 0; // so that none has precedence
+    if (deadline == 0)
+        return select_now(L, &s);
+    self->sleep.leaving = s.leaving;
+    return mare__block_select(L, self, s.cases, s.count, deadline, select_done);
 }

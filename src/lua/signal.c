@@ -58,7 +58,8 @@ static int signal_watch(lua_State *L)
     return 1;
 }
 
-int mare__lua_push_signal(lua_State *L, struct mare__object *object, mare_err err)
+int mare__lua_push_signal(lua_State *L, struct mare__object *object, mare_err err,
+                          mare_message *message)
 {
     struct mare__signals *signals = (struct mare__signals *)object;
     if (err == MARE_CLOSED) {
@@ -67,7 +68,7 @@ int mare__lua_push_signal(lua_State *L, struct mare__object *object, mare_err er
     }
     if (err)
         return mare__lua_fail(L, err);
-    int number = mare__signals_taken(signals, &mare__self(L)->sleep.wait.message);
+    int number = mare__signals_taken(signals, message);
     lua_pushstring(L, mare__signal_name(number));
     return 1;
 }
@@ -80,7 +81,7 @@ static int next_done(lua_State *L, int status, lua_KContext context)
     mare_err err = self->sleep.wait.result;
     struct mare__signals *signals = check(L, 1);
     signals->object.waiters--;
-    return mare__lua_push_signal(L, &signals->object, err);
+    return mare__lua_push_signal(L, &signals->object, err, &self->sleep.wait.message);
 }
 
 // w:next([timeout])
@@ -95,7 +96,6 @@ static int watch_next(lua_State *L)
     if (signals->object.waiters == UINT16_MAX)
         return mare__lua_fail(L, MARE_NOMEM);
     signals->object.waiters++;
-    mare__message_clear(&self->sleep.wait.message);
     return mare__block(L, self, MARE__WAITS_TO_RECEIVE, signals->come, deadline, next_done, 0);
 }
 

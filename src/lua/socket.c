@@ -372,29 +372,20 @@ static int socket_look(lua_State *L)
     return 1;
 }
 
-// The socket of a number in the list at 1, and what the one at 2 says it is watched for.
-static struct mare__stream *listed(lua_State *L, lua_Integer number, int *way)
-{
-    lua_rawgeti(L, 1, number);
-    lua_rawgeti(L, 2, number);
-    struct mare__stream *stream = mare__lua_stream(L, lua_gettop(L) - 1);
-    *way = lua_toboolean(L, -1) ? MARE__TO_WRITE : MARE__TO_READ;
-    lua_pop(L, 2);
-    return stream;
-}
-
-// The first so many sockets are waited for no more, but perhaps by others: what this one was told
+// The sockets of these cases are waited for no more, but perhaps by others: what this one was told
 // may have been meant for them.
-static void leave(lua_State *L, uint32_t count)
+static void leave(struct mare__case *cases, uint32_t count)
 {
-    for (uint32_t i = 1; i <= count; i++) {
-        int way;
-        struct mare__stream *stream = listed(L, i, &way);
+    for (uint32_t i = 0; i < count; i++) {
+        struct mare__stream *stream = (struct mare__stream *)cases[i].about;
+        int way = cases[i].channel == stream->observed.ready[MARE__TO_WRITE] ? MARE__TO_WRITE
+                                                                             : MARE__TO_READ;
         stream->object.waiters--;
         stream->waiting[way]--;
         if (!mare__stream_closed(stream) && stream->waiting[way] > 0)
             mare__observed_await(stream->runtime, &stream->observed, way);
     }
+    mare__cases_free(cases, count);
 }
 
 static int any_done(lua_State *L, int status, lua_KContext context)
@@ -404,24 +395,24 @@ static int any_done(lua_State *L, int status, lua_KContext context)
     mare__block_clean(self);
     bool fired = self->sleep.wait.fired != MARE__FIRED_NONE;
     mare_err err = self->sleep.wait.result;
-    uint32_t count = self->sleep.case_count;
-    mare__block_drop_cases(self);
-    leave(L, count);
+    uint32_t count;
+    struct mare__case *cases = mare__block_cases(self, &count);
+    leave(cases, count);
     return mare__lua_socket_waited(L, fired ? MARE_OK : err);
 }
 
-// Adds a case that waits for the socket; false: not enough memory.
-static bool add_case(mare_process *self, struct mare__stream *stream, int way)
+// Makes a case that waits for the socket; false: not enough memory.
+static bool make_case(struct mare__case *one, mare_runtime *runtime, struct mare__stream *stream,
+                      int way)
 {
     mare_channel *ready = stream->object.waiters < UINT16_MAX
-                              ? mare__observed_await(self->runtime, &stream->observed, way)
+                              ? mare__observed_await(runtime, &stream->observed, way)
                               : NULL;
     if (!ready)
         return false;
-    struct mare__case *one = &self->sleep.cases[self->sleep.case_count++];
-    memset(one, 0, sizeof *one);
+    *one =
+        (struct mare__case){.channel = mare_chan_ref(ready), .about = mare__ref(&stream->object)};
     mare__list_init(&one->spot.entry);
-    one->channel = mare_chan_ref(ready);
     stream->object.waiters++;
     stream->waiting[way]++;
     return true;
@@ -434,29 +425,31 @@ static int socket_waitany(lua_State *L)
     uint64_t deadline = mare__lua_deadline(L, 3);
     luaL_checktype(L, 1, LUA_TTABLE);
     luaL_checktype(L, 2, LUA_TTABLE);
-    lua_Integer count = luaL_len(L, 1);
+    lua_Unsigned count = lua_rawlen(L, 1);
     luaL_argcheck(L, count > 0 && count <= 1 << 20, 1, "too many sockets, or none");
     mare__block_check(L, self);
-    mare__block_drop_cases(self);
-    mare__message_clear(&self->sleep.wait.message);
-    // One block: the cases, then scratch for as many pointers.
-    self->sleep.cases =
-        mare__alloc((size_t)(count + 1) * (sizeof *self->sleep.cases + sizeof(mare_channel *)));
-    if (!self->sleep.cases)
+    for (lua_Unsigned i = 1; i <= count; i++) { // no error can come once there are cases
+        lua_rawgeti(L, 1, (lua_Integer)i);
+        mare__lua_stream(L, lua_gettop(L));
+        lua_pop(L, 1);
+    }
+    struct mare__case *cases = mare__cases_new((uint32_t)count);
+    if (!cases)
         return mare__lua_socket_fail(L, ENOMEM);
-    for (lua_Integer i = 1; i <= count; i++) {
-        int way;
-        struct mare__stream *stream = listed(L, i, &way);
+    for (uint32_t i = 0; i < count; i++) {
+        lua_rawgeti(L, 1, (lua_Integer)i + 1);
+        lua_rawgeti(L, 2, (lua_Integer)i + 1);
+        struct mare__stream *stream = mare__lua_stream(L, lua_gettop(L) - 1);
+        int way = lua_toboolean(L, -1) ? MARE__TO_WRITE : MARE__TO_READ;
+        lua_pop(L, 2);
         bool closed = mare__stream_closed(stream);
-        if (closed || !add_case(self, stream, way)) {
-            uint32_t added = self->sleep.case_count;
-            mare__block_drop_cases(self);
-            leave(L, added);
+        if (closed || !make_case(&cases[i], self->runtime, stream, way)) {
+            leave(cases, i);
             return closed ? mare__lua_socket_waited(L, MARE_OK) : mare__lua_socket_fail(L, ENOMEM);
         }
     }
     self->sleep.turn = 0;
-    return mare__block(L, self, MARE__WAITS_IN_SELECT, NULL, deadline, any_done, 0);
+    return mare__block_select(L, self, cases, (uint32_t)count, deadline, any_done);
 }
 
 // ---- Options ------------------------------------------------------------------------------------

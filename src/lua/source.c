@@ -39,10 +39,10 @@ static int source_next(lua_State *L)
     mare_process *self = mare__self(L);
     mare_source *source = check(L, 1);
     uint64_t deadline = mare__lua_deadline(L, 2);
-    mare__message_clear(&self->sleep.wait.message);
-    mare_err err = mare__chan_receive(source->events, &self->sleep.wait.message, NULL);
+    mare_message event;
+    mare_err err = mare__chan_receive(source->events, &event, NULL);
     if (err == MARE_OK)
-        return mare__unmarshal_own(L, &self->sleep.wait.message);
+        return mare__unmarshal_own(L, &event);
     if (err != MARE_EMPTY)
         return mare__lua_fail_source(L, &source->object, err);
     mare__block_check(L, self);

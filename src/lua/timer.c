@@ -53,8 +53,8 @@ static int timer_wait(lua_State *L)
     mare__block_check(L, self);
     if (!channel)
         return mare__lua_fail(L, MARE_NOMEM);
-    mare__message_clear(&self->sleep.wait.message);
-    if (over && mare__chan_receive(channel, &self->sleep.wait.message, NULL) != MARE_OK)
+    mare_message message; // an empty one
+    if (over && mare__chan_receive(channel, &message, NULL) != MARE_OK)
         return mare__lua_fail(L, MARE_CLOSED); // nobody shall wait for ever
     if (over) {
         lua_pushboolean(L, 1);

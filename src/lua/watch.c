@@ -93,7 +93,6 @@ static int wait_for_more(lua_State *L, struct mare__watch *watch, uint64_t deadl
         results = mare__lua_wait_job(L, job, deadline, then, what);
     } else {
         watch->waiting++;
-        mare__message_clear(&self->sleep.wait.message);
         results = mare__block(L, self, MARE__WAITS_TO_RECEIVE, ready, deadline, then, what);
     }
     if (!self->host)

@@ -6,6 +6,8 @@
 // interpreter) there is no worker: the thread commits and sleeps itself.
 #include "sched/block.h"
 #include "base/alloc.h"
+#include "sched/leaving.h"
+#include "sched/process.h"
 #include "sched/timer.h"
 #include "sched/trace.h"
 
@@ -28,8 +30,9 @@ static inline mare_err attempt(mare_process *process, struct mare__sleep *sleep,
         return mare__chan_receive(sleep->waits_for, &wait->message, &sleep->spot);
     case MARE__WAITS_IN_SELECT:
         return mare__chan_select(sleep->cases, sleep->case_count, sleep->turn, wait, &wait->message,
-                                 fired, (mare_channel **)(sleep->cases + sleep->case_count));
+                                 fired, mare__cases_scratch(sleep->cases, sleep->case_count));
     default: // for time only. Published under a lock that the owner needs: the timers', or its own
+             // (see mare__sleep_clean)
         if (sleep->timed)
             return mare__wait_publish(wait) ? MARE_EMPTY : wait->result;
         mare__lock_acquire(&process->lock);
@@ -72,8 +75,14 @@ bool mare__sleep_commit(mare_process *process, struct mare__sleep *sleep)
 void mare__sleep_clean(mare_process *process, struct mare__sleep *sleep)
 {
     struct mare__wait *wait = &sleep->wait;
-    if (sleep->timed)
+    if (sleep->timed) {
         mare__timer_stop(process->runtime, wait);
+    } else if (sleep->waits == MARE__WAITS_FOR_TIME) {
+        // Who published the wait has this lock, and may still look at it: only when he is done may
+        // the owner begin another, which he would take for the one he published.
+        mare__lock_acquire(&process->lock);
+        mare__lock_release(&process->lock);
+    }
     sleep->timed = false;
     if (sleep->waits == MARE__WAITS_IN_SELECT) {
         for (uint32_t i = 0; i < sleep->case_count; i++)
@@ -86,15 +95,32 @@ void mare__sleep_clean(mare_process *process, struct mare__sleep *sleep)
     sleep->waits = MARE__WAITS_NOT;
 }
 
-void mare__sleep_drop_cases(struct mare__sleep *sleep)
+struct mare__case *mare__cases_new(uint32_t count)
 {
-    for (uint32_t i = 0; i < sleep->case_count; i++) {
-        mare__message_clear(&sleep->cases[i].message);
-        mare_chan_unref(sleep->cases[i].channel);
+    return mare__alloc((size_t)(count + 1) * (sizeof(struct mare__case) + sizeof(mare_channel *)));
+}
+
+void mare__cases_free(struct mare__case *cases, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct mare__case *c = &cases[i];
+        mare__message_clear(&c->message);
+        mare_chan_unref(c->channel);
+        if (c->about && c->about->kind == MARE__KIND_PROCESS)
+            mare__process_unawait((mare_process *)c->about);
+        if (c->about)
+            mare__unref(c->about);
     }
-    mare__free(sleep->cases);
+    mare__free(cases);
+}
+
+void mare__sleep_drop(struct mare__sleep *sleep)
+{
+    mare__cases_free(sleep->cases, sleep->case_count);
     sleep->cases = NULL;
     sleep->case_count = 0;
+    mare__message_clear(&sleep->wait.message);
+    mare__leaving_drop(&sleep->leaving);
 }
 
 // A host's thread sleeps until its wait has ended.

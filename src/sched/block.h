@@ -41,6 +41,16 @@ static inline int mare__block(lua_State *L, mare_process *process, enum mare__wa
     return lua_yieldk(L, 0, context, then);
 }
 
+// A send waits: the message and what leaves with it are the sleep's from here on.
+static inline int mare__block_send(lua_State *L, mare_process *process, mare_message *message,
+                                   struct mare__leaving *leaving, mare_channel *channel,
+                                   uint64_t deadline, lua_KFunction then)
+{
+    mare__message_move(&process->sleep.wait.message, message);
+    process->sleep.leaving = leaving;
+    return mare__block(L, process, MARE__WAITS_TO_SEND, channel, deadline, then, 0);
+}
+
 // The state is at rest: begins the wait. True: it waits, and must not be touched any more, for
 // another thread may have it already. False: it need not wait.
 bool mare__sleep_commit(mare_process *process, struct mare__sleep *sleep);
@@ -57,8 +67,21 @@ static inline void mare__sleep_over(mare_process *process, struct mare__sleep *s
     sleep->waits = MARE__WAITS_NOT;
 }
 
-// Frees the cases of a select, with what they hold.
-void mare__sleep_drop_cases(struct mare__sleep *sleep);
+// The cases of a select: whoever puts them together has them until it waits. One block, with room
+// behind the cases for as many pointers; or NULL.
+struct mare__case *mare__cases_new(uint32_t count);
+
+static inline mare_channel **mare__cases_scratch(struct mare__case *cases, uint32_t count)
+{
+    return (mare_channel **)(cases + count);
+}
+
+// Frees them with all that the first so many hold; those about processes await their end no more.
+void mare__cases_free(struct mare__case *cases, uint32_t count);
+
+// Frees what was prepared to be sent and was not: cases and message; and what should have left with
+// them stays.
+void mare__sleep_drop(struct mare__sleep *sleep);
 
 // The same for the routine that runs.
 static inline void mare__block_clean(mare_process *process)
@@ -66,7 +89,21 @@ static inline void mare__block_clean(mare_process *process)
     mare__sleep_over(process, &process->sleep);
 }
 
-static inline void mare__block_drop_cases(mare_process *process)
+// A select waits: its cases are the sleep's from here on. The other arguments as above.
+static inline int mare__block_select(lua_State *L, mare_process *process, struct mare__case *cases,
+                                     uint32_t count, uint64_t deadline, lua_KFunction then)
 {
-    mare__sleep_drop_cases(&process->sleep);
+    process->sleep.cases = cases;
+    process->sleep.case_count = count;
+    return mare__block(L, process, MARE__WAITS_IN_SELECT, NULL, deadline, then, 0);
+}
+
+// Takes the cases back, when it has waited.
+static inline struct mare__case *mare__block_cases(mare_process *process, uint32_t *count)
+{
+    struct mare__case *cases = process->sleep.cases;
+    *count = process->sleep.case_count;
+    process->sleep.cases = NULL;
+    process->sleep.case_count = 0;
+    return cases;
 }

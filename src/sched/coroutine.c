@@ -41,12 +41,11 @@ static void leave(lua_State *L, mare_process *process)
         process->unyieldable--;
 }
 
-int mare__thread_close(mare_process *process, lua_State *co)
+int mare__thread_close(mare_process *process, lua_State *co, lua_State *then)
 {
-    lua_State *before = process->current;
     process->current = co;
     int status = lua_resetthread(co);
-    process->current = before;
+    process->current = then;
     return status;
 }
 
@@ -110,6 +109,8 @@ static int begin(lua_State *L, lua_State *co, int arguments, lua_KFunction again
 static int finish_resume(lua_State *L, lua_State *co, int results)
 {
     (void)co;
+    if (results < 0 && mare__kill_thrown(L))
+        return lua_error(L);
     lua_pushboolean(L, results >= 0);
     int returned = results < 0 ? 2 : results + 1;
     lua_insert(L, -returned);
@@ -137,7 +138,7 @@ static int finish_wrap(lua_State *L, lua_State *co, int results)
     int status = lua_status(co);
     if (status != LUA_OK &&
         status != LUA_YIELD) { // it failed: its variables are closed, which may change the error
-        status = mare__thread_close(mare__self(L), co);
+        status = mare__thread_close(mare__self(L), co, L);
         lua_xmove(co, L, 1);
     }
     if (status != LUA_ERRMEM && lua_type(L, -1) == LUA_TSTRING) {
@@ -182,7 +183,7 @@ static int co_close(lua_State *L)
     if (!at_bottom && (held || lua_status(co) == LUA_OK))
         return luaL_error(L, "cannot close a normal coroutine");
     // A routine that has ended keeps its results until nobody can ask for them.
-    bool well = held || mare__thread_close(process, co) == LUA_OK;
+    bool well = held || mare__thread_close(process, co, L) == LUA_OK;
     lua_pushboolean(L, well);
     if (!well)
         lua_xmove(co, L, 1);

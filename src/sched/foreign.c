@@ -227,7 +227,10 @@ static int compile(lua_State *L)
         return lua_error(L);
     // Through Lua values, so that arguments from outside are checked and tables get their numbers.
     int count = request->arguments ? mare__unmarshal(L, request->arguments) : 0;
-    request->err = mare__marshal(L, 1, 1 + count, &request->process->sleep.wait.message, "value");
+    struct mare__leaving *leaving = NULL;
+    mare_message *message = &request->process->sleep.wait.message;
+    request->err = mare__marshal(L, 1, 1 + count, message, "value", &leaving);
+    mare__leaving_end(L, &leaving, 0, true);
     return request->err ? lua_error(L) : 0;
 }
 

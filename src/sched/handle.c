@@ -6,9 +6,9 @@
 // userdata does in their place.
 #include "sched/handle.h"
 #include "base/alloc.h"
+#include "sched/leaving.h"
 #include "sched/libraries.h"
 #include "sched/marshal.h"
-#include "sched/routine.h"
 
 // In the registry are the tables of userdata, by number for objects that this state made, by
 // address for those that came in messages; the first channels that came, which most often are all
@@ -90,8 +90,8 @@ static int handle_gc(lua_State *L)
     struct mare__reference *ref = mare__handle_test(L, 1);
     if (!ref)
         return 0;
-    if (ref->away) // what it came from was made for the message only
-        mare__routine_unleave(mare__self(L), ref);
+    if (ref->away) // nobody refers to it but the message
+        mare__leaving_remove(ref);
     leave_list(mare__self(L), ref);
     if (ref->object)
         let_go(mare__self(L), ref);
@@ -129,29 +129,43 @@ void mare__function_push(lua_State *L, lua_CFunction function)
 // A reference is the process's own until a userdata has it; so when making that fails for want of
 // memory, it is given back at the process's end. There is one place for it; a finalizer that runs
 // meanwhile and makes another userdata needs more. Returns what to give to `kept`.
-static struct mare__working *keep(lua_State *L, mare_process *process, struct mare__object *object)
+static struct mare__pending *keep(lua_State *L, mare_process *process, struct mare__object *object)
 {
     if (!process->pending) {
         process->pending = object;
         return NULL;
     }
-    struct mare__working *working = mare__working_try(process);
-    if (!working) {
+    struct mare__pending *more = mare__alloc(sizeof *more);
+    if (!more) {
         mare__unref(object);
         luaL_error(L, "not enough memory");
         return NULL; // not reached
     }
-    working->object = object;
-    return working;
+    *more = (struct mare__pending){process->more_pending, object};
+    process->more_pending = more;
+    return more;
+}
+
+// Up to this one, and with NULL all: above it may lie what errors have left.
+static void drop_pending(mare_process *process, const struct mare__pending *last)
+{
+    for (bool over = false; process->more_pending && !over;) {
+        struct mare__pending *top = process->more_pending;
+        process->more_pending = top->next;
+        if (top->object)
+            mare__unref(top->object);
+        over = top == last;
+        mare__free(top);
+    }
 }
 
 // It is in good hands; or, with `drop`, not wanted.
-static void kept(mare_process *process, struct mare__working *working, bool drop)
+static void kept(mare_process *process, struct mare__pending *more, bool drop)
 {
-    struct mare__object *object = working ? working->object : process->pending;
-    if (working) {
-        working->object = NULL;
-        mare__working_pop(process, working);
+    struct mare__object *object = more ? more->object : process->pending;
+    if (more) {
+        more->object = NULL;
+        drop_pending(process, more);
     } else {
         process->pending = NULL;
     }
@@ -177,7 +191,7 @@ static void drop_outside(struct mare__ref_outside *outside)
 void mare__handles_drop(mare_process *process)
 {
     struct mare__list *entry;
-    mare__working_pop(process, NULL); // what errors have left; it may refer to the process itself
+    drop_pending(process, NULL); // what errors have left; it may refer to the process itself
     if (process->pending)
         mare__unref(process->pending);
     process->pending = NULL;
@@ -329,7 +343,7 @@ static struct mare__reference *push_userdata(lua_State *L, mare_process *process
 
 // The last step, which cannot fail: from here on the userdata holds the reference.
 static void fill(mare_process *process, struct mare__reference *ref, struct mare__object *object,
-                 struct mare__working *working)
+                 struct mare__pending *more)
 {
     ref->object = object;
     process->weight += object->weight;
@@ -338,7 +352,7 @@ static void fill(mare_process *process, struct mare__reference *ref, struct mare
         ref->outside->object = object;
     else
         mare__list_append(&process->handles, &ref->entry);
-    kept(process, working, false);
+    kept(process, more, false);
 }
 
 // Tells the collector of the memory behind userdata, which it does not see: it would take its time
@@ -365,14 +379,14 @@ static void weigh(lua_State *L, mare_process *process)
 void mare__handle_push(lua_State *L, void *object)
 {
     mare_process *process = mare__self(L);
-    struct mare__working *working = keep(L, process, object);
+    struct mare__pending *more = keep(L, process, object);
     if (push_existing(L, process, object)) {
-        kept(process, working, true);
+        kept(process, more, true);
         return;
     }
     struct mare__reference *ref = push_userdata(L, process, ((struct mare__object *)object)->kind);
     enter(L, object);
-    fill(process, ref, object, working);
+    fill(process, ref, object, more);
     weigh(L, process);
 }
 
@@ -380,7 +394,7 @@ void mare__handle_push_new(lua_State *L, void *made)
 {
     mare_process *process = mare__self(L);
     struct mare__object *object = made;
-    struct mare__working *working = keep(L, process, object);
+    struct mare__pending *more = keep(L, process, object);
     struct mare__reference *ref = push_userdata(L, process, object->kind);
     push_table(L, MADE_HERE);
     ref->index = take_number(process);
@@ -389,7 +403,7 @@ void mare__handle_push_new(lua_State *L, void *made)
     lua_pop(L, 1);
     object->home = process->id;
     object->home_index = ref->index;
-    fill(process, ref, object, working);
+    fill(process, ref, object, more);
     weigh(L, process);
 }
 
@@ -397,61 +411,37 @@ void mare__handle_push_owned(lua_State *L, void *object)
 {
     mare_process *process = mare__self(L);
     struct mare__object *buffer = object;
-    struct mare__working *working = keep(L, process, buffer);
+    struct mare__pending *more = keep(L, process, buffer);
     bool again = push_existing(L, process, buffer); // for the second time in one message
     struct mare__reference *ref = again ? lua_touserdata(L, -1) : NULL;
     if (again && ref->away) { // no: a routine that waits to send it does not know yet that it did
-        mare__routine_unleave(process, ref);
-        ref->away = false;
+        mare__leaving_remove(ref);
         let_go(process, ref);
         lua_pop(L, 1);
         again = false;
     }
     if (again) {
-        kept(process, working, true);
+        kept(process, more, true);
     } else if (!atomic_exchange(&buffer->taken, true)) {
-        kept(process, working, false);
+        kept(process, more, false);
         mare__handle_push(L, object);
     } else { // somebody who got the same message had it first: as one that was sent away
         push_userdata(L, process, buffer->kind);
-        kept(process, working, true);
+        kept(process, more, true);
     }
 }
 
-void mare__handle_leaves(lua_State *L, struct mare__reference *ref)
+void mare__handle_give(lua_State *L, struct mare__reference *ref)
 {
-    mare_process *process = mare__self(L);
-    for (struct mare__reference *other = process->sleep.leaving; other; other = other->next_leaving)
-        if (other == ref)
-            return; // twice in one message
-    ref->next_leaving = process->sleep.leaving;
-    ref->leaving_case = process->sleep.leaving_case;
-    process->sleep.leaving = ref;
-}
-
-void mare__handles_wait(mare_process *process)
-{
-    for (struct mare__reference *ref = process->sleep.leaving; ref; ref = ref->next_leaving)
-        ref->away = true;
-}
-
-void mare__handles_left(lua_State *L, uint32_t which, bool sent)
-{
-    mare_process *process = mare__self(L);
-    for (struct mare__reference *ref = process->sleep.leaving; ref; ref = ref->next_leaving) {
-        ref->away = false;
-        if (!sent || ref->leaving_case != which || !ref->object)
-            continue;
-        if (!ref->index) { // another object may get its address
-            push_table(L, CAME_HERE);
-            lua_pushnil(L);
-            lua_rawsetp(L, -2, ref->object);
-            lua_pop(L, 1);
-        }
-        let_go(process, ref);
+    if (!ref->object)
+        return;
+    if (!ref->index) { // another object may get its address
+        push_table(L, CAME_HERE);
+        lua_pushnil(L);
+        lua_rawsetp(L, -2, ref->object);
+        lua_pop(L, 1);
     }
-    process->sleep.leaving = NULL;
-    process->sleep.leaving_case = 0;
+    let_go(mare__self(L), ref);
 }
 
 void mare__handle_forget(lua_State *L, struct mare__reference *ref)

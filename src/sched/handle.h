@@ -23,21 +23,14 @@ void mare__handle_push_owned(lua_State *L, void *object);
 // The same for one that was made just now and that nobody else has seen.
 void mare__handle_push_new(lua_State *L, void *object);
 
-// A buffer is in the message to be sent.
-void mare__handle_leaves(lua_State *L, struct mare__reference *ref);
-
-// It waits to be sent: until it is, or not, nobody here uses its buffers.
-void mare__handles_wait(mare_process *process);
-
 // Whether a buffer is not this process's any more, or may be another's at any moment.
 static inline bool mare__handle_moved(const struct mare__reference *ref)
 {
     return !ref->object || ref->away;
 }
 
-// The message was sent, or not: its buffers are the receiver's, or still ours. Of several, only
-// those of one case.
-void mare__handles_left(lua_State *L, uint32_t which, bool sent);
+// What is behind it was sent, and is another's now: the reference is empty from here on.
+void mare__handle_give(lua_State *L, struct mare__reference *ref);
 
 // Gives back at once what only this reference refers to; it is empty from here on.
 void mare__handle_forget(lua_State *L, struct mare__reference *ref);

@@ -46,6 +46,18 @@ extern const luaL_Reg mare__base_overrides[], mare__os_overrides[];
 int mare__next(lua_State *L);
 int mare__require(lua_State *L);
 
+// ---- protect.c ----------------------------------------------------------------------------------
+// pcall and xpcall: as the originals, but they do not stop the error by which a process that was
+// killed is taken out of where it cannot yield.
+int mare__pcall(lua_State *L);
+int mare__xpcall(lua_State *L);
+
+// Raises that error; and whether it is the value on top of the stack.
+int mare__kill_throw(lua_State *L);
+bool mare__kill_thrown(lua_State *L);
+
+// ---- stdlib.c again -----------------------------------------------------------------------------
+
 // The host's own require, for a state that is not ours.
 int mare__host_require(lua_State *L);
 
@@ -64,5 +76,6 @@ int mare__exit(lua_State *L);
 // Replaces resume, wrap, status and close in the coroutine library on top of the stack.
 void mare__coroutine_patch(lua_State *L);
 
-// Closes a coroutine: its handlers of <close> run on it, so the tick must find it there.
-int mare__thread_close(mare_process *process, lua_State *co);
+// Closes a coroutine: its handlers of <close> run on it, so the tick must find it there meanwhile,
+// and then at another, which must live: what ran before may be collected by then.
+int mare__thread_close(mare_process *process, lua_State *co, lua_State *then);

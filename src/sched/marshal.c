@@ -10,12 +10,21 @@
 // Tables and functions are numbered in the order in which they appear, and a second appearance
 // refers to the number, so that shared references and cycles survive. A table's integer keys from 1
 // on that come first, in order, are written as an array; what follows makes it a map, or both.
+//
+// What was seen is remembered by its address, which is quick and right as long as no Lua code runs:
+// nothing can be collected then and give its place to another. A __travel or a finalizer is Lua
+// code, and may do anything. So where there are finalizers, and from the first __travel on (the
+// walk begins again at it), what was seen is remembered, and kept alive, by a Lua table.
+//
+// All of it runs in a call of its own, protected: an error, which can only be a lack of memory or
+// of stack, passes through the caller only after it has given back what it had prepared.
 #include <string.h>
 
 #include "sched/code.h"
 #include "sched/handle.h"
 #include "sched/libraries.h"
 #include "sched/marshal.h"
+#include "sched/seen.h"
 
 enum frame_kind { ARRAY, MAP, FUNCTION, TRAVEL };
 
@@ -26,28 +35,32 @@ struct frame {
     uint32_t start;  // where the header is
     uint32_t inner;  // mixed: where the map's header is
     uint32_t count;  // elements, pairs or upvalues written
+    uint32_t number; // of the object
     int index;       // of the object on the stack
 };
 
-struct seen {
-    const void *pointer;
-    uint32_t number;
-    uint32_t extra; // an upvalue's: which one of the function with that number
+// What is to be written, and how it went.
+struct writing {
+    mare_message *message;
+    const struct mare__marshalling *how;
+    int written; // values that the message has already
+    mare_err err;
 };
 
 struct writer {
     lua_State *L;
     mare_message *message;
+    const struct mare__marshalling *how;
+    bool begins_again; // what was seen must be anchored: the walk ends here
     struct frame *frames, few_frames[MARE__MARSHAL_FRAMES];
     uint32_t depth, room;
-    struct seen *seen, few_seen[MARE__MARSHAL_SEEN];
-    uint32_t seen_count, seen_room; // room is a power of two once it is a hash table
+    struct mare__seen_set seen;
     uint32_t numbered;
     const void *globals;
     struct mare__code *code; // of the first value, or NULL
     mare_err err;
     const char *refusal; // a kind of value
-    int scratch;         // stack index of what `frames` and `seen` point to once there are many
+    int scratch;         // stack index of what `frames` points to once there are many
     int current;         // the value being written, from 1
 };
 
@@ -61,54 +74,6 @@ static bool fail(struct writer *w, mare_err err, const char *refusal)
 static bool out_of_room(struct writer *w)
 {
     return fail(w, w->message->length > MARE__MESSAGE_MAX / 2 ? MARE_TOOBIG : MARE_NOMEM, NULL);
-}
-
-// ---- What was seen ------------------------------------------------------------------------------
-
-static uint32_t slot_of(const struct writer *w, const void *pointer)
-{
-    uint64_t hash = (uintptr_t)pointer * UINT64_C(0x9e3779b97f4a7c15);
-    uint32_t mask = w->seen_room - 1, at = (uint32_t)(hash >> 32) & mask;
-    while (w->seen[at].pointer && w->seen[at].pointer != pointer)
-        at = (at + 1) & mask;
-    return at;
-}
-
-static struct seen *find_seen(struct writer *w, const void *pointer)
-{
-    if (w->seen == w->few_seen) {
-        for (uint32_t i = 0; i < w->seen_count; i++)
-            if (w->seen[i].pointer == pointer)
-                return &w->seen[i];
-        return NULL;
-    }
-    struct seen *seen = &w->seen[slot_of(w, pointer)];
-    return seen->pointer ? seen : NULL;
-}
-
-// A few entries are searched one by one; more become a hash table that is at most half full.
-static void grow_seen(struct writer *w)
-{
-    struct seen *old = w->seen;
-    bool few = old == w->few_seen;
-    uint32_t old_room = few ? w->seen_count : w->seen_room;
-    w->seen_room = few ? 64 : w->seen_room * 4;
-    w->seen = lua_newuserdatauv(w->L, w->seen_room * sizeof *w->seen, 0);
-    memset(w->seen, 0, w->seen_room * sizeof *w->seen);
-    for (uint32_t i = 0; i < old_room; i++)
-        if (old[i].pointer)
-            w->seen[slot_of(w, old[i].pointer)] = old[i];
-    lua_replace(w->L, w->scratch + 1);
-}
-
-static void remember(struct writer *w, const void *pointer, uint32_t number, uint32_t extra)
-{
-    if (w->seen == w->few_seen ? w->seen_count == MARE__MARSHAL_SEEN
-                               : w->seen_count * 2 >= w->seen_room)
-        grow_seen(w);
-    uint32_t at = w->seen == w->few_seen ? w->seen_count : slot_of(w, pointer);
-    w->seen[at] = (struct seen){pointer, number, extra};
-    w->seen_count++;
 }
 
 // ---- Writing ------------------------------------------------------------------------------------
@@ -225,15 +190,17 @@ static bool begin_function(struct writer *w)
     lua_State *L = w->L;
     if (lua_iscfunction(L, -1))
         return begin_c_function(w);
-    const void *pointer = lua_topointer(L, -1);
-    struct seen *seen = find_seen(w, pointer);
-    if (seen) {
+    struct mare__seen seen;
+    if (mare__seen_find(&w->seen, NULL, &seen)) {
         lua_pop(L, 1);
-        return write_repeat(w, seen->number);
+        return write_repeat(w, seen.number);
     }
-    remember(w, pointer, w->numbered++, 0);
-    if (!push_frame(w, FUNCTION, MARE__PACK_EXT))
+    uint32_t number = w->numbered++;
+    mare__seen_add(&w->seen, NULL, number, 0);
+    struct frame *frame = push_frame(w, FUNCTION, MARE__PACK_EXT);
+    if (!frame)
         return false;
+    frame->number = number;
     if (w->code && w->depth == 1) { // the body of a spawn
         bool done = mare__message_append_handle(w->message, &w->code->object);
         return done || out_of_room(w);
@@ -252,7 +219,8 @@ static bool begin_function(struct writer *w)
 static bool begin_travel(struct writer *w)
 {
     lua_State *L = w->L;
-    if (!push_frame(w, TRAVEL, MARE__PACK_EXT))
+    w->begins_again = !w->seen.anchors;
+    if (w->begins_again || !push_frame(w, TRAVEL, MARE__PACK_EXT))
         return false;
     luaL_getmetafield(L, -1, "__travel");
     lua_pushvalue(L, -2);
@@ -279,11 +247,11 @@ static bool has_travel(lua_State *L)
 static bool begin_table(struct writer *w)
 {
     lua_State *L = w->L;
-    const void *pointer = lua_topointer(L, -1);
-    struct seen *seen = find_seen(w, pointer);
-    if (seen || pointer == w->globals) {
+    struct mare__seen seen;
+    bool repeats = mare__seen_find(&w->seen, NULL, &seen);
+    if (repeats || lua_topointer(L, -1) == w->globals) {
         lua_pop(L, 1);
-        return seen ? write_repeat(w, seen->number) : write_ext(w, MARE__EXT_GLOBALS, "", 0);
+        return repeats ? write_repeat(w, seen.number) : write_ext(w, MARE__EXT_GLOBALS, "", 0);
     }
     // A module is known by its name. It is looked for where modules are found: among arguments and
     // upvalues.
@@ -299,7 +267,7 @@ static bool begin_table(struct writer *w)
         return begin_travel(w);
     if (meta)
         return fail(w, MARE_BADMSG, "a table with a metatable that has no __travel");
-    remember(w, pointer, w->numbered++, 0);
+    mare__seen_add(&w->seen, NULL, w->numbered++, 0);
     if (!push_frame(w, ARRAY, MARE__PACK_TABLE))
         return false;
     lua_pushnil(L);
@@ -333,17 +301,18 @@ static bool begin_userdata(struct writer *w)
     lua_State *L = w->L;
     struct mare__reference *ref = mare__handle_test(L, -1);
     if (ref) {
-        if (mare__handle_moved(ref))
+        bool again = ref->away && ref->away == *w->how->leaving;
+        if (mare__handle_moved(ref) && !again)
             return fail(w, MARE_BADMSG, refusal_of_moved(ref));
-        if (mare__kind_is_owned(ref->object->kind) && ref->object->waiters > 0)
+        bool owned = mare__kind_is_owned(ref->object->kind);
+        if (owned && ref->object->waiters > 0)
             return fail(w, MARE_BADMSG,
                         "a stream, listener, socket or file that a routine waits for");
-        if (!mare__message_append_handle(w->message, ref->object))
+        if (!mare__message_append_handle(w->message, ref->object) ||
+            (owned && !mare__leaving_add(w->how->leaving, ref, w->how->which)))
             return out_of_room(w);
-        if (mare__kind_is_owned(ref->object->kind)) {
+        if (owned)
             atomic_store(&ref->object->taken, false);
-            mare__handle_leaves(L, ref);
-        }
         lua_pop(L, 1);
         return true;
     }
@@ -471,17 +440,16 @@ static bool step_function(struct writer *w, struct frame *frame)
     }
     frame->count++;
     void *id = lua_upvalueid(L, frame->index, number);
-    struct seen *seen = find_seen(w, id);
-    if (seen) {
+    struct mare__seen seen;
+    if (mare__seen_find(&w->seen, id, &seen)) {
         uint8_t payload[5];
-        mare__put32(payload, seen->number);
-        payload[4] = (uint8_t)seen->extra;
+        mare__put32(payload, seen.number);
+        payload[4] = (uint8_t)seen.extra;
         w->message->repeats = true;
         lua_pop(L, 1);
         return write_ext(w, MARE__EXT_SHARED, payload, sizeof payload);
     }
-    const void *pointer = lua_topointer(L, frame->index);
-    remember(w, id, find_seen(w, pointer)->number, (uint32_t)number);
+    mare__seen_add(&w->seen, id, frame->number, (uint32_t)number);
     return begin(w);
 }
 
@@ -579,65 +547,114 @@ static int write_plain(lua_State *L, int first, int count, mare_message *message
     return count;
 }
 
+// ---- The whole ----------------------------------------------------------------------------------
+
+static void init_writer(struct writer *w, lua_State *L, const struct writing *job, bool anchors)
+{
+    w->L = L;
+    w->message = job->message;
+    w->how = job->how;
+    w->begins_again = false;
+    w->frames = w->few_frames;
+    w->room = MARE__MARSHAL_FRAMES;
+    w->depth = 0;
+    w->numbered = job->how->numbered;
+    w->err = MARE_OK;
+    w->code = job->how->code;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+    w->globals = lua_topointer(L, -1);
+    w->scratch = lua_gettop(L); // they stay elsewhere
+    mare__seen_init(&w->seen, L, anchors);
+}
+
+// Writes the values from the second on the stack on. False: the walk ended early.
+static bool walk(struct writer *w, const struct writing *job, int count)
+{
+    bool done = true;
+    for (int i = 1; i <= count && done; i++) {
+        w->current = job->written + i;
+        lua_pushvalue(w->L, i + 1);
+        done = begin(w);
+        while (done && w->depth > 0)
+            done = step(w);
+        w->message->count += done;
+        w->code = NULL;
+    }
+    return done;
+}
+
+// What the values can make run while they are written: see the top.
+static bool has_callbacks(const mare_process *process)
+{
+    return process->host || process->finalizes || process->has_c_modules;
+}
+
+// job (light userdata), values -> nothing, or what is to be said of the one that cannot travel
+static int write_values(lua_State *L)
+{
+    struct writing *job = lua_touserdata(L, 1);
+    int count = lua_gettop(L) - 1;
+    mare_message *message = job->message;
+    uint32_t length = message->length, values = message->count, which = job->how->which;
+    struct writer w;
+    luaL_checkstack(L, 12, "too many values");
+    message->rich = true;
+    init_writer(&w, L, job, has_callbacks(mare__self(L)));
+    bool done = walk(&w, job, count);
+    if (!done && w.begins_again) {
+        mare__message_truncate(message, length, values);
+        mare__leaving_undo(*job->how->leaving, which);
+        lua_settop(L, count + 1);
+        init_writer(&w, L, job, true);
+        done = walk(&w, job, count);
+    }
+    job->err = w.err;
+    if (done)
+        return 0;
+    if (job->how->refused)
+        *job->how->refused = luaL_typename(L, -1);
+    lua_checkstack(L, 8);
+    push_refusal(&w, job->how);
+    return 1;
+}
+
+// Writes the values from the stack index `first` on, of which so many are written already.
 static mare_err write_all(lua_State *L, int first, int written, int count, mare_message *message,
                           const struct mare__marshalling *how)
 {
-    struct writer w;
-    int top = lua_gettop(L);
-    luaL_checkstack(L, 12, "too many values");
-    w.L = L;
-    w.message = message;
-    w.frames = w.few_frames;
-    w.room = MARE__MARSHAL_FRAMES;
-    w.seen = w.few_seen;
-    w.depth = w.seen_count = w.seen_room = 0;
-    w.numbered = how->numbered;
-    w.err = MARE_OK;
-    w.scratch = top + 1;
-    w.code = how->code;
-    lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
-    w.globals = lua_topointer(L, -1);
-    lua_pushnil(L); // the two places of `scratch`
-    message->rich = true;
-    bool done = true;
-    for (w.current = written + 1; w.current <= count && done; w.current += done) {
-        lua_pushvalue(L, first + w.current - 1);
-        done = begin(&w);
-        while (done && w.depth > 0)
-            done = step(&w);
-        message->count += done;
-        w.code = NULL;
-    }
-    if (!done) {
-        if (how->refused)
-            *how->refused = luaL_typename(L, -1);
-        lua_checkstack(L, 8);
-        push_refusal(&w, how);
-        lua_replace(L, top + 1); // above it lies only what the walk left
+    struct writing job = {message, how, written, MARE_OK};
+    int left = count - written;
+    if (!lua_checkstack(L, left + 12)) {
         mare__message_clear(message);
+        mare__leaving_drop(how->leaving);
+        return luaL_error(L, "stack overflow (too many values)");
     }
-    lua_settop(L, top + !done);
-    return w.err;
+    lua_pushcfunction(L, write_values);
+    lua_pushlightuserdata(L, &job);
+    for (int i = 0; i < left; i++)
+        lua_pushvalue(L, first + written + i);
+    int top = lua_gettop(L) - left - 2, status = lua_pcall(L, left + 1, LUA_MULTRET, 0);
+    if (status == LUA_OK && lua_gettop(L) == top)
+        return MARE_OK;
+    mare__message_clear(message);
+    mare__leaving_drop(how->leaving);
+    if (status != LUA_OK)
+        lua_error(L);
+    return job.err;
 }
 
 mare_err mare__marshal_as(lua_State *L, int first, int count, mare_message *message,
                           const struct mare__marshalling *how)
 {
     int written = write_plain(L, first, count, message);
-    if (written == count)
-        return MARE_OK;
-    struct mare__working *working = mare__working_push(L);
-    mare__message_move(&working->message, message);
-    mare_err err = write_all(L, first, written, count, &working->message, how);
-    mare__message_clear(message); // a __travel may have used it
-    mare__message_move(message, &working->message);
-    mare__working_pop(mare__self(L), working);
-    return err;
+    return written == count ? MARE_OK : write_all(L, first, written, count, message, how);
 }
 
-mare_err mare__marshal(lua_State *L, int first, int count, mare_message *message, const char *what)
+mare_err mare__marshal(lua_State *L, int first, int count, mare_message *message, const char *what,
+                       struct mare__leaving **leaving)
 {
-    return mare__marshal_as(L, first, count, message, &(struct mare__marshalling){.what = what});
+    struct mare__marshalling how = {.what = what, .leaving = leaving};
+    return mare__marshal_as(L, first, count, message, &how);
 }
 
 // Whether the function at an index has no upvalue but the globals, as lua_load gives them.
@@ -654,9 +671,10 @@ static bool is_plain_body(lua_State *L, int index)
 }
 
 mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *message,
-                            const char **refused)
+                            struct mare__leaving **leaving, const char **refused)
 {
-    struct mare__marshalling how = {.what = "arg", .before = first - 1, .refused = refused};
+    struct mare__marshalling how = {
+        .what = "arg", .before = first - 1, .refused = refused, .leaving = leaving};
     how.code = mare__code_of(L, first);
     if (!how.code || !is_plain_body(L, first))
         return write_all(L, first, 0, count, message, &how);

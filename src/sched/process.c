@@ -40,9 +40,6 @@ static void destroy(struct mare__object *object)
     mare__message_clear(&process->sleep.wait.message);
     if (process->ended)
         mare_chan_unref(process->ended);
-    mare__working_pop(process, NULL);
-    if (process->pending)
-        mare__unref(process->pending);
     if (!mare__list_empty(&process->ties) || !mare__list_empty(&process->monitors))
         mare__ties_drop(process);
     mare__free(process->kill_reason);
@@ -114,11 +111,32 @@ static int prepare_main(lua_State *L)
     return count + 1;
 }
 
-// Gets the message and, if it was loaded, the function.
-static int unpack_start(lua_State *L)
+// The program has returned: its results are what is above the base.
+static int program_done(lua_State *L, int status, lua_KContext base)
 {
-    int count = mare__unmarshal(L, lua_touserdata(L, 1));
-    return mare__self(L)->is_main ? prepare_main(L) : count;
+    (void)status;
+    return lua_gettop(L) - (int)base;
+}
+
+// What the process starts with has been read.
+static int begin_program(lua_State *L, int count)
+{
+    mare_process *process = mare__self(L);
+    mare__reader_free(process->start);
+    process->start = NULL;
+    if (process->is_main)
+        count = prepare_main(L);
+    int base = lua_gettop(L) - count;
+    lua_callk(L, count - 1, LUA_MULTRET, base, program_done);
+    return program_done(L, LUA_OK, base);
+}
+
+// reader (light userdata) [, function] -> what the program returns. The first that runs in a
+// process: modules that it starts with are loaded here, where it can be preempted and killed.
+static int begin(lua_State *L)
+{
+    int function = lua_gettop(L) > 1 ? 2 : 0;
+    return mare__unmarshal_then(L, lua_touserdata(L, 1), function, begin_program);
 }
 
 static int load_code(lua_State *L)
@@ -141,8 +159,9 @@ static struct mare__code *code_in(const mare_message *message)
     return object->kind == MARE__KIND_CODE ? (struct mare__code *)object : NULL;
 }
 
-// Leaves the function and its arguments on the stack of the new state. Returns a status of Lua.
-static int push_start(mare_process *process, struct mare__code *code, mare_message *message)
+// Leaves the function on the stack of the new state, or what will read it and its arguments.
+// Returns a status of Lua.
+static int push_start(mare_process *process, struct mare__code *code)
 {
     lua_State *L = process->state;
     if (code && !process->loaded) {
@@ -153,32 +172,30 @@ static int push_start(mare_process *process, struct mare__code *code, mare_messa
             return status;
         mare__state_loaded(process, code);
     }
-    if (code && message->count == 1)
-        return LUA_OK;
-    lua_pushcfunction(L, unpack_start);
-    lua_pushlightuserdata(L, message);
-    if (code)
-        lua_rotate(L, 1,
-                   -1); // the function becomes the second argument, in the place of the first value
-    return lua_pcall(L, code ? 2 : 1, LUA_MULTRET, 0);
+    if (process->start) {
+        lua_pushcfunction(L, begin);
+        lua_pushlightuserdata(L, process->start);
+        if (code)
+            lua_rotate(L, 1, -1); // the function becomes the second argument
+    }
+    return LUA_OK;
 }
 
 bool mare__process_start(mare_process *process, int *arguments)
 {
-    struct mare__code *code = code_in(&process->sleep.wait.message);
+    mare_message *message = &process->sleep.wait.message;
+    struct mare__code *code = code_in(message);
+    bool code_alone = code && message->count == 1;
     mare__trace_start(process);
-    if (!mare__state_open(process, code)) {
-        mare__process_finish(process, LUA_ERRMEM, 0);
-        return false;
-    }
-    mare_message start; // aside: what is unpacked may use channels
-    mare__message_move(&start, &process->sleep.wait.message);
-    int status = push_start(process, code, &start);
-    mare__message_clear(&start);
+    process->start = code_alone ? NULL : mare__reader_new(message);
+    int status = LUA_ERRMEM;
+    if ((process->start || code_alone) && mare__state_open(process, code))
+        status = push_start(process, code);
     if (status != LUA_OK) {
         mare__process_finish(process, status, 0);
         return false;
     }
+    mare__message_clear(message); // the code, if it was alone
     *arguments = lua_gettop(process->state) - 1;
     return true;
 }
@@ -190,16 +207,27 @@ static void add_string(mare_message *message, const char *string)
     mare_message_add_string(message, string); // if there is no memory, the message stays shorter
 }
 
-// Marshals the results that lua_resume left, or says why they cannot travel.
+// Marshals values for those who will ask how it ended. What has one owner leaves with them: its
+// reference goes with the state.
+static mare_err keep_values(lua_State *L, int count, const char *what)
+{
+    mare_message message;
+    struct mare__leaving *leaving = NULL;
+    mare__message_init(&message);
+    mare_err err = mare__marshal(L, 1, count, &message, what, &leaving);
+    mare__leaving_end(L, &leaving, 0, true);
+    mare__message_move(&mare__self(L)->sleep.wait.message, &message);
+    return err;
+}
+
+// The results that lua_resume left, or why they cannot travel.
 static int keep_results(lua_State *L)
 {
     mare_process *process = mare__self(L);
-    int count = lua_gettop(L);
-    if (mare__marshal(L, 1, count, &process->sleep.wait.message, "result") != MARE_OK) {
+    if (keep_values(L, lua_gettop(L), "result") != MARE_OK) {
         process->how = MARE_BADMSG;
         add_string(&process->sleep.wait.message, lua_tostring(L, -1));
     }
-    process->sleep.leaving = NULL; // buffers among them go with the state
     return 0;
 }
 
@@ -210,7 +238,7 @@ static int keep_error(lua_State *L)
     mare_process *process = mare__self(L);
     mare_message *message = &process->sleep.wait.message;
     const char *traceback = lua_touserdata(L, 2);
-    if (mare__marshal(L, 1, 1, message, "error") != MARE_OK) {
+    if (keep_values(L, 1, "error") != MARE_OK) {
         luaL_tolstring(L, 1, NULL);
         add_string(message, lua_tostring(L, -1));
     }
@@ -282,7 +310,6 @@ static void settle(mare_process *process, int status, int results)
     bool at_start =
         !killed && lua_status(L) == LUA_OK; // nothing has run: the error is on the stack
     char *traceback = killed || at_start ? NULL : mare__traceback(L);
-    process->sleep.leaving = NULL;
     if (!at_start)
         mare__state_unwind(process);
     mare__message_clear(&process->sleep.wait.message);
@@ -409,16 +436,15 @@ void mare__process_finish(mare_process *process, int status, int results)
     if (process->own)
         atomic_store(&process->own->quit, true); // with this run
     mare__block_clean(process);
-    mare__block_drop_cases(process);
-    mare__message_clear(&process->sleep.wait.message);
+    mare__sleep_drop(&process->sleep);
+    mare__reader_free(process->start);
+    process->start = NULL;
     if (process->state) {
         mare__wind_up(process, true);
         settle(process, status, results);
         mare_message result; // aside: finalizers may use channels
         mare__message_move(&result, &process->sleep.wait.message);
         mare__state_close(process);
-        mare__block_drop_cases(process); // a handler may have failed in a select
-        mare__message_clear(&process->sleep.wait.message);
         mare__message_move(&process->sleep.wait.message, &result);
     } else if (mare__killed(process)) {
         process->how = MARE_KILLED;

@@ -116,10 +116,8 @@ static void move_out(mare_process *process, struct mare__routine *routine)
     struct mare__sleep *to = &routine->sleep, *from = &process->sleep;
     to->waits = from->waits;
     to->timed = from->timed;
-    to->leaving_case = from->leaving_case;
     to->waits_for = from->waits_for;
-    bool sends = from->waits == MARE__WAITS_TO_SEND || from->waits == MARE__WAITS_IN_SELECT;
-    to->leaving = sends ? from->leaving : NULL; // else of a message that was refused
+    to->leaving = from->leaving;
     to->deadline = from->deadline;
     to->cases = from->cases;
     to->case_count = from->case_count;
@@ -147,7 +145,6 @@ static void move_in(mare_process *process, struct mare__routine *routine)
     mare__sleep_clean(process, from);
     to->waits = MARE__WAITS_NOT;
     to->timed = false;
-    to->leaving_case = from->leaving_case;
     to->waits_for = from->waits_for;
     to->leaving = from->leaving;
     to->deadline = from->deadline;
@@ -156,7 +153,6 @@ static void move_in(mare_process *process, struct mare__routine *routine)
     to->turn = from->turn;
     to->wait.fired = from->wait.fired;
     to->wait.result = from->wait.result;
-    mare__message_clear(&to->wait.message);
     mare__message_move(&to->wait.message, &from->wait.message);
     from->leaving = NULL;
     from->cases = NULL;
@@ -279,7 +275,7 @@ static void close_failed(mare_process *process, struct mare__routine *routine)
     struct mare__worker *worker = process->worker;
     char *traceback = mare__traceback(L);
     worker->running = process; // a handler that does not end can be killed
-    mare__thread_close(process, L);
+    mare__thread_close(process, L, L);
     worker->running = NULL;
     routine->values = 1;
     lua_pushcfunction(L, push_text);
@@ -347,8 +343,6 @@ static void end(mare_process *process, struct mare__pool *pool, int status, int 
 {
     struct mare__routine *routine = pool->running;
     pool->running = NULL;
-    mare__block_drop_cases(process);
-    mare__message_clear(&process->sleep.wait.message);
     mare__list_remove(&routine->in_all);
     pool->alive -= !routine->detached;
     routine->values = results;
@@ -424,8 +418,7 @@ void mare__pool_calm(mare_process *process)
             continue;
         }
         mare__sleep_clean(process, &routine->sleep);
-        mare__sleep_drop_cases(&routine->sleep);
-        mare__message_clear(&routine->sleep.wait.message);
+        mare__sleep_drop(&routine->sleep);
     }
     pool->head = pool->tail = NULL;
 }
@@ -446,7 +439,6 @@ void mare__pool_unwind(mare_process *process)
         if (routine == &pool->main)
             return; // who is closed last, by the caller
         mare__routine_close(process, routine->thread);
-        mare__block_drop_cases(process); // a handler may have failed in a select
     }
     process->routine = process->current = process->state;
 }
@@ -479,20 +471,6 @@ bool mare__routine_is_main(const mare_process *process)
 bool mare__routine_holds(const mare_process *process, lua_State *co)
 {
     return pool_of(process) && (co == process->state || mare__self(co) != process);
-}
-
-void mare__routine_unleave(mare_process *process, struct mare__reference *ref)
-{
-    struct mare__pool *pool = pool_of(process);
-    struct mare__list *at = pool ? pool->all.next : NULL;
-    for (; pool && at != &pool->all; at = at->next) {
-        struct mare__routine *routine = MARE__ENTRY(at, struct mare__routine, in_all);
-        struct mare__reference **entry = &routine->sleep.leaving;
-        while (*entry && *entry != ref)
-            entry = &(*entry)->next_leaving;
-        if (*entry)
-            *entry = ref->next_leaving;
-    }
 }
 
 bool mare__at_rest(const mare_process *process)

@@ -58,10 +58,6 @@ void mare__routine_note(struct mare__routine *routine);
 // Whether a coroutine is a routine, or one that a routine at rest is in: nobody may resume it.
 bool mare__routine_holds(const mare_process *process, lua_State *co);
 
-// A buffer that is away was collected, or received here: the routine that waits to send it forgets
-// it.
-void mare__routine_unleave(mare_process *process, struct mare__reference *ref);
-
 // Whether the process waits, all of it. Any thread.
 bool mare__at_rest(const mare_process *process);
 

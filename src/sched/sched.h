@@ -55,10 +55,8 @@ struct mare__monitor {
 struct mare__sleep {
     uint8_t waits; // enum mare__waits
     bool timed;    // it waits until `deadline`
-    uint32_t leaving_case;
     mare_channel *waits_for;
-    struct mare__reference
-        *leaving; // buffers in the message to be sent: they change hands if it is
+    struct mare__leaving *leaving; // what changes hands if what it waits to send is sent, or NULL
     struct mare__spot spot;
     struct mare__wait wait;
     union {
@@ -101,7 +99,7 @@ struct mare_process {
     uint64_t libraries;                  // bits of the globals that were supplied: see lazy.c
     const void *globals;                 // address of its globals table while that is lazy
     struct mare__object *pending;        // a reference on its way into a userdata: see handle.c
-    struct mare__working *working;       // what else is on its way
+    struct mare__pending *more_pending;  // and more of them
     struct mare__numbers {
         int *free; // allocated
         uint32_t free_count, room, highest;
@@ -114,17 +112,20 @@ struct mare_process {
         lua_State *co, *before; // who runs, and who ran before it
     } * nest;                   // coroutines resumed inside each other
     uint32_t nested, nest_room;
-    bool needs_close;          // something in the state has a finalizer
-    bool closing;              // the state is: what is made now is not finalized
-    bool has_c_modules;        // so the state cannot be recycled
-    bool warnings_on, warning; // what warn("@on") set; a warning's first piece was printed
-    bool loaded;               // the state came with its function on the stack
-    bool is_main;              // has everything from the start, as the stock interpreter
-    bool luaproc;              // the global `luaproc` exists in it
-    volatile bool winding_up;  // it has ended: handlers of <close> run
-    lua_Hook hook;             // the debug library's, which ours calls
-    lua_State *volatile armed; // where a count event was asked for on top of the program's hook
-    const void *last_body;     // what it spawned last: see code.c
+    bool needs_close;           // something in the state has a finalizer
+    bool finalizes;             // one that is Lua code
+    bool closing;               // the state is: what is made now is not finalized
+    bool has_c_modules;         // so the state cannot be recycled
+    bool warnings_on, warning;  // what warn("@on") set; a warning's first piece was printed
+    bool loaded;                // the state came with its function on the stack
+    bool is_main;               // has everything from the start, as the stock interpreter
+    bool luaproc;               // the global `luaproc` exists in it
+    volatile bool winding_up;   // it has ended: handlers of <close> run
+    volatile uint8_t throws;    // errors raised in it because it was killed
+    lua_Hook hook;              // the debug library's, which ours calls
+    lua_State *volatile armed;  // where a count event was asked for on top of the program's hook
+    const void *last_body;      // what it spawned last: see code.c
+    struct mare__reader *start; // of what it starts with, until that was read
 
     mare__lock lock; // guards all below
     bool finished;
@@ -142,12 +143,10 @@ struct mare_process {
 
 #define MARE__REF_MAGIC UINT64_C(0x6d61726520526566)
 
-// Something on its way in or out of the state while Lua code may run: a finalizer or a __travel may
-// use channels meanwhile, and an error may end it all. What is left over goes with the process.
-struct mare__working {
-    struct mare__working *next;
-    struct mare__object *object; // a reference, or NULL
-    mare_message message;
+// A reference on its way into a userdata while another is: see handle.c.
+struct mare__pending {
+    struct mare__pending *next;
+    struct mare__object *object;
 };
 
 // In a host debug.setmetatable is the original, and can take the finalizer from a userdata, whose
@@ -165,10 +164,9 @@ struct mare__reference {
         struct mare__list entry;
         struct mare__ref_outside *outside; // in a host; NULL: finalized
     };
-    struct mare__reference *next_leaving;
-    uint32_t leaving_case : 31; // of a select
-    uint32_t away : 1; // a buffer in the message that a routine waits to send: another's already
-    int index;         // in the table of objects made here, or 0
+    struct mare__leaving *away; // it is in a message that is being made or waits to be sent
+    uint32_t leaving;           // there: its last place, plus 1
+    int index;                  // in the table of objects made here, or 0
 };
 
 // What a worker keeps for reuse.

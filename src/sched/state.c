@@ -159,6 +159,7 @@ void mare__wind_up(mare_process *process, bool begins)
     struct mare__worker *worker = process->worker;
     worker->running = NULL;
     process->winding_up = begins;
+    process->throws = 0;
     worker->age = 0;
     if (begins)
         worker->running = process;
@@ -167,9 +168,9 @@ void mare__wind_up(mare_process *process, bool begins)
 void mare__routine_close(mare_process *process, lua_State *routine)
 {
     while (process->nested > 0)
-        mare__thread_close(process, process->nest[--process->nested].co);
+        mare__thread_close(process, process->nest[--process->nested].co, routine);
     process->unyieldable = 0;
-    mare__thread_close(process, routine);
+    mare__thread_close(process, routine, routine);
 }
 
 void mare__state_unwind(mare_process *process)

@@ -50,7 +50,7 @@ static int base_setmetatable(lua_State *L)
     if (type == LUA_TTABLE) {
         lua_pushliteral(L, "__gc");
         if (lua_rawget(L, 2) != LUA_TNIL)
-            mare__self(L)->needs_close = true;
+            mare__self(L)->needs_close = mare__self(L)->finalizes = true;
         lua_pop(L, 1);
     }
     lua_setmetatable(L, 1);
@@ -116,6 +116,8 @@ const luaL_Reg mare__base_overrides[] = {{"getmetatable", base_getmetatable},
                                          {"rawget", base_rawget},
                                          {"rawset", base_rawset},
                                          {"print", base_print},
+                                         {"pcall", mare__pcall},
+                                         {"xpcall", mare__xpcall},
                                          {NULL, NULL}};
 
 // Puts a function with the original as its upvalue in the original's place.
@@ -440,6 +442,7 @@ static int debug_setmetatable(lua_State *L)
     int type = lua_type(L, 2);
     luaL_argexpected(L, type == LUA_TNIL || type == LUA_TTABLE, 2, "nil or table");
     luaL_argcheck(L, !mare__handle_test(L, 1), 1, "the metatable of a reference cannot be changed");
+    mare__self(L)->finalizes = true; // perhaps
     lua_settop(L, 2);
     lua_setmetatable(L, 1);
     return 1;

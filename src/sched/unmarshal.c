@@ -3,8 +3,17 @@
 // marshal.c there is no recursion: a frame for each container that is being filled, the container
 // itself on the Lua stack.
 //
-// Messages of our own making may hold code and references. Foreign ones (mare_message_parse) may
-// not, and are taken for hostile: every count is checked against the bytes that are there.
+// Modules and what they do with values that arrive (`arrive`) are Lua code: it may do anything, and
+// in a process that starts it may also wait. So the reader is a machine that runs until it needs a
+// call, and goes on after it, in a continuation if the call has yielded:
+//
+//     step --> a call is needed: function and argument are on top --> called --> step --> ... -->
+//     end
+//
+// Messages that this program made may hold code and references. Those of a peer are read as if an
+// enemy had written them: every length, index and count is checked, and bytecode is taken only if
+// the link says so (MARE__TRUST_EQUAL); its references were made by the node, not by the bytes.
+// A stranger's (mare_message_parse) are plain values alone.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -21,28 +30,44 @@ struct frame {
     bool has_key;       // MAP: a key waits on the stack for its value
     uint32_t remaining; // elements or pairs
     uint32_t next;      // index of the next element or upvalue
-    uint32_t end;       // FUNCTION, TRAVEL: offset where it ends
+    uint32_t end;       // of the ext that it is in: offset where it must end; or 0
     int index;          // of the container on the stack
 };
 
-struct reader {
+// What the value is that a call returns.
+enum after {
+    NO_CALL,
+    MODULE_IS_VALUE,    // the value itself
+    MODULE_HAS_MEMBER,  // the value is one of its functions, whose name comes next
+    MODULE_LETS_ARRIVE, // what comes next is for its `arrive`
+    HAS_ARRIVED         // the value is what the frame stands for
+};
+
+struct mare__reader {
     lua_State *L;
     const mare_message *message;
     const uint8_t *data, *cursor, *end;
     struct frame *frames, few_frames[MARE__MARSHAL_FRAMES];
     uint32_t depth, room;
+    uint32_t left; // values of the message that are still to be read
+    uint64_t owed; // elements, keys and values that open tables still lack
     uint32_t numbered;
-    int scratch; // stack index of what `frames` points to once there are many
-    int numbers; // stack index of the table of numbered objects, if there are repeats
+    uint8_t after;      // enum after
+    uint32_t after_end; // of the ext in which the call's value comes
+    int scratch;        // stack index of what `frames` points to once there are many
+    int numbers;        // stack index of the table of numbered objects, if there are repeats
+    int function;       // stack index of the function whose code the message begins with, or 0
+    int (*then)(lua_State *L, int count); // or NULL
+    mare_message own;                     // of one that outlives its call
 };
 
-static _Noreturn void malformed(struct reader *r)
+static _Noreturn void malformed(struct mare__reader *r)
 {
     luaL_error(r->L, "malformed message");
     __builtin_unreachable();
 }
 
-static struct mare__token next_token(struct reader *r)
+static struct mare__token next_token(struct mare__reader *r)
 {
     struct mare__token token;
     if (!mare__unpack(&r->cursor, r->end, &token))
@@ -50,7 +75,26 @@ static struct mare__token next_token(struct reader *r)
     return token;
 }
 
-static struct frame *push_frame(struct reader *r, enum frame_kind kind, uint32_t remaining)
+// A string's bytes; the cursor goes past them.
+static const char *next_string(struct mare__reader *r, uint32_t *length)
+{
+    struct mare__token token = next_token(r);
+    if (token.kind != MARE__TOKEN_STRING)
+        malformed(r);
+    const char *bytes = (const char *)r->cursor;
+    r->cursor += token.size;
+    *length = token.size;
+    return bytes;
+}
+
+static void must_end_at(struct mare__reader *r, uint32_t end)
+{
+    if (r->cursor != r->data + end)
+        malformed(r);
+}
+
+static struct frame *push_frame(struct mare__reader *r, enum frame_kind kind, uint32_t remaining,
+                                uint32_t end)
 {
     luaL_checkstack(r->L, 8, "message nested too deep");
     if (r->depth == r->room) {
@@ -61,13 +105,16 @@ static struct frame *push_frame(struct reader *r, enum frame_kind kind, uint32_t
         r->room *= 4;
     }
     struct frame *frame = &r->frames[r->depth++];
-    *frame = (struct frame){
-        .kind = (uint8_t)kind, .remaining = remaining, .next = 1, .index = lua_gettop(r->L)};
+    *frame = (struct frame){.kind = (uint8_t)kind,
+                            .remaining = remaining,
+                            .next = 1,
+                            .end = end,
+                            .index = lua_gettop(r->L)};
     return frame;
 }
 
 // Gives the table or function on top of the stack its number.
-static void number(struct reader *r)
+static void number(struct mare__reader *r)
 {
     if (r->numbers) {
         lua_pushvalue(r->L, -1);
@@ -77,89 +124,105 @@ static void number(struct reader *r)
 }
 
 // Pushes the object with a number.
-static void push_number(struct reader *r, uint32_t which)
+static void push_number(struct mare__reader *r, uint32_t which)
 {
     if (!r->numbers || which >= r->numbered)
         malformed(r);
     lua_rawgeti(r->L, r->numbers, (lua_Integer)which);
 }
 
-static void open_table(struct reader *r, enum frame_kind kind, uint32_t count, bool mixed)
+// So many objects are still to come: each takes a byte at least, so memory stays in proportion to
+// the bytes however deep tables are in each other.
+static void owe(struct mare__reader *r, uint64_t objects)
 {
-    bool array = kind == ARRAY;
-    lua_createtable(r->L, array ? (int)count : 0, array ? 0 : (int)count);
-    number(r);
-    push_frame(r, kind, count)->mixed = mixed;
+    r->owed += objects;
+    if (r->owed > (uint64_t)(r->end - r->cursor))
+        malformed(r);
 }
 
-static void open_function(struct reader *r, uint32_t end)
+static void open_table(struct mare__reader *r, enum frame_kind kind, uint32_t count, bool mixed,
+                       uint32_t end)
+{
+    bool array = kind == ARRAY;
+    owe(r, array ? count : 2 * (uint64_t)count);
+    lua_createtable(r->L, array ? (int)count : 0, array ? 0 : (int)count);
+    number(r);
+    push_frame(r, kind, count, end)->mixed = mixed;
+}
+
+static void open_function(struct mare__reader *r, uint32_t end)
 {
     struct mare__token token = next_token(r);
-    const char *bytes = (const char *)r->cursor;
+    const uint8_t *bytes = r->cursor;
     size_t length = token.size;
     r->cursor += token.size;
-    if (token.kind == MARE__TOKEN_EXT && token.ext == MARE__EXT_HANDLE) {
-        struct mare__code *code = (struct mare__code *)mare__handle_object((const uint8_t *)bytes);
-        bytes = code->bytes;
+    if (token.kind == MARE__TOKEN_EXT && token.ext == MARE__EXT_HANDLE &&
+        token.size == sizeof(struct mare__handle) && r->message->trust == MARE__TRUST_OWN) {
+        struct mare__code *code = (struct mare__code *)mare__handle_object(bytes);
+        bytes = (const uint8_t *)code->bytes;
         length = code->length;
     } else if (token.kind != MARE__TOKEN_STRING) {
         malformed(r);
     }
-    if (luaL_loadbufferx(r->L, bytes, length, "=?", "b") != LUA_OK)
+    if (r->message->trust > MARE__TRUST_EQUAL)
+        luaL_error(r->L, "a function came from a peer that is not trusted with bytecode");
+    if (luaL_loadbufferx(r->L, (const char *)bytes, length, "=?", "b") != LUA_OK)
         lua_error(r->L);
     number(r);
-    push_frame(r, FUNCTION, 0)->end = end;
+    push_frame(r, FUNCTION, 0, end);
 }
 
 // An upvalue shared with a function that was read before.
-static bool join_upvalue(struct reader *r, const uint8_t *payload)
+static void join_upvalue(struct mare__reader *r, const uint8_t *payload)
 {
     struct frame *frame = r->depth ? &r->frames[r->depth - 1] : NULL;
     if (!frame || frame->kind != FUNCTION)
         malformed(r);
     push_number(r, mare__get32(payload));
-    if (!lua_isfunction(r->L, -1) || !lua_upvalueid(r->L, -1, payload[4]) ||
+    if (!lua_isfunction(r->L, -1) || lua_iscfunction(r->L, -1) ||
+        !lua_upvalueid(r->L, -1, payload[4]) ||
         !lua_upvalueid(r->L, frame->index, (int)frame->next))
         malformed(r);
     lua_upvaluejoin(r->L, frame->index, (int)frame->next++, -1, payload[4]);
     lua_pop(r->L, 1);
-    return false;
 }
 
-// Pushes require(name), for the string in the message.
-static void push_module(struct reader *r, const char *name, uint32_t length)
+// What `require` returns for the name that comes next, after a call if it is not at hand. Returns
+// whether it is on top.
+static bool ask_module(struct mare__reader *r, enum after after, uint32_t end)
 {
     lua_State *L = r->L;
+    uint32_t length;
+    const char *name = next_string(r, &length);
     if (length == 2 && memcmp(name, LUA_GNAME, 2) == 0) {
         lua_pushglobaltable(L);
-        return;
+        return true;
     }
     lua_pushcfunction(L, mare__self(L)->host ? mare__host_require : mare__require);
     lua_pushlstring(L, name, length);
-    lua_call(L, 1, 1);
+    r->after = (uint8_t)after;
+    r->after_end = end;
+    return false;
 }
 
-static void push_member(struct reader *r)
+// A module is on top: puts the member in its place.
+static void take_member(struct mare__reader *r, uint32_t end)
 {
-    struct mare__token module = next_token(r);
-    const char *module_name = (const char *)r->cursor;
-    r->cursor += module.size;
-    struct mare__token member = next_token(r);
-    if (module.kind != MARE__TOKEN_STRING || member.kind != MARE__TOKEN_STRING)
-        malformed(r);
-    push_module(r, module_name, module.size);
-    lua_pushlstring(r->L, (const char *)r->cursor, member.size);
-    r->cursor += member.size;
+    uint32_t length;
+    const char *name = next_string(r, &length);
+    must_end_at(r, end);
+    lua_pushlstring(r->L, name, length);
     lua_gettable(r->L, -2);
     lua_remove(r->L, -2);
 }
 
-static void push_handle(struct reader *r, struct mare__object *object)
+static void push_handle(struct mare__reader *r, struct mare__object *object)
 {
     lua_State *L = r->L;
-    if (object->kind ==
-        MARE__KIND_CODE) { // only at a process's start, which has the function ready
-        lua_pushvalue(L, 2);
+    if (object->kind == MARE__KIND_CODE) { // only at a process's start, which has the function
+        if (!r->function)
+            malformed(r);
+        lua_pushvalue(L, r->function);
         number(r);
         return;
     }
@@ -170,54 +233,60 @@ static void push_handle(struct reader *r, struct mare__object *object)
         mare__handle_push(L, object);
 }
 
-// Reads an ext. True when a value was pushed, false when a container was opened.
-static bool read_ext(struct reader *r, const struct mare__token *token)
+static void must_have(struct mare__reader *r, const struct mare__token *token, size_t size)
+{
+    if (token->size != size)
+        malformed(r);
+    r->cursor += size;
+}
+
+// Reads an ext. True when a value was pushed; false when a container was opened, or a call is
+// needed.
+static bool read_ext(struct mare__reader *r, const struct mare__token *token)
 {
     const uint8_t *payload = r->cursor;
     uint32_t end = (uint32_t)(payload - r->data) + token->size;
-    if (r->message->foreign)
+    if (r->message->trust == MARE__TRUST_STRANGER)
         malformed(r);
     switch (token->ext) {
     case MARE__EXT_REPEAT:
-        r->cursor += token->size;
+        must_have(r, token, 4);
         push_number(r, mare__get32(payload));
         return true;
     case MARE__EXT_GLOBALS:
+        must_have(r, token, 0);
         lua_pushglobaltable(r->L);
         return true;
-    case MARE__EXT_MODULE: {
-        struct mare__token name = next_token(r);
-        payload = r->cursor;
-        r->cursor += name.size;
-        push_module(r, (const char *)payload, name.size);
+    case MARE__EXT_MODULE:
+        if (!ask_module(r, MODULE_IS_VALUE, end))
+            return false;
+        must_end_at(r, end);
         return true;
-    }
     case MARE__EXT_MEMBER:
-        push_member(r);
+        if (!ask_module(r, MODULE_HAS_MEMBER, end))
+            return false;
+        take_member(r, end);
         return true;
     case MARE__EXT_MIXED: {
         struct mare__token array = next_token(r);
         if (array.kind != MARE__TOKEN_ARRAY)
             malformed(r);
-        open_table(r, ARRAY, array.size, true);
+        open_table(r, ARRAY, array.size, true, end);
         return false;
     }
     case MARE__EXT_FUNCTION:
         open_function(r, end);
         return false;
     case MARE__EXT_SHARED:
-        r->cursor += token->size;
-        return join_upvalue(r, payload);
-    case MARE__EXT_TRAVEL: {
-        struct mare__token name = next_token(r);
-        payload = r->cursor;
-        r->cursor += name.size;
-        push_module(r, (const char *)payload, name.size);
-        push_frame(r, TRAVEL, 1);
+        must_have(r, token, 5);
+        join_upvalue(r, payload);
         return false;
-    }
+    case MARE__EXT_TRAVEL:
+        if (ask_module(r, MODULE_LETS_ARRIVE, end))
+            push_frame(r, TRAVEL, 1, end);
+        return false;
     case MARE__EXT_HANDLE:
-        r->cursor += token->size;
+        must_have(r, token, sizeof(struct mare__handle));
         push_handle(r, mare__handle_object(payload));
         return true;
     default:
@@ -225,8 +294,9 @@ static bool read_ext(struct reader *r, const struct mare__token *token)
     }
 }
 
-// Reads one token. True when a whole value was pushed, false when a container was opened.
-static bool read_value(struct reader *r)
+// Reads one token. True when a whole value was pushed; false when a container was opened, or a call
+// is needed.
+static bool read_value(struct mare__reader *r)
 {
     lua_State *L = r->L;
     struct mare__token token = next_token(r);
@@ -251,20 +321,38 @@ static bool read_value(struct reader *r)
         r->cursor += token.size;
         return true;
     case MARE__TOKEN_ARRAY:
-        open_table(r, ARRAY, token.size, false);
+        open_table(r, ARRAY, token.size, false, 0);
         return false;
     case MARE__TOKEN_MAP:
-        open_table(r, MAP, token.size, false);
+        open_table(r, MAP, token.size, false, 0);
         return false;
     default:
         return read_ext(r, &token);
     }
 }
 
-// Puts the value on top of the stack into the innermost container.
-static void put(struct reader *r)
+static void put_in_map(struct mare__reader *r, struct frame *frame)
 {
     lua_State *L = r->L;
+    if (frame->has_key) {
+        lua_rawset(L, frame->index);
+        frame->remaining--;
+    } else if (lua_isnil(L, -1) ||
+               (lua_type(L, -1) == LUA_TNUMBER && lua_tonumber(L, -1) != lua_tonumber(L, -1))) {
+        malformed(r);
+    }
+    frame->has_key = !frame->has_key;
+}
+
+// Puts the value on top of the stack where it belongs: into the innermost container, or, at the
+// top, it is one of the message's.
+static void put(struct mare__reader *r)
+{
+    lua_State *L = r->L;
+    if (r->depth == 0) {
+        r->left--;
+        return;
+    }
     struct frame *frame = &r->frames[r->depth - 1];
     switch (frame->kind) {
     case ARRAY:
@@ -272,16 +360,7 @@ static void put(struct reader *r)
         frame->remaining--;
         break;
     case MAP:
-        if (!frame->has_key) {
-            if (lua_isnil(L, -1) ||
-                (lua_type(L, -1) == LUA_TNUMBER && lua_tonumber(L, -1) != lua_tonumber(L, -1)))
-                malformed(r);
-            frame->has_key = true;
-        } else {
-            lua_rawset(L, frame->index);
-            frame->has_key = false;
-            frame->remaining--;
-        }
+        put_in_map(r, frame);
         break;
     case FUNCTION:
         if (!lua_setupvalue(L, frame->index, (int)frame->next++))
@@ -291,14 +370,12 @@ static void put(struct reader *r)
         if (lua_getfield(L, frame->index, "arrive") != LUA_TFUNCTION)
             luaL_error(L, "a value arrived whose module has no function 'arrive'");
         lua_insert(L, -2);
-        lua_call(L, 1, 1);
-        lua_replace(L, frame->index);
-        frame->remaining--;
+        r->after = HAS_ARRIVED;
     }
 }
 
 // Whether the innermost container is complete; it is then the value on top of the stack.
-static bool complete(struct reader *r)
+static bool complete(struct mare__reader *r)
 {
     struct frame *frame = &r->frames[r->depth - 1];
     if (frame->kind == FUNCTION) {
@@ -310,104 +387,157 @@ static bool complete(struct reader *r)
         struct mare__token map = next_token(r);
         if (map.kind != MARE__TOKEN_MAP)
             malformed(r);
+        owe(r, 2 * (uint64_t)map.size);
         frame->kind = MAP;
         frame->mixed = false;
         frame->remaining = map.size;
-        return map.size == 0;
+        if (map.size > 0)
+            return false;
     }
+    if (frame->end)
+        must_end_at(r, frame->end);
     return true;
 }
 
-static void read_containers(struct reader *r)
+// Reads until a call is needed: true, and the function and its argument are on top. False: all of
+// it was read.
+static bool step(struct mare__reader *r)
 {
-    while (r->depth > 0) {
-        if (complete(r)) {
-            r->depth--;
-            if (r->depth > 0)
+    while (r->left > 0 && !r->after) {
+        if (r->depth > 0) {
+            if (complete(r)) {
+                r->depth--;
                 put(r);
-        } else if (read_value(r)) {
-            put(r);
+                continue;
+            }
+            r->owed -= r->frames[r->depth - 1].kind <= MAP;
         }
+        if (read_value(r))
+            put(r);
     }
+    return r->after != NO_CALL;
+}
+
+// The call that was needed has returned the value on top.
+static void called(struct mare__reader *r)
+{
+    enum after after = (enum after)r->after;
+    r->after = NO_CALL;
+    if (after == HAS_ARRIVED) {
+        struct frame *frame = &r->frames[r->depth - 1];
+        lua_replace(r->L, frame->index);
+        frame->remaining--;
+    } else if (after == MODULE_LETS_ARRIVE) {
+        push_frame(r, TRAVEL, 1, r->after_end);
+    } else {
+        if (after == MODULE_HAS_MEMBER)
+            take_member(r, r->after_end);
+        else
+            must_end_at(r, r->after_end);
+        put(r);
+    }
+}
+
+static void init(struct mare__reader *r, lua_State *L, const mare_message *message)
+{
+    r->L = L;
+    r->message = message;
+    r->data = r->cursor = mare__message_data(message);
+    r->end = r->data + message->length;
+    r->frames = r->few_frames;
+    r->room = MARE__MARSHAL_FRAMES;
+    r->depth = r->numbered = 0;
+    r->left = message->count;
+    r->owed = 0;
+    r->after = NO_CALL;
+    r->function = 0;
+    r->numbers = 0;
+    luaL_checkstack(L, (int)message->count + 12, "too many values in a message");
+    if (!message->rich)
+        return;
+    lua_pushnil(L);
+    r->scratch = lua_gettop(L);
+    if (message->repeats) {
+        lua_newtable(L);
+        r->numbers = lua_gettop(L);
+    }
+}
+
+static int finish(struct mare__reader *r)
+{
+    if (r->numbers)
+        lua_remove(r->L, r->numbers);
+    if (r->message->rich)
+        lua_remove(r->L, r->scratch);
+    return (int)r->message->count;
 }
 
 int mare__unmarshal(lua_State *L, const mare_message *message)
 {
-    struct reader r;
-    int count = (int)message->count;
-    luaL_checkstack(L, count + 8, "too many values in a message");
-    r.L = L;
-    r.message = message;
-    r.data = r.cursor = mare__message_data(message);
-    r.end = r.data + message->length;
-    r.frames = r.few_frames;
-    r.room = MARE__MARSHAL_FRAMES;
-    r.depth = r.numbered = 0;
-    r.numbers = 0;
-    if (!message->rich) {
-        for (int i = 0; i < count; i++)
-            read_value(&r);
-        return count;
+    struct mare__reader r;
+    init(&r, L, message);
+    while (step(&r)) {
+        lua_call(L, 1, 1);
+        called(&r);
     }
-    lua_pushnil(L);
-    r.scratch = lua_gettop(L);
-    if (message->repeats) {
-        lua_newtable(L);
-        r.numbers = lua_gettop(L);
-    }
-    for (int i = 0; i < count; i++)
-        if (!read_value(&r))
-            read_containers(&r);
-    if (r.numbers)
-        lua_remove(L, r.numbers);
-    lua_remove(L, r.scratch);
-    return count;
+    return finish(&r);
 }
 
-struct mare__working *mare__working_try(mare_process *process)
+// message (light userdata) -> its values
+static int read_protected(lua_State *L)
 {
-    struct mare__working *working = mare__alloc_zero(sizeof *working);
-    if (working) {
-        working->next = process->working;
-        process->working = working;
-    }
-    return working;
-}
-
-struct mare__working *mare__working_push(lua_State *L)
-{
-    struct mare__working *working = mare__working_try(mare__self(L));
-    if (!working)
-        luaL_error(L, "not enough memory");
-    return working;
-}
-
-void mare__working_pop(mare_process *process, struct mare__working *working)
-{
-    // Above it may lie what errors have left.
-    while (process->working) {
-        struct mare__working *top = process->working;
-        process->working = top->next;
-        mare__message_clear(&top->message);
-        if (top->object)
-            mare__unref(top->object);
-        bool last = top == working;
-        mare__free(top);
-        if (last)
-            return;
-    }
+    return mare__unmarshal(L, lua_touserdata(L, 1));
 }
 
 int mare__unmarshal_own(lua_State *L, mare_message *message)
 {
-    if (message->capacity == 0 && message->handles == 0) { // nothing that an error could lose
-        mare_message copy;
-        mare__message_move(&copy, message);
-        return mare__unmarshal(L, &copy);
+    mare_message mine;
+    mare__message_move(&mine, message);
+    if (mine.capacity == 0 && mine.handles == 0) // nothing that an error could lose
+        return mare__unmarshal(L, &mine);
+    int top = lua_gettop(L);
+    lua_pushcfunction(L, read_protected);
+    lua_pushlightuserdata(L, &mine);
+    int status = lua_pcall(L, 1, LUA_MULTRET, 0);
+    mare__message_clear(&mine);
+    return status == LUA_OK ? lua_gettop(L) - top : lua_error(L);
+}
+
+// ---- What a process starts with -----------------------------------------------------------------
+
+struct mare__reader *mare__reader_new(mare_message *message)
+{
+    struct mare__reader *r = mare__alloc(sizeof *r);
+    if (r)
+        mare__message_move(&r->own, message);
+    return r;
+}
+
+void mare__reader_free(struct mare__reader *r)
+{
+    if (!r)
+        return;
+    mare__message_clear(&r->own);
+    mare__free(r);
+}
+
+static int read_on(lua_State *L, int status, lua_KContext context)
+{
+    struct mare__reader *r = (struct mare__reader *)context;
+    if (status == LUA_YIELD)
+        called(r);
+    while (step(r)) {
+        lua_callk(L, 1, 1, context, read_on);
+        called(r);
     }
-    struct mare__working *working = mare__working_push(L);
-    mare__message_move(&working->message, message);
-    int count = mare__unmarshal(L, &working->message);
-    mare__working_pop(mare__self(L), working);
-    return count;
+    return r->then(L, finish(r));
+}
+
+int mare__unmarshal_then(lua_State *L, struct mare__reader *r, int function,
+                         int (*then)(lua_State *L, int count))
+{
+    init(r, L, &r->own);
+    r->function = function;
+    r->then = then;
+    return read_on(L, LUA_OK, (lua_KContext)r);
 }

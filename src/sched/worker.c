@@ -276,6 +276,23 @@ static bool others_wait(const struct mare__worker *worker)
            atomic_load_explicit(&worker->slot, memory_order_relaxed) != NULL;
 }
 
+// It was killed where it cannot yield: an error takes it out of there. No pcall of Lua code stops
+// that error (see stdlib.c), and handlers of <close> on its way have their time. A C function's
+// lua_pcall may stop it; from the third time on, every instruction raises it again.
+static void throw_kill(lua_State *L, mare_process *process)
+{
+    enum { PATIENCE = 2 };
+    if ((process->winding_up || process->throws > 0) &&
+        process->worker->age < MARE__WIND_UP_TICKS && process->throws <= PATIENCE)
+        return;               // armed in a C function before that began: a handler has its time
+    process->worker->age = 0; // so has the next handler
+    if (process->throws <= PATIENCE)
+        process->throws++;
+    else
+        lua_sethook(L, mare__give_way_hook, LUA_MASKCOUNT, 1);
+    mare__kill_throw(L);
+}
+
 void mare__give_way(lua_State *L)
 {
     mare_process *process = mare__self(L);
@@ -283,12 +300,8 @@ void mare__give_way(lua_State *L)
         luaL_error(L, "interrupted!");
     if (L != process->current || process->unyieldable || process->winding_up ||
         !lua_isyieldable(L)) {
-        if (process->winding_up && process->worker->age < MARE__WIND_UP_TICKS)
-            return; // armed in a C function before that began: a handler has its time
-        if (mare__killed(process)) {
-            process->worker->age = 0; // if it is winding up, so has the next handler
-            luaL_error(L, "killed");  // out of here, to where it can be ended
-        }
+        if (mare__killed(process))
+            throw_kill(L, process);
         return; // left to finish; the next tick tries again
     }
     mare__count(&process->worker->counters.preemptions);
@@ -356,7 +369,7 @@ static void on_tick(void *argument)
     // Routines of its own that are ready are no reason: they share variables, and a turn among them
     // ends only where one waits or yields.
     bool over = (wanted || looks) && worker->age >= MARE__SLICE_TICKS;
-    if (process->winding_up) // a killed one has time for that, but not for ever
+    if (process->winding_up || process->throws > 0) // a killed one has time, but not for ever
         over = mare__killed(process) && worker->age >= MARE__WIND_UP_TICKS;
     else if (atomic_load(&process->sleep.wait.note) ||
              (pool && atomic_load(&pool->main.sleep.wait.note))) // killed, or interrupted

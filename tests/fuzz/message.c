@@ -87,7 +87,8 @@ static int go_round(lua_State *L)
     lua_settop(L, 0);
     int count = mare__unmarshal(L, round->in);
     assert(count == lua_gettop(L) && (size_t)count == mare_message_count(round->in));
-    if (mare__marshal(L, 1, count, &round->out, "arg") != MARE_OK)
+    struct mare__leaving *leaving = NULL;
+    if (mare__marshal(L, 1, count, &round->out, "arg", &leaving) != MARE_OK)
         return lua_error(L);
     assert(mare_message_count(&round->out) == (size_t)count);
     int again = mare__unmarshal(L, &round->out);

@@ -249,7 +249,7 @@ static void a_copy_has_references_of_its_own(void **state)
         assert_int_equal(to.length, from.length);
         assert_memory_equal(mare__message_data(&to), mare__message_data(&from), from.length);
         assert_int_equal(to.count, 4);
-        assert_true(to.rich && to.repeats && !to.foreign);
+        assert_true(to.rich && to.repeats && to.trust == MARE__TRUST_OWN);
         assert_int_equal(references(2), 3);
         mare__message_clear(&from);
         assert_int_equal(references(2), 2);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "runtime.h"
+#include "sched/process.h"
 
 static void starts_and_stops_many_times(void **state)
 {
@@ -502,7 +503,52 @@ static void a_channel_is_listed_with_its_name_or_not_at_all(void **state)
     mare_stop(runtime);
 }
 
-UNIT_TESTS(cmocka_unit_test(what_lives_can_be_listed),
+// ---- Interrupts ---------------------------------------------------------------------------------
+
+static void *interrupt_again_and_again(void *process)
+{
+    for (int i = 0; i < 3000; i++)
+        mare__process_interrupt(process);
+    return NULL;
+}
+
+// Who sleeps for ever is interrupted by two threads at once, as it wakes, runs and sleeps again.
+static void two_interrupts_are_no_two_resumes(void **state)
+{
+    (void)state;
+    mare_runtime *runtime = run_start(2);
+    for (int round = 0; round < 10; round++) {
+        mare_channel *over = run_channel(runtime, 0);
+        mare_message *arguments = run_message();
+        run_add_channel(arguments, over);
+        mare_process *process = run_spawn(runtime,
+                                          "local m, over = require 'mare', ... "
+                                          "local function sleep() m.sleep(1e10) end "
+                                          "local function loop() "
+                                          "    repeat pcall(sleep) until over:closed() "
+                                          "end "
+                                          "repeat pcall(loop) until over:closed() "
+                                          "return true",
+                                          arguments);
+        mare_message_destroy(arguments);
+        pthread_t threads[2];
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, interrupt_again_and_again, process),
+                             0);
+        for (int i = 0; i < 2; i++)
+            pthread_join(threads[i], NULL);
+        mare_chan_close(over);
+        while (mare_process_alive(process)) // it may be about to sleep once more
+            mare__process_interrupt(process);
+        mare_err err = run_join(runtime, process, NULL); // or it died of one, between two pcalls
+        assert_true(err == MARE_OK || err == MARE_DIED);
+        mare_chan_unref(over);
+    }
+    mare_stop(runtime);
+}
+
+UNIT_TESTS(cmocka_unit_test(two_interrupts_are_no_two_resumes),
+           cmocka_unit_test(what_lives_can_be_listed),
            cmocka_unit_test(a_channel_is_listed_with_its_name_or_not_at_all),
            cmocka_unit_test(starts_and_stops_many_times),
            cmocka_unit_test(stops_with_work_under_way), cmocka_unit_test(options_are_checked),
