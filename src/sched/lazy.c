@@ -34,9 +34,32 @@ enum { LIBRARY_COUNT = sizeof libraries / sizeof *libraries, BASE_MAX = 32 };
 struct mare__harvest {
     luaL_Reg base[BASE_MAX]; // the base library's functions, ours in place of some
     unsigned count;
+    lua_CFunction originals[MARE__ORIGINALS];
+    size_t countdown; // where a lua_State has what it has left to count: see mare__countdown
 };
 
 // ---- What the base library consists of ----------------------------------------------------------
+
+static void no_hook(lua_State *L, lua_Debug *event)
+{
+    (void)L, (void)event;
+}
+
+// Finds where a lua_State has its countdown: it is what changes while a few instructions run.
+static size_t find_countdown(lua_State *L)
+{
+    enum { MARK = 0x6d617265, FIELDS = 64, FEW = 100 };
+    size_t found = 0;
+    const int *fields = (const int *)L; // of the main coroutine: much more follows it
+    lua_sethook(L, no_hook, LUA_MASKCOUNT, MARK);
+    luaL_loadstring(L, "local a = 1");
+    lua_call(L, 0, 0);
+    for (size_t i = 0; i < FIELDS; i++)
+        if (fields[i] < MARK && fields[i] > MARK - FEW)
+            found = i * sizeof *fields;
+    lua_sethook(L, NULL, 0, 0);
+    return found;
+}
 
 static int harvest(lua_State *L)
 {
@@ -59,7 +82,16 @@ static int harvest(lua_State *L)
                 function = own->func;
         harvest->base[harvest->count++] = (luaL_Reg){names[i], function};
     }
-    return 0;
+    static const char *const originals[] = {"getlocal", "setlocal", "setupvalue", "getuservalue",
+                                            "setuservalue"};
+    luaL_requiref(L, LUA_DBLIBNAME, luaopen_debug, 0);
+    for (int i = 0; i < MARE__ORIGINALS; i++) {
+        lua_getfield(L, -1, originals[i]);
+        harvest->originals[i] = lua_tocfunction(L, -1);
+        lua_pop(L, 1);
+    }
+    harvest->countdown = find_countdown(L);
+    return harvest->countdown ? 0 : luaL_error(L, "no Lua 5.4");
 }
 
 struct mare__harvest *mare__harvest_create(void)
@@ -77,6 +109,16 @@ struct mare__harvest *mare__harvest_create(void)
         return made;
     mare__free(made);
     return NULL;
+}
+
+lua_CFunction mare__original(const mare_runtime *runtime, enum mare__original which)
+{
+    return runtime->harvest->originals[which];
+}
+
+int *mare__countdown(const mare_runtime *runtime, lua_State *L)
+{
+    return (int *)((char *)L + runtime->harvest->countdown);
 }
 
 void mare__harvest_destroy(struct mare__harvest *harvest)
@@ -116,7 +158,7 @@ static void patch(lua_State *L, lua_CFunction open)
     else if (open == luaopen_math)
         mare__math_seed(L);
     else if (open == luaopen_debug)
-        mare__debug_patch(L);
+        luaL_setfuncs(L, mare__debug_overrides, 0);
     else if (open == luaopen_package)
         mare__package_patch(L);
     if (open == luaopen_io || open == luaopen_debug || open == luaopen_package)

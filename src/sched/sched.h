@@ -115,15 +115,15 @@ struct mare_process {
     bool needs_close;           // something in the state has a finalizer
     bool finalizes;             // one that is Lua code
     bool closing;               // the state is: what is made now is not finalized
-    bool has_c_modules;         // so the state cannot be recycled
     bool warnings_on, warning;  // what warn("@on") set; a warning's first piece was printed
     bool loaded;                // the state came with its function on the stack
     bool is_main;               // has everything from the start, as the stock interpreter
     bool luaproc;               // the global `luaproc` exists in it
     volatile bool winding_up;   // it has ended: handlers of <close> run
     volatile uint8_t throws;    // errors raised in it because it was killed
-    lua_Hook hook;              // the debug library's, which ours calls
-    lua_State *volatile armed;  // where a count event was asked for on top of the program's hook
+    bool hooked;                // the program has set a hook, in some coroutine: see hook.c
+    volatile bool hooking;      // a hook is being set: the tick leaves it alone
+    lua_State *volatile armed;  // where the tick asked for the worker
     const void *last_body;      // what it spawned last: see code.c
     struct mare__reader *start; // of what it starts with, until that was read
 
@@ -377,10 +377,14 @@ static inline void mare__count(atomic_ulong *counter)
 // Integer keys, because they are found quicker than addresses; luaL_ref counts up from 1 and does
 // not come this far.
 enum {
-    MARE__REGISTRY_CODE = 0x6d617265,
+    MARE__REGISTRY_FIRST = 0x6d617265,
+    MARE__REGISTRY_CODE = MARE__REGISTRY_FIRST,
     MARE__REGISTRY_HOOKS,
+    MARE__REGISTRY_SEEN,  // what a program sees of it: see debug.c
+    MARE__REGISTRY_CLIBS, // the table of C modules that are loaded
     MARE__REGISTRY_HOST,
     MARE__REGISTRY_ROUTINES,
-    MARE__REGISTRY_PIPES,  // of children: see lua/child.c
-    MARE__REGISTRY_HANDLES // and those after it: see handle.c
+    MARE__REGISTRY_PIPES,   // of children: see lua/child.c
+    MARE__REGISTRY_HANDLES, // and those after it: see handle.c
+    MARE__REGISTRY_END = MARE__REGISTRY_HANDLES + 32
 };

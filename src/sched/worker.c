@@ -312,14 +312,6 @@ void mare__give_way(lua_State *L)
     lua_yield(L, 0);
 }
 
-// Runs at the next instruction after the tick has armed it.
-void mare__give_way_hook(lua_State *L, lua_Debug *event)
-{
-    (void)event;
-    lua_sethook(L, NULL, 0, 0);
-    mare__give_way(L);
-}
-
 // An idle worker is woken from a signal handler: no lock but by trying; next tick if it is held,
 // perhaps by the code under this very handler.
 static void wake_one_from_handler(mare_runtime *runtime)

@@ -19,9 +19,8 @@ void mare__workers_look(mare_runtime *runtime);
 // Whether every worker sleeps, no timer is pending, nothing is watched and nothing is ready.
 bool mare__workers_stuck(mare_runtime *runtime);
 
-// In a count hook: yields, if that is possible here.
+// In a hook: yields, if that is possible here.
 void mare__give_way(lua_State *L);
-void mare__give_way_hook(lua_State *L, lua_Debug *event);
 
 // ---- crew.c -------------------------------------------------------------------------------------
 // A block of zeros of a kind's size, or NULL; and its return. Any thread; workers keep some.
