@@ -87,9 +87,8 @@ static void set_hook(mare_process *process, lua_State *L, int mask, int count)
     process->hooking = false;
 }
 
-void mare__hook_arm(mare_process *process)
+void mare__hook_arm(mare_process *process, lua_State *L)
 {
-    lua_State *L = process->current;
     lua_Hook hook = lua_gethook(L);
     if (process->hooking || (hook && hook != on_event)) // the next tick comes; a library's own
         return;

@@ -82,11 +82,20 @@ static int harvest(lua_State *L)
                 function = own->func;
         harvest->base[harvest->count++] = (luaL_Reg){names[i], function};
     }
-    static const char *const originals[] = {"getlocal", "setlocal", "setupvalue", "getuservalue",
-                                            "setuservalue"};
+    static const char *const debug[] = {"getlocal", "setlocal", "setupvalue", "getuservalue",
+                                        "setuservalue"};
     luaL_requiref(L, LUA_DBLIBNAME, luaopen_debug, 0);
-    for (int i = 0; i < MARE__ORIGINALS; i++) {
-        lua_getfield(L, -1, originals[i]);
+    for (int i = MARE__GETLOCAL; i <= MARE__SETUSERVALUE; i++) {
+        lua_getfield(L, -1, debug[i]);
+        harvest->originals[i] = lua_tocfunction(L, -1);
+        lua_pop(L, 1);
+    }
+    luaL_requiref(L, LUA_LOADLIBNAME, luaopen_package, 0);
+    lua_getfield(L, -1, "loadlib");
+    harvest->originals[MARE__LOADLIB] = lua_tocfunction(L, -1);
+    lua_getfield(L, -2, "searchers");
+    for (int i = MARE__SEARCH_C; i <= MARE__SEARCH_C_ROOT; i++) {
+        lua_rawgeti(L, -1, 3 + i - MARE__SEARCH_C);
         harvest->originals[i] = lua_tocfunction(L, -1);
         lua_pop(L, 1);
     }

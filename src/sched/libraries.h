@@ -17,6 +17,9 @@ enum mare__original {
     MARE__SETUPVALUE,
     MARE__GETUSERVALUE,
     MARE__SETUSERVALUE,
+    MARE__LOADLIB,
+    MARE__SEARCH_C, // of package.searchers
+    MARE__SEARCH_C_ROOT,
     MARE__ORIGINALS
 };
 lua_CFunction mare__original(const mare_runtime *runtime, enum mare__original which);
@@ -103,8 +106,8 @@ int mare__hook_get(lua_State *L);
 // the function.
 void mare__hook_inherit(lua_State *L, lua_State *made);
 
-// Sees to it that the process gives way soon. From a signal handler.
-void mare__hook_arm(mare_process *process);
+// Sees to it that the process gives way soon, in a coroutine that runs. Also from a signal handler.
+void mare__hook_arm(mare_process *process, lua_State *L);
 
 // ---- coroutine.c --------------------------------------------------------------------------------
 // Replaces create, resume, wrap, status and close in the coroutine library on top of the stack.

@@ -186,7 +186,7 @@ bool mare__pool_next(mare_process *process, int *arguments)
     move_in(process, routine);
     // An interrupt is the main routine's, whose turns may be too short for a tick to come in one.
     if (routine == &pool->main && atomic_load(&routine->sleep.wait.note))
-        mare__hook_arm(process);
+        mare__hook_arm(process, process->current);
     *arguments = routine->values;
     routine->values = 0;
     return true;

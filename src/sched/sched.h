@@ -115,6 +115,7 @@ struct mare_process {
     bool needs_close;           // something in the state has a finalizer
     bool finalizes;             // one that is Lua code
     bool closing;               // the state is: what is made now is not finalized
+    bool has_c_modules;         // so the state cannot be recycled
     bool warnings_on, warning;  // what warn("@on") set; a warning's first piece was printed
     bool loaded;                // the state came with its function on the stack
     bool is_main;               // has everything from the start, as the stock interpreter
@@ -380,8 +381,7 @@ enum {
     MARE__REGISTRY_FIRST = 0x6d617265,
     MARE__REGISTRY_CODE = MARE__REGISTRY_FIRST,
     MARE__REGISTRY_HOOKS,
-    MARE__REGISTRY_SEEN,  // what a program sees of it: see debug.c
-    MARE__REGISTRY_CLIBS, // the table of C modules that are loaded
+    MARE__REGISTRY_SEEN, // what a program sees of it: see debug.c
     MARE__REGISTRY_HOST,
     MARE__REGISTRY_ROUTINES,
     MARE__REGISTRY_PIPES,   // of children: see lua/child.c

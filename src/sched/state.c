@@ -210,15 +210,6 @@ static void discard(mare_runtime *runtime, struct mare__arena *arena)
     mare__arena_destroy(arena);
 }
 
-// Whether C modules were loaded into the state. (Finalizers unload them.)
-static bool has_loaded(lua_State *L)
-{
-    lua_rawgeti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_CLIBS);
-    bool has = lua_istable(L, -1) && lua_rawlen(L, -1) > 0;
-    lua_pop(L, 1);
-    return has;
-}
-
 void mare__state_close(mare_process *process)
 {
     lua_State *L = process->state;
@@ -228,7 +219,6 @@ void mare__state_close(mare_process *process)
     process->current = L;
     mare__wind_up(process, false); // no hook would run in a finalizer
     process->closing = true;
-    bool has_c_modules = process->needs_close && has_loaded(L);
     if (process->needs_close || MARE__ARENA_PLAIN)
         lua_close(L);
     mare__handles_drop(process);
@@ -236,7 +226,7 @@ void mare__state_close(mare_process *process)
     process->state = process->current = NULL;
     atomic_store_explicit(&process->arena, NULL, memory_order_relaxed); // the lock orders it
     mare__lock_release(&process->lock);
-    if (has_c_modules || !keep(process->runtime, arena, L))
+    if (process->has_c_modules || !keep(process->runtime, arena, L))
         discard(process->runtime, arena);
     mare__free(process->nest);
     process->nest = NULL;

@@ -218,10 +218,43 @@ int mare__host_require(lua_State *L)
     return 1;
 }
 
+// Where C modules are loaded, by the original. The state has one from then on.
+static int load_c(lua_State *L, enum mare__original which)
+{
+    int results = mare__original(mare__self(L)->runtime, which)(L);
+    if (lua_isfunction(L, -results))
+        mare__self(L)->has_c_modules = true;
+    return results;
+}
+
+static int package_loadlib(lua_State *L)
+{
+    mare__self(L)->has_c_modules = true; // also if it is only linked
+    return load_c(L, MARE__LOADLIB);
+}
+
+static int search_c(lua_State *L)
+{
+    return load_c(L, MARE__SEARCH_C);
+}
+
+static int search_c_root(lua_State *L)
+{
+    return load_c(L, MARE__SEARCH_C_ROOT);
+}
+
 void mare__package_patch(lua_State *L)
 {
-    lua_getfield(L, LUA_REGISTRYINDEX, "_CLIBS");
-    lua_rawseti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_CLIBS);
+    lua_pushcfunction(L, package_loadlib);
+    lua_setfield(L, -2, "loadlib");
+    lua_getfield(L, -1, "searchers");
+    lua_pushvalue(L, -2);
+    lua_pushcclosure(L, search_c, 1); // they have the library as their upvalue
+    lua_rawseti(L, -2, 3);
+    lua_pushvalue(L, -2);
+    lua_pushcclosure(L, search_c_root, 1);
+    lua_rawseti(L, -2, 4);
+    lua_pop(L, 1);
     lua_getfield(L, -1, "preload");
     for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++) {
         push_ours(L, replaced[i].ours);

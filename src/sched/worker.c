@@ -289,7 +289,7 @@ static void throw_kill(lua_State *L, mare_process *process)
     if (process->throws <= PATIENCE)
         process->throws++;
     else
-        lua_sethook(L, mare__give_way_hook, LUA_MASKCOUNT, 1);
+        mare__hook_arm(process, L);
     mare__kill_throw(L);
 }
 
@@ -367,7 +367,7 @@ static void on_tick(void *argument)
              (pool && atomic_load(&pool->main.sleep.wait.note))) // killed, or interrupted
         over = true;
     if (over)
-        mare__hook_arm(process);
+        mare__hook_arm(process, process->current);
 }
 
 // ---- Running ------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@
 
 static int tick(lua_State *L)
 {
-    mare__hook_arm(mare__self(L));
+    mare__hook_arm(mare__self(L), L);
     return 0;
 }
 
