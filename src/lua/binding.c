@@ -52,6 +52,14 @@ _Noreturn void mare__lua_no_reference(lua_State *L, int index, const void *ref, 
     __builtin_unreachable();
 }
 
+struct mare__reference *mare__lua_reference(lua_State *L, int index, enum mare__kind kind)
+{
+    struct mare__reference *ref = mare__handle_of(L, index, kind);
+    if (!ref)
+        mare__lua_no_reference(L, index, ref, mare__self(L)->runtime->classes[kind].name);
+    return ref;
+}
+
 mare_channel *mare__lua_channel_unknown(lua_State *L, int index)
 {
     mare_process *process = mare__self(L);

@@ -27,7 +27,10 @@ _Noreturn void mare__lua_no_memory(lua_State *L);
 // The reference at a stack index, or an error that names the argument.
 _Noreturn void mare__lua_no_reference(lua_State *L, int index, const void *ref, const char *what);
 
-// The same for one that the process has not used lately.
+// The reference of a kind at a stack index, which may be empty (sent, or finalized); or that error.
+struct mare__reference *mare__lua_reference(lua_State *L, int index, enum mare__kind kind);
+
+// The channel at a stack index, if the process has not used it lately.
 mare_channel *mare__lua_channel_unknown(lua_State *L, int index);
 
 static inline mare_channel *mare__lua_channel(lua_State *L, int index)

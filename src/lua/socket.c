@@ -12,13 +12,34 @@
 
 // ---- Objects ------------------------------------------------------------------------------------
 // What the program holds: a userdata, as in LuaSocket, whose state is a table of luasocket.lua's.
+// Its metatables are tables of Lua, so that it is known by what it has in it.
+
+static const uint64_t object_magic = UINT64_C(0x6d61726520536f63);
+
+static bool is_object(lua_State *L, int index)
+{
+    const uint64_t *magic = lua_touserdata(L, index);
+    return lua_type(L, index) == LUA_TUSERDATA && lua_rawlen(L, index) == sizeof *magic &&
+           *magic == object_magic;
+}
+
+// A metatable for an object: none that belongs to a type of C, and without a finalizer, of which
+// the process would not know.
+static void check_metatable(lua_State *L, int index)
+{
+    luaL_checktype(L, index, LUA_TTABLE);
+    luaL_argcheck(L, !mare__is_type_of_c(L, index), index, "it belongs to a type of C");
+    lua_pushliteral(L, "__gc");
+    luaL_argcheck(L, lua_rawget(L, index) == LUA_TNIL, index, "it has a finalizer");
+    lua_pop(L, 1);
+}
 
 // object(state, metatable)
 static int socket_object(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
-    luaL_checktype(L, 2, LUA_TTABLE);
-    lua_newuserdatauv(L, 0, 1);
+    check_metatable(L, 2);
+    *(uint64_t *)lua_newuserdatauv(L, sizeof object_magic, 1) = object_magic;
     lua_pushvalue(L, 1);
     lua_setiuservalue(L, -2, 1);
     lua_pushvalue(L, 2);
@@ -29,8 +50,8 @@ static int socket_object(lua_State *L)
 // become(object, metatable)
 static int socket_become(lua_State *L)
 {
-    luaL_checktype(L, 1, LUA_TUSERDATA);
-    luaL_checktype(L, 2, LUA_TTABLE);
+    luaL_argcheck(L, is_object(L, 1), 1, "not an object of this module");
+    check_metatable(L, 2);
     lua_settop(L, 2);
     lua_setmetatable(L, 1);
     return 0;
@@ -39,10 +60,10 @@ static int socket_become(lua_State *L)
 // state(value): the table of an object, nil of anything else.
 static int socket_state(lua_State *L)
 {
-    if (lua_type(L, 1) != LUA_TUSERDATA || mare__handle_test(L, 1))
-        lua_pushnil(L);
-    else
+    if (is_object(L, 1))
         lua_getiuservalue(L, 1, 1);
+    else
+        lua_pushnil(L);
     return 1;
 }
 
@@ -344,7 +365,7 @@ static struct mare__raw_look *looks_of(lua_State *L, lua_Integer *count)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
     luaL_checktype(L, 2, LUA_TTABLE);
-    *count = luaL_len(L, 1);
+    *count = (lua_Integer)lua_rawlen(L, 1);
     luaL_argcheck(L, *count <= 1 << 20, 1, "too many sockets");
     struct mare__raw_look *looks = lua_newuserdatauv(L, (size_t)*count * sizeof *looks + 1, 0);
     for (lua_Integer i = 1; i <= *count; i++) {

@@ -274,6 +274,7 @@ static int wanted(lua_State *L, int index)
 // The value of a member that the table at index 1 of the stack takes from a list.
 static int supply_member(lua_State *L, const luaL_Reg *members)
 {
+    luaL_checktype(L, 1, LUA_TTABLE); // a program may call what calls this
     const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
     if (strlen(name) != lua_rawlen(L, 2))
         return 0; // a zero byte in it
@@ -291,6 +292,7 @@ static int supply_member(lua_State *L, const luaL_Reg *members)
 // Of the globals; and of tables of methods, which have the same metatable.
 static int globals_index(lua_State *L)
 {
+    lua_settop(L, 2);
     if (lua_topointer(L, 1) != mare__self(L)->globals) {
         const luaL_Reg *methods = mare__handle_methods(L, 1);
         return methods ? supply_member(L, methods) : 0;
@@ -313,6 +315,8 @@ static int globals_index(lua_State *L)
 
 static int globals_newindex(lua_State *L)
 {
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 3);
     int bit = wanted(L, 2);
     if (bit >= 0)
         mare__self(L)->libraries |= UINT64_C(1) << bit; // the program's own from now on
@@ -322,6 +326,7 @@ static int globals_newindex(lua_State *L)
 
 static int globals_pairs(lua_State *L)
 {
+    lua_settop(L, 1);
     mare__lazy_finish(L);
     lua_pushcfunction(L, mare__next);
     lua_pushvalue(L, 1);
@@ -333,6 +338,7 @@ static int globals_pairs(lua_State *L)
 
 static int string_index(lua_State *L)
 {
+    lua_settop(L, 2);
     open_library(L, 0); // which replaces this metatable
     lua_insert(L, 2);
     lua_gettable(L, 2);
@@ -394,12 +400,14 @@ void mare__lazy_install(lua_State *L)
 
 static int table_index(lua_State *L)
 {
+    lua_settop(L, 2);
     return supply_member(L, lua_touserdata(L, lua_upvalueindex(1)));
 }
 
 // Makes all members real, so that they can be listed.
 static int table_pairs(lua_State *L)
 {
+    luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
     luaL_setfuncs(L, lua_touserdata(L, lua_upvalueindex(1)), 0);
     lua_pushcfunction(L, mare__next);

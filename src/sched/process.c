@@ -135,13 +135,17 @@ static int begin_program(lua_State *L, int count)
 // process: modules that it starts with are loaded here, where it can be preempted and killed.
 static int begin(lua_State *L)
 {
+    mare_process *process = mare__self(L);
     int function = lua_gettop(L) > 1 ? 2 : 0;
-    return mare__unmarshal_then(L, lua_touserdata(L, 1), function, begin_program);
+    if (process->begun) // a program that has found this function
+        return luaL_error(L, "the process has begun");
+    process->begun = true;
+    return mare__unmarshal_then(L, process->start, function, begin_program);
 }
 
 static int load_code(lua_State *L)
 {
-    struct mare__code *code = lua_touserdata(L, 1);
+    const struct mare__code *code = mare__passed(L, 1);
     if (luaL_loadbufferx(L, code->bytes, code->length, "=?", "b") != LUA_OK)
         return lua_error(L);
     return 1;
@@ -165,9 +169,11 @@ static int push_start(mare_process *process, struct mare__code *code)
 {
     lua_State *L = process->state;
     if (code && !process->loaded) {
+        struct mare__pass pass;
         lua_pushcfunction(L, load_code);
-        lua_pushlightuserdata(L, code);
+        mare__pass_push(L, &pass, code);
         int status = lua_pcall(L, 1, 1, 0);
+        mare__pass_end(L, &pass);
         if (status != LUA_OK)
             return status;
         mare__state_loaded(process, code);
@@ -237,12 +243,12 @@ static int keep_error(lua_State *L)
 {
     mare_process *process = mare__self(L);
     mare_message *message = &process->sleep.wait.message;
-    const char *traceback = lua_touserdata(L, 2);
+    const char *traceback = mare__passed(L, 2);
     if (keep_values(L, 1, "error") != MARE_OK) {
         luaL_tolstring(L, 1, NULL);
         add_string(message, lua_tostring(L, -1));
     }
-    add_string(message, traceback ? traceback : "");
+    add_string(message, traceback);
     if (lua_type(L, 1) == LUA_TSTRING)
         return 0;
     if (luaL_callmeta(L, 1, "__tostring") && lua_type(L, -1) == LUA_TSTRING)
@@ -273,7 +279,7 @@ static void keep(lua_State *L, lua_CFunction keeper, int arguments)
 
 static int push_traceback(lua_State *L)
 {
-    luaL_traceback(L, lua_touserdata(L, 1), NULL, 1);
+    luaL_traceback(L, L, NULL, 1);
     return 1;
 }
 
@@ -283,8 +289,7 @@ char *mare__traceback(lua_State *L)
     if (!lua_checkstack(L, 4))
         return NULL;
     lua_pushcfunction(L, push_traceback);
-    lua_pushlightuserdata(L, L);
-    if (lua_pcall(L, 1, 1, 0) == LUA_OK)
+    if (lua_pcall(L, 0, 1, 0) == LUA_OK)
         copy = strdup(lua_tostring(L, -1));
     lua_pop(L, 1);
     return copy;
@@ -316,8 +321,10 @@ static void settle(mare_process *process, int status, int results)
     if (mare__killed(process)) { // meanwhile, perhaps: a handler may have been cut off
         process->how = MARE_KILLED;
     } else {
-        lua_pushlightuserdata(L, traceback);
+        struct mare__pass pass;
+        mare__pass_push(L, &pass, traceback ? traceback : "");
         keep(L, keep_error, 2);
+        mare__pass_end(L, &pass);
     }
     free(traceback);
 }

@@ -99,6 +99,7 @@ struct mare_process {
     uint64_t libraries;                  // bits of the globals that were supplied: see lazy.c
     const void *globals;                 // address of its globals table while that is lazy
     struct mare__object *pending;        // a reference on its way into a userdata: see handle.c
+    struct mare__pass *passing;          // what is given to C functions: see struct mare__pass
     struct mare__pending *more_pending;  // and more of them
     struct mare__numbers {
         int *free; // allocated
@@ -118,6 +119,7 @@ struct mare_process {
     bool has_c_modules;         // so the state cannot be recycled
     bool warnings_on, warning;  // what warn("@on") set; a warning's first piece was printed
     bool loaded;                // the state came with its function on the stack
+    bool begun;                 // what it starts with is being read, or was
     bool is_main;               // has everything from the start, as the stock interpreter
     bool luaproc;               // the global `luaproc` exists in it
     volatile bool winding_up;   // it has ended: handlers of <close> run
@@ -140,6 +142,14 @@ struct mare_process {
     char *kill_reason;
     char *name;
     struct mare__list in_all; // the runtime's list of live processes or of keepers, under its lock
+};
+
+// A pointer that a C function gets as its argument from lua_pcall. A program can find such a
+// function, with debug.getinfo, and call it with anything: so the pointer is good for one call, as
+// long as the lua_pcall lasts.
+struct mare__pass {
+    struct mare__pass *next;
+    const void *what; // NULL: it has arrived
 };
 
 #define MARE__REF_MAGIC UINT64_C(0x6d61726520526566)
@@ -339,6 +349,31 @@ struct mare_runtime {
 static inline mare_process *mare__self(lua_State *L)
 {
     return *(mare_process **)lua_getextraspace(L);
+}
+
+// Pushes a pointer for a C function that lua_pcall will call; to be ended when that has returned.
+static inline void mare__pass_push(lua_State *L, struct mare__pass *pass, const void *what)
+{
+    mare_process *process = mare__self(L);
+    *pass = (struct mare__pass){process->passing, what};
+    process->passing = pass;
+    lua_pushlightuserdata(L, (void *)what);
+}
+
+static inline void mare__pass_end(lua_State *L, const struct mare__pass *pass)
+{
+    mare__self(L)->passing = pass->next;
+}
+
+// The pointer that the function was given, at a stack index; an error if it was not.
+static inline void *mare__passed(lua_State *L, int index)
+{
+    struct mare__pass *pass = mare__self(L)->passing;
+    void *what = lua_touserdata(L, index);
+    if (!what || !lua_islightuserdata(L, index) || !pass || pass->what != what)
+        luaL_error(L, "this function is not for programs");
+    pass->what = NULL;
+    return what;
 }
 
 static inline uint64_t mare__now(const mare_runtime *runtime)
