@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/account.h"
+
 enum mare__kind {
     MARE__KIND_CHANNEL = 1,
     MARE__KIND_PROCESS,
@@ -42,6 +44,7 @@ struct mare__object {
     int home_index;
     uint32_t weight; // its own bytes, for the collectors of those who refer to it
     uint64_t home;
+    struct mare__account *account; // who pays for its weight: a reference; or NULL
     void (*destroy)(struct mare__object *object);
 };
 
@@ -55,6 +58,7 @@ static inline void mare__object_init(struct mare__object *object, enum mare__kin
     object->home_index = 0;
     object->weight = 0;
     object->home = 0;
+    object->account = NULL;
     object->destroy = destroy;
 }
 
@@ -65,9 +69,23 @@ static inline void *mare__ref(struct mare__object *object)
     return object;
 }
 
+// Destroys one that is paid for, and gives back its weight.
+void mare__object_end(struct mare__object *object);
+
 static inline void mare__unref(struct mare__object *object)
 {
     // Release what was done to the object; the last one acquires it all before it destroys.
-    if (atomic_fetch_sub_explicit(&object->references, 1, memory_order_acq_rel) == 1)
+    if (atomic_fetch_sub_explicit(&object->references, 1, memory_order_acq_rel) != 1)
+        return;
+    if (__builtin_expect(object->account != NULL, 0))
+        mare__object_end(object);
+    else
         object->destroy(object);
 }
+
+// It weighs more from now on; by its owner, or before anybody else has seen it.
+void mare__object_gains(struct mare__object *object, size_t bytes);
+
+// Another pays for it from now on, or, with NULL, nobody; by its owner. False: that account has not
+// so many left, and nothing has changed.
+bool mare__object_charge(struct mare__object *object, struct mare__account *account);

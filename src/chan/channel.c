@@ -67,6 +67,8 @@ void mare__chan_fini(mare_channel *channel)
 {
     unlist(channel);
     empty(channel);
+    if (channel->object.account)
+        mare__account_give(channel->object.account, channel->room * sizeof *channel->ring);
     mare__free(channel->ring);
     mare__free(channel->name);
 }
@@ -143,6 +145,19 @@ static inline void unlock(mare_channel *channel)
     unlock_with(channel, can);
 }
 
+// The ring is its maker's to pay for, who chose its capacity. The maker is refused more than it has
+// left; somebody else who sends is not, and the maker owes it.
+static bool pay(const mare_channel *channel, size_t bytes)
+{
+    struct mare__account *account = channel->object.account;
+    if (!account)
+        return true;
+    if (account == mare__paying)
+        return mare__account_take(account, bytes);
+    mare__account_owe(account, bytes);
+    return true;
+}
+
 static bool ring_grow(mare_channel *channel)
 {
     size_t room = channel->room ? channel->room * 2 : MARE__RING_FIRST;
@@ -150,9 +165,15 @@ static bool ring_grow(mare_channel *channel)
         room = channel->capacity;
     if (room > SIZE_MAX / sizeof(mare_message))
         return false;
-    mare_message *ring = mare__alloc(room * sizeof *ring);
-    if (!ring)
+    size_t more = (room - channel->room) * sizeof(mare_message);
+    if (!pay(channel, more))
         return false;
+    mare_message *ring = mare__alloc(room * sizeof *ring);
+    if (!ring) {
+        if (channel->object.account)
+            mare__account_give(channel->object.account, more);
+        return false;
+    }
     for (size_t i = 0; i < channel->count; i++)
         mare__message_move(&ring[i], &channel->ring[(channel->head + i) % channel->room]);
     mare__free(channel->ring);

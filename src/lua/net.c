@@ -209,7 +209,7 @@ static int push_accepted(lua_State *L, const struct mare__stream *listener, int 
             mare__unref(&stream->object);
             return mare__lua_fail_tls(L, &error);
         }
-        stream->object.weight += MARE__TLS_WEIGHT;
+        mare__object_gains(&stream->object, MARE__TLS_WEIGHT);
     }
     mare__handle_push_new(L, stream);
     return 1;

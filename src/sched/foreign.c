@@ -123,11 +123,15 @@ mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *n
     mare_err err = name && !channel->name ? MARE_NOMEM : MARE_OK;
     // Whole before it is in the list, where others look at it; there before it can be found by its
     // name, and closed.
-    if (channel->name)
+    if (channel->name) {
         strcpy(channel->name, name);
+        mare__object_gains(&channel->object, strlen(name) + 1);
+    }
+    if (!err && !mare__object_charge(&channel->object, mare__paying))
+        err = MARE_NOMEM;
     if (!err)
         mare__chan_list(channel, &runtime->channels);
-    if (channel->name)
+    if (channel->name && !err)
         err = mare__directory_add(runtime->names, name, &channel->object);
     if (err)
         mare_chan_unref(channel);

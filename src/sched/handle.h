@@ -35,6 +35,9 @@ void mare__handle_give(lua_State *L, struct mare__reference *ref);
 // Gives back at once what only this reference refers to; it is empty from here on.
 void mare__handle_forget(lua_State *L, struct mare__reference *ref);
 
+// Whether the process can pay for so many bytes; garbage is collected if need be.
+bool mare__handle_affords(lua_State *L, size_t bytes);
+
 // The methods that the table at a stack index is to supply, or NULL if it is something else.
 const luaL_Reg *mare__handle_methods(lua_State *L, int index);
 

@@ -649,6 +649,14 @@ mare_err mare__marshal_as(lua_State *L, int first, int count, mare_message *mess
                           const struct mare__marshalling *how)
 {
     int written = write_plain(L, first, count, message);
+    if (written == count)
+        return MARE_OK;
+    mare_err err = write_all(L, first, written, count, message, how);
+    if (err != MARE_NOMEM || !mare__self(L)->account)
+        return err;
+    lua_pop(L, 1);            // what is to be said of it
+    lua_gc(L, LUA_GCCOLLECT); // its limit is reached: with the garbage gone there may be enough
+    written = write_plain(L, first, count, message);
     return written == count ? MARE_OK : write_all(L, first, written, count, message, how);
 }
 

@@ -46,6 +46,7 @@ static void destroy(struct mare__object *object)
     mare__free(process->name);
     mare__free(process->numbers.free);
     mare__free(atomic_load(&process->pool));
+    mare__account_unref(process->account);
     mare__spare_give(MARE__SPARE_PROCESS, process);
 }
 
@@ -210,7 +211,10 @@ bool mare__process_start(mare_process *process, int *arguments)
 
 static void add_string(mare_message *message, const char *string)
 {
+    struct mare__account *payer = mare__paying;
+    mare__paying = NULL; // a process that dies of its limit could not say so otherwise
     mare_message_add_string(message, string); // if there is no memory, the message stays shorter
+    mare__paying = payer;
 }
 
 // Marshals values for those who will ask how it ended. What has one owner leaves with them: its
@@ -230,8 +234,9 @@ static mare_err keep_values(lua_State *L, int count, const char *what)
 static int keep_results(lua_State *L)
 {
     mare_process *process = mare__self(L);
-    if (keep_values(L, lua_gettop(L), "result") != MARE_OK) {
-        process->how = MARE_BADMSG;
+    mare_err err = keep_values(L, lua_gettop(L), "result");
+    if (err) {
+        process->how = err == MARE_NOMEM ? MARE_NOMEM : MARE_BADMSG;
         add_string(&process->sleep.wait.message, lua_tostring(L, -1));
     }
     return 0;
@@ -459,6 +464,7 @@ void mare__process_finish(mare_process *process, int status, int results)
         process->how = MARE_DIED;
         add_string(&process->sleep.wait.message, "not enough memory");
     }
+    mare__paying = NULL; // others are told, at nobody's cost
     announce(process);
 }
 

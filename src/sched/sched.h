@@ -59,10 +59,7 @@ struct mare__sleep {
     struct mare__leaving *leaving; // what changes hands if what it waits to send is sent, or NULL
     struct mare__spot spot;
     struct mare__wait wait;
-    union {
-        uint64_t deadline;
-        uint64_t memory; // before the first run: the state's limit, 0 for none
-    };
+    uint64_t deadline;
     struct mare__case *cases; // of a select: allocated, followed by room for as many pointers
     uint32_t case_count;
     uint32_t turn; // where the next select begins to look
@@ -81,6 +78,7 @@ struct mare_process {
     lua_State *volatile current;       // the coroutine that runs now; the tick looks at it
     struct mare__worker *worker;       // the one it runs on, while it runs
     struct mare__worker *own;          // one that runs nothing else, or NULL
+    struct mare__account *account;     // its limit of memory, or NULL; constant from the launch on
     atomic_ulong slices;               // read by those who list it
     atomic_uchar status;               // enum mare__status; for those who ask
     uint8_t yield;                     // enum mare__yield

@@ -142,9 +142,8 @@ bool mare__state_open(mare_process *process, const struct mare__code *code)
     lua_setwarnf(L, on_warning, process);
     if (runtime->gc_stress)
         lua_gc(L, LUA_GCINC, 1, 1000, 0);
-    // Always: a state that served another may remember its limit.
-    mare__arena_limit(arena,
-                      process->sleep.memory ? mare__arena_used(arena) + process->sleep.memory : 0);
+    if (process->account)
+        mare__arena_account(arena, process->account);
     lua_pushglobaltable(L);
     process->globals = lua_topointer(L, -1);
     lua_pop(L, 1);

@@ -441,6 +441,15 @@ static inline __attribute__((always_inline)) void run(struct mare__worker *worke
     }
 }
 
+// Messages that it writes meanwhile count against its limit, if it has one.
+static inline __attribute__((always_inline)) void run_paying(struct mare__worker *worker,
+                                                             mare_process *process)
+{
+    mare__paying = process->account;
+    run(worker, process);
+    mare__paying = NULL;
+}
+
 // The oldest ready process that this worker can find.
 static inline mare_process *find(struct mare__worker *worker)
 {
@@ -617,7 +626,7 @@ static void work(struct mare__worker *worker)
         if (!process)
             process = find_or_steal(worker);
         if (process)
-            run(worker, process);
+            run_paying(worker, process);
         else
             go_idle(worker);
     }
@@ -652,7 +661,7 @@ void mare__worker_serve_own(struct mare__worker *own)
             continue;
         }
         mare__tick_start(&own->tick, MARE__TICK_NS);
-        run(own, process);
+        run_paying(own, process);
         mare__tick_stop(&own->tick);
         atomic_fetch_sub(&runtime->own_busy, 1);
         wake_one(runtime); // it may have started a timer, which workers look after
