@@ -8,10 +8,13 @@
 
 enum { PLACE_WORDS = 4, PLACE_PEERS = 64 };
 
+enum place_algorithm { PLACE_VIVALDI, PLACE_SPRINGS, PLACE_GNP };
+
 struct place_arguments {
     const char *word[PLACE_WORDS]; // what is no option: the command's own
     int words;
-    bool gnp, json, distribution, steady;
+    enum place_algorithm algorithm;
+    bool json, distribution, steady;
     long dimensions, cycles, landmarks, replicas, seed, seeds, joining, leaving, liars;
     double spikes;
     // Of an agent.
@@ -19,6 +22,9 @@ struct place_arguments {
     int peers;
     double interval_ms, hold_ms, seconds;
 };
+
+// As --algorithm has it.
+const char *mare__place_algorithm(const struct place_arguments *args);
 
 // Reads a whole number, and nothing but that, within limits.
 bool mare__place_read(const char *text, long least, long most, long *value);
