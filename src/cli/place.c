@@ -29,8 +29,8 @@ const char mare__cli_place_help[] =
     "  sites:N[:SEED]     six data centres, 0.3 ms within, up to 250 ms between\n"
     "\n"
     "How to place\n"
-    "  --algorithm NAME   vivaldi, gnp (landmarks), or springs (Vivaldi as others have it, to\n"
-    "                     compare with)\n"
+    "  --algorithm NAME   vivaldi, gnp (landmarks), or springs (evaluate: Vivaldi as others\n"
+    "                     have it, to compare with)\n"
     "  --dimensions N     of the space, 1 to 8 (8 and a height, gnp 7; a map 2)\n"
     "  --cycles N         in each, every node probes one random other (1000)\n"
     "  --landmarks N      of gnp (20)\n"
@@ -202,6 +202,8 @@ static int check_options(const struct place_arguments *args, int argc, char **ar
                 good ? algorithm : argv[1]);
         return EXIT_USAGE;
     }
+    if (args->algorithm == PLACE_SPRINGS && strcmp(argv[1], "evaluate") != 0)
+        return refuse("only evaluate compares with", algorithm);
     return args->steady && !args->liars ? refuse("without --liars there is no", "--steady") : 0;
 }
 

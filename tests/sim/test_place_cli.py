@@ -140,10 +140,12 @@ class Matrix(unittest.TestCase):
         for algorithm in 'vivaldi', 'springs':
             self.refuses(('evaluate', 'made:9', '--algorithm', algorithm, '--landmarks', '5'),
                          f'--landmarks is not for {algorithm}')
+        for command in 'replicas', 'distance', 'map':
+            self.refuses((command, *words[command], '--algorithm', 'springs'), 'only evaluate')
         gnp = ('--algorithm', 'gnp', '--landmarks', '5', '--dimensions', '2')
         for command in matrix:  # and those who may have them do
             vivaldi = ('--cycles', '9', '--seed', '2', '--liars', '1', '--spikes', '1')
-            for option in (vivaldi, ('--algorithm', 'springs', *vivaldi), gnp):
+            for option in (vivaldi, gnp):
                 done = place(command, *words[command], *option)
                 self.assertEqual((done.returncode, done.stderr), (0, ''), (command, option))
 
