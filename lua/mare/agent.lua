@@ -59,7 +59,8 @@ function agent.open(host, port, options, timeout)
     local deadline = checks.deadline("open", timeout, 4)
     local core = checks.pass("open", 3, 3, place.agent,
         {dimensions = options.dimensions, seed = time.nonce()})
-    local socket, message, code = net.udp(host, port, {stamps = true, limit = 2048}, deadline)
+    local socket, message, code = net.udp(host, port,
+        {stamps = true, limit = 2048, both = true}, deadline)
     if not socket then return nil, message, code end
     local made = setmetatable({core = core, interval = options.interval or 1, socket = socket,
         arrivals = time.arrivals(), hold = options.hold, held = {}}, Agent)

@@ -470,7 +470,7 @@ function ntp.server(options, timeout)
         keys = options.keys or nil, authenticated = options.authenticated,
     })
     local socket, message, code = net.udp(options.host, options.port,
-        {limit = PACKET, stamps = true}, timeout)
+        {limit = PACKET, stamps = true, both = true}, timeout)
     if not socket then return nil, message, code end
     return setmetatable({
         socket = socket, arrivals = time.arrivals(), core = core, follow = options.follow,

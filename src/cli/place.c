@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // `mare place`: network coordinates from the command line. Here are the arguments; the commands on
-// a matrix are in place_matrix.c, the agent in place_agent.c.
+// a matrix are in place_matrix.c, those between agents in lua/mare/_place.lua.
 #include "cli/place.h"
 
 #include <errno.h>
@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "platform/udp.h"
 
 const char mare__cli_place_help[] =
     "mare place evaluate FILE [options]      how well coordinates predict a matrix of round trips\n"
@@ -87,11 +86,14 @@ bool mare__place_read(const char *text, long least, long most, long *value)
     return end != text && !*end && !errno && *value >= least && *value <= most;
 }
 
+// NULL for `value`: it is for a command in Lua, and only checked here.
 static bool read_decimal(const char *text, double least, double most, double *value)
 {
     char *end;
-    *value = strtod(text, &end);
-    return end != text && !*end && *value >= least && *value <= most;
+    double number = strtod(text, &end);
+    if (value)
+        *value = number;
+    return end != text && !*end && number >= least && number <= most;
 }
 
 static bool read_flag(struct place_arguments *args, const char *word)
@@ -126,9 +128,9 @@ static int read_value(struct place_arguments *args, const char *word, const char
     const struct {
         const char *name;
         double *place, least, most;
-    } decimal[] = {{"--interval", &args->interval_ms, 1, 1e6},
-                   {"--for", &args->seconds, 1e-3, 1e9},
-                   {"--hold", &args->hold_ms, 0, 1000},
+    } decimal[] = {{"--interval", NULL, 1, 1e6},
+                   {"--for", NULL, 1e-3, 1e9},
+                   {"--hold", NULL, 0, 1000},
                    {"--spikes", &args->spikes, 0, 100}};
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
         if (strcmp(word, whole[i].name) == 0)
@@ -145,13 +147,7 @@ static int read_value(struct place_arguments *args, const char *word, const char
         }
         return -1;
     }
-    if (strcmp(word, "--peer") == 0) {
-        if (args->peers == PLACE_PEERS || mare__udp_wrong(value, true))
-            return -1;
-        args->peer[args->peers++] = value;
-        return 1;
-    }
-    return 0;
+    return strcmp(word, "--peer") == 0; // of which lua/mare/_place.lua knows more
 }
 
 // An option that would not be looked at is a mistake of its user. In `uses` are the commands, and
@@ -295,21 +291,22 @@ static int read_matrix(const char *name, mare_sim_matrix *matrix)
 struct command {
     const char *name;
     int least, most; // words
+    // NULL: it is in Lua.
     int (*on_matrix)(const struct place_arguments *args, const mare_sim_matrix *matrix);
-    int (*live)(const struct place_arguments *args);
 };
 
 static const struct command commands[] = {
-    {"evaluate", 1, 1, mare__place_evaluate, NULL}, {"replicas", 2, 2, mare__place_replicas, NULL},
-    {"distance", 3, 3, mare__place_distance, NULL}, {"map", 2, 2, mare__place_map, NULL},
-    {"agent", 1, 1, NULL, mare__place_agent},       {"ask", 1, 2, NULL, mare__place_ask},
+    {"evaluate", 1, 1, mare__place_evaluate},
+    {"replicas", 2, 2, mare__place_replicas},
+    {"distance", 3, 3, mare__place_distance},
+    {"map", 2, 2, mare__place_map},
+    {"agent", 1, 1, NULL},
+    {"ask", 1, 2, NULL},
 };
 
 static int carry_out(const struct command *command, const struct place_arguments *args)
 {
     mare_sim_matrix matrix;
-    if (command->live)
-        return command->live(args);
     int code = read_matrix(args->word[0], &matrix);
     if (code)
         return code;
@@ -320,7 +317,7 @@ static int carry_out(const struct command *command, const struct place_arguments
 
 int mare__cli_place(int argc, char **argv)
 {
-    struct place_arguments args = {.seed = 1, .seeds = 1, .interval_ms = 1000};
+    struct place_arguments args = {.seed = 1, .seeds = 1};
     if (argc < 2) {
         fputs(mare__cli_place_help, stderr);
         return EXIT_USAGE;
@@ -340,7 +337,8 @@ int mare__cli_place(int argc, char **argv)
             return code;
         if (!args.word[0] || args.words < commands[i].least || args.words > commands[i].most)
             return refuse("more or fewer words than it takes after", argv[1]);
-        return carry_out(&commands[i], &args);
+        return commands[i].on_matrix ? carry_out(&commands[i], &args)
+                                     : mare__cli_run_module("mare._place", argc, argv);
     }
     return refuse("there is no command", argv[1]);
 }

@@ -6,7 +6,7 @@
 
 #include "coord/place/agent.h"
 #include "lua/place.h"
-#include "platform/udp.h"
+#include "platform/socket.h"
 
 #define AGENT "mare.place.agent"
 
@@ -31,14 +31,14 @@ static void check_address(lua_State *L, int index, uint8_t packed[MARE__AGENT_AD
     luaL_argcheck(L, port > 0 && port <= 65535, index + 1, "a port is between 1 and 65535");
     luaL_argcheck(L, mare__address_numeric(&address, host, (uint16_t)port), index,
                   "not a numeric address");
-    mare__udp_pack(&address, packed);
+    mare__address_pack(&address, packed);
 }
 
 static int push_address(lua_State *L, const uint8_t packed[MARE__AGENT_ADDRESS])
 {
     struct mare__address address;
     char host[MARE__HOST_MAX];
-    mare__udp_unpack(packed, &address);
+    mare__address_unpack(packed, &address);
     int port = mare__address_text(&address, host);
     lua_pushstring(L, host);
     lua_pushinteger(L, port);

@@ -441,15 +441,17 @@ static const struct mare__sample *beginning(const mare_coord_vivaldi *node, doub
     *fits = 0;
     for (uint32_t i = 0; i < node->count; i++) {
         const struct mare__sample *s = &node->sample[i];
+        if (s->weight <= 0)
+            continue;
         double badly = misfit(node, s->x, height_at(s, middle));
-        if (s->weight > 0 && (least < 0 || badly < least))
-            least = badly;
+        least = least < 0 || badly < least ? badly : least;
     }
     for (uint32_t i = 0; i < node->count; i++) {
         const struct mare__sample *s = &node->sample[i];
+        if (s->weight <= 0 || (chosen && s->measured >= chosen->measured))
+            continue;
         double badly = misfit(node, s->x, height_at(s, middle));
-        int good = s->weight > 0 && (badly <= passable || badly <= FIT_CHOICE * least);
-        if (good && (!chosen || s->measured < chosen->measured)) {
+        if (badly <= passable || badly <= FIT_CHOICE * least) {
             chosen = s;
             *fits = badly;
         }
