@@ -261,7 +261,7 @@ local function serve(listen, options, all)
     if not host then fail(2, "%s: %s", listen, port) end
     local list, key = keys_of(options)
     local upstream = follow(all["--follow"], options, key)
-    local count, say, finish = tonumber(options["--count"]) or math.huge, nil, nil
+    local count, say = tonumber(options["--count"]) or math.huge, nil
     local server, message, code
     server, message, code = ntp.server {
         host = host, port = port, follow = upstream, keys = list,
@@ -274,6 +274,7 @@ local function serve(listen, options, all)
         end,
     }
     if not server then fail(code == "noname" and 2 or 1, "%s: %s", listen, message) end
+    local finish
     say, finish = printer(json and '{"unsaid":%d}\n' or "%d more answered\n")
     io.write((json and '{"serving":"%s"}\n' or "serving on %s\n"):format(
         arguments.address(server:address())))

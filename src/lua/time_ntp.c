@@ -53,8 +53,9 @@ static bool read_key(lua_State *L, int argument, int index, mare_ntp_key *key)
     const char *secret = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &length) : NULL;
     luaL_argcheck(L, is_integer && id > 0 && id <= UINT32_MAX, argument,
                   "a key must have an `id`, an integer from 1 to 4294967295");
-    luaL_argcheck(L, secret && length == sizeof key->secret, argument,
-                  "a key must have a `secret`, a string of 16 bytes, for AES-128-CMAC is spoken");
+    if (!secret || length != sizeof key->secret)
+        return luaL_argerror(L, argument,
+                             "a key must have a `secret`, a string of 16 bytes: AES-128-CMAC");
     key->id = (uint32_t)id;
     memcpy(key->secret, secret, length);
     lua_pop(L, 2);

@@ -288,7 +288,7 @@ static void add(mare_sim_errors *sum, mare_sim_errors one)
 }
 
 /* On every kind of network ours is better than the algorithm that others have, and than landmarks
- * that all can measure; the bounds are a tenth above the table in docs/reference/place.md. With
+ * that all can measure; the bounds leave some room above the table in docs/reference/place.md. With
  * three networks of each kind, drawn from seeds 1 to 3. */
 static void every_kind_of_network(void **state)
 {

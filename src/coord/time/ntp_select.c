@@ -199,7 +199,7 @@ int mare_ntp_select(const mare_ntp_estimate *estimates, uint32_t count, uint32_t
 {
     mare_ntp_estimate e[MARE_NTP_SERVERS_MAX];
     uint32_t index[MARE_NTP_SERVERS_MAX] = {0}, agree = 0;
-    edge edges[ENDS];
+    edge edges[ENDS] = {{0, 0}};
     region hull = {0, 0}, agreed = {0, 0};
     uint32_t fit = gather(estimates, count, e, index);
     uint32_t ends = sort_edges(e, fit, edges);
