@@ -16,6 +16,7 @@ struct parse {
     struct mare__http_reader *reader;
     uint64_t length; // of Content-Length, else UINT64_MAX
     bool whole, no_memory;
+    bool announces; // that a body comes
 };
 
 // ---- Text ---------------------------------------------------------------------------------------
@@ -395,9 +396,10 @@ static bool is_bodiless(const struct mare__http_reader *reader)
            status == 304 || (reader->answers == MARE__HTTP_ANSWERS_CONNECT && status / 100 == 2);
 }
 
-static bool choose_body(struct mare__http_reader *reader, uint64_t length)
+static bool choose_body(struct mare__http_reader *reader, struct parse *parse)
 {
     struct mare__http_head *head = &reader->head;
+    uint64_t length = parse->length;
     struct mare__span value;
     bool response = reader->kind == MARE__HTTP_RESPONSES, chunked;
     if (!check_codings(reader, &chunked))
@@ -405,6 +407,9 @@ static bool choose_body(struct mare__http_reader *reader, uint64_t length)
     bool has_length = mare__http_find(head, "content-length", &value);
     if (has_length && (chunked || length == UINT64_MAX))
         return fail(reader, 400, "the length of the body is not clear");
+    parse->announces = chunked || (has_length && length > 0);
+    if (response && head->status / 100 == 1 && parse->announces)
+        return fail(reader, 400, "a response that cannot have a body announces one");
     if (response && is_bodiless(reader)) {
         head->body = MARE__HTTP_BODY_NONE;
     } else if (chunked) {
@@ -433,11 +438,14 @@ static bool check_expect(struct mare__http_reader *reader)
     return true;
 }
 
-static void choose_connection(struct mare__http_reader *reader)
+static void choose_connection(struct mare__http_reader *reader, const struct parse *parse)
 {
     struct mare__http_head *head = &reader->head;
     struct mare__span upgrade;
-    bool close = mare__http_has_token(head, "connection", "close");
+    // Who announces a body where there can be none (RFC 9110 section 8.6) may send it, too, and it
+    // would be taken for the next response. To HEAD and with 304 it is told as GET would get it.
+    bool astray = head->status == 204 && parse->announces;
+    bool close = astray || mare__http_has_token(head, "connection", "close");
     bool keep = head->minor > 0 || mare__http_has_token(head, "connection", "keep-alive");
     head->keep_alive = keep && !close && head->body != MARE__HTTP_BODY_UNTIL_CLOSE;
     head->interim = head->status / 100 == 1 && head->status != 101;
@@ -455,9 +463,9 @@ bool mare__http_understand(struct mare__http_reader *reader)
         return false;
     if (request && (!check_target(reader) || !check_host(reader)))
         return false;
-    if (!choose_body(reader, parse.length) || (request && !check_expect(reader)))
+    if (!choose_body(reader, &parse) || (request && !check_expect(reader)))
         return false;
-    choose_connection(reader);
+    choose_connection(reader, &parse);
     return true;
 }
 

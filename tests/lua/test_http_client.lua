@@ -51,6 +51,41 @@ local function answer(stream, text, more)
     return first
 end
 
+-- A server made by hand, whose first connection says something (`said`) to a first request, and
+-- more (`late`) when that has been answered; on its second connection it answers "true". Asks it
+-- twice, over TLS if `secure`: what was answered to the second, a GET, and how often it was asked.
+local function asked_after(method, said, late, secure)
+    local certificate, key = tls.selfsigned "localhost"
+    local listener = assert(secure and tls.listen("127.0.0.1", 0,
+        {certificate = certificate, key = key}) or net.listen("127.0.0.1", 0))
+    local heard, answered = 0, mare.channel(1)
+    local function read_head(stream)
+        if not stream:read "l" then return false end
+        repeat local line = stream:read "l" until line == "" or not line
+        heard = heard + 1
+        return true
+    end
+    mare.go(net.serve, listener, function(stream)
+        stream:timeout(patience)
+        read_head(stream)
+        if heard > 1 then return stream:write "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntrue" end
+        stream:write(said)
+        answered:receive(patience)
+        if late then stream:write(late) end
+        read_head(stream)
+    end)
+    local _, port = listener:address()
+    local url = ("%s://localhost:%d/"):format(secure and "https" or "http", port)
+    local client <close> = http.client {timeout = patience, tls = {authorities = certificate}}
+    local response = assert(client:request {url = url, method = method})
+    assert(response:text())
+    answered:send(true)
+    if late then mare.select({client.unused[1].stream}, patience) end -- it has come
+    local _, text = client:get(url)
+    listener:close()
+    return text, heard
+end
+
 return {
     requests_go_through_one_connection = function()
         local s <close> = server(number_of)
@@ -170,6 +205,45 @@ return {
         t.eq(select(2, client:get(url, patience)), "one")
         t.eq(select(2, client:get(url, patience)), "two")
         t.eq((routine:join(patience)), true)
+    end,
+
+    -- RFC 9112 section 6.3: what comes after an answer is nobody's.
+    what_no_request_has_asked_for_is_not_the_next_ones_answer = function()
+        local false_one = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfalse"
+        for name, case in pairs {
+            ["a body after 204"] = {"GET", "HTTP/1.1 204 No Content\r\n\r\n" .. false_one},
+            ["a body to HEAD"] = {"HEAD", ("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s")
+                :format(#false_one, false_one)},
+            ["a body after 304"] = {"GET", "HTTP/1.1 304 Not Modified\r\n\r\n" .. false_one},
+            ["two answers"] = {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+                .. false_one},
+            ["two answers, one in chunks"] = {"GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked"
+                .. "\r\n\r\n2\r\nok\r\n0\r\n\r\n" .. false_one},
+            ["half of one"] = {"GET", "HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\n"},
+        } do
+            t.eq({asked_after(table.unpack(case))}, {"true", 2}, name)
+            t.eq({asked_after(case[1], case[2], nil, true)}, {"true", 2}, name .. ", TLS")
+        end
+    end,
+
+    also_if_it_comes_later = function()
+        local said = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+        local late = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfalse"
+        for _, secure in ipairs {false, true} do
+            t.eq({asked_after("GET", said, late, secure)}, {"true", 2})
+        end
+    end,
+
+    one_that_announces_a_body_where_there_can_be_none_is_not_asked_again = function()
+        for _, field in ipairs {"Content-Length: 5", "Transfer-Encoding: chunked"} do
+            t.eq({asked_after("GET", "HTTP/1.1 204 No Content\r\n" .. field .. "\r\n\r\n")},
+                {"true", 2}, field)
+        end
+        local url = by_hand(function(stream)
+            stream:read "l"
+            stream:write "HTTP/1.1 103 Early Hints\r\nContent-Length: 5\r\n\r\nHTTP/"
+        end)
+        t.fails("badmsg", http.get(url, patience))
     end,
 
     an_answer_that_was_not_read_is_not_the_next_ones = function()

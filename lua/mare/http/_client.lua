@@ -5,6 +5,7 @@ local checks, shared = require "mare._check", require "mare.http._shared"
 local http, Message, body_reader = shared.http, shared.Message, shared.body_reader
 local write, write_parts, check_options = shared.write, shared.write_parts, shared.check_options
 local seconds_of = shared.seconds_of
+local take_in = require "mare._websocket".take
 
 local request_options = checks.set("url", "method", "headers", "body", "length", "timeout",
     "limits", "tls")
@@ -194,15 +195,21 @@ function http.client(options)
     }, Client)
 end
 
--- Takes the newest connection to that place, and closes those that have waited too long.
+-- Whether the server has said nothing since its answer, and has not closed. What it says unasked
+-- would be taken for the next answer (RFC 9112 section 6.3).
+local function is_silent(connection) return take_in(connection.stream) == false end
+
+-- Takes the newest connection to that place, and closes those that have waited too long, or cannot
+-- be used.
 local function take(client, wanted)
     local unused, taken = client.unused, nil
     for i = #unused, 1, -1 do
         local one = unused[i]
-        if mare.now() - one.since > client.idle_time then
+        local fits = not taken and one.name == wanted.place.name
+            and one.scheme == wanted.place.scheme and one.tls == wanted.tls
+        if mare.now() - one.since > client.idle_time or fits and not is_silent(one) then
             table.remove(unused, i).stream:close()
-        elseif not taken and one.name == wanted.place.name and one.scheme == wanted.place.scheme
-            and one.tls == wanted.tls then
+        elseif fits then
             taken = table.remove(unused, i)
         end
     end

@@ -295,14 +295,34 @@ static void responses_with_each_kind_of_body(void **state)
 static void responses_without_a_body(void **state)
 {
     (void)state;
-    check_responses("HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n"
+    check_responses("HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n"
                     "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"
                     "HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n",
-                    "HEAD 204 No Content HTTP/1.1 keep-alive body=none\n  Content-Length: 5\nEND\n"
+                    "HEAD 204 No Content HTTP/1.1 keep-alive body=none\n  Content-Length: 0\nEND\n"
                     "HEAD 304 Not Modified HTTP/1.1 keep-alive body=none\n"
                     "  Content-Length: 5\nEND\n"
                     "HEAD 304 Not Modified HTTP/1.1 keep-alive body=none\n"
                     "  Transfer-Encoding: chunked\nEND\nCLOSED\n");
+}
+
+// The body that is announced may come: it is nothing that a further request could be answered with.
+static void a_body_that_cannot_be_there_is_not_the_next_response(void **state)
+{
+    (void)state;
+    static const char next[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    char bytes[200];
+    snprintf(bytes, sizeof bytes, "HTTP/1.1 204 No Content\r\nContent-Length: %zu\r\n\r\n%s",
+             sizeof next - 1, next);
+    check_responses(bytes, "HEAD 204 No Content HTTP/1.1 body=none\n"
+                           "  Content-Length: 38\nEND\nCLOSED\n");
+    check_responses("HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                    "HEAD 204 No Content HTTP/1.1 body=none\n"
+                    "  Transfer-Encoding: chunked\nEND\nCLOSED\n");
+    check_responses("HTTP/1.1 100 Continue\r\nContent-Length: 1\r\n\r\n", "ERROR 502\n");
+    check_responses("HTTP/1.1 101 Upgrade\r\nTransfer-Encoding: chunked\r\n\r\n", "ERROR 502\n");
+    check_responses("HTTP/1.1 100 Continue\r\nContent-Length: 0\r\n\r\n",
+                    "HEAD 100 Continue HTTP/1.1 keep-alive interim body=none\n"
+                    "  Content-Length: 0\nEND\nCLOSED\n");
 }
 
 // What is expected holds for one response, and for the interim ones before it.
@@ -528,6 +548,7 @@ UNIT_TESTS(cmocka_unit_test(a_request_without_a_body),
            cmocka_unit_test(fields_are_found_in_any_case),
            cmocka_unit_test(responses_with_each_kind_of_body),
            cmocka_unit_test(responses_without_a_body),
+           cmocka_unit_test(a_body_that_cannot_be_there_is_not_the_next_response),
            cmocka_unit_test(the_answer_to_head_has_no_body),
            cmocka_unit_test(nothing_is_read_after_a_switch),
            cmocka_unit_test(a_malformed_response_is_refused),
