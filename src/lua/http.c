@@ -375,10 +375,13 @@ static enum mare__http_body get_body(lua_State *L, int index, uint64_t *length)
 {
     if (lua_isnoneornil(L, index))
         return MARE__HTTP_BODY_NONE;
-    if (lua_isinteger(L, index)) {
-        *length = (uint64_t)lua_tointeger(L, index);
+    if (lua_type(L, index) == LUA_TNUMBER) {
+        lua_Integer number = luaL_checkinteger(L, index);
+        luaL_argcheck(L, number >= 0, index, "a length is not negative");
+        *length = (uint64_t)number;
         return MARE__HTTP_BODY_LENGTH;
     }
+    luaL_checktype(L, index, LUA_TBOOLEAN);
     return lua_toboolean(L, index) ? MARE__HTTP_BODY_CHUNKED : MARE__HTTP_BODY_UNTIL_CLOSE;
 }
 

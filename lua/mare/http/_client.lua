@@ -4,7 +4,7 @@ local mare, net, raw = require "mare", require "mare.net", require "mare._http"
 local checks, shared = require "mare._check", require "mare.http._shared"
 local http, Message, body_reader = shared.http, shared.Message, shared.body_reader
 local write, write_parts, check_options = shared.write, shared.write_parts, shared.check_options
-local seconds_of = shared.seconds_of
+local seconds_of, length_of = shared.seconds_of, shared.length_of
 local take_in = require "mare._websocket".take
 
 local request_options = checks.set("url", "method", "headers", "body", "length", "timeout",
@@ -76,11 +76,13 @@ local function prepare(what, keep, usual_time)
     check_option("timeout", deadline or type(time) == "number" and time >= 0,
         "seconds or a deadline")
     check_option("body", not body or parts or type(body) == "string", "a string or a function")
-    local length = what.length or (body and not parts and #body) or nil
+    local length = length_of(what.length)
+    check_option("length", length or what.length == nil, shared.LENGTH)
+    check_option("length", parts or length == nil or length == #(body or ""), "that of the body")
+    length = length or parts or body and #body
     return {
-        place = place, method = method, body = body, parts = parts, length = parts and length,
-        head = raw.request(method, place.target, place.name, what.headers, length or parts or nil,
-            keep, false),
+        place = place, method = method, body = body, parts = parts, length = length,
+        head = raw.request(method, place.target, place.name, what.headers, length, keep, false),
         time = time, deadline = deadline,
         limits = what.limits, tls = what.tls,
     }
@@ -103,8 +105,7 @@ local function exchange(connection, wanted)
     local ok, message, code = write(stream, deadline, wanted.head,
         not wanted.parts and wanted.body or "", "")
     if ok and wanted.parts then
-        ok, message, code = write_parts(stream, wanted.body, not wanted.length, wanted.length,
-            deadline)
+        ok, message, code = write_parts(stream, wanted.body, wanted.length, deadline)
     end
     if not ok and code ~= "closed" then return nil, message, code end
     local response, m, c = http.read_response(stream, wanted.method, time, connection.reader)

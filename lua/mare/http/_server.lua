@@ -32,7 +32,7 @@ local function parts_of(response)
     if type(response) == "table" then
         return response.status or 200, response.headers, response.body or "", response.length
     elseif response == nil then
-        return 204, nil, nil
+        return 204
     end
     return 200, nil, response
 end
@@ -74,28 +74,44 @@ end
 
 local failure = {status = 500, body = "500 Internal Server Error\n"}
 
-local function respond(stream, request, response, keep)
+-- How an answer's body is sent: what is written after the head, a string or a function, and what
+-- the head says of it: its length; true, it comes in chunks; false, up to the connection's end.
+local function frame(request, status, body, length)
+    if length ~= nil then
+        length = shared.length_of(length) or error("length must be " .. shared.LENGTH, 0)
+    end
+    if status == 204 then return nil, nil end -- which has none, whatever is given
+    if status == 304 then return nil, length end
+    if type(body) == "function" then return body, length or request.minor > 0 end
+    if type(body) ~= "string" then body = tostring(body) end
+    local described = body == "" and request.method == "HEAD" -- only its length is given
+    if length and length ~= #body and not described then
+        error(("length must be that of the body, %d"):format(#body), 0)
+    end
+    return body, length or #body
+end
+
+-- The head of an answer, its body, what the head says of that, and the status; or an error.
+local function compose(request, response, keep)
     local status, headers, body, length = parts_of(response)
-    if status == 204 or status == 304 then body = nil end
-    local parts = type(body) == "function"
-    if body ~= nil and not parts and type(body) ~= "string" then body = tostring(body) end
-    if not parts then length = body and #body end
-    local known = not parts or length -- where the body ends, before it is sent
-    local chunked = not known and request.minor > 0
-    if not known then length = chunked end
-    local good, head = xpcall(raw.response, on_error, status, headers, length, request.minor,
-        keep and (known or chunked), date_now(),
-        type(response) == "table" and response.upgrade or nil)
+    body, length = frame(request, status, body, length)
+    local head = raw.response(status, headers, length, request.minor, keep and length ~= false,
+        date_now(), type(response) == "table" and response.upgrade or nil)
+    return head, body, length, status
+end
+
+local function respond(stream, request, response, keep)
+    local good, head, body, length, status = xpcall(compose, on_error, request, response, keep)
     if not good then
         report(head)
         return respond(stream, request, failure, false)
     end
     request.answered = status
     if not body or request.method == "HEAD" then return stream:write(head) end
-    if not parts then return write(stream, nil, head, body, "") end
+    if type(body) == "string" then return write(stream, nil, head, body, "") end
     local ok, message, code = stream:write(head)
     if not ok then return nil, message, code end
-    return write_parts(stream, body, chunked, known and length)
+    return write_parts(stream, body, length)
 end
 
 -- Sends the response, and calls its `finally` however that went: its body may raise an error.

@@ -60,9 +60,10 @@ local function write(stream, deadline, before, text, after)
     return stream:write(after)
 end
 
--- Writes what a function returns part after part: in chunks, or with `length` so many bytes, or
--- with neither until the connection's end. It must not look complete if the function fails.
-local function write_parts(stream, next_part, chunked, length, deadline)
+-- Writes what a function returns part after part: so many bytes; with true instead of a length, in
+-- chunks; with false, up to the connection's end. It must not look complete if the function fails.
+local function write_parts(stream, next_part, length, deadline)
+    local chunked, left = length == true, math.type(length) and length
     while true do
         local part, message, code = next_part()
         if not part then
@@ -73,15 +74,25 @@ local function write_parts(stream, next_part, chunked, length, deadline)
         if chunked and #part > 0 then
             ok, message, code = write(stream, deadline, ("%x\r\n"):format(#part), part, "\r\n")
         elseif not chunked then
-            length = length and length - #part
-            if length and length < 0 then return nil, "the body is too long", "badmsg" end
+            left = left and left - #part
+            if left and left < 0 then return nil, "the body is too long", "badmsg" end
             ok, message, code = write(stream, deadline, "", part, "")
         end
         if not ok then return nil, message, code end
     end
-    if length and length > 0 then return nil, "the body is too short", "badmsg" end
+    if left and left > 0 then return nil, "the body is too short", "badmsg" end
     return not chunked or write(stream, deadline, "", "0\r\n\r\n", "")
 end
+
+-- The length of a body as the program gives it: an integer, maybe written as a float or in digits.
+-- With anything else the peer would look for the end of the body where it is not: nil.
+local function length_of(value)
+    if type(value) == "string" then value = value:find "^%d+$" and tonumber(value) end
+    local length = type(value) == "number" and math.tointeger(value)
+    return length and length >= 0 and length or nil
+end
+
+local LENGTH = "an integer that is not negative"
 
 -- The server that a stream is a connection of, for who speaks another protocol there: `ending`,
 -- whether its listener is closed; `end_time`, how long a silent peer has then; and `told`: what is
@@ -118,4 +129,5 @@ function Message:text()
 end
 
 return {http = http, Message = Message, seconds_of = seconds_of, body_reader = body_reader,
-    server_of = server_of, write = write, write_parts = write_parts, check_options = check_options}
+    server_of = server_of, write = write, write_parts = write_parts, check_options = check_options,
+    length_of = length_of, LENGTH = LENGTH}

@@ -1,0 +1,102 @@
+-- SPDX-License-Identifier: MIT
+-- What a handler may answer with, and a client ask with: what is wrong with it is said by name, and
+-- nothing of it is sent.
+local mare, t = require "mare", require "t"
+local net, http = require "mare.net", require "mare.http"
+local patience = t.patience
+
+-- A handler in a server of its own, until the end of the scope.
+local function server(handler, options)
+    local listener = assert(net.listen("127.0.0.1", 0))
+    mare.go(http.serve, listener, handler, options)
+    local _, port = listener:address()
+    return setmetatable({base = "http://127.0.0.1:" .. port .. "/", port = port},
+        {__close = function() listener:close() end})
+end
+
+-- All that a server says to these bytes until it closes.
+local function said(s, ...)
+    local stream <close> = assert(net.connect("127.0.0.1", s.port, patience)):timeout(patience)
+    stream:write(...)
+    return stream:read "a"
+end
+
+-- A function that returns part after part.
+local function in_parts(...)
+    local parts = {...}
+    return function() return table.remove(parts, 1) end
+end
+
+-- What is an integer that is not negative, and what is not.
+local LENGTHS = {5, 5.0, "5", "05"}
+local NO_LENGTHS = {true, false, -1, -5.0, 5.5, "-5", "5.0", "0x5", " 5", "5 ", "", "five",
+    "18446744073709551615", "9223372036854775808", 2^63, 2^64, 1/0, 0/0, {}, print}
+
+return {
+    -- Lengths.
+
+    a_length_is_a_whole_number = function()
+        local length
+        local s <close> = server(function()
+            return {length = length, body = in_parts("ab", "cde")}
+        end)
+        for _, given in ipairs(LENGTHS) do
+            length = given
+            local status, text, headers = http.get(s.base, patience)
+            t.eq({status, text, headers["content-length"], headers["transfer-encoding"]},
+                {200, "abcde", "5", nil}, t.show(given))
+        end
+    end,
+
+    another_length_is_refused_and_nothing_is_sent = function()
+        local length
+        local s <close> = server(function()
+            return {length = length, body = in_parts "HTTP/1.1 200 OK\r\n\r\nforged"}
+        end)
+        for _, wrong in ipairs(NO_LENGTHS) do
+            length = wrong
+            for _, method in ipairs {"GET", "HEAD"} do
+                local got = said(s, method, " / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                t.ok(got:find "^HTTP/1.1 500 " and not got:find "forged", t.show {wrong, got})
+            end
+        end
+    end,
+
+    a_length_is_that_of_the_text = function()
+        local answer
+        local s <close> = server(function() return answer end)
+        answer = {length = 5, body = "abcde"}
+        t.eq(select(2, http.get(s.base, patience)), "abcde")
+        for _, wrong in ipairs {{length = 4, body = "abcde"}, {length = 6, body = "abcde"},
+            {length = 5}} do
+            answer = wrong
+            t.eq((http.get(s.base, patience)), 500, t.show(wrong))
+        end
+        answer = {length = 5} -- but to HEAD one need not make the body
+        local response = assert(http.request {url = s.base, method = "HEAD", timeout = patience})
+        t.eq({response.status, response.headers["content-length"]}, {200, "5"})
+    end,
+
+    the_length_of_a_request_likewise = function()
+        local s <close> = server(function(request)
+            return ("%s %s"):format(request.length, request:text())
+        end)
+        local function ask(length, body)
+            return assert(http.request {url = s.base, length = length, body = body,
+                timeout = patience}):text()
+        end
+        for _, given in ipairs(LENGTHS) do
+            t.eq(ask(given, in_parts("ab", "cde")), "5 abcde", t.show(given))
+            t.eq(ask(given, "abcde"), "5 abcde", t.show(given))
+        end
+        for _, wrong in ipairs(NO_LENGTHS) do
+            t.raises("bad argument #1 to 'request' %(option 'length' must be", ask, wrong,
+                in_parts "abcde")
+            t.raises("option 'length' must be", ask, wrong, "abcde")
+        end
+        for _, wrong in ipairs {4, 6} do
+            t.raises("option 'length' must be that of the body", ask, wrong, "abcde")
+        end
+        t.raises("option 'length' must be that of the body", ask, 5, nil)
+    end,
+}
