@@ -31,7 +31,7 @@ struct mare__http_limits {
     uint32_t fields;     // header lines; trailer lines as well:   100, else 431
     uint32_t extensions; // bytes of a body's chunk extensions:   1024, else 413
     uint32_t trailers;   // bytes of the lines after a body:      4096, else 431
-    uint64_t body;       // bytes of a body:                   1048576, else 413
+    uint64_t body;       // bytes of a body, to INT64_MAX:     1048576, else 413
 };
 
 // How the end of a body is known.
@@ -67,7 +67,7 @@ struct mare__http_head {
     bool keep_alive;           // the connection may be used for another message
     struct mare__span upgrade; // the protocols asked for or switched to; empty if none
     enum mare__http_body body;
-    uint64_t length; // of a BODY_LENGTH, else 0
+    uint64_t length; // of a BODY_LENGTH, INT64_MAX at the most; else 0
 };
 
 enum mare__http_event {

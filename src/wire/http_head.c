@@ -407,6 +407,8 @@ static bool choose_body(struct mare__http_reader *reader, struct parse *parse)
     bool has_length = mare__http_find(head, "content-length", &value);
     if (has_length && (chunked || length == UINT64_MAX))
         return fail(reader, 400, "the length of the body is not clear");
+    if (has_length && length > INT64_MAX) // what comes after us counts with signs
+        return fail(reader, 413, "the body is too large");
     parse->announces = chunked || (has_length && length > 0);
     if (response && head->status / 100 == 1 && parse->announces)
         return fail(reader, 400, "a response that cannot have a body announces one");

@@ -234,6 +234,13 @@ return {
         t.eq(status_of(answer(s, head, "11\r\nExpect: 100-continue\r\n\r\n")), 413)
         local usual <close> = server(function() error "was called" end)
         t.eq(status_of(answer(usual, head, "1048577\r\n\r\n")), 413)
+        local generous <close> = server(function() error "was called" end,
+            {limits = {body = math.maxinteger}})
+        for _, length in ipairs {"9223372036854775808", "9223372036854775813",
+            "18446744073709550000"} do -- of 2^63 and more no limit is large enough
+            t.eq(status_of(answer(usual, head, length, "\r\n\r\n")), 413, length)
+            t.eq(status_of(answer(generous, head, length, "\r\n\r\n")), 413, length)
+        end
     end,
 
     a_handler_that_does_not_look_answers_a_bad_body_all_the_same = function()

@@ -351,6 +351,15 @@ return {
         t.fails("toobig", client:get {url = s.base, limits = {field_line = 5}})
     end,
 
+    a_body_of_which_no_number_tells_the_length_is_refused_at_once = function()
+        local url = by_hand(function(stream)
+            stream:read "l"
+            stream:write "HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775813\r\n\r\nhello"
+        end)
+        t.fails("toobig", http.request {url = url, limits = {body = math.maxinteger},
+            timeout = patience})
+    end,
+
     a_small_limit_is_not_left_behind = function()
         local s <close> = server(function(request, number) return request.path .. number end)
         local client <close> = http.client()
