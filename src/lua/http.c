@@ -298,7 +298,8 @@ static uint64_t get_limit(lua_State *L, const char *name, uint64_t most, uint64_
     return given ? (uint64_t)value : usual;
 }
 
-// reader("requests" | "responses" [, limits])
+// reader("requests" | "responses" [, limits [, methods]]): the last are those that are known beside
+// the usual ones, with spaces between.
 static int new_reader(lua_State *L)
 {
     static const char *const kinds[] = {"requests", "responses", NULL};
@@ -308,11 +309,15 @@ static int new_reader(lua_State *L)
                                                {"idle", reader_idle},
                                                {NULL, NULL}};
     int kind = luaL_checkoption(L, 1, NULL, kinds);
-    lua_settop(L, 2);
+    lua_settop(L, 3);
     if (!lua_isnil(L, 2))
         luaL_checktype(L, 2, LUA_TTABLE);
-    struct mare__http_reader *reader = lua_newuserdatauv(L, sizeof *reader, 0);
+    const char *methods = luaL_optstring(L, 3, NULL);
+    struct mare__http_reader *reader = lua_newuserdatauv(L, sizeof *reader, 1);
     mare__http_reader_init(reader, kind == 0 ? MARE__HTTP_REQUESTS : MARE__HTTP_RESPONSES);
+    reader->methods = methods;
+    lua_pushvalue(L, 3); // and so it stays
+    lua_setiuservalue(L, -2, 1);
     struct mare__http_limits *limits = &reader->limits;
     limits->start_line = (uint32_t)get_limit(L, "start_line", UINT16_MAX, limits->start_line);
     limits->field_line = (uint32_t)get_limit(L, "field_line", UINT16_MAX, limits->field_line);

@@ -85,6 +85,7 @@ enum mare__http_kind {
 
 struct mare__http_reader {
     struct mare__http_limits limits; // may be set before a message begins
+    const char *methods;             // likewise: more that are known, with spaces between; or NULL
 
     struct mare__http_head head; // from HEAD until the read after END
     struct mare__span slice;     // of BODY; lies in the bytes given to mare__http_read

@@ -182,9 +182,23 @@ static bool fail_parse(struct mare__http_reader *reader, enum http_errno why)
     }
 }
 
+// Whether the method is one that the reader was told of.
+static bool is_told(const struct mare__http_reader *reader)
+{
+    struct mare__span method = reader->head.method;
+    for (const char *at = reader->methods; at && *at;) {
+        size_t size = strcspn(at, " ");
+        if (size == method.size && memcmp(at, method.at, size) == 0)
+            return true;
+        at += size + strspn(at + size, " ");
+    }
+    return false;
+}
+
 static bool take_apart(struct mare__http_reader *reader, struct parse *parse)
 {
     bool request = reader->kind == MARE__HTTP_REQUESTS;
+    size_t known = 0; // bytes that http_parser need not see
     http_parser parser;
     http_parser_init(&parser, request ? HTTP_REQUEST : HTTP_RESPONSE);
     parser.data = parse;
@@ -192,7 +206,11 @@ static bool take_apart(struct mare__http_reader *reader, struct parse *parse)
     // is too much for it. So this is left to choose_body, and values to http.c.
     parser.lenient_http_headers = 1;
     parser.allow_chunked_length = 1;
-    http_parser_execute(&parser, &callbacks, reader->text.at, reader->text.size);
+    if (request && is_told(reader)) { // for which it has another one
+        http_parser_execute(&parser, &callbacks, "GET", 3);
+        known = reader->head.method.size;
+    }
+    http_parser_execute(&parser, &callbacks, reader->text.at + known, reader->text.size - known);
     if (parse->no_memory)
         return fail(reader, 503, "not enough memory");
     if (!parse->whole)

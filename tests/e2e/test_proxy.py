@@ -142,6 +142,23 @@ class Proxy(unittest.TestCase):
             self.assertEqual(out, b'abc')
             self.assertNotEqual(client.returncode, 0, err)  # it was not told that this is all
 
+    def test_a_target_leads_to_no_other_server(self):
+        with socket.create_server(('127.0.0.1', 0)) as elsewhere:
+            elsewhere.settimeout(0.2)
+            port = elsewhere.getsockname()[1]
+            # Put together with such a target, the name of the server behind would be another's.
+            program = servers.Program([MARE, 'examples/16_reverse_proxy.lua', 0,
+                                       'http://127.0.0'])
+            self.addCleanup(program.close)
+            address = program.line(0).removeprefix('http://').split(':')
+            for line, status in ((f'CONNECT .1:{port}', b'501'), (f'GET http://127.0.0.1:{port}/',
+                                                                  b'421'), ('OPTIONS *', b'501')):
+                with socket.create_connection(address, servers.PATIENCE) as stream:
+                    stream.sendall(f'{line} HTTP/1.1\r\nHost: a\r\n\r\n'.encode())
+                    self.assertEqual(stream.recv(65536).split()[1:2], [status], line)
+            with self.assertRaises(TimeoutError):
+                elsewhere.accept()
+
     def test_one_users_answer_is_not_anothers(self):
         """The server behind sends a body where there can be none, and one answer too many. What it
         sends so is for nobody; in particular not for who asks next."""

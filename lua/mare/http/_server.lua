@@ -10,7 +10,7 @@ local write, write_parts, check_options = shared.write, shared.write_parts, shar
 local body_most = 1048576
 
 local server_options = checks.set("idle_time", "message_time", "write_time", "least_rate", "limits",
-    "failed", "end_time", "log")
+    "failed", "end_time", "log", "methods", "targets")
 
 local date, date_at = nil, -1
 
@@ -94,6 +94,9 @@ end
 -- The head of an answer, its body, what the head says of that, and the status; or an error.
 local function compose(request, response, keep)
     local status, headers, body, length = parts_of(response)
+    if request.method == "CONNECT" and status // 100 == 2 then -- RFC 9110 section 9.3.6
+        error("CONNECT is granted by who takes the stream (request.taken)", 0)
+    end
     body, length = frame(request, status, body, length)
     local head = raw.response(status, headers, length, request.minor, keep and length ~= false,
         date_now(), type(response) == "table" and response.upgrade or nil)
@@ -167,6 +170,25 @@ end
 -- Requests of one connection until it is the turn of other routines.
 local turn_most = 100
 
+-- The forms of a target beside a path (RFC 9112 section 3.2), and what a request with one that the
+-- server does not want is answered with.
+local forms = {authority = 501, asterisk = 501, absolute = 421}
+
+local function form_of(request)
+    return request.method == "CONNECT" and "authority" or request.target == "*" and "asterisk"
+        or "absolute"
+end
+
+-- The status and the reason to refuse a request with, before its handler sees it; or nothing.
+local function objection(server, request)
+    if request.length and request.length > server.body_most then
+        return 413, "the body is too large"
+    elseif request.target:byte() ~= 47 then -- a path begins with a slash
+        local form = form_of(request)
+        if not server.targets[form] then return forms[form], "the target is not a path" end
+    end
+end
+
 -- Waits for the next request. Meanwhile the stream is among those that an ending server closes.
 local function next_request(server, stream, reader, idle, hurry)
     if server.ending then idle = math.min(idle, server.end_time) end
@@ -177,12 +199,12 @@ local function next_request(server, stream, reader, idle, hurry)
 end
 
 -- As http.handle. `server` is what the connections of one listener share: whether it is `ending`,
--- how long it then waits for requests, and the readers of streams that are `waiting` for one.
+-- how long it then waits for requests, the readers of streams that are `waiting` for one, and which
+-- requests it wants.
 local function handle(stream, handler, options, server)
-    local reader = raw.reader("requests", options.limits)
+    local reader = raw.reader("requests", options.limits, server.methods)
     local idle = options.idle_time or http.idle_time
     local hurry = options.message_time or http.message_time
-    local most = options.limits and options.limits.body or body_most
     local peer = stream:peer() -- which nobody can say any more when it has gone
     stream:timeout(options.write_time or http.write_time)
     shared.server_of[stream] = server
@@ -201,9 +223,10 @@ local function handle(stream, handler, options, server)
         end
         setmetatable(request, Message)
         request.stream, request.peer = stream, peer
-        if request.length and request.length > most then
-            refuse(stream, 413, "the body is too large")
-            return note(options, request, 413, "the body is too large")
+        status, message = objection(server, request)
+        if status then
+            refuse(stream, status, message)
+            return note(options, request, status, message)
         end
         if request.has_body then give_body(reader, stream, request, options) end
         local ok, response = xpcall(handler, on_error, request)
@@ -230,7 +253,10 @@ end
 
 local function new_server(options)
     return {ending = false, end_time = options.end_time or http.end_time, waiting = {},
-        told = setmetatable({}, {__mode = "k"})}
+        told = setmetatable({}, {__mode = "k"}),
+        body_most = options.limits and options.limits.body or body_most,
+        methods = options.methods and table.concat(options.methods, " "),
+        targets = checks.set(table.unpack(options.targets or {}))}
 end
 
 --- Serves one connection: reads requests, calls the handler, writes what it returns.
@@ -268,6 +294,16 @@ local function check_values(options)
         local value = options[name]
         check(name, value == false or type(value) == "function", "a function, or false")
     end
+    local function check_list(name, is, expected)
+        local value, good = options[name], true
+        for _, one in ipairs(type(value) == "table" and value or {}) do good = good and is(one) end
+        check(name, type(value) == "table" and good, "a list of " .. expected)
+    end
+    check_list("methods", function(name)
+        return type(name) == "string" and #name <= 24 and name:find "^[%w!#$%%&'*+.^_`|~-]+$"
+    end, "methods, of 1 to 24 characters that may stand there")
+    check_list("targets", function(form) return forms[form] end,
+        "'absolute', 'asterisk' and 'authority'")
     raw.reader("requests", options.limits)
 end
 

@@ -292,6 +292,22 @@ static void responses_with_each_kind_of_body(void **state)
                     "BODY to the end\r\n\nENDED\n");
 }
 
+static void more_methods_can_be_known(void **state)
+{
+    (void)state;
+    struct setup setup = {.kind = MARE__HTTP_REQUESTS, .methods = "QUERY A  BREW-TEA"};
+    check(&setup,
+          BYTES("QUERY /a?b HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\nhi"
+                "A / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+                "BREW-TEA / HTTP/1.1\r\nHost: c\r\n\r\nGETX / HTTP/1.1\r\nHost: c\r\n\r\n"),
+          "HEAD QUERY /a?b HTTP/1.1 keep-alive body=length:2\n  Host: c\n  Content-Length: 2\n"
+          "BODY hi\nEND\nHEAD A / HTTP/1.0 keep-alive body=none\n  Connection: keep-alive\nEND\n"
+          "HEAD BREW-TEA / HTTP/1.1 keep-alive body=none\n  Host: c\nEND\nERROR 501\n");
+    check(&setup, BYTES("QUER / HTTP/1.1\r\nHost: c\r\n\r\n"), "ERROR 501\n");
+    check(&setup, BYTES("BREW / HTTP/1.1\r\nHost: c\r\n\r\n"), "ERROR 501\n");
+    check(&setup, BYTES("query / HTTP/1.1\r\nHost: c\r\n\r\n"), "ERROR 501\n");
+}
+
 static void responses_without_a_body(void **state)
 {
     (void)state;
@@ -547,7 +563,7 @@ UNIT_TESTS(cmocka_unit_test(a_request_without_a_body),
            cmocka_unit_test(an_upgrade_can_be_asked_for), cmocka_unit_test(no_bytes_at_all),
            cmocka_unit_test(fields_are_found_in_any_case),
            cmocka_unit_test(responses_with_each_kind_of_body),
-           cmocka_unit_test(responses_without_a_body),
+           cmocka_unit_test(more_methods_can_be_known), cmocka_unit_test(responses_without_a_body),
            cmocka_unit_test(a_body_that_cannot_be_there_is_not_the_next_response),
            cmocka_unit_test(the_answer_to_head_has_no_body),
            cmocka_unit_test(nothing_is_read_after_a_switch),
