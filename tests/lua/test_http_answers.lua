@@ -33,6 +33,42 @@ local NO_LENGTHS = {true, false, -1, -5.0, 5.5, "-5", "5.0", "0x5", " 5", "5 ", 
     "18446744073709551615", "9223372036854775808", 2^63, 2^64, 1/0, 0/0, {}, print}
 
 return {
+    -- Whether the connection is kept.
+
+    a_connection_ends_when_its_head_says_so = function()
+        local s <close> = server(function(request)
+            if request.path == "/parts" then return {body = in_parts("ab", "c")} end
+            if request.path == "/status" then return {status = 2000} end
+            if request.path == "/header" then return {headers = {["a b"] = "c"}} end
+            if request.path == "/length" then return {length = -1, body = in_parts "x"} end
+            if request.path == "/fails" then error("on purpose", 0) end
+        end)
+        local old = "HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+        local new = "HTTP/1.1\r\nHost: a\r\n\r\n"
+        for path, version in pairs {parts = old, status = new, header = new, length = new,
+            fails = new} do
+            local ask = ("GET /%s %s"):format(path, version)
+            local got = said(s, ask, ask)
+            t.ok(got, path .. ": the connection stays open")
+            local _, heads = got:gsub("HTTP/1.1 %d%d%d ", "")
+            t.eq({heads, got:find "\r\nConnection: close\r\n" ~= nil}, {1, true}, path)
+            if path == "parts" then t.eq(got:match "\r\n\r\n(.*)", "abc") end
+        end
+    end,
+
+    an_old_client_that_asks_for_it_is_kept = function()
+        local s <close> = server(function(request)
+            return {length = request.path == "/parts" and 3 or nil,
+                body = request.path == "/parts" and in_parts("ab", "c") or "abc"}
+        end)
+        for _, path in ipairs {"/text", "/parts"} do
+            local ask = ("GET %s HTTP/1.0\r\n%%s\r\n"):format(path)
+            local got = said(s, ask:format "Connection: keep-alive\r\n", ask:format "")
+            local _, bodies = got:gsub("\r\n\r\nabc", "")
+            t.eq({bodies, got:find "\r\nConnection: keep%-alive\r\n" ~= nil}, {2, true}, path)
+        end
+    end,
+
     -- Lengths.
 
     a_length_is_a_whole_number = function()

@@ -91,25 +91,27 @@ local function frame(request, status, body, length)
     return body, length or #body
 end
 
--- The head of an answer, its body, what the head says of that, and the status; or an error.
+-- The head of an answer, its body, and what the head says of that. What is sent is noted in the
+-- request: `answered`, the status, and `kept`, whether the connection serves another. Or an error.
 local function compose(request, response, keep)
     local status, headers, body, length = parts_of(response)
     if request.method == "CONNECT" and status // 100 == 2 then -- RFC 9110 section 9.3.6
         error("CONNECT is granted by who takes the stream (request.taken)", 0)
     end
     body, length = frame(request, status, body, length)
-    local head = raw.response(status, headers, length, request.minor, keep and length ~= false,
-        date_now(), type(response) == "table" and response.upgrade or nil)
-    return head, body, length, status
+    keep = keep and length ~= false
+    local head = raw.response(status, headers, length, request.minor, keep, date_now(),
+        type(response) == "table" and response.upgrade or nil)
+    request.answered, request.kept = status, keep
+    return head, body, length
 end
 
 local function respond(stream, request, response, keep)
-    local good, head, body, length, status = xpcall(compose, on_error, request, response, keep)
+    local good, head, body, length = xpcall(compose, on_error, request, response, keep)
     if not good then
         report(head)
         return respond(stream, request, failure, false)
     end
-    request.answered = status
     if not body or request.method == "HEAD" then return stream:write(head) end
     if type(body) == "string" then return write(stream, nil, head, body, "") end
     local ok, message, code = stream:write(head)
@@ -241,13 +243,14 @@ local function handle(stream, handler, options, server)
             return note(options, request, request.answered or 101)
         end
         local read = not request.has_body or skip_body(request)
-        local last = server.ending
-        local keep = request.keep_alive and ok and read and not last
+        local keep = request.keep_alive and ok and read and not server.ending
         local sent, why = answer(stream, request, response, keep)
         note(options, request, request.answered, not sent and why or request.failed)
         if not sent then return end
-        if not read or last then net.linger(stream) end
-        if not keep then return end
+        if not request.kept then -- as its head says; what the client still sends is thrown away
+            if request.keep_alive or not read then net.linger(stream) end
+            return
+        end
     end
 end
 
