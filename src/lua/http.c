@@ -2,6 +2,7 @@
 // HTTP/1.1 in Lua: a reader of messages over a stream, and the heads of messages as strings. What a
 // server or a client does with them is in lua/mare/http/.
 #include <errno.h>
+#include <stdarg.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -344,18 +345,46 @@ static struct mare__span span_at(lua_State *L, int index)
     return span;
 }
 
-size_t mare__lua_fields(lua_State *L, int table, struct mare__http_field *fields)
+// Raises an error that tells nothing of where: the caller in Lua knows whom to blame.
+static int refuse(lua_State *L, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    lua_pushvfstring(L, format, arguments);
+    va_end(arguments);
+    return lua_error(L);
+}
+
+static void check_field(lua_State *L, const struct mare__http_field *field,
+                        enum mare__http_kind kind)
+{
+    const char *fault = mare__http_field_fault(field, kind);
+    luaL_Buffer name;
+    if (!fault)
+        return;
+    luaL_buffinit(L, &name);
+    for (size_t i = 0; i < field->name.size; i++) { // which may be a stranger's, too
+        uint8_t byte = (uint8_t)field->name.at[i];
+        luaL_addchar(&name, (char)(byte < ' ' || byte == 0x7f ? '?' : byte));
+    }
+    luaL_pushresult(&name);
+    refuse(L, "header '%s' %s", lua_tostring(L, -1), fault);
+}
+
+size_t mare__lua_fields(lua_State *L, int table, enum mare__http_kind kind,
+                        struct mare__http_field *fields)
 {
     size_t count = 0;
     if (lua_isnoneornil(L, table))
         return 0;
-    luaL_checktype(L, table, LUA_TTABLE);
+    if (!lua_istable(L, table))
+        refuse(L, "headers must be a table, not a %s", luaL_typename(L, table));
     lua_pushnil(L);
     while (lua_next(L, table)) {
         int value = lua_gettop(L), several = lua_istable(L, value);
         lua_Integer n = several ? luaL_len(L, value) : 1;
         if (lua_type(L, value - 1) != LUA_TSTRING)
-            luaL_error(L, "the names of headers must be strings");
+            refuse(L, "the names of headers must be strings");
         for (lua_Integer i = 1; i <= n; i++) {
             luaL_checkstack(L, 4, "too many headers");
             if (several)
@@ -363,13 +392,13 @@ size_t mare__lua_fields(lua_State *L, int table, struct mare__http_field *fields
             else
                 lua_pushvalue(L, value);
             if (!lua_isstring(L, -1))
-                luaL_error(L, "header '%s' must be a string or a number, not a %s",
-                           lua_tostring(L, value - 1), luaL_typename(L, -1));
+                refuse(L, "header '%s' must be a string or a number, not a %s",
+                       lua_tostring(L, value - 1), luaL_typename(L, -1));
             if (count == MARE__LUA_FIELDS_MAX)
-                luaL_error(L, "more than %d headers", MARE__LUA_FIELDS_MAX);
+                refuse(L, "more than %d headers", MARE__LUA_FIELDS_MAX);
             fields[count].name.at = lua_tolstring(L, value - 1, &fields[count].name.size);
             fields[count].value.at = lua_tolstring(L, -1, &fields[count].value.size);
-            count++;
+            check_field(L, &fields[count++], kind);
         }
         lua_pushvalue(L, value - 1); // the key again, above what must stay
     }
@@ -396,7 +425,7 @@ static int push_written(lua_State *L, struct mare__bytes *out, mare_err err)
         lua_pushlstring(L, out->at, out->size);
     mare__bytes_fini(out);
     if (err == MARE_INVALID)
-        return luaL_error(L, "a header, a status or a target that may not be sent as it is");
+        return refuse(L, "a status, a method, a target or a host that may not be sent");
     return err ? mare__lua_fail(L, err) : 1;
 }
 
@@ -414,7 +443,7 @@ static int put_response(lua_State *L)
     response.keep_alive = lua_toboolean(L, 5);
     response.date = span_at(L, 6);
     response.upgrade = span_at(L, 7);
-    response.count = mare__lua_fields(L, 2, fields);
+    response.count = mare__lua_fields(L, 2, MARE__HTTP_RESPONSES, fields);
     return push_written(L, &out, mare__http_put_response(&out, &response));
 }
 
@@ -434,7 +463,7 @@ static int put_request(lua_State *L)
     request.keep_alive = lua_toboolean(L, 6);
     request.expect_continue = lua_toboolean(L, 7);
     request.upgrade = span_at(L, 8);
-    request.count = mare__lua_fields(L, 4, fields);
+    request.count = mare__lua_fields(L, 4, MARE__HTTP_REQUESTS, fields);
     return push_written(L, &out, mare__http_put_request(&out, &request));
 }
 

@@ -178,6 +178,9 @@ struct mare__http_request {
     bool keep_alive, expect_continue;
 };
 
+// Why a field of a caller's is refused: static words that can follow its name; NULL: it is not.
+const char *mare__http_field_fault(const struct mare__http_field *field, enum mare__http_kind kind);
+
 // A whole head, with the empty line that ends it.
 mare_err mare__http_put_response(struct mare__bytes *out,
                                  const struct mare__http_response *response);

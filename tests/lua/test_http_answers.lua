@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- What a handler may answer with, and a client ask with: what is wrong with it is said by name, and
 -- nothing of it is sent.
-local mare, t = require "mare", require "t"
+local mare, t, shell = require "mare", require "t", require "shell"
 local net, http = require "mare.net", require "mare.http"
 local patience = t.patience
 
@@ -31,6 +31,34 @@ end
 local LENGTHS = {5, 5.0, "5", "05"}
 local NO_LENGTHS = {true, false, -1, -5.0, 5.5, "-5", "5.0", "0x5", " 5", "5 ", "", "five",
     "18446744073709551615", "9223372036854775808", 2^63, 2^64, 1/0, 0/0, {}, print}
+
+-- Answers, and what is wrong with them.
+local WRONG = {
+    {'{bdy = "x"}', "unknown field 'bdy'"},
+    {'{"x"}', "unknown field '1'"},
+    {'true', "a string, a table or nil expected, got boolean"},
+    {'print', "a string, a table or nil expected, got function"},
+    {'{status = "404"}', "status must be an integer from 200 to 999"},
+    {'{status = 100}', "status must be an integer from 200 to 999"},
+    {'{status = 1000}', "status must be an integer from 200 to 999"},
+    {'{status = 200.5}', "status must be an integer from 200 to 999"},
+    {'{body = true}', "body must be a string or a function, not a boolean"},
+    {'{body = {}}', "body must be a string or a function, not a table"},
+    {'{length = "x", body = print}', "length must be an integer that is not negative"},
+    {'{length = 2, body = "x"}', "length must be that of the body, 1"},
+    {'{finally = true}', "finally must be a function"},
+    {'{upgrade = true}', "upgrade must be a string"},
+    {'{headers = "a: b"}', "headers must be a table, not a string"},
+    {'{headers = {"a: b"}}', "the names of headers must be strings"},
+    {'{headers = {["a b"] = "c"}}', "header 'a b' has a name that may not be sent"},
+    {'{headers = {[""] = "c"}}', "header '' has a name that may not be sent"},
+    {'{headers = {a = "b\\r\\nc: d"}}', "header 'a' has a value that may not be sent"},
+    {'{headers = {a = {"b", "\\0"}}}', "header 'a' has a value that may not be sent"},
+    {'{headers = {a = true}}', "header 'a' must be a string or a number, not a boolean"},
+    {'{headers = {["Content-Length"] = 5}}',
+        "header 'Content-Length' is written by the module itself"},
+    {'{headers = {date = "now"}}', "header 'date' is written by the module itself"},
+}
 
 return {
     -- Whether the connection is kept.
@@ -134,5 +162,79 @@ return {
             t.raises("option 'length' must be that of the body", ask, wrong, "abcde")
         end
         t.raises("option 'length' must be that of the body", ask, 5, nil)
+    end,
+
+    -- Everything else.
+
+    what_is_wrong_with_an_answer_is_said_by_name_at_the_handlers_line = function()
+        local program = {[[
+            local mare, net, http = require "mare", require "mare.net", require "mare.http"
+            local listener, answer = assert(net.listen("127.0.0.1", 0)), nil
+            local function handler() return answer end
+            mare.go(http.serve, listener, handler)
+            local base = "http://127.0.0.1:" .. select(2, listener:address())
+            local function try(what)
+                answer = what
+                assert(http.get(base) == 500)
+                io.stderr:write "500\n"
+            end]]}
+        for _, case in ipairs(WRONG) do program[#program + 1] = ("try(%s)"):format(case[1]) end
+        program[#program + 1] = "listener:close()"
+        local got = shell.lua(table.concat(program, "\n"))
+        t.eq(got.code, 0, got.err)
+        local line = got.err:gmatch "[^\n]+"
+        for _, case in ipairs(WRONG) do
+            t.eq(line():match "^mare: http: [^:]+:3: bad answer (.*)$", "(" .. case[2] .. ")")
+            t.eq(line(), "500")
+        end
+        t.eq(line(), nil)
+    end,
+
+    what_is_answered_now_is_blamed_on_who_answers = function()
+        local told
+        local s <close> = server(function(request)
+            local ok, err = pcall(function() request:answer {bdy = "x"} end)
+            told = not ok and err
+            return "can still be answered"
+        end)
+        t.eq(select(2, http.get(s.base, patience)), "can still be answered")
+        t.ok(told:find "_answers.lua:%d+: bad argument #1 to 'answer' %(unknown field 'bdy'%)",
+            told)
+    end,
+
+    what_is_right_is_sent = function()
+        local answer
+        local s <close> = server(function() return answer end)
+        for _, case in ipairs {
+            {"text", "200 text"}, {42, "200 42"}, {{body = 42}, "200 42"}, {{}, "200 "},
+            {{status = 201.0, body = "x"}, "201 x"}, {{status = 599, body = "x"}, "599 x"},
+            {{status = 200, headers = {["x-a"] = 1, ["x-b"] = {"a", 2}}, body = "x"}, "200 x"},
+            {setmetatable({body = "x"}, {__name = "mine"}), "200 x"},
+        } do
+            answer = case[1]
+            local status, text = http.get(s.base, patience)
+            t.eq(("%d %s"):format(status, text), case[2])
+        end
+    end,
+
+    what_is_wrong_with_a_request_is_said_by_name = function()
+        local function ask(what)
+            what.url = what.url or "http://127.0.0.1:1/"
+            return (http.request(what))
+        end
+        for _, case in ipairs {
+            {{headers = {["a b"] = "c"}}, "header 'a b' has a name that may not be sent"},
+            {{headers = {a = "b\nc"}}, "header 'a' has a value that may not be sent"},
+            {{headers = {Host = "b"}}, "header 'Host' is written by the module itself"},
+            {{headers = {a = {}, b = true}}, "header 'b' must be a string or a number"},
+            {{headers = "a: b"}, "headers must be a table, not a string"},
+            {{method = "GET /x"}, "option 'method' must be a word"},
+            {{method = 5}, "option 'method' must be a word"},
+            {{body = true}, "option 'body' must be a string"},
+        } do
+            t.raises("test_http_answers.lua:%d+: bad argument #1 to 'request' %(" .. case[2], ask,
+                case[1])
+        end
+        t.raises("bad argument #1 to 'request' %(table expected, got no value%)", http.request)
     end,
 }

@@ -65,6 +65,7 @@ end
 -- What is to be sent, from what the program asks for.
 local function prepare(what, keep, usual_time)
     if type(what) == "string" then what = {url = what} end
+    checks.argument("request", what, 1, "table", 4)
     check_options("request", what, 1, request_options, 5)
     local place = http.locate(what.url or "")
     if not place or not place.scheme:find "^http" then
@@ -75,14 +76,17 @@ local function prepare(what, keep, usual_time)
     local parts, deadline = type(body) == "function", type(time) == "userdata" and time or nil
     check_option("timeout", deadline or type(time) == "number" and time >= 0,
         "seconds or a deadline")
+    check_option("method", type(method) == "string" and shared.is_token(method), "a word")
     check_option("body", not body or parts or type(body) == "string", "a string or a function")
     local length = length_of(what.length)
     check_option("length", length or what.length == nil, shared.LENGTH)
     check_option("length", parts or length == nil or length == #(body or ""), "that of the body")
     length = length or parts or body and #body
+    local good, head = pcall(raw.request, method, place.target, place.name, what.headers, length,
+        keep, false)
+    if not good then error(("bad argument #1 to 'request' (%s)"):format(head), 3) end
     return {
-        place = place, method = method, body = body, parts = parts, length = length,
-        head = raw.request(method, place.target, place.name, what.headers, length, keep, false),
+        place = place, method = method, body = body, parts = parts, length = length, head = head,
         time = time, deadline = deadline,
         limits = what.limits, tls = what.tls,
     }

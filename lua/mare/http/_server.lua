@@ -4,7 +4,9 @@
 local mare, net, raw = require "mare", require "mare.net", require "mare._http"
 local checks, shared = require "mare._check", require "mare.http._shared"
 local http, Message, body_reader = shared.http, shared.Message, shared.body_reader
-local write, write_parts, check_options = shared.write, shared.write_parts, shared.check_options
+local check_options, answers = shared.check_options, require "mare.http._answer"
+local answer, failure = answers.answer, answers.failure
+local refuse, report = answers.refuse, answers.report
 
 -- Bytes of a body, unless limits say otherwise: as in src/wire/http.h.
 local body_most = 1048576
@@ -12,37 +14,10 @@ local body_most = 1048576
 local server_options = checks.set("idle_time", "message_time", "write_time", "least_rate", "limits",
     "failed", "end_time", "log", "methods", "targets")
 
-local date, date_at = nil, -1
-
-local function date_now()
-    local now = os.time()
-    if now ~= date_at then date, date_at = os.date("!%a, %d %b %Y %H:%M:%S GMT", now), now end
-    return date
-end
-
-local function refuse(stream, status, reason)
-    local text = ("%d %s: %s\n"):format(status, raw.phrase(status), reason)
-    stream:write(raw.response(status, {["content-type"] = "text/plain"}, #text, 1, false,
-        date_now()), text)
-    net.linger(stream)
-end
-
--- What a handler returned, as status, headers and body.
-local function parts_of(response)
-    if type(response) == "table" then
-        return response.status or 200, response.headers, response.body or "", response.length
-    elseif response == nil then
-        return 204
-    end
-    return 200, nil, response
-end
-
 local function on_error(err)
     return debug.traceback(type(err) == "string" and err or
         ("(error object is a %s value)"):format(type(err)), 2)
 end
-
-local function report(text) io.stderr:write("mare: http: ", text, "\n") end
 
 local printed_at, unprinted = -math.huge, 0
 
@@ -70,71 +45,6 @@ local function shake_hands(stream, failed)
     if failed == nil then failed = print_failure end
     if failed and code ~= "cancelled" then failed(message, code, stream) end
     return false
-end
-
-local failure = {status = 500, body = "500 Internal Server Error\n"}
-
--- How an answer's body is sent: what is written after the head, a string or a function, and what
--- the head says of it: its length; true, it comes in chunks; false, up to the connection's end.
-local function frame(request, status, body, length)
-    if length ~= nil then
-        length = shared.length_of(length) or error("length must be " .. shared.LENGTH, 0)
-    end
-    if status == 204 then return nil, nil end -- which has none, whatever is given
-    if status == 304 then return nil, length end
-    if type(body) == "function" then return body, length or request.minor > 0 end
-    if type(body) ~= "string" then body = tostring(body) end
-    local described = body == "" and request.method == "HEAD" -- only its length is given
-    if length and length ~= #body and not described then
-        error(("length must be that of the body, %d"):format(#body), 0)
-    end
-    return body, length or #body
-end
-
--- The head of an answer, its body, and what the head says of that. What is sent is noted in the
--- request: `answered`, the status, and `kept`, whether the connection serves another. Or an error.
-local function compose(request, response, keep)
-    local status, headers, body, length = parts_of(response)
-    if request.method == "CONNECT" and status // 100 == 2 then -- RFC 9110 section 9.3.6
-        error("CONNECT is granted by who takes the stream (request.taken)", 0)
-    end
-    body, length = frame(request, status, body, length)
-    keep = keep and length ~= false
-    local head = raw.response(status, headers, length, request.minor, keep, date_now(),
-        type(response) == "table" and response.upgrade or nil)
-    request.answered, request.kept = status, keep
-    return head, body, length
-end
-
-local function respond(stream, request, response, keep)
-    local good, head, body, length = xpcall(compose, on_error, request, response, keep)
-    if not good then
-        report(head)
-        return respond(stream, request, failure, false)
-    end
-    if not body or request.method == "HEAD" then return stream:write(head) end
-    if type(body) == "string" then return write(stream, nil, head, body, "") end
-    local ok, message, code = stream:write(head)
-    if not ok then return nil, message, code end
-    return write_parts(stream, body, length)
-end
-
--- Sends the response, and calls its `finally` however that went: its body may raise an error.
-local function answer(stream, request, response, keep)
-    local finally = type(response) == "table" and response.finally
-    if not finally then return respond(stream, request, response, keep) end
-    local _ <close> = setmetatable({}, {__close = function() finally() end})
-    local ok, message, code = respond(stream, request, response, keep)
-    return ok, message, code
-end
-
---- Answers a request now, as if its handler had returned the response, and then ends the
---- connection.
-function Message:answer(response)
-    self.taken = true
-    local ok, message, code = answer(self.stream, self, response, false)
-    net.linger(self.stream)
-    return ok, message, code
 end
 
 -- What is left of a request's body, so that the next request is found; false: close instead.
@@ -244,7 +154,7 @@ local function handle(stream, handler, options, server)
         end
         local read = not request.has_body or skip_body(request)
         local keep = request.keep_alive and ok and read and not server.ending
-        local sent, why = answer(stream, request, response, keep)
+        local sent, why = answer(stream, request, response, keep, handler)
         note(options, request, request.answered, not sent and why or request.failed)
         if not sent then return end
         if not request.kept then -- as its head says; what the client still sends is thrown away
@@ -303,7 +213,7 @@ local function check_values(options)
         check(name, type(value) == "table" and good, "a list of " .. expected)
     end
     check_list("methods", function(name)
-        return type(name) == "string" and #name <= 24 and name:find "^[%w!#$%%&'*+.^_`|~-]+$"
+        return type(name) == "string" and #name <= 24 and shared.is_token(name)
     end, "methods, of 1 to 24 characters that may stand there")
     check_list("targets", function(form) return forms[form] end,
         "'absolute', 'asterisk' and 'authority'")

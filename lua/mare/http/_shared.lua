@@ -94,6 +94,9 @@ end
 
 local LENGTH = "an integer that is not negative"
 
+-- Whether it can be a method (RFC 9110 section 5.6.2).
+local function is_token(name) return name:find "^[%w!#$%%&'*+.^_`|~-]+$" ~= nil end
+
 -- The server that a stream is a connection of, for who speaks another protocol there: `ending`,
 -- whether its listener is closed; `end_time`, how long a silent peer has then; and `told`: what is
 -- in it is a function's argument, and is given to it in a routine of its own when the server ends.
@@ -130,4 +133,4 @@ end
 
 return {http = http, Message = Message, seconds_of = seconds_of, body_reader = body_reader,
     server_of = server_of, write = write, write_parts = write_parts, check_options = check_options,
-    length_of = length_of, LENGTH = LENGTH}
+    length_of = length_of, LENGTH = LENGTH, is_token = is_token}
