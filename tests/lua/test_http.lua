@@ -370,6 +370,7 @@ return {
         end
         t.raises("option 'log' must be a function, or false", serve, {log = true})
         t.raises("option 'failed' must be a function, or false", serve, {failed = "print"})
+        t.raises("option 'cancel' must be true or false", serve, {cancel = "no"})
         t.raises("limit 'body' must be an integer", serve, {limits = {body = "large"}})
         for _, wrong in ipairs {"QUERY", {"A B"}, {""}, {("A"):rep(25)}, {1}, {"QUERY\r"}} do
             t.raises("option 'methods' must be a list of methods", serve, {methods = wrong})

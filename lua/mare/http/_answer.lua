@@ -107,16 +107,23 @@ local function place_of(f)
 end
 
 -- Sends what a handler returned; true, or nil, message, code.
-local function answer(stream, request, response, keep, handler)
+local function answer(connection, request, response, keep)
     local _ <close> = close_later(response)
     local good, head, body, length = pcall(compose, request, response, keep)
     if not good then
-        report(("%sbad answer (%s)"):format(place_of(handler), head))
+        report(("%sbad answer (%s)"):format(place_of(connection.handler), head))
         head, body, length = compose(request, failure, false)
     end
-    local ok, message, code = send(stream, request, head, body, length)
+    if type(body) == "function" then
+        local guard, next_part = connection.guard, body
+        body = function() return guard:call(request, next_part) end
+    end
+    local ok, message, code = send(connection.stream, request, head, body, length)
     return ok, message, code
 end
+
+-- Forgets what a handler returned: there is nobody to send it to.
+local function release(response) local _ <close> = close_later(response) end
 
 --- Answers a request now, as if its handler had returned the response, and then ends the
 --- connection.
@@ -138,4 +145,4 @@ local function refuse(stream, status, reason)
     net.linger(stream)
 end
 
-return {answer = answer, failure = failure, refuse = refuse, report = report}
+return {answer = answer, failure = failure, refuse = refuse, release = release, report = report}

@@ -6,13 +6,14 @@ local checks, shared = require "mare._check", require "mare.http._shared"
 local http, Message, body_reader = shared.http, shared.Message, shared.body_reader
 local check_options, answers = shared.check_options, require "mare.http._answer"
 local answer, failure = answers.answer, answers.failure
-local refuse, report = answers.refuse, answers.report
+local refuse, report, release = answers.refuse, answers.report, answers.release
+local gone = require "mare.http._gone"
 
 -- Bytes of a body, unless limits say otherwise: as in src/wire/http.h.
 local body_most = 1048576
 
 local server_options = checks.set("idle_time", "message_time", "write_time", "least_rate", "limits",
-    "failed", "end_time", "log", "methods", "targets")
+    "failed", "end_time", "log", "methods", "targets", "cancel")
 
 local function on_error(err)
     return debug.traceback(type(err) == "string" and err or
@@ -110,11 +111,58 @@ local function next_request(server, stream, reader, idle, hurry)
     return request, message, code, status
 end
 
+-- The client has gone while its request was handled: nothing is sent. What the handler waited for
+-- was cancelled, so its errors are no news.
+local function lose(connection, request, ok, response)
+    local message = "the client has gone away"
+    if ok then release(response) else message = message .. ": " .. response:match "[^\n]*" end
+    note(connection.options, request, 499, message)
+    return false
+end
+
+-- Has a request handled, and answers it. False: the connection ends.
+local function serve_request(connection, request)
+    local stream, options, server = connection.stream, connection.options, connection.server
+    local status, message = objection(server, request)
+    if status then
+        refuse(stream, status, message)
+        note(options, request, status, message)
+        return false
+    end
+    if request.has_body then give_body(connection.reader, stream, request, options) end
+    local guard, handler = connection.guard, connection.handler
+    local ok, response = guard:call(request, xpcall, handler, on_error, request)
+    if request.taken then -- the handler has spoken another protocol, or answered
+        note(options, request, request.answered or 101)
+        return false
+    end
+    if request.gone then return lose(connection, request, ok, response) end
+    if not ok then
+        report(response)
+        response = failure
+    end
+    if request.failed and (not ok or response == nil) then -- it is not the handler's fault
+        response = {status = request.status, body = request.failed .. "\n"}
+    end
+    local read = not request.has_body or skip_body(request)
+    local keep = request.keep_alive and ok and read and not server.ending
+    local sent, why = answer(connection, request, response, keep)
+    if request.gone then why = "the client has gone away" end
+    note(options, request, request.answered, not sent and why or request.failed)
+    if sent and not request.kept and (request.keep_alive or not read) then
+        net.linger(stream) -- what the client still sends is thrown away
+    end
+    return sent and request.kept -- as its head says
+end
+
 -- As http.handle. `server` is what the connections of one listener share: whether it is `ending`,
--- how long it then waits for requests, the readers of streams that are `waiting` for one, and which
--- requests it wants.
+-- how long it then waits for requests, the readers of streams that are `waiting` for one, the
+-- requests that are `inside` of their handlers, by routine, and which requests it wants.
 local function handle(stream, handler, options, server)
+    local guard <close> = gone.guard(server, options.cancel ~= false)
     local reader = raw.reader("requests", options.limits, server.methods)
+    local connection = {stream = stream, reader = reader, handler = handler, options = options,
+        server = server, guard = guard}
     local idle = options.idle_time or http.idle_time
     local hurry = options.message_time or http.message_time
     local peer = stream:peer() -- which nobody can say any more when it has gone
@@ -122,7 +170,7 @@ local function handle(stream, handler, options, server)
     shared.server_of[stream] = server
     if not shake_hands(stream, options.failed) then return end
     local count = 0
-    while true do
+    repeat
         count = count + 1 -- one whose requests are there already is never waited for
         if count % turn_most == 0 then mare.yield() end
         local request, message, _, status = next_request(server, stream, reader, idle, hurry)
@@ -135,37 +183,12 @@ local function handle(stream, handler, options, server)
         end
         setmetatable(request, Message)
         request.stream, request.peer = stream, peer
-        status, message = objection(server, request)
-        if status then
-            refuse(stream, status, message)
-            return note(options, request, status, message)
-        end
-        if request.has_body then give_body(reader, stream, request, options) end
-        local ok, response = xpcall(handler, on_error, request)
-        if not ok then
-            report(response)
-            response = failure
-        end
-        if request.failed and (not ok or response == nil) then -- it is not the handler's fault
-            response = {status = request.status, body = request.failed .. "\n"}
-        end
-        if request.taken then -- the handler has spoken another protocol, or answered
-            return note(options, request, request.answered or 101)
-        end
-        local read = not request.has_body or skip_body(request)
-        local keep = request.keep_alive and ok and read and not server.ending
-        local sent, why = answer(stream, request, response, keep, handler)
-        note(options, request, request.answered, not sent and why or request.failed)
-        if not sent then return end
-        if not request.kept then -- as its head says; what the client still sends is thrown away
-            if request.keep_alive or not read then net.linger(stream) end
-            return
-        end
-    end
+    until not serve_request(connection, request)
 end
 
 local function new_server(options)
     return {ending = false, end_time = options.end_time or http.end_time, waiting = {},
+        inside = {}, looking = false,
         told = setmetatable({}, {__mode = "k"}),
         body_most = options.limits and options.limits.body or body_most,
         methods = options.methods and table.concat(options.methods, " "),
@@ -207,6 +230,7 @@ local function check_values(options)
         local value = options[name]
         check(name, value == false or type(value) == "function", "a function, or false")
     end
+    check("cancel", type(options.cancel) == "boolean", "true or false")
     local function check_list(name, is, expected)
         local value, good = options[name], true
         for _, one in ipairs(type(value) == "table" and value or {}) do good = good and is(one) end
