@@ -467,6 +467,13 @@ static int put_request(lua_State *L)
     return push_written(L, &out, mare__http_put_request(&out, &request));
 }
 
+// at_end(stream): whether the peer has sent all, and said so.
+static int at_end_of(lua_State *L)
+{
+    lua_pushboolean(L, mare__lua_stream(L, 1)->at_end);
+    return 1;
+}
+
 // phrase(status)
 static int phrase(lua_State *L)
 {
@@ -480,6 +487,7 @@ int mare__lua_open_http(lua_State *L)
                                                  {"response", put_response},
                                                  {"request", put_request},
                                                  {"phrase", phrase},
+                                                 {"at_end", at_end_of},
                                                  {NULL, NULL}};
     mare__lazy_table(L, private_functions);
     return 1;

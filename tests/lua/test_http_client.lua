@@ -334,7 +334,7 @@ return {
             return {body = function()
                 n = n + 1
                 if n == 1 then return "part" end
-                return nil, "the source is gone", "closed"
+                return nil, "the source is gone", "io"
             end}
         end)
         t.fails("badmsg", http.get(s.base, patience))

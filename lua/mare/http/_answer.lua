@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
 -- What a handler answers: checked, as options are, before a byte of it is sent; framed; and sent.
 local net, raw = require "mare.net", require "mare._http"
-local checks, shared = require "mare._check", require "mare.http._shared"
-local Message, write, write_parts = shared.Message, shared.write, shared.write_parts
+local checks, bodies = require "mare._check", require "mare.http._body"
+local Message = require "mare.http._shared".Message
 
 local date, date_at = nil, -1
 
@@ -19,13 +19,12 @@ local failure = {status = 500, body = "500 Internal Server Error\n"}
 
 -- ---- What it is ---------------------------------------------------------------------------------
 
-local answer_fields = checks.set("status", "headers", "body", "length", "finally", "upgrade")
+local answer_fields = checks.set("status", "headers", "body", "file", "length", "finally",
+    "upgrade")
 
 local function need(name, good, expected, ...)
     if not good then error(("%s must be %s"):format(name, expected):format(...), 0) end
 end
-
-local bodies = checks.set("string", "number", "function")
 
 -- The parts of a table.
 local function take_apart(response)
@@ -38,12 +37,16 @@ local function take_apart(response)
     local number = type(status) == "number" and math.tointeger(status)
     need("status", number and number >= 200 and number <= 999, "an integer from 200 to 999")
     if body == nil then body = "" end
-    need("body", bodies[type(body)], "a string or a function, not a %s", type(body))
+    need("body", bodies.is_one(body), bodies.KINDS .. ", not a %s", type(body))
+    if response.file ~= nil then
+        need("file", type(response.file) == "string", "the path of a file")
+        need("file", response.body == nil, "without a body")
+    end
     need("finally", finally == nil or type(finally) == "function", "a function")
     need("upgrade", upgrade == nil or type(upgrade) == "string", "a string")
     if length ~= nil then
-        length = shared.length_of(length)
-        need("length", length, shared.LENGTH)
+        length = bodies.length_of(length)
+        need("length", length, bodies.LENGTH)
     end
     return number, response.headers, body, length, upgrade
 end
@@ -71,13 +74,32 @@ local function frame(request, status, body, length)
     return body, length or #body
 end
 
+-- ---- Sending ------------------------------------------------------------------------------------
+
+-- For a <close> variable: what is to be done when the answer has been sent, or could not be; nil if
+-- there is nothing. A function that makes a body may raise an error.
+local function closer_of(response)
+    if type(response) ~= "table" then return nil end
+    local body, finally = response.body, response.finally
+    local opens = type(body) == "userdata" or type(body) == "table" or response.file ~= nil
+    return (opens or finally ~= nil) and bodies.closer(body, finally) or nil
+end
+
 -- The head of an answer, its body, and what the head says of that. What is sent is noted in the
 -- request: `answered`, the status, and `kept`, whether the connection serves another. Or an error.
-local function compose(request, response, keep)
+local function compose(request, response, keep, closer)
     local status, headers, body, length, upgrade = parts_of(response)
     if request.method == "CONNECT" and status // 100 == 2 then -- RFC 9110 section 9.3.6
         error("CONNECT is granted by who takes the stream (request.taken)", 0)
     end
+    if body == request then error("body must be read before it can be answered with", 0) end
+    local code
+    if closer and response.file then
+        closer.body, length, code = bodies.open_file(response.file, length)
+        body = closer.body
+    end
+    if not code then body, length, code = bodies.open(body, length) end
+    if code then error(length, 0) end
     body, length = frame(request, status, body, length)
     keep = keep and length ~= false
     local head = raw.response(status, headers, length, request.minor, keep, date_now(), upgrade)
@@ -87,17 +109,10 @@ end
 
 local function send(stream, request, head, body, length)
     if not body or request.method == "HEAD" then return stream:write(head) end
-    if type(body) == "string" then return write(stream, nil, head, body, "") end
+    if type(body) == "string" then return bodies.write(stream, nil, head, body, "") end
     local ok, message, code = stream:write(head)
     if not ok then return nil, message, code end
-    return write_parts(stream, body, length)
-end
-
--- Calls its `finally` at the end of the scope, however that comes: its body may raise an error.
-local function close_later(response)
-    local finally = type(response) == "table" and response.finally
-    if type(finally) ~= "function" then return nil end
-    return setmetatable({}, {__close = function() finally() end})
+    return bodies.write_parts(stream, body, length)
 end
 
 -- Where a function is, for a message.
@@ -108,8 +123,8 @@ end
 
 -- Sends what a handler returned; true, or nil, message, code.
 local function answer(connection, request, response, keep)
-    local _ <close> = close_later(response)
-    local good, head, body, length = pcall(compose, request, response, keep)
+    local closer <close> = closer_of(response)
+    local good, head, body, length = pcall(compose, request, response, keep, closer)
     if not good then
         report(("%sbad answer (%s)"):format(place_of(connection.handler), head))
         head, body, length = compose(request, failure, false)
@@ -123,13 +138,13 @@ local function answer(connection, request, response, keep)
 end
 
 -- Forgets what a handler returned: there is nobody to send it to.
-local function release(response) local _ <close> = close_later(response) end
+local function release(response) local _ <close> = closer_of(response) end
 
 --- Answers a request now, as if its handler had returned the response, and then ends the
 --- connection.
 function Message:answer(response)
-    local _ <close> = close_later(response)
-    local good, head, body, length = pcall(compose, self, response, false)
+    local closer <close> = closer_of(response)
+    local good, head, body, length = pcall(compose, self, response, false, closer)
     if not good then error(("bad argument #1 to 'answer' (%s)"):format(head), 2) end
     self.taken = true
     local ok, message, code = send(self.stream, self, head, body, length)
