@@ -3,6 +3,7 @@
 -- by hand, which close when they should not. nginx is in tests/e2e.
 local mare, t = require "mare", require "t"
 local net, http, tls = require "mare.net", require "mare.http", require "mare.tls"
+local websocket = require "mare.websocket"
 local patience = t.patience
 
 -- Our server, with the number of the connection that a request came through in its answer; ended
@@ -418,6 +419,33 @@ return {
         for _, url in ipairs {"ftp://a/", "a", "http://", "http://u@a/", "http://a:b/",
             "http://a:65536/", "http://a:80x/"} do
             t.eq(at(url), nil, url)
+        end
+    end,
+
+    what_may_not_stand_in_a_target_is_encoded = function()
+        local s <close> = server(function(request) return request.target end)
+        for target, expected in pairs {
+            ["/a b?c d"] = "/a%20b?c%20d",
+            ["/\u{e9}/\u{1f30a}?q=\u{fc}#\u{e9}"] = "/%C3%A9/%F0%9F%8C%8A?q=%C3%BC",
+            ["/\xff"] = "/%FF", -- what is no UTF-8 is bytes
+            ["/\"<>\\^`{|}"] = "/%22%3C%3E%5C%5E%60%7B%7C%7D", -- RFC 3986 section 2
+            ["/a%20b%2Fc%zz"] = "/a%20b%2Fc%zz", -- what was encoded stays so
+            ["/:/?#[]@!$&'()*+,;=-._~"] = "/:/?",
+            ["/[]@!$&'()*+,;=-._~:/?[]@!$&'()*+,;=-._~:/?"]
+                = "/[]@!$&'()*+,;=-._~:/?[]@!$&'()*+,;=-._~:/?",
+        } do
+            t.eq(select(2, http.get(s.base .. target, patience)), expected)
+        end
+    end,
+
+    what_cannot_be_is_refused_as_a_value = function()
+        for _, url in ipairs {"http://m\u{fc}nchen.example/", "http://a b/", "http://a\"b/",
+            "http://a/\r\nX: y", "http://a/\tb", "http://a/\0", "http://a/\x7f", "http://a\n/",
+            "http://[::1\u{e9}]/"} do
+            t.fails("invalid", http.get(url, patience))
+            t.fails("invalid", http.client():get(url, patience))
+            t.fails("invalid", websocket.connect((url:gsub("^http", "ws"))))
+            t.eq({http.locate(url)}, {nil, (select(2, http.get(url)))})
         end
     end,
 }

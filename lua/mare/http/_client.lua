@@ -13,8 +13,16 @@ local client_options = checks.set("most", "idle_time", "timeout", "limits", "tls
 
 local usual_port = {http = 80, ws = 80, https = 443, wss = 443}
 
---- Where a URL leads: a table with `scheme`, `host`, `port`, `secure`, `target`, and `name`, the
---- value of Host. nil for what is no URL that we can follow.
+-- What RFC 3986 does not let stand in a URL, written as it wants it.
+local function encode(text)
+    return (text:gsub("[^%w%-._~:/?#%[%]@!$&'()*+,;=%%]", function(byte)
+        return ("%%%02X"):format(byte:byte())
+    end))
+end
+
+--- Where a URL leads: a table with `scheme`, `host`, `port`, `secure`, `target`, in which spaces
+--- and letters beyond ASCII are encoded, and `name`, the value of Host. nil for what is no URL that
+--- we can follow; if it looks like one, with a message.
 function http.locate(url)
     local scheme, host, port, target = url:match "^(%a+)://([^/:?#%[%]@]+):?(%d*)([^#]*)"
     if not scheme then
@@ -25,9 +33,15 @@ function http.locate(url)
     if not usual or not (target == "" or target:find "^[/?]") or (number or 0) > 65535 then
         return nil
     end
+    local bare = host:match "^%[(.*)%]$" or host
+    if bare:find(bare == host and "[^%w!$%%&'()*+,%-.;=_~]" or "[^%w!$%%&'()*+,%-.;=_~:]") then
+        return nil, "the URL's host has a character that the name of a host cannot have"
+    elseif target:find "%c" then
+        return nil, "the URL has a control character in it"
+    end
     if not target:find "^/" then target = "/" .. target end
     number = number or usual
-    return {scheme = scheme, host = host:match "^%[(.*)%]$" or host, port = number, target = target,
+    return {scheme = scheme, host = bare, port = number, target = encode(target),
         secure = usual == 443, name = number == usual and host or ("%s:%d"):format(host, number)}
 end
 
@@ -97,7 +111,8 @@ local function prepare(what, keep, usual_time)
     if type(what) == "string" then what = {url = what} end
     checks.argument("request", what, 1, "table", 4)
     check_options("request", what, 1, request_options, 5)
-    local place = http.locate(what.url or "")
+    local place, wrong = http.locate(what.url or "")
+    if wrong then return nil, wrong, "invalid" end
     if not place or not place.scheme:find "^http" then
         error("bad argument #1 to 'request' (an http:// or https:// URL expected)", 3)
     end
