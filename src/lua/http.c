@@ -70,6 +70,17 @@ static void push_fields(lua_State *L, const struct mare__http_head *head)
     }
 }
 
+// The form of a request's target, if it is no path (RFC 9112 section 3.2).
+static void set_form(lua_State *L, const struct mare__http_head *head)
+{
+    if (head->target.at[0] == '/')
+        return;
+    lua_pushstring(L, !head->path.at                                        ? "authority"
+                      : head->target.size == 1 && head->target.at[0] == '*' ? "asterisk"
+                                                                            : "absolute");
+    lua_setfield(L, -2, "form");
+}
+
 static int push_head(lua_State *L, const struct mare__http_reader *reader)
 {
     const struct mare__http_head *head = &reader->head;
@@ -77,6 +88,7 @@ static int push_head(lua_State *L, const struct mare__http_reader *reader)
     if (reader->kind == MARE__HTTP_REQUESTS) {
         set_span(L, "method", head->method);
         set_span(L, "target", head->target);
+        set_form(L, head);
         set_span(L, "path", head->path);
         set_span(L, "query", head->query);
         set_span(L, "host", head->host);
@@ -355,24 +367,26 @@ static int refuse(lua_State *L, const char *format, ...)
     return lua_error(L);
 }
 
-static void check_field(lua_State *L, const struct mare__http_field *field,
-                        enum mare__http_kind kind)
+// Names the field that a writer has refused, if it is one.
+void mare__lua_blame_field(lua_State *L, const struct mare__http_field *fields, size_t count,
+                           enum mare__http_kind kind)
 {
-    const char *fault = mare__http_field_fault(field, kind);
-    luaL_Buffer name;
-    if (!fault)
-        return;
-    luaL_buffinit(L, &name);
-    for (size_t i = 0; i < field->name.size; i++) { // which may be a stranger's, too
-        uint8_t byte = (uint8_t)field->name.at[i];
-        luaL_addchar(&name, (char)(byte < ' ' || byte == 0x7f ? '?' : byte));
+    for (size_t i = 0; i < count; i++) {
+        const char *fault = mare__http_field_fault(&fields[i], kind);
+        luaL_Buffer name;
+        if (!fault)
+            continue;
+        luaL_buffinit(L, &name);
+        for (size_t at = 0; at < fields[i].name.size; at++) { // which may be a stranger's, too
+            uint8_t byte = (uint8_t)fields[i].name.at[at];
+            luaL_addchar(&name, (char)(byte < ' ' || byte == 0x7f ? '?' : byte));
+        }
+        luaL_pushresult(&name);
+        refuse(L, "header '%s' %s", lua_tostring(L, -1), fault);
     }
-    luaL_pushresult(&name);
-    refuse(L, "header '%s' %s", lua_tostring(L, -1), fault);
 }
 
-size_t mare__lua_fields(lua_State *L, int table, enum mare__http_kind kind,
-                        struct mare__http_field *fields)
+size_t mare__lua_fields(lua_State *L, int table, struct mare__http_field *fields)
 {
     size_t count = 0;
     if (lua_isnoneornil(L, table))
@@ -398,7 +412,7 @@ size_t mare__lua_fields(lua_State *L, int table, enum mare__http_kind kind,
                 refuse(L, "more than %d headers", MARE__LUA_FIELDS_MAX);
             fields[count].name.at = lua_tolstring(L, value - 1, &fields[count].name.size);
             fields[count].value.at = lua_tolstring(L, -1, &fields[count].value.size);
-            check_field(L, &fields[count++], kind);
+            count++;
         }
         lua_pushvalue(L, value - 1); // the key again, above what must stay
     }
@@ -443,8 +457,13 @@ static int put_response(lua_State *L)
     response.keep_alive = lua_toboolean(L, 5);
     response.date = span_at(L, 6);
     response.upgrade = span_at(L, 7);
-    response.count = mare__lua_fields(L, 2, MARE__HTTP_RESPONSES, fields);
-    return push_written(L, &out, mare__http_put_response(&out, &response));
+    response.count = mare__lua_fields(L, 2, fields);
+    mare_err err = mare__http_put_response(&out, &response);
+    if (err == MARE_INVALID) {
+        mare__bytes_fini(&out);
+        mare__lua_blame_field(L, fields, response.count, MARE__HTTP_RESPONSES);
+    }
+    return push_written(L, &out, err);
 }
 
 // request(method, target, host, headers, body, keep_alive, expect, upgrade)
@@ -463,8 +482,13 @@ static int put_request(lua_State *L)
     request.keep_alive = lua_toboolean(L, 6);
     request.expect_continue = lua_toboolean(L, 7);
     request.upgrade = span_at(L, 8);
-    request.count = mare__lua_fields(L, 4, MARE__HTTP_REQUESTS, fields);
-    return push_written(L, &out, mare__http_put_request(&out, &request));
+    request.count = mare__lua_fields(L, 4, fields);
+    mare_err err = mare__http_put_request(&out, &request);
+    if (err == MARE_INVALID) {
+        mare__bytes_fini(&out);
+        mare__lua_blame_field(L, fields, request.count, MARE__HTTP_REQUESTS);
+    }
+    return push_written(L, &out, err);
 }
 
 // at_end(stream): whether the peer has sent all, and said so.
@@ -483,12 +507,9 @@ static int phrase(lua_State *L)
 
 int mare__lua_open_http(lua_State *L)
 {
-    static const luaL_Reg private_functions[] = {{"reader", new_reader},
-                                                 {"response", put_response},
-                                                 {"request", put_request},
-                                                 {"phrase", phrase},
-                                                 {"at_end", at_end_of},
-                                                 {NULL, NULL}};
+    static const luaL_Reg private_functions[] = {
+        {"reader", new_reader}, {"response", put_response}, {"request", put_request},
+        {"phrase", phrase},     {"at_end", at_end_of},      {NULL, NULL}};
     mare__lazy_table(L, private_functions);
     return 1;
 }

@@ -42,11 +42,14 @@ int mare__lua_fail_tls(lua_State *L, const struct mare__tls_error *error);
 int mare__lua_fail_stream(lua_State *L, mare_err err);
 
 // The header fields in the table at an index: strings or numbers by name, or lists of them; into an
-// array of MARE__LUA_FIELDS_MAX. What is converted stays in the stack, so that the spans hold. One
-// that may not be sent in such a message is an error, by name.
+// array of MARE__LUA_FIELDS_MAX. What is converted stays in the stack, so that the spans hold.
 enum { MARE__LUA_FIELDS_MAX = 128 };
-size_t mare__lua_fields(lua_State *L, int table, enum mare__http_kind kind,
-                        struct mare__http_field *fields);
+size_t mare__lua_fields(lua_State *L, int table, struct mare__http_field *fields);
+
+// When a message with these fields was refused: raises an error that names the one that may not be
+// sent. Returns if it is none of them.
+void mare__lua_blame_field(lua_State *L, const struct mare__http_field *fields, size_t count,
+                           enum mare__http_kind kind);
 
 // Methods of streams that live in stream.c.
 int mare__lua_stream_read(lua_State *L);

@@ -268,8 +268,13 @@ static int put_request(lua_State *L)
     request.host = optional_span(L, 2);
     const char *key = luaL_checkstring(L, 4);
     struct mare__span protocols = optional_span(L, 5);
-    request.count = mare__lua_fields(L, 3, MARE__HTTP_REQUESTS, fields);
-    return push_written(L, &out, mare__ws_put_request(&out, &request, key, protocols));
+    request.count = mare__lua_fields(L, 3, fields);
+    mare_err err = mare__ws_put_request(&out, &request, key, protocols);
+    if (err == MARE_INVALID) {
+        mare__bytes_fini(&out);
+        mare__lua_blame_field(L, fields, request.count, MARE__HTTP_REQUESTS);
+    }
+    return push_written(L, &out, err);
 }
 
 // response(headers, key, protocol, date)
@@ -282,8 +287,13 @@ static int put_response(lua_State *L)
     luaL_checkstring(L, 2);
     struct mare__span key = optional_span(L, 2), protocol = optional_span(L, 3);
     response.date = optional_span(L, 4);
-    response.count = mare__lua_fields(L, 1, MARE__HTTP_RESPONSES, fields);
-    return push_written(L, &out, mare__ws_put_response(&out, &response, key, protocol));
+    response.count = mare__lua_fields(L, 1, fields);
+    mare_err err = mare__ws_put_response(&out, &response, key, protocol);
+    if (err == MARE_INVALID) {
+        mare__bytes_fini(&out);
+        mare__lua_blame_field(L, fields, response.count, MARE__HTTP_RESPONSES);
+    }
+    return push_written(L, &out, err);
 }
 
 // can_wait(): whether the caller can; one that is being killed cannot.

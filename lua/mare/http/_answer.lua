@@ -2,7 +2,7 @@
 -- What a handler answers: checked, as options are, before a byte of it is sent; framed; and sent.
 local net, raw = require "mare.net", require "mare._http"
 local checks, bodies = require "mare._check", require "mare.http._body"
-local Message = require "mare.http._shared".Message
+local Message, gone = require "mare.http._shared".Message, require "mare.http._gone"
 
 local date, date_at = nil, -1
 
@@ -22,33 +22,52 @@ local failure = {status = 500, body = "500 Internal Server Error\n"}
 local answer_fields = checks.set("status", "headers", "body", "file", "length", "finally",
     "upgrade")
 
-local function need(name, good, expected, ...)
-    if not good then error(("%s must be %s"):format(name, expected):format(...), 0) end
+local function refuse_field(name, expected, ...)
+    error(("%s must be %s"):format(name, expected):format(...), 0)
+end
+
+-- What is seldom given.
+local function check_others(response)
+    local body, file, finally, upgrade = response.body, response.file, response.finally,
+        response.upgrade
+    if body ~= nil and not bodies.is_one(body) then
+        refuse_field("body", bodies.KINDS .. ", not a %s", type(body))
+    elseif file ~= nil and type(file) ~= "string" then
+        refuse_field("file", "the path of a file")
+    elseif file ~= nil and body ~= nil then
+        refuse_field("file", "without a body")
+    elseif finally ~= nil and type(finally) ~= "function" then
+        refuse_field("finally", "a function")
+    elseif upgrade ~= nil and type(upgrade) ~= "string" then
+        refuse_field("upgrade", "a string")
+    end
 end
 
 -- The parts of a table.
 local function take_apart(response)
-    for key in pairs(response) do
+    for key in next, response do
         if not answer_fields[key] then error(("unknown field '%s'"):format(tostring(key)), 0) end
     end
-    local status, body, length = response.status, response.body, response.length
-    local finally, upgrade = response.finally, response.upgrade
-    if status == nil then status = 200 end
-    local number = type(status) == "number" and math.tointeger(status)
-    need("status", number and number >= 200 and number <= 999, "an integer from 200 to 999")
-    if body == nil then body = "" end
-    need("body", bodies.is_one(body), bodies.KINDS .. ", not a %s", type(body))
-    if response.file ~= nil then
-        need("file", type(response.file) == "string", "the path of a file")
-        need("file", response.body == nil, "without a body")
+    local status, body, length, upgrade = response.status, response.body, response.length,
+        response.upgrade
+    if type(body) ~= "string" or upgrade ~= nil or response.file ~= nil
+        or response.finally ~= nil then
+        check_others(response)
     end
-    need("finally", finally == nil or type(finally) == "function", "a function")
-    need("upgrade", upgrade == nil or type(upgrade) == "string", "a string")
+    if status == nil then
+        status = 200
+    else
+        local number = type(status) == "number" and math.tointeger(status)
+        if not number or number < 200 or number > 999 then
+            refuse_field("status", "an integer from 200 to 999")
+        end
+        status = number
+    end
     if length ~= nil then
-        length = bodies.length_of(length)
-        need("length", length, bodies.LENGTH)
+        length = bodies.length_of(length) or refuse_field("length", bodies.LENGTH)
     end
-    return number, response.headers, body, length, upgrade
+    if body == nil then body = "" end
+    return status, response.headers, body, length, upgrade
 end
 
 -- Status, headers, body, length and upgrade of what a handler returned.
@@ -70,7 +89,9 @@ local function frame(request, status, body, length)
     if type(body) == "function" then return body, length or request.minor > 0 end
     if type(body) ~= "string" then body = tostring(body) end
     local described = body == "" and request.method == "HEAD" -- only its length is given
-    need("length", not length or length == #body or described, "that of the body, %d", #body)
+    if length and length ~= #body and not described then
+        refuse_field("length", "that of the body, %d", #body)
+    end
     return body, length or #body
 end
 
@@ -81,8 +102,11 @@ end
 local function closer_of(response)
     if type(response) ~= "table" then return nil end
     local body, finally = response.body, response.finally
-    local opens = type(body) == "userdata" or type(body) == "table" or response.file ~= nil
-    return (opens or finally ~= nil) and bodies.closer(body, finally) or nil
+    if finally == nil and response.file == nil then
+        local kind = type(body)
+        if kind ~= "userdata" and kind ~= "table" then return nil end
+    end
+    return bodies.closer(body, finally)
 end
 
 -- The head of an answer, its body, and what the head says of that. What is sent is noted in the
@@ -98,7 +122,7 @@ local function compose(request, response, keep, closer)
         closer.body, length, code = bodies.open_file(response.file, length)
         body = closer.body
     end
-    if not code then body, length, code = bodies.open(body, length) end
+    if closer and not code then body, length, code = bodies.open(body, length) end
     if code then error(length, 0) end
     body, length = frame(request, status, body, length)
     keep = keep and length ~= false
@@ -121,8 +145,8 @@ local function place_of(f)
     return info.what == "C" and "" or ("%s:%d: "):format(info.short_src, info.linedefined)
 end
 
--- Sends what a handler returned; true, or nil, message, code.
-local function answer(connection, request, response, keep)
+-- Sends what a handler returned, whatever it is; true, or nil, message, code.
+local function answer_any(connection, request, response, keep)
     local closer <close> = closer_of(response)
     local good, head, body, length = pcall(compose, request, response, keep, closer)
     if not good then
@@ -130,11 +154,42 @@ local function answer(connection, request, response, keep)
         head, body, length = compose(request, failure, false)
     end
     if type(body) == "function" then
-        local guard, next_part = connection.guard, body
-        body = function() return guard:call(request, next_part) end
+        local next_part = body
+        body = function() return gone.call(connection, request, next_part) end
     end
     local ok, message, code = send(connection.stream, request, head, body, length)
     return ok, message, code
+end
+
+local plain = checks.set("status", "headers", "body")
+
+-- Status, headers and body of a table that has no more than these, and whose status lets a body be;
+-- nil: it is to be looked at more closely.
+local function plain_parts(response)
+    for key in next, response do
+        if not plain[key] then return nil end
+    end
+    local status = response.status
+    if status == nil then
+        status = 200
+    elseif math.type(status) ~= "integer" or status < 200 or status == 204 or status == 304 then
+        return nil
+    end
+    return status, response.headers, response.body
+end
+
+-- As above. Most answers are a text that can be sent at once.
+local function answer(connection, request, response, keep)
+    local status, headers, body = 200, nil, response
+    if type(response) == "table" then status, headers, body = plain_parts(response) end
+    local method = request.method
+    if type(body) ~= "string" or method == "HEAD" or method == "CONNECT" then
+        return answer_any(connection, request, response, keep)
+    end
+    local good, head = pcall(raw.response, status, headers, #body, request.minor, keep, date_now())
+    if not good then return answer_any(connection, request, response, keep) end
+    request.answered, request.kept = status, keep
+    return bodies.write(connection.stream, nil, head, body, "")
 end
 
 -- Forgets what a handler returned: there is nobody to send it to.

@@ -1,6 +1,9 @@
 -- SPDX-License-Identifier: MIT
 -- Clients that go away while their requests are handled. Nobody reads the connection then, so it is
 -- looked at, those of a server all at once, a few times a second, and only while a handler waits.
+--
+-- A connection is `inside` of a function of the program's with a request, or nil; `turn` counts how
+-- often it was. Most handlers never wait, so to go in and out must cost next to nothing.
 local mare, sockets = require "mare", require "mare._socket"
 local http = require "mare.http._shared".http
 
@@ -11,70 +14,59 @@ local gone = {}
 
 -- Who has gone is cancelled, if he had at the look before; for one who only sends no more looks the
 -- same, and an answer that comes soon is his.
-local function look_at(inside)
-    local routines, streams, ways = {}, {}, {}
-    for routine, request in pairs(inside) do
-        if not request.taken and not request.gone then
+local function look_at(watched)
+    local connections, streams, ways = {}, {}, {}
+    for _, connection in pairs(watched) do
+        local request = connection.inside
+        if request and not request.taken and not request.gone then
             local n = #streams + 1
-            routines[n], streams[n], ways[n] = routine, request.stream, "leave"
+            connections[n], streams[n], ways[n] = connection, request.stream, "leave"
         end
     end
-    if #streams == 0 or sockets.look(streams, ways) == 0 then return end
-    for i, left in ipairs(ways) do
-        local request = inside[routines[i]]
-        if left and request.leaving then
-            request.gone = true
-            routines[i]:cancel()
+    if #streams == 0 or sockets.look(streams, ways) == 0 then return #streams > 0 end
+    for i, connection in ipairs(connections) do
+        if ways[i] and connection.left == connection.turn then
+            connection.inside.gone = true
+            connection.routine:cancel()
         end
-        request.leaving = left
+        connection.left = ways[i] and connection.turn
     end
+    return true
 end
 
--- As long as there is something to look at.
-local function look(server)
-    local _ <close> = setmetatable({}, {__close = function() server.looking = false end})
-    while next(server.inside) do
-        mare.sleep(http.look_time)
-        look_at(server.inside)
-    end
+--- Begins to look at the connections of a server, as long as there is something to look at.
+function gone.look(server)
+    server.looking = true
+    mare.go(function()
+        local _ <close> = setmetatable({}, {__close = function() server.looking = false end})
+        repeat mare.sleep(http.look_time) until not look_at(server.watched)
+    end):detach()
 end
 
--- ---- A connection's guard -----------------------------------------------------------------------
-
-local Guard = {}
-Guard.__index = Guard
-
-local function leave(guard, request, ...)
-    guard.inside[guard.routine] = nil
-    request.leaving = nil
+--- Calls a function that makes a body on behalf of a request; see serve_request for handlers.
+function gone.call(connection, request, f)
+    local server = connection.server
+    connection.inside, connection.turn = request, connection.turn + 1
+    if not server.looking then gone.look(server) end
+    if request.gone and connection.routine then connection.routine:cancel() end
+    local part, message, code = f()
+    connection.inside = nil
     if request.gone then mare.sleep(0) end -- a cancellation for which there was no wait
-    return ...
+    return part, message, code
 end
 
---- Calls a function of the program's, on behalf of a request: what it waits for is cancelled when
---- the client goes away, and `request.gone` is true then.
-function Guard:call(request, f, ...)
-    local server = self.server
-    self.inside[self.routine] = request
-    if not server.looking then
-        server.looking = true
-        mare.go(look, server):detach()
-    end
-    if request.gone then self.routine:cancel() end
-    return leave(self, request, f(...))
-end
+local Watch = {}
 
-function Guard:__close() self.inside[self.routine] = nil end
+function Watch:__close() self.watched[self.routine] = nil end
 
-local Nobody = {call = function(_, _, f, ...) return f(...) end, __close = function() end}
-Nobody.__index = Nobody
-
---- The guard of the connection that the calling routine serves; one that does nothing, if the
---- program wants that, or it is the main script, whom nobody can cancel.
-function gone.guard(server, cancels)
-    local routine = mare._routine()
-    if not cancels or not routine then return setmetatable({}, Nobody) end
-    return setmetatable({server = server, inside = server.inside, routine = routine}, Guard)
+--- Watches over a connection that the calling routine serves, to the end of a <close> variable; but
+--- not in the main script, whom nobody can cancel.
+function gone.watch(connection)
+    local routine, watched = mare._routine(), connection.server.watched
+    if not routine or not watched then return nil end
+    connection.routine = routine
+    watched[routine] = connection
+    return setmetatable({watched = watched, routine = routine}, Watch)
 end
 
 return gone

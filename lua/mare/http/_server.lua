@@ -83,22 +83,17 @@ end
 -- Requests of one connection until it is the turn of other routines.
 local turn_most = 100
 
--- The forms of a target beside a path (RFC 9112 section 3.2), and what a request with one that the
--- server does not want is answered with.
+-- The forms of a target beside a path (RFC 9112 section 3.2), as a request says them, and what one
+-- that the server does not want is answered with.
 local forms = {authority = 501, asterisk = 501, absolute = 421}
-
-local function form_of(request)
-    return request.method == "CONNECT" and "authority" or request.target == "*" and "asterisk"
-        or "absolute"
-end
 
 -- The status and the reason to refuse a request with, before its handler sees it; or nothing.
 local function objection(server, request)
-    if request.length and request.length > server.body_most then
+    local length, form = request.length, request.form
+    if length and length > server.body_most then
         return 413, "the body is too large"
-    elseif request.target:byte() ~= 47 then -- a path begins with a slash
-        local form = form_of(request)
-        if not server.targets[form] then return forms[form], "the target is not a path" end
+    elseif form and not server.targets[form] then
+        return forms[form], "the target is not a path"
     end
 end
 
@@ -130,8 +125,11 @@ local function serve_request(connection, request)
         return false
     end
     if request.has_body then give_body(connection.reader, stream, request, options) end
-    local guard, handler = connection.guard, connection.handler
-    local ok, response = guard:call(request, xpcall, handler, on_error, request)
+    connection.inside, connection.turn = request, connection.turn + 1
+    if not server.looking then gone.look(server) end
+    local ok, response = xpcall(connection.handler, on_error, request)
+    connection.inside = nil
+    if request.gone then mare.sleep(0) end -- a cancellation for which there was no wait
     if request.taken then -- the handler has spoken another protocol, or answered
         note(options, request, request.answered or 101)
         return false
@@ -157,12 +155,12 @@ end
 
 -- As http.handle. `server` is what the connections of one listener share: whether it is `ending`,
 -- how long it then waits for requests, the readers of streams that are `waiting` for one, the
--- requests that are `inside` of their handlers, by routine, and which requests it wants.
+-- connections whose clients are `watched`, by routine, and which requests it wants.
 local function handle(stream, handler, options, server)
-    local guard <close> = gone.guard(server, options.cancel ~= false)
     local reader = raw.reader("requests", options.limits, server.methods)
     local connection = {stream = stream, reader = reader, handler = handler, options = options,
-        server = server, guard = guard}
+        server = server, turn = 0}
+    local _ <close> = gone.watch(connection)
     local idle = options.idle_time or http.idle_time
     local hurry = options.message_time or http.message_time
     local peer = stream:peer() -- which nobody can say any more when it has gone
@@ -187,8 +185,9 @@ local function handle(stream, handler, options, server)
 end
 
 local function new_server(options)
+    local cancels = options.cancel ~= false
     return {ending = false, end_time = options.end_time or http.end_time, waiting = {},
-        inside = {}, looking = false,
+        watched = cancels and {} or nil, looking = not cancels,
         told = setmetatable({}, {__mode = "k"}),
         body_most = options.limits and options.limits.body or body_most,
         methods = options.methods and table.concat(options.methods, " "),
