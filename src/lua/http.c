@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
-// HTTP/1.1 in Lua: a reader of messages over a stream, and the heads of messages as strings. What a
-// server or a client does with them is in lua/mare/http/.
+// HTTP/1.1 in Lua: a reader of messages over a stream. What is written is in http_write.c; what a
+// server or a client does with both is in lua/mare/http/.
+#include "lua/http.h"
+
 #include <errno.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "lua/net.h"
-#include "wire/http.h"
 
 static const char metatable[] = "mare.http.reader";
 
@@ -347,149 +346,7 @@ static int new_reader(lua_State *L)
     return 1;
 }
 
-// ---- Writing ------------------------------------------------------------------------------------
-
-static struct mare__span span_at(lua_State *L, int index)
-{
-    struct mare__span span = {NULL, 0};
-    if (!lua_isnoneornil(L, index))
-        span.at = luaL_checklstring(L, index, &span.size);
-    return span;
-}
-
-// Raises an error that tells nothing of where: the caller in Lua knows whom to blame.
-static int refuse(lua_State *L, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    lua_pushvfstring(L, format, arguments);
-    va_end(arguments);
-    return lua_error(L);
-}
-
-// Names the field that a writer has refused, if it is one.
-void mare__lua_blame_field(lua_State *L, const struct mare__http_field *fields, size_t count,
-                           enum mare__http_kind kind)
-{
-    for (size_t i = 0; i < count; i++) {
-        const char *fault = mare__http_field_fault(&fields[i], kind);
-        luaL_Buffer name;
-        if (!fault)
-            continue;
-        luaL_buffinit(L, &name);
-        for (size_t at = 0; at < fields[i].name.size; at++) { // which may be a stranger's, too
-            uint8_t byte = (uint8_t)fields[i].name.at[at];
-            luaL_addchar(&name, (char)(byte < ' ' || byte == 0x7f ? '?' : byte));
-        }
-        luaL_pushresult(&name);
-        refuse(L, "header '%s' %s", lua_tostring(L, -1), fault);
-    }
-}
-
-size_t mare__lua_fields(lua_State *L, int table, struct mare__http_field *fields)
-{
-    size_t count = 0;
-    if (lua_isnoneornil(L, table))
-        return 0;
-    if (!lua_istable(L, table))
-        refuse(L, "headers must be a table, not a %s", luaL_typename(L, table));
-    lua_pushnil(L);
-    while (lua_next(L, table)) {
-        int value = lua_gettop(L), several = lua_istable(L, value);
-        lua_Integer n = several ? luaL_len(L, value) : 1;
-        if (lua_type(L, value - 1) != LUA_TSTRING)
-            refuse(L, "the names of headers must be strings");
-        for (lua_Integer i = 1; i <= n; i++) {
-            luaL_checkstack(L, 4, "too many headers");
-            if (several)
-                lua_geti(L, value, i);
-            else
-                lua_pushvalue(L, value);
-            if (!lua_isstring(L, -1))
-                refuse(L, "header '%s' must be a string or a number, not a %s",
-                       lua_tostring(L, value - 1), luaL_typename(L, -1));
-            if (count == MARE__LUA_FIELDS_MAX)
-                refuse(L, "more than %d headers", MARE__LUA_FIELDS_MAX);
-            fields[count].name.at = lua_tolstring(L, value - 1, &fields[count].name.size);
-            fields[count].value.at = lua_tolstring(L, -1, &fields[count].value.size);
-            count++;
-        }
-        lua_pushvalue(L, value - 1); // the key again, above what must stay
-    }
-    return count;
-}
-
-static enum mare__http_body get_body(lua_State *L, int index, uint64_t *length)
-{
-    if (lua_isnoneornil(L, index))
-        return MARE__HTTP_BODY_NONE;
-    if (lua_type(L, index) == LUA_TNUMBER) {
-        lua_Integer number = luaL_checkinteger(L, index);
-        luaL_argcheck(L, number >= 0, index, "a length is not negative");
-        *length = (uint64_t)number;
-        return MARE__HTTP_BODY_LENGTH;
-    }
-    luaL_checktype(L, index, LUA_TBOOLEAN);
-    return lua_toboolean(L, index) ? MARE__HTTP_BODY_CHUNKED : MARE__HTTP_BODY_UNTIL_CLOSE;
-}
-
-static int push_written(lua_State *L, struct mare__bytes *out, mare_err err)
-{
-    if (!err)
-        lua_pushlstring(L, out->at, out->size);
-    mare__bytes_fini(out);
-    if (err == MARE_INVALID)
-        return refuse(L, "a status, a method, a target or a host that may not be sent");
-    return err ? mare__lua_fail(L, err) : 1;
-}
-
-// response(status, headers, body, minor, keep_alive, date [, upgrade]): the head as a string. The
-// body is its length, true for chunks, false for all until the connection's end, nil for none.
-static int put_response(lua_State *L)
-{
-    struct mare__http_field fields[MARE__LUA_FIELDS_MAX];
-    struct mare__http_response response = {.fields = fields};
-    struct mare__bytes out = {0};
-    lua_settop(L, 7);
-    response.status = (int)luaL_checkinteger(L, 1);
-    response.body = get_body(L, 3, &response.length);
-    response.minor = (uint8_t)luaL_checkinteger(L, 4);
-    response.keep_alive = lua_toboolean(L, 5);
-    response.date = span_at(L, 6);
-    response.upgrade = span_at(L, 7);
-    response.count = mare__lua_fields(L, 2, fields);
-    mare_err err = mare__http_put_response(&out, &response);
-    if (err == MARE_INVALID) {
-        mare__bytes_fini(&out);
-        mare__lua_blame_field(L, fields, response.count, MARE__HTTP_RESPONSES);
-    }
-    return push_written(L, &out, err);
-}
-
-// request(method, target, host, headers, body, keep_alive, expect, upgrade)
-static int put_request(lua_State *L)
-{
-    struct mare__http_field fields[MARE__LUA_FIELDS_MAX];
-    struct mare__http_request request = {.fields = fields};
-    struct mare__bytes out = {0};
-    lua_settop(L, 8);
-    luaL_checkstring(L, 1);
-    luaL_checkstring(L, 2);
-    request.method = span_at(L, 1);
-    request.target = span_at(L, 2);
-    request.host = span_at(L, 3);
-    request.body = get_body(L, 5, &request.length);
-    request.keep_alive = lua_toboolean(L, 6);
-    request.expect_continue = lua_toboolean(L, 7);
-    request.upgrade = span_at(L, 8);
-    request.count = mare__lua_fields(L, 4, fields);
-    mare_err err = mare__http_put_request(&out, &request);
-    if (err == MARE_INVALID) {
-        mare__bytes_fini(&out);
-        mare__lua_blame_field(L, fields, request.count, MARE__HTTP_REQUESTS);
-    }
-    return push_written(L, &out, err);
-}
+// ---- The rest -----------------------------------------------------------------------------------
 
 // at_end(stream): whether the peer has sent all, and said so.
 static int at_end_of(lua_State *L)
@@ -507,9 +364,13 @@ static int phrase(lua_State *L)
 
 int mare__lua_open_http(lua_State *L)
 {
-    static const luaL_Reg private_functions[] = {
-        {"reader", new_reader}, {"response", put_response}, {"request", put_request},
-        {"phrase", phrase},     {"at_end", at_end_of},      {NULL, NULL}};
+    static const luaL_Reg private_functions[] = {{"reader", new_reader},
+                                                 {"response", mare__lua_http_response},
+                                                 {"request", mare__lua_http_request},
+                                                 {"write", mare__lua_http_write},
+                                                 {"phrase", phrase},
+                                                 {"at_end", at_end_of},
+                                                 {NULL, NULL}};
     mare__lazy_table(L, private_functions);
     return 1;
 }

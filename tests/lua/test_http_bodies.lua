@@ -3,6 +3,7 @@
 -- server answers. However it went, what was given to be sent is closed.
 local mare, t = require "mare", require "t"
 local net, http, file = require "mare.net", require "mare.http", require "mare.file"
+local tls = require "mare.tls"
 local patience = t.patience
 local TEXT = ("0123456789"):rep(20000) -- more than is read at once
 
@@ -262,6 +263,68 @@ return {
             http.get(s.base, patience)
             t.reaches(function() return was_closed(opened) end, t.show(case))
         end
+    end,
+
+    -- Who reads slowly makes the server wait: without a copy of what it is sent.
+    a_large_text_is_not_copied = function()
+        local large = ("0123456789abcdef"):rep(1 << 20)
+        local certificate, key = tls.selfsigned "localhost"
+        for _, listen in ipairs {net.listen, function(host, port)
+            return tls.listen(host, port, {certificate = certificate, key = key})
+        end} do
+            local listener <close> = assert(listen("127.0.0.1", 0))
+            local url = ("%s://localhost:%d/"):format(listen == net.listen and "http" or "https",
+                (select(2, listener:address())))
+            local grown = mare.channel(1)
+            mare.go(http.serve, listener, function(request)
+                local before = collectgarbage "count"
+                local part = request.path == "/parts" and large or nil
+                local function finally() grown:send(collectgarbage "count" - before) end
+                return {finally = finally, body = part and function()
+                    local now = part
+                    part = nil
+                    return now
+                end or large}
+            end)
+            for _, path in ipairs {"text", "parts"} do
+                local reads = mare.spawn(function(address, trusted, seconds)
+                    local response = assert(require "mare.http".request {url = address,
+                        tls = {authorities = trusted}, limits = {body = 1 << 30},
+                        timeout = seconds})
+                    local got = 0
+                    for more in function() return response:read() end do got = got + #more end
+                    return got
+                end, url .. path, certificate, patience)
+                collectgarbage "stop"
+                t.eq({reads:join(patience)}, {true, #large})
+                collectgarbage "restart"
+                local kilobytes = grown:receive(patience)
+                t.ok(kilobytes < 1024, ("%s%s: %.0f KiB"):format(url, path, kilobytes))
+            end
+        end
+    end,
+
+    nor_that_of_a_request = function()
+        local large = ("0123456789abcdef"):rep(1 << 20)
+        local port = mare.channel(1)
+        local reads = mare.spawn(function()
+            local listener = assert(require "mare.net".listen("127.0.0.1", 0))
+            port:send((select(2, listener:address())))
+            require "mare.http".serve(listener, function(request)
+                local got = 0
+                for part in function() return request:read() end do got = got + #part end
+                return tostring(got)
+            end, {limits = {body = 1 << 30}})
+        end)
+        local url = "http://127.0.0.1:" .. port:receive(patience)
+        collectgarbage "stop"
+        local before = collectgarbage "count"
+        t.eq(assert(http.request {url = url, body = large, timeout = patience}):text(),
+            tostring(#large))
+        local kilobytes = collectgarbage "count" - before
+        collectgarbage "restart"
+        reads:kill()
+        t.ok(kilobytes < 1024, ("%.0f KiB"):format(kilobytes))
     end,
 
     -- Requests.

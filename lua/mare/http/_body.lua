@@ -114,22 +114,12 @@ end
 
 -- ---- Writing ------------------------------------------------------------------------------------
 
--- Bytes that are written at a time. A peer that is slow, but takes them, is not to be cut off
--- because there are many.
-local piece_most = 65536
-
---- Writes a text and what stands before and after it: within the deadline, or without one in
---- pieces, each of which may take as long as the stream says.
+--- Writes a text and what stands before and after it: within the deadline, or without one in the
+--- time that the stream has for each 64 KiB. A peer that is slow, but takes them, is not to be cut
+--- off because there are many. Nothing is copied.
 function body.write(stream, deadline, before, text, after)
     if deadline then return stream:writewithin(deadline, before, text, after) end
-    if #text <= piece_most then return stream:write(before, text, after) end
-    local ok, message, code = stream:write(before)
-    for at = 1, #text, piece_most do
-        if not ok then return nil, message, code end
-        ok, message, code = stream:write(text:sub(at, at + piece_most - 1))
-    end
-    if not ok then return nil, message, code end
-    return stream:write(after)
+    return raw.write(stream, before, text, after)
 end
 
 -- The next part: a string; false at the end, which may be told as a read tells it; or nil, message,
