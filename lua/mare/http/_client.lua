@@ -158,7 +158,9 @@ local function exchange(connection, wanted)
     end
     if not ok and code ~= "closed" then return nil, message, code end
     local response, m, c = http.read_response(stream, wanted.method, time, connection.reader)
-    if response then
+    if response and response.status == 101 then -- RFC 9110 section 7.8
+        return nil, "the server speaks another protocol, unasked", "badmsg"
+    elseif response then
         connection.whole = ok
         return response
     end
