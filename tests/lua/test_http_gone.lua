@@ -190,6 +190,28 @@ return {
         t.eq(handling:join(patience), true)
     end,
 
+    the_main_script_may_handle_one_too = function()
+        local program = [[
+            local mare, net, http = require "mare", require "mare.net", require "mare.http"
+            local listener = assert(net.listen("127.0.0.1", 0))
+            local host, port = listener:address()
+            local client = mare.spawn(function()
+                local _, text = assert(require "mare.http".get("http://127.0.0.1:" .. port))
+                return text
+            end)
+            local stream = assert(listener:accept())
+            http.handle(stream, function() return "hello" end)
+            stream:close()
+            print(client:join())
+        ]]
+        local library = debug.getinfo(1, "S").source:match "^@(.*)tests/lua/" .. "lua/?.lua;"
+        local path = ("package.path = %q .. package.path\n"):format(library)
+        for _, run in ipairs {shell.lua, shell.has_stock() and shell.stock or nil} do
+            local got = run(path .. program)
+            t.eq({got.out, got.err, got.code}, {"true\thello\n", "", 0})
+        end
+    end,
+
     an_error_that_comes_of_it_is_only_logged = function()
         local got = shell.lua [[
             local mare, net, http = require "mare", require "mare.net", require "mare.http"

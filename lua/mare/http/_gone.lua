@@ -60,9 +60,10 @@ local Watch = {}
 function Watch:__close() self.watched[self.routine] = nil end
 
 --- Watches over a connection that the calling routine serves, to the end of a <close> variable; but
---- not in the main script, whom nobody can cancel.
+--- not in the main script, whom nobody can cancel, and which may be in a host without routines.
 function gone.watch(connection)
     local routine, watched = mare._routine(), connection.server.watched
+    if not routine then connection.server.looking = true end -- and need not begin to
     if not routine or not watched then return nil end
     connection.routine = routine
     watched[routine] = connection
