@@ -122,6 +122,7 @@ int mare__lua_buffer_new(lua_State *L);
 int mare__lua_wait(lua_State *L);
 int mare__lua_go(lua_State *L);
 int mare__lua_needs_routines(lua_State *L);
+int mare__lua_routine(lua_State *L);
 int mare__lua_timer(lua_State *L);
 
 // Opens a module in the state of a host, such as the stock interpreter; the first one starts the
