@@ -56,6 +56,12 @@ function net.listen(host, port, options, timeout)
     return listener, message, code
 end
 
+--- Two streams joined in memory: what is written to one is read from the other. Each way has room
+--- for so many bytes (65,536).
+function net.pair(room)
+    return raw.pair(room or 65536)
+end
+
 --- A socket for datagrams at a host and port; without them, at any address of this machine and a
 --- port that is free. Options: `reuse` and `shared` let others have the same port, `both` speaks
 --- IPv4 too at "::", and all that `socket:option` and `socket:limit` know. The timeout is for the

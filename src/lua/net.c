@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "loop/pair.h"
 #include "lua/job.h"
 #include "lua/net.h"
 
@@ -49,8 +50,9 @@ int mare__lua_fail_tls(lua_State *L, const struct mare__tls_error *error)
 
 int mare__lua_fail_io(lua_State *L, const struct mare__stream *stream, int err)
 {
-    return stream->tls && err == EPROTO ? mare__lua_fail_tls(L, mare__tls_failure(stream->tls))
-                                        : mare__lua_fail_system(L, err);
+    const struct mare__tls_error *why =
+        err == EPROTO ? stream->transport->ops->failure(stream->transport) : NULL;
+    return why ? mare__lua_fail_tls(L, why) : mare__lua_fail_system(L, err);
 }
 
 int mare__lua_fail_stream(lua_State *L, mare_err err)
@@ -133,29 +135,13 @@ uint64_t mare__lua_stream_deadline(lua_State *L, const struct mare__stream *stre
     return stream->timeout > MARE_FOREVER - 1 - now ? MARE_FOREVER : now + stream->timeout;
 }
 
-mare_err mare__lua_wait_outcome(lua_State *L)
+mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream)
 {
     mare_process *self = mare__self(L);
     mare__block_clean(self);
-    return self->sleep.wait.result;
-}
-
-mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream, int way)
-{
-    mare_err err = mare__lua_wait_outcome(L);
-    if (stream->tls) // which may have wanted the other way
-        way = mare__self(L)->sleep.waits_for == stream->observed.ready[MARE__TO_WRITE]
-                  ? MARE__TO_WRITE
-                  : MARE__TO_READ;
-    stream->object.waiters--;
-    stream->waiting[way]--;
-    if (mare__stream_closed(stream))
-        return err ? err : MARE_CLOSED;
-    if (stream->waiting[way] > 0 && stream->tls && stream->at_end)
-        mare__observed_tell(&stream->observed, way); // TLS has ended, and the descriptor is silent
-    else if (stream->waiting[way] > 0)
-        mare__observed_await(stream->runtime, &stream->observed, way); // for the others
-    return err;
+    mare_err err = self->sleep.wait.result;
+    mare__stream_end_wait(stream, self->sleep.waits_for);
+    return !err && mare__stream_closed(stream) ? MARE_CLOSED : err;
 }
 
 static int nothing_more(lua_State *L, int status, lua_KContext context)
@@ -169,23 +155,19 @@ int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, ui
 {
     mare_process *self = mare__self(L);
     mare__block_check(L, self);
-    way = mare__stream_way(stream, way);
-    deadline = mare__stream_deadline(stream, deadline);
-    mare_channel *ready = stream->object.waiters < UINT16_MAX
-                              ? mare__observed_await(self->runtime, &stream->observed, way)
-                              : NULL;
+    mare_channel *ready = mare__stream_begin_wait(stream, way, &deadline);
     if (!ready)
         return mare__lua_fail(L, MARE_NOMEM);
-    stream->waiting[way]++;
-    stream->object.waiters++;
     if (!self->host)
         return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ready, deadline, then, context);
     mare__block(L, self, MARE__WAITS_TO_RECEIVE, ready, deadline, nothing_more, 0);
-    mare_err err = mare__lua_outcome(L, stream, way);
+    mare_err err = mare__lua_outcome(L, stream);
     return err ? mare__lua_fail_stream(L, err) : MARE__WAITED;
 }
 
 // ---- Beginning and end --------------------------------------------------------------------------
+
+enum { PAIR_MAX = 16 << 20 }; // bytes of room
 
 static int push_stream(lua_State *L, int fd, enum mare__kind kind)
 {
@@ -204,7 +186,7 @@ static int push_accepted(lua_State *L, const struct mare__stream *listener, int 
     if (!stream)
         return mare__lua_fail(L, MARE_NOMEM);
     if (listener->context) {
-        if (!mare__stream_secure(stream, listener->context, true, NULL, listener->handshake_time,
+        if (!mare__stream_secure(stream, listener->context, true, NULL, listener->handshake_ns,
                                  &error)) {
             mare__unref(&stream->object);
             return mare__lua_fail_tls(L, &error);
@@ -222,7 +204,7 @@ static int accept_now(lua_State *L, struct mare__stream *listener)
 {
     struct mare__address peer;
     for (;;) {
-        int fd = mare__socket_accept(listener->observed.fd, &peer);
+        int fd = mare__socket_accept(mare__stream_descriptor(listener), &peer);
         if (fd == -ECONNABORTED || fd == -EINTR) // that one has gone: the next
             continue;
         if (fd != -EAGAIN)
@@ -238,7 +220,7 @@ static int accept_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
     struct mare__stream *listener = check(L, 1, MARE__KIND_LISTENER);
-    mare_err err = mare__lua_outcome(L, listener, MARE__TO_READ);
+    mare_err err = mare__lua_outcome(L, listener);
     return err ? mare__lua_fail_stream(L, err) : accept_now(L, listener);
 }
 
@@ -263,6 +245,25 @@ static int net_listen(lua_State *L)
     return fd < 0 ? mare__lua_fail_system(L, -fd) : push_stream(L, fd, MARE__KIND_LISTENER);
 }
 
+// pair(room)
+static int net_pair(lua_State *L)
+{
+    mare_runtime *runtime = mare__self(L)->runtime;
+    lua_Integer room = luaL_checkinteger(L, 1);
+    luaL_argcheck(L, room > 0 && room <= PAIR_MAX, 1, "room is for 1 byte to 16 MiB");
+    struct mare__transport *end = mare__pair_new(runtime, (size_t)room);
+    for (int i = 0; i < 2; i++) {
+        struct mare__stream *stream = mare__stream_over(runtime, end, MARE__KIND_STREAM);
+        if (!stream)
+            return mare__lua_fail(L, MARE_NOMEM);
+        stream->object.weight += (uint32_t)room;
+        mare__handle_push_new(L, stream); // which may raise: the other end has no owner until then
+        if (i == 0)
+            end = mare__pair_other(end);
+    }
+    return 2;
+}
+
 // ---- Connections at once ------------------------------------------------------------------------
 // Who serves a listener and has as many connections as may be waits for "room" where a stream would
 // wait to write, which a listener cannot do: until it is told that one has ended, or it is closed.
@@ -270,7 +271,7 @@ static int net_listen(lua_State *L)
 static void tell_of_room(struct mare__stream *listener)
 {
     if (listener->waiting[MARE__TO_WRITE] > 0 && !mare__stream_closed(listener))
-        mare__observed_tell(&listener->observed, MARE__TO_WRITE);
+        mare__stream_tell(listener, MARE__TO_WRITE);
 }
 
 // l:limit(connections)
@@ -288,7 +289,7 @@ static int listener_limit(lua_State *L)
 static int room_told(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_err err = mare__lua_outcome(L, check(L, 1, MARE__KIND_LISTENER), MARE__TO_WRITE);
+    mare_err err = mare__lua_outcome(L, check(L, 1, MARE__KIND_LISTENER));
     if (err)
         return mare__lua_fail_stream(L, err);
     lua_pushboolean(L, 0);
@@ -320,9 +321,9 @@ static int net_left(lua_State *L)
 // The stream, at 4, is connected, or known not to be.
 static int connected(lua_State *L, struct mare__stream *stream)
 {
-    int failed = -mare__socket_outcome(stream->observed.fd);
+    int failed = -mare__socket_outcome(mare__stream_descriptor(stream));
     if (failed) {
-        mare__observed_close(&stream->observed);
+        mare__stream_close(stream);
         return mare__lua_fail_system(L, failed);
     }
     lua_settop(L, 4);
@@ -333,10 +334,10 @@ static int connect_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
     struct mare__stream *stream = check(L, 4, MARE__KIND_STREAM);
-    mare_err err = mare__lua_outcome(L, stream, MARE__TO_WRITE);
+    mare_err err = mare__lua_outcome(L, stream);
     if (!err)
         return connected(L, stream);
-    mare__observed_close(&stream->observed);
+    mare__stream_close(stream);
     return mare__lua_fail_stream(L, err);
 }
 
@@ -360,7 +361,7 @@ static int net_connect(lua_State *L)
                                        connect_done, 0);
     if (waited == MARE__WAITED)
         return connected(L, stream);
-    mare__observed_close(&stream->observed);
+    mare__stream_close(stream);
     return waited;
 }
 
@@ -380,43 +381,59 @@ int mare__lua_stream_leave(lua_State *L)
     return ref && !mare__handle_moved(ref) ? mare__lua_stream_close(L) : 0;
 }
 
-static int shutdown_more(lua_State *L, int status, lua_KContext context);
+static int settle_more(lua_State *L, int status, lua_KContext context);
 
-// s:shutdown([timeout]); the deadline is at 2.
-static int shutdown_now(lua_State *L, struct mare__stream *stream)
+// The deadline is at 2.
+static int settle_now(lua_State *L, struct mare__stream *stream, bool shuts)
 {
     for (;;) {
-        int err = mare__stream_shutdown(stream);
+        int err = shuts ? mare__stream_shutdown(stream) : mare__stream_flush(stream);
         if (err == 0) {
-            lua_pushboolean(L, 1);
+            lua_settop(L, 1); // the stream
+            if (shuts)
+                lua_pushboolean(L, 1);
             return 1;
         }
         if (err != -EAGAIN)
             return mare__lua_fail_io(L, stream, -err);
         int waited = mare__lua_wait_stream(L, stream, MARE__TO_WRITE, (uint64_t)lua_tointeger(L, 2),
-                                           shutdown_more, 0);
+                                           settle_more, shuts);
         if (waited != MARE__WAITED)
             return waited;
     }
 }
 
-static int shutdown_more(lua_State *L, int status, lua_KContext context)
+static int settle_more(lua_State *L, int status, lua_KContext context)
 {
-    (void)status, (void)context;
+    (void)status;
     struct mare__stream *stream = check(L, 1, MARE__KIND_STREAM);
-    mare_err err = mare__lua_outcome(L, stream, MARE__TO_WRITE);
-    return err ? mare__lua_fail_stream(L, err) : shutdown_now(L, stream);
+    mare_err err = mare__lua_outcome(L, stream);
+    return err ? mare__lua_fail_stream(L, err) : settle_now(L, stream, context);
 }
 
-static int stream_shutdown(lua_State *L)
+static int settle(lua_State *L, struct mare__stream *stream, bool shuts)
 {
-    struct mare__stream *stream = check(L, 1, MARE__KIND_STREAM);
     if (mare__stream_closed(stream))
         return mare__lua_fail_stream(L, MARE_CLOSED);
     uint64_t deadline = mare__lua_stream_deadline(L, stream, 2);
     lua_settop(L, 1);
     lua_pushinteger(L, (lua_Integer)deadline);
-    return shutdown_now(L, stream);
+    return settle_now(L, stream, shuts);
+}
+
+// s:shutdown([timeout])
+static int stream_shutdown(lua_State *L)
+{
+    return settle(L, check(L, 1, MARE__KIND_STREAM), true);
+}
+
+// s:handshake([timeout])
+static int stream_handshake(lua_State *L)
+{
+    struct mare__stream *stream = check(L, 1, MARE__KIND_STREAM);
+    luaL_argcheck(L, mare__stream_closed(stream) || !stream->transport->ops->plain, 1,
+                  "it is not over TLS");
+    return settle(L, stream, false);
 }
 
 // s:timeout([seconds]): the default of calls that are given none; nil for none.
@@ -454,10 +471,14 @@ static int push_address(lua_State *L, struct mare__stream *stream, bool peer)
     char host[MARE__HOST_MAX];
     if (mare__stream_closed(stream))
         return mare__lua_fail_stream(L, MARE_CLOSED);
-    int err = mare__socket_address(stream->observed.fd, peer, &address);
-    if (err)
-        return mare__lua_fail_system(L, -err);
-    int port = mare__address_text(&address, host);
+    int fd = mare__stream_descriptor(stream), port = -1;
+    host[0] = '\0'; // one in memory is nowhere
+    if (fd >= 0) {
+        int err = mare__socket_address(fd, peer, &address);
+        if (err)
+            return mare__lua_fail_system(L, -err);
+        port = mare__address_text(&address, host);
+    }
     lua_pushstring(L, host);
     if (port < 0)
         return 1;
@@ -484,8 +505,10 @@ int mare__lua_stream_tostring(lua_State *L)
         lua_pushfstring(L, "%s (sent)", what);
     else if (mare__stream_closed(stream))
         lua_pushfstring(L, "%s (closed)", what);
+    else if (mare__stream_descriptor(stream) < 0)
+        lua_pushfstring(L, "%s (in memory)", what);
     else
-        lua_pushfstring(L, "%s %d", what, stream->observed.fd);
+        lua_pushfstring(L, "%s %d", what, mare__stream_descriptor(stream));
     return 1;
 }
 
@@ -552,29 +575,9 @@ static int net_resolve(lua_State *L)
 
 // ---- In a select --------------------------------------------------------------------------------
 
-// TLS may have something to read that the descriptor does not tell of. So what there is is read:
-// MARE_CLOSED, something or the end; MARE_OK, nothing yet.
-static mare_err look_into_tls(struct mare__stream *stream)
-{
-    char bytes[MARE__STREAM_ROOM];
-    ssize_t got = mare__stream_read(stream, bytes);
-    if (got == -EAGAIN)
-        return MARE_OK;
-    return got > 0 && !mare__stream_keep(stream, bytes, (size_t)got) ? MARE_NOMEM : MARE_CLOSED;
-}
-
 mare_err mare__stream_await(struct mare__object *object, mare_channel **channel)
 {
-    struct mare__stream *stream = (struct mare__stream *)object;
-    if (mare__stream_closed(stream) || stream->at_end || mare__stream_buffered(stream) > 0)
-        return MARE_CLOSED;
-    mare_err err = stream->tls ? look_into_tls(stream) : MARE_OK;
-    if (err)
-        return err;
-    stream->drained = false; // who is told that it can be read reads
-    *channel = mare__observed_await(stream->runtime, &stream->observed,
-                                    mare__stream_way(stream, MARE__TO_READ));
-    return *channel ? MARE_OK : MARE_NOMEM;
+    return mare__stream_watch((struct mare__stream *)object, channel);
 }
 
 // ---- The module ---------------------------------------------------------------------------------
@@ -588,7 +591,7 @@ const luaL_Reg mare__stream_methods[] = {{"read", mare__lua_stream_read},
                                          {"limit", mare__lua_stream_limit},
                                          {"address", mare__lua_stream_address},
                                          {"peer", mare__lua_stream_peer},
-                                         {"handshake", mare__lua_stream_handshake},
+                                         {"handshake", stream_handshake},
                                          {"tls", mare__lua_stream_tls},
                                          {NULL, NULL}};
 
@@ -602,13 +605,10 @@ const luaL_Reg mare__stream_metamethods[] = {
 
 int mare__lua_open_net(lua_State *L)
 {
-    static const luaL_Reg functions[] = {{"listen", net_listen},
-                                         {"connect", net_connect},
-                                         {"udp", mare__lua_udp},
-                                         {"resolve", net_resolve},
-                                         {"room", net_room},
-                                         {"left", net_left},
-                                         {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"listen", net_listen},   {"connect", net_connect},
+                                         {"pair", net_pair},       {"udp", mare__lua_udp},
+                                         {"resolve", net_resolve}, {"room", net_room},
+                                         {"left", net_left},       {NULL, NULL}};
     mare__lazy_table(L, functions);
     return 1;
 }

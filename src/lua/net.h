@@ -13,9 +13,6 @@ struct mare__stream *mare__lua_socket(lua_State *L, int index);
 // When a call on it must be over: an optional timeout, or the stream's own.
 uint64_t mare__lua_stream_deadline(lua_State *L, const struct mare__stream *stream, int index);
 
-// What became of a wait that was for no stream.
-mare_err mare__lua_wait_outcome(lua_State *L);
-
 // Methods that streams, listeners and sockets share.
 int mare__lua_stream_close(lua_State *L);
 int mare__lua_stream_leave(lua_State *L);
@@ -32,7 +29,7 @@ int mare__lua_stream_tostring(lua_State *L);
 enum { MARE__WAITED = -1 };
 int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, uint64_t deadline,
                           lua_KFunction then, lua_KContext context);
-mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream, int way);
+mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream);
 
 // Push `nil, message, code` for an errno value; for one that came from a stream, or from TLS; for
 // what a wait for a stream ended with.
@@ -52,7 +49,6 @@ int mare__lua_stream_write(lua_State *L);
 int mare__lua_stream_writewithin(lua_State *L);
 
 // Methods of streams that live in tls.c.
-int mare__lua_stream_handshake(lua_State *L);
 int mare__lua_stream_tls(lua_State *L);
 
 // What a session weighs for the collector: OpenSSL's own, without buffers.

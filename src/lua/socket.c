@@ -105,7 +105,7 @@ static int push_socket(lua_State *L, int fd)
 static int descriptor(lua_State *L, int index)
 {
     struct mare__stream *stream = mare__lua_stream(L, index);
-    return mare__stream_closed(stream) ? -1 : stream->observed.fd;
+    return mare__stream_descriptor(stream);
 }
 
 // ---- Addresses ----------------------------------------------------------------------------------
@@ -238,14 +238,14 @@ static int socket_borrow(lua_State *L)
 static int socket_lend(lua_State *L)
 {
     struct mare__stream *stream = mare__lua_stream(L, 1);
-    stream->observed.lent = true;
-    mare__observed_close(&stream->observed);
+    mare__descriptor_lend(stream->transport);
+    mare__stream_close(stream);
     return 0;
 }
 
 static int socket_close(lua_State *L)
 {
-    mare__observed_close(&mare__lua_stream(L, 1)->observed);
+    mare__stream_close(mare__lua_stream(L, 1));
     return 0;
 }
 
@@ -316,10 +316,10 @@ int mare__lua_socket_waited(lua_State *L, mare_err err)
     return 2;
 }
 
-static int wait_done(lua_State *L, int status, lua_KContext way)
+static int wait_done(lua_State *L, int status, lua_KContext context)
 {
-    (void)status;
-    return mare__lua_socket_waited(L, mare__lua_outcome(L, mare__lua_stream(L, 1), (int)way));
+    (void)status, (void)context;
+    return mare__lua_socket_waited(L, mare__lua_outcome(L, mare__lua_stream(L, 1)));
 }
 
 // wait(socket, to write [, deadline])
@@ -376,15 +376,8 @@ static int socket_look(lua_State *L)
 // may have been meant for them.
 static void leave(struct mare__case *cases, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        struct mare__stream *stream = (struct mare__stream *)cases[i].about;
-        int way = cases[i].channel == stream->observed.ready[MARE__TO_WRITE] ? MARE__TO_WRITE
-                                                                             : MARE__TO_READ;
-        stream->object.waiters--;
-        stream->waiting[way]--;
-        if (!mare__stream_closed(stream) && stream->waiting[way] > 0)
-            mare__observed_await(stream->runtime, &stream->observed, way);
-    }
+    for (uint32_t i = 0; i < count; i++)
+        mare__stream_end_wait((struct mare__stream *)cases[i].about, cases[i].channel);
     mare__cases_free(cases, count);
 }
 
@@ -402,19 +395,15 @@ static int any_done(lua_State *L, int status, lua_KContext context)
 }
 
 // Makes a case that waits for the socket; false: not enough memory.
-static bool make_case(struct mare__case *one, mare_runtime *runtime, struct mare__stream *stream,
-                      int way)
+static bool make_case(struct mare__case *one, struct mare__stream *stream, int way)
 {
-    mare_channel *ready = stream->object.waiters < UINT16_MAX
-                              ? mare__observed_await(runtime, &stream->observed, way)
-                              : NULL;
+    uint64_t deadline = MARE_FOREVER;
+    mare_channel *ready = mare__stream_begin_wait(stream, way, &deadline);
     if (!ready)
         return false;
     *one =
         (struct mare__case){.channel = mare_chan_ref(ready), .about = mare__ref(&stream->object)};
     mare__list_init(&one->spot.entry);
-    stream->object.waiters++;
-    stream->waiting[way]++;
     return true;
 }
 
@@ -443,7 +432,7 @@ static int socket_waitany(lua_State *L)
         int way = lua_toboolean(L, -1) ? MARE__TO_WRITE : MARE__TO_READ;
         lua_pop(L, 2);
         bool closed = mare__stream_closed(stream);
-        if (closed || !make_case(&cases[i], self->runtime, stream, way)) {
+        if (closed || !make_case(&cases[i], stream, way)) {
             leave(cases, i);
             return closed ? mare__lua_socket_waited(L, MARE_OK) : mare__lua_socket_fail(L, ENOMEM);
         }

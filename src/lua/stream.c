@@ -74,7 +74,7 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
         }
         if (take(L, stream, kind, number)) {
             if (stream->waiting[MARE__TO_READ] > 0 && mare__stream_buffered(stream) > 0)
-                mare__observed_tell(&stream->observed, MARE__TO_READ); // what is left is another's
+                mare__stream_tell(stream, MARE__TO_READ); // what is left is another's
             return 1;
         }
         if (stream->at_end) {
@@ -115,7 +115,7 @@ static int read_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
     struct mare__stream *stream = mare__lua_stream(L, STREAM);
-    mare_err err = mare__lua_outcome(L, stream, MARE__TO_READ);
+    mare_err err = mare__lua_outcome(L, stream);
     return err ? mare__lua_fail_stream(L, err) : read_now(L, stream, true);
 }
 
@@ -135,38 +135,48 @@ enum { PIECES_MAX = 64 };
 
 static int write_more(lua_State *L, int status, lua_KContext context);
 
+// Describes the arguments from 3 on but for the first `sent` bytes, as many as fit; how many bytes
+// they all have is `*left`.
+static int gather(lua_State *L, size_t sent, struct iovec pieces[PIECES_MAX], size_t *left)
+{
+    int count = 0, top = lua_gettop(L);
+    *left = 0;
+    for (int i = 3; i <= top; i++) {
+        size_t size, skip;
+        const char *bytes = lua_tolstring(L, i, &size);
+        skip = sent < size ? sent : size;
+        sent -= skip;
+        *left += size - skip;
+        if (skip < size && count < PIECES_MAX)
+            pieces[count++] = (struct iovec){(char *)bytes + skip, size - skip};
+    }
+    return count;
+}
+
 // Writes the arguments from 3 on, of which `sent` bytes have gone; the deadline is at 2.
 static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
 {
     for (;;) {
         struct iovec pieces[PIECES_MAX];
-        int count = 0, top = lua_gettop(L);
-        size_t before = 0;
-        for (int i = 3; i <= top && count < PIECES_MAX; i++) {
-            size_t size;
-            const char *bytes = lua_tolstring(L, i, &size);
-            size_t skip = sent > before ? sent - before : 0;
-            before += size;
-            if (skip < size)
-                pieces[count++] = (struct iovec){(char *)bytes + skip, size - skip};
+        size_t left;
+        int count = gather(L, sent, pieces, &left);
+        ssize_t wrote = left > 0 ? mare__stream_write(stream, pieces, count) : 0;
+        if (wrote >= 0) {
+            sent += (size_t)wrote;
+            if ((size_t)wrote < left)
+                continue;
+            wrote = mare__stream_flush(stream);
         }
-        ssize_t wrote =
-            count > 0 ? mare__stream_write(stream, pieces, count) : mare__stream_flush(stream);
-        if (wrote == 0 && count == 0) {
+        if (wrote == 0) {
             lua_pushboolean(L, 1);
             return 1;
         }
-        if (wrote == -EAGAIN) {
-            int waited =
-                mare__lua_wait_stream(L, stream, MARE__TO_WRITE, (uint64_t)lua_tointeger(L, 2),
-                                      write_more, (lua_KContext)sent);
-            if (waited != MARE__WAITED)
-                return waited;
-            continue;
-        }
-        if (wrote < 0)
+        if (wrote != -EAGAIN)
             return mare__lua_fail_io(L, stream, (int)-wrote);
-        sent += (size_t)wrote;
+        int waited = mare__lua_wait_stream(L, stream, MARE__TO_WRITE, (uint64_t)lua_tointeger(L, 2),
+                                           write_more, (lua_KContext)sent);
+        if (waited != MARE__WAITED)
+            return waited;
     }
 }
 
@@ -174,7 +184,7 @@ static int write_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status;
     struct mare__stream *stream = mare__lua_stream(L, STREAM);
-    mare_err err = mare__lua_outcome(L, stream, MARE__TO_WRITE);
+    mare_err err = mare__lua_outcome(L, stream);
     return err ? mare__lua_fail_stream(L, err) : write_rest(L, stream, (size_t)context);
 }
 

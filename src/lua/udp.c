@@ -60,8 +60,8 @@ static int receive_now(lua_State *L, struct mare__stream *socket)
         char bytes[MARE__DATAGRAM_ROOM];
         struct mare__address from;
         int64_t stamp_ns;
-        ssize_t got =
-            mare__datagram_receive(socket->observed.fd, &from, bytes, sizeof bytes, &stamp_ns);
+        ssize_t got = mare__datagram_receive(mare__stream_descriptor(socket), &from, bytes,
+                                             sizeof bytes, &stamp_ns);
         if (got >= 0)
             return push_datagram(L, socket, bytes, (size_t)got, &from, stamp_ns);
         if (got != -EAGAIN)
@@ -77,7 +77,7 @@ static int receive_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
     struct mare__stream *socket = mare__lua_socket(L, 1);
-    mare_err err = mare__lua_outcome(L, socket, MARE__TO_READ);
+    mare_err err = mare__lua_outcome(L, socket);
     return err ? mare__lua_fail_stream(L, err) : receive_now(L, socket);
 }
 
@@ -104,7 +104,7 @@ static int send_now(lua_State *L, struct mare__stream *socket, const struct mare
     size_t size;
     const char *data = lua_tolstring(L, DATA, &size);
     for (;;) {
-        ssize_t sent = mare__datagram_send(socket->observed.fd, to, data, size);
+        ssize_t sent = mare__datagram_send(mare__stream_descriptor(socket), to, data, size);
         if (sent < 0 && sent != -EAGAIN)
             return mare__lua_fail_system(L, (int)-sent);
         if (sent >= 0) {
@@ -126,7 +126,7 @@ static int send_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
     struct mare__stream *socket = mare__lua_socket(L, SOCKET);
-    mare_err err = mare__lua_outcome(L, socket, MARE__TO_WRITE);
+    mare_err err = mare__lua_outcome(L, socket);
     if (err)
         return mare__lua_fail_stream(L, err);
     struct mare__address to;
@@ -138,9 +138,9 @@ static int send_more(lua_State *L, int status, lua_KContext context)
 
 static int go_to(lua_State *L, struct mare__stream *socket, const struct mare__address *to)
 {
-    if (to && !mare__datagram_speaks(socket->observed.fd, to))
+    if (to && !mare__datagram_speaks(mare__stream_descriptor(socket), to))
         return mare__lua_fail_system(L, EAFNOSUPPORT);
-    return lua_isnil(L, DATA) ? done(L, mare__datagram_connect(socket->observed.fd, to))
+    return lua_isnil(L, DATA) ? done(L, mare__datagram_connect(mare__stream_descriptor(socket), to))
                               : send_now(L, socket, to);
 }
 
@@ -161,7 +161,7 @@ static int found(lua_State *L, int status, lua_KContext context)
         char host[MARE__HOST_MAX];
         mare__address_text(&lookup->addresses[i], host);
         if (mare__address_numeric(&to, host, (uint16_t)lua_tointeger(L, PORT)) &&
-            mare__datagram_speaks(socket->observed.fd, &to))
+            mare__datagram_speaks(mare__stream_descriptor(socket), &to))
             return go_to(L, socket, &to);
     }
     return mare__lua_fail_lookup(L, lua_tostring(L, HOST), lookup, why);
@@ -266,15 +266,15 @@ static int udp_option(lua_State *L)
         const char *name = mare__lua_name(L, 3);
         return mare__stream_closed(socket)
                    ? mare__lua_fail_stream(L, MARE_CLOSED)
-                   : done(L, mare__datagram_through(socket->observed.fd, name));
+                   : done(L, mare__datagram_through(mare__stream_descriptor(socket), name));
     }
     bool sets = !lua_isnoneornil(L, 3);
     value = sets ? check_value(L, option, 3) : 0;
     if (mare__stream_closed(socket))
         return mare__lua_fail_stream(L, MARE_CLOSED);
     if (sets)
-        return done(L, mare__datagram_set(socket->observed.fd, option, value));
-    int err = mare__datagram_get(socket->observed.fd, option, &value);
+        return done(L, mare__datagram_set(mare__stream_descriptor(socket), option, value));
+    int err = mare__datagram_get(mare__stream_descriptor(socket), option, &value);
     if (err)
         return mare__lua_fail_system(L, -err);
     if (is_number(option))
@@ -295,7 +295,7 @@ static int change_group(lua_State *L,
                   "not the numeric address of a group");
     if (mare__stream_closed(socket))
         return mare__lua_fail_stream(L, MARE_CLOSED);
-    return done(L, change(socket->observed.fd, &group, interface));
+    return done(L, change(mare__stream_descriptor(socket), &group, interface));
 }
 
 // u:join(group[, interface])

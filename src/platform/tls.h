@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // TLS 1.2 and 1.3 by OpenSSL, whose headers no other folder includes. A context is what one side
-// brings along: certificates, whom it trusts, what it allows. A session is one connection, over a
-// descriptor that never blocks.
+// brings along: certificates, whom it trusts, what it allows. A session is one connection: a
+// transport over another one.
 #pragma once
 
 #include <mare.h>
@@ -11,7 +11,7 @@
 
 #include "base/object.h"
 #include "platform/lock.h"
-#include "platform/socket.h"
+#include "platform/transport.h"
 
 struct mare__tls_error {
     mare_err code;
@@ -67,47 +67,26 @@ void mare__tls_context_replace(struct mare__tls_context *context, struct mare__t
 void mare__tls_leave_thread(void);
 
 // ---- Sessions -----------------------------------------------------------------------------------
-// One thread at a time may use a session. Its calls return a number of bytes, or 0; or an errno
-// value, negated: -EAGAIN, not now (mare__tls_waits_to_write tells what for); -EPROTO, see
-// mare__tls_failure, and the session is over.
-struct mare__tls;
 
-// What the session was asked to do.
-enum { MARE__TLS_READS, MARE__TLS_WRITES };
+struct mare__tls_session {
+    bool server;
+    const char *name;  // of the host that a client wants, or its number: needed if it verifies
+    const char *early; // bytes that were read from the transport before
+    size_t early_size;
+    uint64_t handshake_until; // a deadline of the runtime's clock
+};
 
-// The session of a client, or of a server. A client that verifies needs the `name` of the host that
-// it wants, or its number. `early` are bytes that were read from the descriptor before. NULL:
-// `error` tells why.
-struct mare__tls *mare__tls_new(struct mare__tls_context *context, int fd, bool server,
-                                const char *name, const char *early, size_t early_size,
-                                struct mare__tls_error *error);
-void mare__tls_free(struct mare__tls *tls);
+// A transport whose bytes go through TLS over the other one, which belongs to it from then on. The
+// handshake is made by the first call that reads, writes or flushes; until it is over, none waits
+// longer than for its deadline. -EPROTO: see `failure`, and the session is over. NULL: `error`
+// tells why, and the other one is as it was.
+struct mare__transport *mare__tls_new(struct mare__tls_context *context,
+                                      struct mare__transport *below,
+                                      const struct mare__tls_session *session,
+                                      struct mare__tls_error *error);
 
-// The other calls begin with it too.
-int mare__tls_handshake(struct mare__tls *tls);
-bool mare__tls_is_ready(const struct mare__tls *tls); // it is over, and went well
-
-ssize_t mare__tls_read(struct mare__tls *tls, void *bytes, size_t size); // 0: the peer has ended
-
-// Takes bytes, a record at the most. They are on their way when mare__tls_flush says so.
-ssize_t mare__tls_write(struct mare__tls *tls, const struct iovec *pieces, int count);
-int mare__tls_flush(struct mare__tls *tls);
-
-// Tells the peer that this side sends no more.
-int mare__tls_shutdown(struct mare__tls *tls);
-
-// The same without trying again: before the descriptor is closed.
-void mare__tls_leave(struct mare__tls *tls);
-
-// Whether the descriptor must become writable (or else readable) before what said "not now".
-bool mare__tls_waits_to_write(const struct mare__tls *tls, int operation);
-
-// Whether the last call read from the descriptor, which may have been what another waits for.
-bool mare__tls_moved(const struct mare__tls *tls);
-
-const struct mare__tls_error *mare__tls_failure(const struct mare__tls *tls);
-
-// What was agreed on, and who the peer is. Texts that do not fit are cut.
+// What was agreed on, and who the peer is, once the handshake is over. Texts that do not fit are
+// cut.
 struct mare__tls_facts {
     const char *version, *cipher; // static; NULL before the handshake is over
     const char *server_name;      // that the client asked for, or NULL
@@ -120,8 +99,6 @@ struct mare__tls_facts {
     char fingerprint[65]; // SHA-256, in hexadecimal
     int64_t expires;      // in seconds since 1970
 };
-
-void mare__tls_look(const struct mare__tls *tls, struct mare__tls_facts *facts);
 
 // ---- Certificates -------------------------------------------------------------------------------
 // A new key and a certificate for some names, signed by that key itself, as PEM text, to be freed.

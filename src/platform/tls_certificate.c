@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "platform/socket.h"
 #include "platform/tls_inner.h"
 
 // ---- Reading ------------------------------------------------------------------------------------
