@@ -28,7 +28,7 @@ struct trouble {
     bool hesitates; // every other call says "not now"
     long fails_at;  // which call fails, and all after it; 0: none
     int error;      // so
-    long calls;
+    atomic_long calls;
 };
 
 struct filter {
@@ -49,8 +49,8 @@ static int trouble_with(struct filter *filter, int way)
     struct trouble *trouble = filter->trouble;
     if (trouble->hesitates && (filter->hesitated[way] = !filter->hesitated[way]))
         return -EAGAIN;
-    trouble->calls++;
-    return trouble->fails_at > 0 && trouble->calls >= trouble->fails_at ? -trouble->error : 0;
+    long call = atomic_fetch_add(&trouble->calls, 1) + 1;
+    return trouble->fails_at > 0 && call >= trouble->fails_at ? -trouble->error : 0;
 }
 
 static ssize_t filter_read(struct mare__transport *transport, void *bytes, size_t size)
@@ -370,9 +370,8 @@ static void memory_may_end_at_any_moment(void **state)
 static bool told(mare_channel *ready, uint64_t deadline)
 {
     mare_message *message = NULL;
-    mare_err err = mare_chan_receive_until(ready, &message, deadline);
+    mare_err err = ready ? mare_chan_receive_until(ready, &message, deadline) : MARE_NOMEM;
     mare_message_destroy(message);
-    assert_true(err == MARE_OK || err == MARE_TIMEOUT);
     return err == MARE_OK;
 }
 
@@ -399,9 +398,7 @@ static mare_channel *await(struct mare__transport *end, int way)
 {
     uint64_t deadline = MARE_FOREVER;
     mare__transport_waits(end, &way, &deadline);
-    mare_channel *ready = mare__transport_await(end, way);
-    assert_non_null(ready);
-    return ready;
+    return mare__transport_await(end, way);
 }
 
 // Waits for what a call that said "not now" needs.
