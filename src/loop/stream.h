@@ -126,6 +126,7 @@ struct mare__tls_job {
     struct mare__tls_context *context; // a reference; NULL: `error` tells why there is none
     struct mare__tls_options options;  // with copies of all text
     struct mare__tls_error error;
+    size_t text_size;
     char text[];
 };
 struct mare__tls_job *mare__tls_job_make(mare_runtime *runtime,

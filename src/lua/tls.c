@@ -75,6 +75,7 @@ static int new_context(lua_State *L)
     luaL_checktype(L, 1, LUA_TTABLE);
     uint64_t deadline = mare__lua_deadline(L, 2);
     lua_getfield(L, 1, "protocols");
+    lua_getfield(L, 1, "keys");
     struct mare__tls_options options = {
         .certificate = get_text(L, "certificate"),
         .key = get_text(L, "key"),
@@ -86,7 +87,8 @@ static int new_context(lua_State *L)
         .oldest = get_number(L, "oldest"),
         .newest = get_number(L, "newest"),
     };
-    options.protocols = lua_tolstring(L, -1, &options.protocols_size);
+    options.protocols = lua_tolstring(L, -2, &options.protocols_size);
+    options.keys = lua_tolstring(L, -1, &options.keys_size);
     return do_job(L, mare__tls_job_make(mare__self(L)->runtime, &options), deadline);
 }
 
@@ -160,7 +162,7 @@ static int secure_listener(lua_State *L)
     struct mare__tls_context *context = check_context(L, 2);
     listener->handshake_ns = handshake_time(L, 3);
     if (!mare__tls_context_serves(context)) { // rather than refuse one connection after the other
-        lua_pushliteral(L, "a server needs a certificate");
+        lua_pushstring(L, mare__tls_no_server);
         return mare__lua_fail_with(L, MARE_INVALID);
     }
     struct mare__tls_context *before = listener->context;
@@ -211,6 +213,7 @@ int mare__lua_stream_tls(lua_State *L)
     set_text(L, "cipher", facts.cipher);
     set_text(L, "name", facts.server_name);
     set_text(L, "protocol", facts.protocol);
+    set_text(L, "identity", facts.identity);
     lua_pushboolean(L, facts.verified);
     lua_setfield(L, -2, "verified");
     if (facts.has_peer) {

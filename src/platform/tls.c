@@ -117,79 +117,13 @@ static void make_method(void)
 
 // ---- What went wrong ----------------------------------------------------------------------------
 
-// Alerts by which a peer says that it does not like our certificate, or that there is none.
-static bool is_about_certificate(int alert)
-{
-    return (alert >= SSL_AD_BAD_CERTIFICATE && alert <= SSL_AD_CERTIFICATE_UNKNOWN) ||
-           alert == SSL_AD_UNKNOWN_CA || alert == SSL_AD_ACCESS_DENIED ||
-           alert == SSL_AD_CERTIFICATE_REQUIRED;
-}
-
-static void explain_alert(struct mare__tls_error *error, int alert)
-{
-    mare_err code = is_about_certificate(alert) ? MARE_DENIED : MARE_REFUSED;
-    mare__tls_refuse(error, code, "the peer refused: %s", SSL_alert_desc_string_long(alert));
-}
-
-static const char versions[] = "there is no version of TLS that both sides allow";
-static const char no_tls[] = "what came is not TLS";
-
-static void explain(const struct tls *tls, struct mare__tls_error *error)
-{
-    unsigned long err = ERR_peek_error();
-    int reason = ERR_GET_REASON(err);
-    const char *text = ERR_reason_error_string(err);
-    if (ERR_GET_LIB(err) != ERR_LIB_SSL) {
-        mare__tls_refuse(error, MARE_IO, "%s", text ? text : "OpenSSL failed");
-        return;
-    }
-    switch (reason) {
-    case SSL_R_CERTIFICATE_VERIFY_FAILED:
-        if (tls->refusal)
-            *error = *tls->refusal;
-        else
-            mare__tls_refuse(error, MARE_DENIED, "the peer's certificate is not valid");
-        return;
-    case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
-        mare__tls_refuse(error, MARE_DENIED, "the peer has given no certificate");
-        return;
-    case SSL_R_UNEXPECTED_EOF_WHILE_READING:
-        if (tls->ready)
-            mare__tls_refuse(error, MARE_IO, "the stream was cut off: TLS did not end it");
-        else
-            mare__tls_refuse(error, MARE_CLOSED, "the peer left during the handshake");
-        return;
-    case SSL_R_UNSUPPORTED_PROTOCOL:
-    case SSL_R_NO_PROTOCOLS_AVAILABLE:
-    case SSL_R_VERSION_TOO_LOW:
-    case SSL_R_VERSION_TOO_HIGH:
-    case SSL_R_TLSV1_ALERT_PROTOCOL_VERSION:
-        mare__tls_refuse(error, MARE_REFUSED, "%s", versions);
-        return;
-    case SSL_R_NO_SHARED_CIPHER:
-        mare__tls_refuse(error, MARE_REFUSED, "there is no cipher that both sides allow");
-        return;
-    case SSL_R_WRONG_VERSION_NUMBER:
-    case SSL_R_HTTP_REQUEST:
-    case SSL_R_HTTPS_PROXY_REQUEST:
-    case SSL_R_UNKNOWN_PROTOCOL:
-        mare__tls_refuse(error, MARE_BADMSG, "%s", no_tls);
-        return;
-    default:
-        if (reason >= SSL_AD_REASON_OFFSET)
-            explain_alert(error, reason - SSL_AD_REASON_OFFSET);
-        else
-            mare__tls_refuse(error, MARE_BADMSG, "TLS: %s", text ? text : "an error without name");
-    }
-}
-
 // The session is over.
 static int fail(struct tls *tls)
 {
     if (tls->broken && ERR_peek_error() == 0)
         return -tls->broken;
     if (!tls->error && (tls->error = mare__alloc(sizeof *tls->error)) != NULL)
-        explain(tls, tls->error);
+        mare__tls_explain(tls->rules, tls->ready, tls->refusal, tls->error);
     tls->broken = EPROTO;
     ERR_clear_error();
     return -EPROTO;
@@ -239,6 +173,10 @@ static int on_certificate(int good, X509_STORE_CTX *store)
                          size > 0 ? text : "it names none", tls->name);
         return good;
     }
+    if (tls->rules->keys) {
+        mare__tls_refuse(tls->refusal, MARE_DENIED, "%s", mare__tls_no_key);
+        return good;
+    }
     if (one)
         mare__tls_name_text(X509_get_subject_name(one), text, sizeof text);
     mare__tls_refuse(tls->refusal, MARE_DENIED, "the certificate of '%s' is refused: %s", text,
@@ -265,11 +203,12 @@ static bool set_role(struct tls *tls, struct mare__tls_error *error)
                                                  : SSL_VERIFY_NONE;
         SSL_set_verify(tls->ssl, mode, on_certificate);
         SSL_set_accept_state(tls->ssl);
-        return SSL_get_privatekey(tls->ssl) != NULL ||
-               mare__tls_refuse(error, MARE_INVALID, "a server needs a certificate");
+        return tls->rules->keys || SSL_get_privatekey(tls->ssl) != NULL ||
+               mare__tls_refuse(error, MARE_INVALID, "%s", mare__tls_no_server);
     }
-    bool checks = verify != MARE__TLS_NOBODY;
-    if (checks && !tls->name)
+    // With a pre-shared key nobody else is believed: a certificate is refused in any case.
+    bool checks = verify != MARE__TLS_NOBODY || tls->rules->keys;
+    if (checks && !tls->rules->keys && !tls->name)
         return mare__tls_refuse(error, MARE_INVALID,
                                 "the name of the host is needed to verify its certificate");
     if (checks)
@@ -336,6 +275,9 @@ static int shake_hands(struct tls *tls, bool *to_write)
         int err = outcome(tls, result, to_write);
         return err ? err : -EPIPE;
     }
+    char identity[MARE__TLS_IDENTITY_MAX + 1];
+    if (tls->rules->keys && !mare__tls_key_identity(tls->ssl, identity))
+        return fail(tls); // which cannot be: nothing else was allowed
     tls->ready = true;
     mare__free(tls->early);
     tls->early = NULL; // the rest of it is in OpenSSL's buffer

@@ -30,9 +30,17 @@ struct mare__tls_options {
     const char *ciphers, *suites;  // of TLS 1.2, of 1.3; NULL: OpenSSL's choice
     const char *protocols;         // for ALPN: each name after a byte with its length
     size_t protocols_size;
+    // Keys that both sides have, instead of certificates: for each its identity, after a byte with
+    // the length of that, and the key after two, the more significant first. A client offers the
+    // first, a server takes any. NULL: none.
+    const char *keys;
+    size_t keys_size;
     enum mare__tls_verify verify;
     int oldest, newest; // versions: 2 for TLS 1.2, 3 for TLS 1.3
 };
+
+// Bytes of such a key, and of its identity at the most.
+enum { MARE__TLS_KEY_MIN = 16, MARE__TLS_KEY_MAX = 256, MARE__TLS_IDENTITY_MAX = 255 };
 
 struct mare__tls_rules; // what new sessions are made with
 
@@ -47,8 +55,9 @@ struct mare__tls_context {
 struct mare__tls_context *mare__tls_context_new(const struct mare__tls_options *options,
                                                 struct mare__tls_error *error);
 
-// Whether a server can be made with it: it has a certificate and its key.
+// Whether a server can be made with it: it has a certificate and its key, or pre-shared keys.
 bool mare__tls_context_serves(struct mare__tls_context *context);
+extern const char mare__tls_no_server[]; // what is said if not
 
 // Whether clients made with it verify servers by the system's authorities, which nobody has read
 // yet: the first such client does, or whoever calls the other one before. That reads files.
@@ -91,8 +100,10 @@ struct mare__tls_facts {
     const char *version, *cipher; // static; NULL before the handshake is over
     const char *server_name;      // that the client asked for, or NULL
     char protocol[256];           // by ALPN; empty: none
-    bool verified;                // the peer's certificate was asked for and is valid
-    bool has_peer;                // it gave a certificate, and what follows is of that
+    bool verified; // the peer has shown who it is: its certificate was asked for and is valid, or
+                   // it has the key
+    char identity[MARE__TLS_IDENTITY_MAX + 1]; // of the pre-shared key; empty: there was none
+    bool has_peer;                             // it gave a certificate, and what follows is of that
     char subject[512], issuer[512];
     char names[4096]; // each with its zero byte
     size_t names_size;

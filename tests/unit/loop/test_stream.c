@@ -231,6 +231,56 @@ static void a_stream_goes_on_over_tls(void **state)
     drop(ends);
 }
 
+static struct mare__tls_context *with_keys(const char *keys, size_t size)
+{
+    struct mare__tls_error error;
+    struct mare__tls_options options = {.keys = keys, .keys_size = size, .oldest = 2, .newest = 3};
+    struct mare__tls_context *context = mare__tls_context_new(&options, &error);
+    assert_non_null(context);
+    return context;
+}
+
+// As two nodes that share a secret.
+static void a_key_of_both_sides_says_who_the_peer_is(void **state)
+{
+    (void)state;
+    static const char known[] = "\4node\0\20"
+                                "0123456789abcdef"
+                                "\5other\0\20"
+                                "abcdef0123456789";
+    struct mare__stream *ends[2];
+    struct mare__tls_facts facts;
+    struct mare__tls_error error;
+    for (int wrong = 0; wrong < 2; wrong++) {
+        struct mare__tls_context *server = with_keys(known, sizeof known - 1);
+        struct mare__tls_context *client = with_keys(wrong ? "\5other\0\20"
+                                                             "abcdef012345678X"
+                                                           : known + 23,
+                                                     24);
+        open_pair(65536, ends);
+        assert_true(mare__stream_secure(ends[0], client, false, NULL, 1000000000000, &error));
+        assert_true(mare__stream_secure(ends[1], server, true, NULL, 1000000000000, &error));
+        int one = -EAGAIN, other = -EAGAIN;
+        while (one == -EAGAIN || other == -EAGAIN) {
+            one = mare__stream_flush(ends[0]);
+            other = mare__stream_flush(ends[1]);
+        }
+        assert_int_equal(one, wrong ? -EPROTO : 0);
+        assert_int_equal(other, wrong ? -EPROTO : 0);
+        for (int i = 0; i < 2; i++) {
+            assert_true(mare__stream_facts(ends[i], &facts));
+            assert_int_equal(facts.verified, !wrong);
+            assert_string_equal(facts.identity, wrong ? "" : "other");
+            if (wrong)
+                assert_int_equal(ends[i]->transport->ops->failure(ends[i]->transport)->code,
+                                 MARE_DENIED);
+        }
+        drop(ends);
+        mare__unref(&server->object);
+        mare__unref(&client->object);
+    }
+}
+
 // Two records come at once: the descriptor, if there were one, would have nothing more to tell.
 static void what_tls_holds_is_told_to_the_others(void **state)
 {
@@ -336,6 +386,7 @@ UNIT_TESTS_WITH(begin, finish, cmocka_unit_test(what_is_not_asked_for_yet_is_kep
                 cmocka_unit_test(what_fails_for_one_is_told_to_the_others),
                 cmocka_unit_test(to_close_ends_every_wait),
                 cmocka_unit_test(a_stream_goes_on_over_tls),
+                cmocka_unit_test(a_key_of_both_sides_says_who_the_peer_is),
                 cmocka_unit_test(what_tls_holds_is_told_to_the_others),
                 cmocka_unit_test(a_handshake_brings_the_deadline_forward),
                 cmocka_unit_test(without_memory_it_stays_plain))
