@@ -48,7 +48,7 @@ static ssize_t write_some(struct mare__transport *transport, struct iovec *piece
 
 static int shut_down(struct mare__transport *transport)
 {
-    return mare__socket_shutdown(of(transport)->observed.fd);
+    return mare__socket_shutdown(of(transport)->observed.fd, MARE__HALF_SEND);
 }
 
 static mare_channel *await(struct mare__transport *transport, int way)

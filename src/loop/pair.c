@@ -171,8 +171,8 @@ static int shut_down(struct mare__transport *transport)
 
 // ---- Waiting ------------------------------------------------------------------------------------
 
-// Whether a call would not say "not now". Under the lock.
-static bool is_open(struct end *self, int way)
+// Under the lock.
+static bool would_go(struct end *self, int way)
 {
     const struct ring *in = read_by(self), *out = written_by(self);
     return way == MARE__TO_READ ? in->count > 0 || in->shut
@@ -193,11 +193,20 @@ static mare_channel *await(struct mare__transport *transport, int way)
     struct news news = {0};
     mare__lock_acquire(&self->pair->lock);
     self->awaits[way]++;
-    if (is_open(self, way))
+    if (would_go(self, way))
         news = news_for(self, way);
     mare__lock_release(&self->pair->lock);
     tell(news);
     return self->ready[way];
+}
+
+static bool is_open(struct mare__transport *transport, int way)
+{
+    struct end *self = of(transport);
+    mare__lock_acquire(&self->pair->lock);
+    bool open = would_go(self, way);
+    mare__lock_release(&self->pair->lock);
+    return open;
 }
 
 // ---- The end ------------------------------------------------------------------------------------
@@ -256,6 +265,7 @@ static const struct mare__transport_ops ops = {
     .shutdown = shut_down,
     .waits = mare__transport_no_waits,
     .await = await,
+    .is_open = is_open,
     .close = close_it,
     .release = release,
     .descriptor = no_descriptor,

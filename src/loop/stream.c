@@ -35,7 +35,7 @@ struct mare__stream *mare__stream_over(mare_runtime *runtime, struct mare__trans
     stream->object.weight = 2 * sizeof *stream + sizeof(mare_channel);
     stream->runtime = runtime;
     stream->transport = transport;
-    stream->timeout = MARE_FOREVER;
+    stream->timeout = stream->idle = MARE_FOREVER;
     stream->line_max = MARE__STREAM_ROOM;
     if (kind == MARE__KIND_LISTENER)
         stream->most = MARE__LISTENER_LIMIT;
@@ -47,6 +47,16 @@ struct mare__stream *mare__stream_new(mare_runtime *runtime, int fd, enum mare__
 {
     return mare__stream_over(runtime, mare__descriptor_new(runtime, fd), kind);
 }
+
+struct mare__transport *mare__stream_take_transport(struct mare__stream *stream)
+{
+    struct mare__transport *transport = stream->transport;
+    stream->transport = NULL;
+    stream->closed = true;
+    return transport;
+}
+
+// ---- The buffer ---------------------------------------------------------------------------------
 
 // Room for so many bytes at the end.
 static bool make_room(struct mare__stream *stream, size_t size)
@@ -79,6 +89,18 @@ bool mare__stream_keep(struct mare__stream *stream, const char *bytes, size_t si
     if (!make_room(stream, size))
         return false;
     memcpy(stream->bytes + stream->end, bytes, size);
+    stream->end += size;
+    return true;
+}
+
+bool mare__stream_unread(struct mare__stream *stream, const char *bytes, size_t size)
+{
+    size_t have = mare__stream_buffered(stream);
+    if (!make_room(stream, size))
+        return false;
+    if (have > 0)
+        memmove(stream->bytes + stream->first + size, stream->bytes + stream->first, have);
+    memcpy(stream->bytes + stream->first, bytes, size);
     stream->end += size;
     return true;
 }
@@ -191,6 +213,10 @@ static mare_channel *await(struct mare__stream *stream, int way)
 mare_channel *mare__stream_begin_wait(struct mare__stream *stream, int way, uint64_t *deadline)
 {
     mare__transport_waits(stream->transport, &way, deadline);
+    if (stream->idle != MARE_FOREVER) {
+        uint64_t soon = mare__now(stream->runtime) + stream->idle;
+        *deadline = soon < *deadline ? soon : *deadline;
+    }
     mare_channel *ready = stream->object.waiters < UINT16_MAX ? await(stream, way) : NULL;
     if (ready) {
         stream->waiting[way]++;
@@ -217,7 +243,7 @@ void mare__stream_tell(struct mare__stream *stream, int way)
 {
     mare_message message;
     mare__message_init(&message);
-    if (stream->ready[way]) // else nobody has ever waited
+    if (stream->ready[way] && !stream->closed) // else nobody waits, or all were told
         mare__chan_send(stream->ready[way], &message, NULL);
 }
 

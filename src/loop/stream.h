@@ -21,7 +21,8 @@ struct mare__stream {
     struct mare__object object;
     mare_runtime *runtime;
     struct mare__transport *transport; // NULL: another stream has it, and this one is closed
-    uint64_t timeout;                  // of each call, in nanoseconds; MARE_FOREVER: none
+    uint64_t timeout,
+        idle; // of each call, and of each wait in it, in nanoseconds; MARE_FOREVER: none
     union {
         uint64_t line_max; // bytes of a line, or a datagram, beyond which it is refused
         uint64_t most;     // of a listener: connections that are served at once
@@ -48,6 +49,9 @@ struct mare__stream {
 struct mare__stream *mare__stream_over(mare_runtime *runtime, struct mare__transport *transport,
                                        enum mare__kind kind);
 struct mare__stream *mare__stream_new(mare_runtime *runtime, int fd, enum mare__kind kind);
+
+// Takes the transport away, for a stream of another kind: this one is closed, without telling.
+struct mare__transport *mare__stream_take_transport(struct mare__stream *stream);
 
 // Reads what there is into `bytes`, and, if the buffer is not empty, adds it there: its number of
 // bytes, 0 at the end, or an errno value, negated.
@@ -103,6 +107,9 @@ static inline bool mare__stream_facts(const struct mare__stream *stream,
 
 // Keeps bytes for later: in an empty buffer. False: not enough memory.
 bool mare__stream_keep(struct mare__stream *stream, const char *bytes, size_t size);
+
+// Puts bytes back, before those of the buffer. False: not enough memory.
+bool mare__stream_unread(struct mare__stream *stream, const char *bytes, size_t size);
 
 // The first `size` bytes of the buffer were used.
 void mare__stream_used(struct mare__stream *stream, size_t size);

@@ -11,12 +11,11 @@
 
 enum { STREAM = 1, WHAT, TIMEOUT, DEADLINE };
 
-// Whether the line that the buffer begins with, or the part of it that has come, is too long.
+// Whether the line that the buffer, which is not empty, begins with, or the part of it that has
+// come, is too long.
 static bool is_too_long(const struct mare__stream *stream)
 {
     size_t have = mare__stream_buffered(stream), size = have;
-    if (have == 0)
-        return false;
     const char *bytes = stream->bytes + stream->first, *end = memchr(bytes, '\n', have);
     if (end)
         size = (size_t)(end - bytes);
@@ -25,12 +24,10 @@ static bool is_too_long(const struct mare__stream *stream)
     return size > stream->line_max;
 }
 
-// Pushes what was asked for, if the buffer has it.
+// Pushes what was asked for, if the buffer has it, which is not empty.
 static bool take(lua_State *L, struct mare__stream *stream, char kind, size_t number)
 {
     size_t have = mare__stream_buffered(stream), size = 0, used;
-    if (have == 0)
-        return false;
     const char *bytes = stream->bytes + stream->first;
     if (kind == 's' || ((kind == 'a' || kind == 'n') && stream->at_end)) {
         size = kind == 'n' && number < have ? number : have;
@@ -55,24 +52,41 @@ static bool take(lua_State *L, struct mare__stream *stream, char kind, size_t nu
 
 static int read_more(lua_State *L, int status, lua_KContext context);
 
+// Whether a limit is passed: pushes what the limit is.
+static bool is_beyond(lua_State *L, const struct mare__stream *stream, char kind, size_t number)
+{
+    if ((kind == 'l' || kind == 'L') && is_too_long(stream))
+        lua_pushfstring(L, "the line is longer than %I bytes", (lua_Integer)stream->line_max);
+    else if (kind == 'a' && mare__stream_buffered(stream) > stream->all_max)
+        lua_pushfstring(L, "there are more than %I bytes", (lua_Integer)stream->all_max);
+    else if (kind == 'n' && number > stream->all_max) // who asks may have heard it from the peer
+        lua_pushfstring(L, "more than %I bytes were asked for", (lua_Integer)stream->all_max);
+    else
+        return false;
+    return true;
+}
+
+// Whether there is nothing to read, as far as is known, and time to wait for it. Who has none asks
+// the system, which may have got something that nobody was told of yet.
+static bool is_drained(lua_State *L, const struct mare__stream *stream)
+{
+    if (!stream->drained || stream->idle == 0)
+        return false;
+    if (stream->timeout == MARE_FOREVER && lua_isnil(L, TIMEOUT))
+        return true;
+    uint64_t deadline = mare__lua_stream_deadline(L, stream, TIMEOUT);
+    return deadline == MARE_FOREVER || deadline > mare__now(stream->runtime);
+}
+
 static int read_now(lua_State *L, struct mare__stream *stream, bool again)
 {
     size_t number;
     char kind = mare__lua_kind_of_read(L, WHAT, &number), bytes[MARE__STREAM_ROOM];
     for (;;) {
-        if ((kind == 'l' || kind == 'L') && is_too_long(stream)) {
-            lua_pushfstring(L, "the line is longer than %I bytes", (lua_Integer)stream->line_max);
+        bool buffered = mare__stream_buffered(stream) > 0;
+        if ((buffered || kind == 'n') && is_beyond(L, stream, kind, number))
             return mare__lua_fail_with(L, MARE_TOOBIG);
-        }
-        if (kind == 'a' && mare__stream_buffered(stream) > stream->all_max) {
-            lua_pushfstring(L, "there are more than %I bytes", (lua_Integer)stream->all_max);
-            return mare__lua_fail_with(L, MARE_TOOBIG);
-        }
-        if (kind == 'n' && number > stream->all_max) { // who asks may have heard it from the peer
-            lua_pushfstring(L, "more than %I bytes were asked for", (lua_Integer)stream->all_max);
-            return mare__lua_fail_with(L, MARE_TOOBIG);
-        }
-        if (take(L, stream, kind, number)) {
+        if (buffered && take(L, stream, kind, number)) {
             if (stream->waiting[MARE__TO_READ] > 0 && mare__stream_buffered(stream) > 0)
                 mare__stream_tell(stream, MARE__TO_READ); // what is left is another's
             return 1;
@@ -85,8 +99,7 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
             lua_pushliteral(L, "the peer sends no more");
             return mare__lua_fail_with(L, MARE_CLOSED);
         }
-        bool buffered = mare__stream_buffered(stream) > 0;
-        ssize_t got = stream->drained && !again ? -EAGAIN : mare__stream_read(stream, bytes);
+        ssize_t got = !again && is_drained(L, stream) ? -EAGAIN : mare__stream_read(stream, bytes);
         again = true;
         if (got == -EAGAIN) {
             lua_settop(L, DEADLINE);
@@ -153,6 +166,13 @@ static int gather(lua_State *L, size_t sent, struct iovec pieces[PIECES_MAX], si
     return count;
 }
 
+// Adds to `nil, message, code` how many bytes have gone.
+static int tell_sent(lua_State *L, int results, size_t sent)
+{
+    lua_pushinteger(L, (lua_Integer)sent);
+    return results + 1;
+}
+
 // Writes the arguments from 3 on, of which `sent` bytes have gone; the deadline is at 2.
 static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
 {
@@ -172,11 +192,11 @@ static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
             return 1;
         }
         if (wrote != -EAGAIN)
-            return mare__lua_fail_io(L, stream, (int)-wrote);
+            return tell_sent(L, mare__lua_fail_io(L, stream, (int)-wrote), sent);
         int waited = mare__lua_wait_stream(L, stream, MARE__TO_WRITE, (uint64_t)lua_tointeger(L, 2),
                                            write_more, (lua_KContext)sent);
         if (waited != MARE__WAITED)
-            return waited;
+            return tell_sent(L, waited, sent);
     }
 }
 
@@ -185,7 +205,8 @@ static int write_more(lua_State *L, int status, lua_KContext context)
     (void)status;
     struct mare__stream *stream = mare__lua_stream(L, STREAM);
     mare_err err = mare__lua_outcome(L, stream);
-    return err ? mare__lua_fail_stream(L, err) : write_rest(L, stream, (size_t)context);
+    return err ? tell_sent(L, mare__lua_fail_stream(L, err), (size_t)context)
+               : write_rest(L, stream, (size_t)context);
 }
 
 static void check_pieces(lua_State *L, int first)
@@ -196,7 +217,7 @@ static void check_pieces(lua_State *L, int first)
 
 static int write_all(lua_State *L, struct mare__stream *stream)
 {
-    return mare__stream_closed(stream) ? mare__lua_fail_stream(L, MARE_CLOSED)
+    return mare__stream_closed(stream) ? tell_sent(L, mare__lua_fail_stream(L, MARE_CLOSED), 0)
                                        : write_rest(L, stream, 0);
 }
 

@@ -44,7 +44,10 @@ static int push_datagram(lua_State *L, const struct mare__stream *socket, const 
     int port = mare__address_text(from, host);
     lua_pushlstring(L, bytes, size);
     lua_pushstring(L, host);
-    lua_pushinteger(L, port);
+    if (port >= 0)
+        lua_pushinteger(L, port);
+    else
+        lua_pushnil(L); // a path has none
     if (stamp_ns == 0)
         return 3;
     lua_pushinteger(L, stamp_ns);
@@ -173,7 +176,8 @@ static int begin(lua_State *L, struct mare__stream *socket)
     if (lua_isnil(L, HOST))
         return go_to(L, socket, NULL);
     const char *host = lua_tostring(L, HOST);
-    if (mare__address_numeric(&to, host, (uint16_t)lua_tointeger(L, PORT)))
+    if (lua_isnil(L, PORT) ? mare__address_unix(&to, host)
+                           : mare__address_numeric(&to, host, (uint16_t)lua_tointeger(L, PORT)))
         return go_to(L, socket, &to);
     return mare__lua_look_up(L, host, (uint64_t)lua_tointeger(L, DEADLINE), found);
 }
@@ -186,13 +190,24 @@ static int begin_within(lua_State *L, struct mare__stream *socket)
     return mare__stream_closed(socket) ? mare__lua_fail_stream(L, MARE_CLOSED) : begin(L, socket);
 }
 
+// A host and a port; of a Unix-domain socket a path alone.
+static void check_target(lua_State *L, const struct mare__stream *socket, int index)
+{
+    struct mare__address address;
+    const char *host = mare__lua_name(L, index);
+    bool alone = lua_isnoneornil(L, index + 1);
+    if (!alone || mare__socket_family(mare__stream_descriptor(socket)) != AF_UNIX)
+        check_port(L, index + 1);
+    else
+        luaL_argcheck(L, mare__address_unix(&address, host), index, "the path is too long");
+}
+
 // u:send(data, host, port[, timeout])
 static int udp_send(lua_State *L)
 {
     struct mare__stream *socket = mare__lua_socket(L, SOCKET);
     luaL_checklstring(L, DATA, NULL);
-    mare__lua_name(L, HOST);
-    check_port(L, PORT);
+    check_target(L, socket, HOST);
     lua_settop(L, DEADLINE);
     return begin_within(L, socket);
 }
@@ -214,75 +229,15 @@ static int udp_write(lua_State *L)
 static int udp_connect(lua_State *L)
 {
     struct mare__stream *socket = mare__lua_socket(L, SOCKET);
-    if (!lua_isnoneornil(L, 2)) {
-        mare__lua_name(L, 2);
-        check_port(L, 3);
-    }
+    if (!lua_isnoneornil(L, 2))
+        check_target(L, socket, 2);
     lua_settop(L, 4);
     lua_pushnil(L);
     lua_insert(L, DATA);
     return begin_within(L, socket);
 }
 
-// ---- Options and groups -------------------------------------------------------------------------
-
-static const char *const options[] = {[MARE__DATAGRAM_BROADCAST] = "broadcast",
-                                      [MARE__DATAGRAM_DONTROUTE] = "dontroute",
-                                      [MARE__DATAGRAM_TTL] = "ttl",
-                                      [MARE__DATAGRAM_MULTICAST_TTL] = "multicast_ttl",
-                                      [MARE__DATAGRAM_MULTICAST_LOOP] = "multicast_loop",
-                                      [MARE__DATAGRAM_RECEIVE_BUFFER] = "receive_buffer",
-                                      [MARE__DATAGRAM_SEND_BUFFER] = "send_buffer",
-                                      [MARE__DATAGRAM_STAMPS] = "stamps",
-                                      [MARE__DATAGRAM_STAMPS + 1] = "interface",
-                                      NULL};
-
-static bool is_number(int option)
-{
-    return option == MARE__DATAGRAM_TTL || option == MARE__DATAGRAM_MULTICAST_TTL ||
-           option == MARE__DATAGRAM_RECEIVE_BUFFER || option == MARE__DATAGRAM_SEND_BUFFER;
-}
-
-static int check_value(lua_State *L, int option, int index)
-{
-    if (!is_number(option)) {
-        luaL_checktype(L, index, LUA_TBOOLEAN);
-        return lua_toboolean(L, index);
-    }
-    bool hops = option == MARE__DATAGRAM_TTL || option == MARE__DATAGRAM_MULTICAST_TTL;
-    lua_Integer value = luaL_checkinteger(L, index), least = option == MARE__DATAGRAM_TTL;
-    luaL_argcheck(L, value >= least && value <= (hops ? 255 : INT32_MAX / 2), index,
-                  hops ? "a number of hops is up to 255" : "a number of bytes is not negative");
-    return (int)value;
-}
-
-// u:option(name[, value]): what it is; or sets it, and returns the socket.
-static int udp_option(lua_State *L)
-{
-    struct mare__stream *socket = mare__lua_socket(L, 1);
-    int option = luaL_checkoption(L, 2, NULL, options), value;
-    bool interface = option > MARE__DATAGRAM_STAMPS;
-    if (interface) {
-        const char *name = mare__lua_name(L, 3);
-        return mare__stream_closed(socket)
-                   ? mare__lua_fail_stream(L, MARE_CLOSED)
-                   : done(L, mare__datagram_through(mare__stream_descriptor(socket), name));
-    }
-    bool sets = !lua_isnoneornil(L, 3);
-    value = sets ? check_value(L, option, 3) : 0;
-    if (mare__stream_closed(socket))
-        return mare__lua_fail_stream(L, MARE_CLOSED);
-    if (sets)
-        return done(L, mare__datagram_set(mare__stream_descriptor(socket), option, value));
-    int err = mare__datagram_get(mare__stream_descriptor(socket), option, &value);
-    if (err)
-        return mare__lua_fail_system(L, -err);
-    if (is_number(option))
-        lua_pushinteger(L, value);
-    else
-        lua_pushboolean(L, value);
-    return 1;
-}
+// ---- Groups -------------------------------------------------------------------------------------
 
 static int change_group(lua_State *L,
                         int (*change)(int, const struct mare__address *, const char *))
@@ -310,35 +265,13 @@ static int udp_leave(lua_State *L)
     return change_group(L, mare__datagram_leave);
 }
 
-// ---- Opening ------------------------------------------------------------------------------------
-
-// udp(host, port, reuse, shared, both)
-int mare__lua_udp(lua_State *L)
-{
-    struct mare__address address;
-    const char *host = mare__lua_name(L, 1);
-    luaL_argcheck(L, mare__address_numeric(&address, host, check_port(L, 2)), 1,
-                  "not a numeric address");
-    unsigned flags = (lua_toboolean(L, 3) ? MARE__DATAGRAM_REUSE : 0) |
-                     (lua_toboolean(L, 4) ? MARE__DATAGRAM_SHARE : 0) |
-                     (lua_toboolean(L, 5) ? MARE__DATAGRAM_BOTH : 0);
-    int fd = mare__datagram_open(&address, flags);
-    if (fd < 0)
-        return mare__lua_fail_system(L, -fd);
-    struct mare__stream *socket = mare__stream_new(mare__self(L)->runtime, fd, MARE__KIND_UDP);
-    if (!socket)
-        return mare__lua_fail(L, MARE_NOMEM);
-    mare__handle_push_new(L, socket);
-    return 1;
-}
-
 const luaL_Reg mare__udp_methods[] = {{"receive", udp_receive},
                                       {"send", udp_send},
                                       {"write", udp_write},
                                       {"connect", udp_connect},
                                       {"join", udp_join},
                                       {"leave", udp_leave},
-                                      {"option", udp_option},
+                                      {"option", mare__lua_stream_option},
                                       {"limit", mare__lua_stream_limit},
                                       {"timeout", mare__lua_stream_timeout},
                                       {"address", mare__lua_stream_address},

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "platform/datagram.h"
+#include "platform/option.h"
 #include "platform/udp.h"
 
 enum { FOUR = 12, PORT = 16 }; // where an IPv4 address and the port lie in an address of udp.h
@@ -25,14 +26,18 @@ int mare__multicast_join(const uint8_t *group, const uint8_t *interface)
     memcpy(&four->sin_addr, group + FOUR, 4);
     memcpy(&four->sin_port, group + PORT, 2);
     inet_ntop(AF_INET, interface + FOUR, through, sizeof through);
-    int fd = mare__datagram_open(&at, MARE__DATAGRAM_REUSE);
+    int fd = mare__socket_open(AF_INET, SOCK_DGRAM);
     if (fd < 0)
         return fd;
-    int err = mare__datagram_join(fd, &at, through);
+    int err = mare__option_turn_on(fd, "reuseaddr");
+    if (!err)
+        err = mare__socket_bind(fd, &at);
+    if (!err)
+        err = mare__datagram_join(fd, &at, through);
     if (!err)
         err = mare__datagram_through(fd, through);
     if (!err)
-        err = mare__datagram_set(fd, MARE__DATAGRAM_MULTICAST_LOOP, 1);
+        err = mare__option_turn_on(fd, "multicast_loop");
     mare__udp_stamp(fd);
     if (!err)
         return fd;

@@ -406,6 +406,13 @@ static mare_channel *await(struct mare__transport *transport, int way)
     return mare__transport_await(of(transport)->below, way);
 }
 
+// What TLS itself holds is not looked for.
+static bool is_open(struct mare__transport *transport, int way)
+{
+    struct mare__transport *below = of(transport)->below;
+    return below->ops->is_open(below, way);
+}
+
 // Tells the peer, unless that needs waiting, which nobody would do.
 static void close_it(struct mare__transport *transport, bool cut)
 {
@@ -447,6 +454,7 @@ static const struct mare__transport_ops ops = {
     .shutdown = shut_down,
     .waits = waits,
     .await = await,
+    .is_open = is_open,
     .close = close_it,
     .release = release,
     .descriptor = descriptor,

@@ -54,6 +54,9 @@ struct mare__transport_ops {
     // channel of a way is the same each time, and the transport's. NULL: not enough memory.
     mare_channel *(*await)(struct mare__transport *transport, int way);
 
+    // Of one without a descriptor: whether the way is open now.
+    bool (*is_open)(struct mare__transport *transport, int way);
+
     // Closes the channels, so that whoever waits is told, and lets the peer know. `cut`: something
     // was being written and is not whole, so the peer must not take this for the end of it. After
     // this nothing but `release` may be called; to close it again does nothing.

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "platform/datagram.h"
+#include "platform/option.h"
 
 enum { IP = 16, MAPPED = 12, HOST_MOST = 200 };
 
@@ -127,9 +128,16 @@ int mare__udp_listen(const uint8_t *address, uint8_t *here)
 {
     struct mare__address at;
     at.length = to_socket(address, &at.storage);
-    int fd = mare__datagram_open(&at, MARE__DATAGRAM_BOTH);
+    int fd = mare__socket_open(at.storage.ss_family, SOCK_DGRAM);
     if (fd < 0)
         return fd;
+    if (at.storage.ss_family == AF_INET6) // at "::" it speaks IPv4 as well
+        mare__option_set(fd, mare__option_find("ipv6-v6only"), &(struct mare__option_value){0});
+    int err = mare__socket_bind(fd, &at);
+    if (err) {
+        close(fd);
+        return err;
+    }
     mare__udp_stamp(fd);
     if (here && mare__socket_address(fd, false, &at) == 0)
         from_socket(&at.storage, here);
@@ -161,7 +169,7 @@ void mare__udp_send(int socket, const uint8_t *address, const void *data, size_t
 
 void mare__udp_stamp(int socket)
 {
-    mare__datagram_set(socket, MARE__DATAGRAM_STAMPS, 1); // where it fails we do without
+    mare__option_turn_on(socket, "stamps"); // where it fails we do without
 }
 
 long mare__udp_receive(int socket, uint8_t *address, void *data, size_t room, int64_t *stamp_ns)
