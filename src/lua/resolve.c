@@ -66,7 +66,7 @@ int mare__lua_net_resolve(lua_State *L)
     return mare__lua_look_up(L, host, deadline, resolve_done);
 }
 
-// ---- LuaSocket -----------------------------------------------------------------------------------
+// ---- LuaSocket ----------------------------------------------------------------------------------
 
 static const char unknown[] = "host or service not provided, or not known";
 

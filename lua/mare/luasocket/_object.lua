@@ -310,7 +310,8 @@ function object.set_peer(handle, ...) return handle:connect(...) end
 
 --- Connects it to one of them.
 function object.connect(state, kind, host, service)
-    return try_each(state, kind, host, service, kind == "dgram" and object.set_peer or net.connect, true)
+    local connect = kind == "dgram" and object.set_peer or net.connect
+    return try_each(state, kind, host, service, connect, true)
 end
 
 return object
