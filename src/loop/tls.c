@@ -12,7 +12,9 @@ static void run(struct mare__job *job)
         mare__tls_context_trust(tls->context);
     else
         tls->context = mare__tls_context_new(&tls->options, &tls->error);
-    mare__tls_leave_thread(); // which may be idle from now on, and nobody waits for its end
+    // OpenSSL keeps memory for each thread. This one may idle until the program exits, and is
+    // never joined: what it keeps is given back now.
+    mare__tls_leave_thread();
 }
 
 static void end(struct mare__job *job)
@@ -32,7 +34,8 @@ static struct mare__tls_job *create(mare_runtime *runtime, size_t text)
         return NULL;
     }
     tls->text_size = text;
-    tls->job.holds_up = true; // a host that uses OpenSSL too tidies it up when it exits
+    // The runtime waits for it when it stops: a host that uses OpenSSL may end it soon after.
+    tls->job.holds_up = true;
     return tls;
 }
 

@@ -102,7 +102,7 @@ struct mare__stream *mare__lua_any_stream(lua_State *L, int index)
     return mare__lua_check_stream(L, index, kind_at(L, index));
 }
 
-// One that bytes come through.
+// A stream or a socket for datagrams, but no listener.
 static struct mare__stream *check_either(lua_State *L, int index)
 {
     bool datagrams = mare__handle_of(L, index, MARE__KIND_UDP) != NULL;
@@ -126,7 +126,8 @@ mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream)
     mare_process *self = mare__self(L);
     mare__block_clean(self);
     mare_err err = self->sleep.wait.result;
-    mare__stream_end_wait(stream, self->sleep.waits_for);
+    if (self->sleep.waits_for) // NULL: it was given no time
+        mare__stream_end_wait(stream, self->sleep.waits_for);
     return !err && mare__stream_closed(stream) ? MARE_CLOSED : err;
 }
 
@@ -140,17 +141,22 @@ int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, ui
                           lua_KFunction then, lua_KContext context)
 {
     mare_process *self = mare__self(L);
-    if (!mare__block_possible(L, self)) { // who is given no time need not wait
-        if (stream->idle > 0 && deadline > mare__now(stream->runtime))
-            mare__block_refuse(L, self);
+    bool timed = deadline != MARE_FOREVER || stream->idle != MARE_FOREVER;
+    bool no_time = timed && (stream->idle == 0 || deadline <= mare__now(stream->runtime));
+    // Inside a callback of a C function nothing can wait. To say "timeout" needs no waiting.
+    if (no_time && !mare__block_possible(L, self))
         return mare__lua_fail_stream(L, MARE_TIMEOUT);
-    }
-    mare_channel *ready = mare__stream_begin_wait(stream, way, &deadline);
-    if (!ready)
+    mare__block_check(L, self);
+    mare_channel *ready = no_time ? NULL : mare__stream_begin_wait(stream, way, &deadline);
+    if (!ready && !no_time)
         return mare__lua_fail(L, MARE_NOMEM);
+    // Who has no time lets others have their turn, or a program that polls would hold them back.
+    enum mare__waits waits = no_time ? MARE__WAITS_FOR_TIME : MARE__WAITS_TO_RECEIVE;
+    if (no_time)
+        deadline = 0;
     if (!self->host)
-        return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ready, deadline, then, context);
-    mare__block(L, self, MARE__WAITS_TO_RECEIVE, ready, deadline, nothing_more, 0);
+        return mare__block(L, self, waits, ready, deadline, then, context);
+    mare__block(L, self, waits, ready, deadline, nothing_more, 0);
     mare_err err = mare__lua_outcome(L, stream);
     return err ? mare__lua_fail_stream(L, err) : MARE__WAITED;
 }
@@ -166,7 +172,7 @@ int mare__lua_stream_close(lua_State *L)
     return 1;
 }
 
-// A variable that goes out of scope may hold one that was sent away.
+// __close: nothing to do for a stream that was sent to another process meanwhile.
 int mare__lua_stream_leave(lua_State *L)
 {
     struct mare__reference *ref = lua_touserdata(L, 1);

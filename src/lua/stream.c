@@ -11,8 +11,8 @@
 
 enum { STREAM = 1, WHAT, TIMEOUT, DEADLINE };
 
-// Whether the line that the buffer, which is not empty, begins with, or the part of it that has
-// come, is too long.
+// Whether the line at the beginning of the buffer is longer than the limit; its end may not have
+// come yet. The buffer is not empty.
 static bool is_too_long(const struct mare__stream *stream)
 {
     size_t have = mare__stream_buffered(stream), size = have;
@@ -20,11 +20,11 @@ static bool is_too_long(const struct mare__stream *stream)
     if (end)
         size = (size_t)(end - bytes);
     if (size > 0 && bytes[size - 1] == '\r' && !(stream->at_end && !end))
-        size--; // part of its end, or will be
+        size--; // a CR belongs to the end of the line, also if the LF is still to come
     return size > stream->line_max;
 }
 
-// Pushes what was asked for, if the buffer has it, which is not empty.
+// Pushes what was asked for, if all of it is in the buffer, which is not empty.
 static bool take(lua_State *L, struct mare__stream *stream, char kind, size_t number)
 {
     size_t have = mare__stream_buffered(stream), size = 0, used;
@@ -52,22 +52,23 @@ static bool take(lua_State *L, struct mare__stream *stream, char kind, size_t nu
 
 static int read_more(lua_State *L, int status, lua_KContext context);
 
-// Whether a limit is passed: pushes what the limit is.
+// Whether what is asked for is beyond a limit; pushes the message that says so.
 static bool is_beyond(lua_State *L, const struct mare__stream *stream, char kind, size_t number)
 {
     if ((kind == 'l' || kind == 'L') && is_too_long(stream))
         lua_pushfstring(L, "the line is longer than %I bytes", (lua_Integer)stream->line_max);
     else if (kind == 'a' && mare__stream_buffered(stream) > stream->all_max)
         lua_pushfstring(L, "there are more than %I bytes", (lua_Integer)stream->all_max);
-    else if (kind == 'n' && number > stream->all_max) // who asks may have heard it from the peer
+    else if (kind == 'n' && number > stream->all_max) // perhaps a length that the peer has sent
         lua_pushfstring(L, "more than %I bytes were asked for", (lua_Integer)stream->all_max);
     else
         return false;
     return true;
 }
 
-// Whether there is nothing to read, as far as is known, and time to wait for it. Who has none asks
-// the system, which may have got something that nobody was told of yet.
+// Whether the read can wait without asking the system first, for the last one took all there was. A
+// read that has no time to wait asks all the same: bytes may have come that the observer has not
+// seen yet.
 static bool is_drained(lua_State *L, const struct mare__stream *stream)
 {
     if (!stream->drained || stream->idle == 0)
@@ -88,7 +89,7 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
             return mare__lua_fail_with(L, MARE_TOOBIG);
         if (buffered && take(L, stream, kind, number)) {
             if (stream->waiting[MARE__TO_READ] > 0 && mare__stream_buffered(stream) > 0)
-                mare__stream_tell(stream, MARE__TO_READ); // what is left is another's
+                mare__stream_tell(stream, MARE__TO_READ); // there are bytes for another routine
             return 1;
         }
         if (stream->at_end) {
@@ -225,7 +226,7 @@ static int write_all(lua_State *L, struct mare__stream *stream)
 int mare__lua_stream_write(lua_State *L)
 {
     struct mare__stream *stream = mare__lua_stream(L, STREAM);
-    check_pieces(L, 2); // as long as they have the caller's numbers
+    check_pieces(L, 2); // now, while the arguments have the numbers that errors name
     lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, lua_gettop(L) + 1));
     lua_insert(L, 2);
     return write_all(L, stream);

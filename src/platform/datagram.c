@@ -32,7 +32,7 @@ static in_port_t *port_of(struct mare__address *address)
                : &((struct sockaddr_in *)&address->storage)->sin_port;
 }
 
-// The system forgets a port that it chose itself together with the peer: it is taken again.
+// When the peer is removed Linux also forgets a port that it chose itself: it is bound again.
 static int disconnect(int fd)
 {
     struct sockaddr nobody = {.sa_family = AF_UNSPEC};
@@ -52,7 +52,7 @@ int mare__datagram_connect(int fd, const struct mare__address *peer)
 {
     const struct sockaddr *to = peer ? (const struct sockaddr *)&peer->storage : NULL;
     int err = !peer ? disconnect(fd) : connect(fd, to, peer->length) == 0 ? 0 : -errno;
-    mare__socket_error(fd); // what the peer before has refused is not about this one
+    mare__socket_error(fd); // clears what the last peer has refused
     return err;
 }
 

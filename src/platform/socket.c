@@ -147,7 +147,7 @@ int mare__socket_error(int fd)
 int mare__socket_accept(int fd)
 {
     int got;
-    do // one that has gone by now is none
+    do // again, if the connection was reset while it stood in the backlog
         got = result(accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
     while (got == -EINTR || got == -ECONNABORTED);
     return got;
