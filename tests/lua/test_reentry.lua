@@ -133,7 +133,9 @@ return {
 
     what_travel_returns_is_kept_while_the_message_is_made = function()
         local ch, list = mare.channel(1), {}
-        for i = 1, 3000 do list[i] = travels(function() return {i, tostring(i)} end) end
+        for i = 1, t.gc_stress and 300 or 3000 do
+            list[i] = travels(function() return {i, tostring(i)} end)
+        end
         for _ = 1, 3 do
             ch:send(list)
             local got = ch:receive()
