@@ -158,6 +158,7 @@ static void words_of(const mare_sim_recording *r, const mare_sim_record *record,
     case MARE_COORD_VIEW:
         name_view(r, record, text, room);
         break;
+    case MARE_COORD_OUTSIDE:
     case MARE_COORD_REVOKED:
     case MARE_COORD_MARK:
         snprintf(text, room, "%s",

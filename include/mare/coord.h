@@ -125,6 +125,10 @@ typedef enum mare_coord_effect_kind {
     /* The group was agreed to be `data`, a uint32_t for each member in this machine's byte order
      * (copy them out: they are not aligned); `number` is the view's. */
     MARE_COORD_VIEW,
+    /* It is in no view any more, though it lives; `text` says why. Nothing is delivered, and a
+     * multicast is REFUSED, until a VIEW says that it is in again, as another life: what was
+     * delivered elsewhere in the meantime it has missed. */
+    MARE_COORD_OUTSIDE,
 
     /* News for the host. */
     MARE_COORD_SUSPECT, /* `peer` was silent for `number` attempts; the host may say DOWN */

@@ -123,6 +123,7 @@ void mare__elected(mare_coord_effects *fx, uint32_t leader, uint64_t epoch);
 void mare__deliver(mare_coord_effects *fx, uint32_t from, uint64_t number, const uint8_t *data,
                    uint32_t length);
 void mare__view(mare_coord_effects *fx, uint64_t number, const uint8_t *data, uint32_t length);
+void mare__outside(mare_coord_effects *fx, const char *why);
 void mare__suspect(mare_coord_effects *fx, uint32_t peer, uint64_t attempts);
 void mare__mark(mare_coord *m, mare_coord_effects *fx, const char *text);
 

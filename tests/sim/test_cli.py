@@ -309,6 +309,15 @@ class Sim(unittest.TestCase):
         self.assertIn(violated, again.stdout)
         self.assertEqual(len(list(self.path.glob('mare-sim-ricart-*.html'))), 1)
 
+    def test_what_went_wrong_once_keeps_its_promises(self):
+        lines = (tap.ROOT / 'tests/sim/replays.txt').read_text(encoding='utf-8').splitlines()
+        runs = [line for line in lines if line and not line.startswith('#')]
+        self.assertGreater(len(runs), 3)
+        for line in runs:
+            run = sim(*shlex.split(line))
+            self.assertEqual((run.returncode, run.stderr), (0, ''),
+                             f'mare sim {line}\n{run.stdout}')
+
     def test_the_line_that_repeats_a_run_has_its_rounds(self):
         seeds = ('ricart', '--n', '3', '--param', 'repair=0', '--rounds', '2')
         done = sim(*seeds, '--seeds', '50', '--loss', '1%', folder=self.path)
