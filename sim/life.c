@@ -149,6 +149,7 @@ static mare_coord_setup setup_of(const mare_sim_options *options, uint32_t who,
     mare_coord_setup setup = options->setup;
     mare_sim_random seeds = mare_sim_stream(options->seed, 1000 + who);
     setup.self = who;
+    setup.founds = incarnation == 0;
     setup.incarnation = incarnation;
     setup.seed = mare_sim_draw(&seeds) + incarnation;
     if (options->hooks.adjust)

@@ -150,6 +150,11 @@ void mare__outside(mare_coord_effects *fx, const char *why)
     make_news(fx, MARE_COORD_OUTSIDE, MARE_COORD_NOBODY, 0, why);
 }
 
+void mare__no_group(mare_coord_effects *fx, uint32_t answered)
+{
+    make_news(fx, MARE_COORD_NO_GROUP, MARE_COORD_NOBODY, answered, NULL);
+}
+
 void mare__suspect(mare_coord_effects *fx, uint32_t peer, uint64_t attempts)
 {
     make_news(fx, MARE_COORD_SUSPECT, peer, attempts, NULL);

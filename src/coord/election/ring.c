@@ -346,7 +346,7 @@ static void start(mare_coord *m, mare_coord_effects *fx)
 {
     ring *r = m->state;
     r->holding = 0;
-    if (m->started || m->setup.incarnation)
+    if (!mare__founds(m))
         call(m, fx);
 }
 

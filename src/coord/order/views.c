@@ -145,7 +145,9 @@ void mare__views_leave(mare_coord *m, mare_coord_effects *fx, const char *why)
     v->life++;
     v->view = v->promised = v->accepted = v->planned = 0;
     v->stage = FOLLOWING;
+    v->complained = 0;
     mare__set_clear(v->group, m->setup.capacity);
+    mare__set_clear(v->here, m->setup.capacity);
     memset(v->wants, 0, m->setup.capacity * sizeof *v->wants);
     mare__broadcast(m, fx, &(mare_coord_message){.kind = HELLO, .field = {v->life}});
 }
@@ -193,6 +195,8 @@ static void arm(mare_coord *m, mare_coord_effects *fx)
 static void on_hello(mare_coord *m, uint32_t from, uint64_t life, mare_coord_effects *fx)
 {
     views *v = m->state;
+    if (!v->view)
+        mare__views_say(m, fx, from, OUT, 0, 0, 0); /* here you learn nothing */
     if (!v->view || life < v->lives[from] || life < v->wants[from])
         return;
     if (life == v->lives[from]) {
@@ -302,6 +306,19 @@ static int is_malformed(const mare_coord *m, const mare_coord_message *msg)
            (msg->field[SECOND] >> 56 && msg->kind != HELLO) || msg->field[THIRD] >> 56;
 }
 
+/* For one that is outside: so is `from`. If all are that are up, nobody can let anybody in. */
+static void on_outsider(mare_coord *m, uint32_t from, mare_coord_effects *fx)
+{
+    views *v = m->state;
+    uint32_t n = m->setup.capacity;
+    mare__set_add(v->here, from);
+    mare__set_add(v->here, m->setup.self);
+    if (v->complained || !mare__set_covered(m->members, v->here, m->down, n))
+        return;
+    v->complained = 1;
+    mare__no_group(fx, mare__set_count(v->here, n) - 1);
+}
+
 /* What belongs to some view, for one that is in one. */
 static void of_view(mare_coord *m, uint32_t from, const mare_coord_message *msg,
                     mare_coord_effects *fx)
@@ -331,6 +348,8 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
         on_welcome(m, from, msg, fx);
     else if (v->view)
         of_view(m, from, msg, fx);
+    else if (msg->kind == OUT && msg->field[VIEW] == 0)
+        on_outsider(m, from, fx);
     arm(m, fx);
     return MARE_COORD_OK;
 }
@@ -409,7 +428,7 @@ static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effect
 static void start(mare_coord *m, mare_coord_effects *fx)
 {
     views *v = m->state;
-    if (m->started || m->setup.incarnation) {
+    if (!mare__founds(m)) {
         mare__views_leave(m, fx, "restarted");
     } else {
         v->life = 1;

@@ -28,9 +28,9 @@ typedef struct views {
     uint64_t accepted;              /* the ballot of next and cut; 0: none */
     uint64_t planned;               /* the ballot of plan_next and plan_cut, or the best heard of */
     uint64_t installed;             /* the ballot that led to this view */
-    uint32_t stage, patience;
+    uint32_t stage, patience, complained;
     mare__set group, gone;
-    mare__set here;       /* who has been heard in this view */
+    mare__set here;       /* who has been heard in this view; outside: who is outside too */
     mare__set answered;   /* the leader's: STATE or READY */
     uint64_t *lives;      /* by slot: the life that is in the view, or 0 */
     uint64_t *wants;      /* by slot: the life that wants in, or 0 */
