@@ -124,7 +124,8 @@ typedef enum mare_coord_effect_kind {
     MARE_COORD_DELIVER, /* `data`, multicast by `peer`; `number` counts deliveries at this member */
     MARE_COORD_ELECTED, /* `peer` leads in epoch `number` */
     /* The group was agreed to be `data`, a uint32_t for each member in this machine's byte order
-     * (copy them out: they are not aligned); `number` is the view's. */
+     * (copy them out: they are not aligned); `number` is the view's. Of an election on a ring: who
+     * is on the new ring, in its order; `number` is the epoch. */
     MARE_COORD_VIEW,
     /* It is in no view any more, though it lives; `text` says why. Nothing is delivered, and a
      * multicast is REFUSED, until a VIEW says that it is in again, as another life: what was
