@@ -48,6 +48,13 @@ mare_process *mare__lua_process(lua_State *L, int index);
 // its end, 'a'll.
 char mare__lua_kind_of_read(lua_State *L, int index, size_t *number);
 
+// Raises an error unless all options in the table at `index` are among `names`, separated by
+// blanks: a misspelt one would have no effect, and nobody would know.
+void mare__lua_check_options(lua_State *L, int index, const char *names);
+
+// The error of an option in the table at `index` that has a value which it cannot have.
+int mare__lua_option_error(lua_State *L, int index, const char *name, const char *must_be);
+
 // A name: a string argument without zero bytes, which would cut it short.
 const char *mare__lua_name(lua_State *L, int index);
 
@@ -61,7 +68,6 @@ int mare__lua_open_sim(lua_State *L);
 int mare__lua_open_place(lua_State *L);
 int mare__lua_open_time(lua_State *L);
 int mare__lua_open_net(lua_State *L);
-int mare__lua_udp(lua_State *L); // of the module mare._net
 int mare__lua_open_http(lua_State *L);
 int mare__lua_open_websocket(lua_State *L);
 int mare__lua_open_tls(lua_State *L);
@@ -118,6 +124,7 @@ int mare__lua_buffer_new(lua_State *L);
 int mare__lua_wait(lua_State *L);
 int mare__lua_go(lua_State *L);
 int mare__lua_needs_routines(lua_State *L);
+int mare__lua_routine(lua_State *L);
 int mare__lua_timer(lua_State *L);
 
 // Opens a module in the state of a host, such as the stock interpreter; the first one starts the

@@ -45,6 +45,9 @@ local function attempt(f, ...)
 end
 
 local net, file = require "mare._net", require "mare._file"
+local function listen()
+    return net.listen(net.bind(net.open("inet", "stream"), "127.0.0.1", 0), 10)
+end
 local makers = {
     channel = function() return mare.channel(random(3) - 1) end,
     process = function() return mare.spawn "return 1" end,
@@ -53,13 +56,13 @@ local makers = {
     timer = function() return mare.timer(random(100) / 1000) end,
     deadline = function() return mare.deadline(random(3)) end,
     routine = function() return mare.go(function() mare.sleep(0.001) end) end,
-    listener = function() return attempt(net.listen, "127.0.0.1", 0) end,
+    listener = function() return attempt(listen) end,
     stream = function()
-        local listener = net.listen("127.0.0.1", 0)
-        local _, port = listener:address()
-        return attempt(net.connect, "127.0.0.1", port, 1)
+        local _, port = listen():address()
+        return attempt(net.connect, net.open("inet", "stream"), "127.0.0.1", port, 1)
     end,
-    udp = function() return attempt(net.udp, "127.0.0.1", 0) end,
+    pair = function() return attempt(net.pair, random(1000)) end,
+    udp = function() return attempt(net.bind, net.open("inet", "dgram"), "127.0.0.1", 0) end,
     file = function() return attempt(file.open, "file", 7, 384) end,
     folder = function() return attempt(file.scan, ".") end,
     watcher = function() return attempt(file.watch, ".", false, 100) end,
@@ -78,7 +81,7 @@ local makers = {
     server = function() return attempt(require "mare.time".server, {}) end,
     node = function() return attempt(require "mare.place".vivaldi, {}) end,
     agent = function() return attempt(require "mare.place".agent, {}) end,
-    socket = function() return attempt(require "mare._socket".open, "inet", "stream") end,
+    socket = function() return attempt(net.open, "unix", "stream") end,
     object = function() return attempt(require "mare._socket".object, {}, {}) end,
 }
 local kinds = {}
