@@ -45,6 +45,7 @@ static void tell(mare_runtime *runtime, const char *name)
     mare_channel *channel = find(runtime, name);
     assert_int_equal(mare_message_create(&message), MARE_OK);
     assert_int_equal(mare_chan_send_until(channel, message, run_soon(runtime)), MARE_OK);
+    mare_message_destroy(message);
     mare_chan_unref(channel);
 }
 
@@ -91,8 +92,7 @@ static void everything_is_given_back(void **state)
         "local m, c, n = ... while true do c:send(m.buffer(1000)) end",
         "local m, c, n = ... local t = {} while true do t[#t + 1] = m.buffer(5000) end",
         "local m, c, n = ... local d = m.channel(1 << 30) c:send(d) while true do d:send(1) end",
-        "local m, c, n = ... for i = 1, n do c:send(m.spawn(function(s) return s end,\n"
-        "  ('a'):rep(500))) end",
+        "local m, c, n = ... for i = 1, n do c:send(m.spawn('return ...', ('a'):rep(500))) end",
         "local m, c, n = ... c:send(m.buffer(500), m.buffer(500)) c:receive() c:close()",
         "local m, c, n = ... setmetatable({}, {__gc = function() c:send(('g'):rep(999)) end})",
         "local m, c, n = ... return ('r'):rep(100000), m.buffer(100000)",
