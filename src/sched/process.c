@@ -40,8 +40,8 @@ static void destroy(struct mare__object *object)
     mare__message_clear(&process->sleep.wait.message);
     if (process->ended)
         mare_chan_unref(process->ended);
-    if (!mare__list_empty(&process->ties) || !mare__list_empty(&process->monitors))
-        mare__ties_drop(process);
+    if (!mare__list_empty(&process->monitors))
+        mare__monitors_drop(process);
     mare__free(process->kill_reason);
     mare__free(process->name);
     mare__free(process->numbers.free);
@@ -69,7 +69,6 @@ mare_process *mare__process_new(mare_runtime *runtime)
     process->sleep.spot.wait = &process->sleep.wait;
     mare__list_init(&process->sleep.spot.entry);
     mare__list_init(&process->handles);
-    mare__list_init(&process->ties);
     mare__list_init(&process->monitors);
     return process;
 }
@@ -367,22 +366,11 @@ void mare__process_observed(mare_process *process)
     }
 }
 
-// Takes a list over, so that it can be walked without the lock.
-static void take_list(struct mare__list *to, struct mare__list *from)
-{
-    mare__list_init(to);
-    while (!mare__list_empty(from)) {
-        struct mare__list *entry = mare__list_first(from);
-        mare__list_remove(entry);
-        mare__list_append(to, entry);
-    }
-}
-
 // The last thing a process does: everybody who wants to know is told.
 static void announce(mare_process *process)
 {
     mare_runtime *runtime = process->runtime;
-    struct mare__list ties, monitors;
+    struct mare__list monitors;
     mare__trace_end(process);
     mare__message_disown(&process->sleep.wait.message,
                          &process->object); // it may have returned itself
@@ -397,10 +385,10 @@ static void announce(mare_process *process)
 
     mare__lock_acquire(&process->lock);
     atomic_store(&process->status, MARE__FINISHED);
-    take_list(&ties, &process->ties);
-    take_list(&monitors, &process->monitors);
-    bool observed = process->awaiters > 0 || process->observed || !mare__list_empty(&ties) ||
-                    !mare__list_empty(&monitors);
+    mare__list_take(&monitors, &process->monitors);
+    bool tied = mare__index_any(&process->ties) != NULL; // once it is finished, it gets no more
+    bool observed =
+        process->awaiters > 0 || process->observed || tied || !mare__list_empty(&monitors);
     process->observed = observed;
     bool is_main = process == runtime->main; // whose error is the program's, and is printed at once
     process->reporting = process->how == MARE_DIED && !observed && !is_main;
@@ -420,8 +408,8 @@ static void announce(mare_process *process)
 
     if (process->ended)
         mare_chan_close(process->ended);
-    if (!mare__list_empty(&ties))
-        mare__ties_tell(process, &ties);
+    if (tied)
+        mare__ties_tell(process);
     if (!mare__list_empty(&monitors))
         mare__monitors_tell(process, &monitors);
     if (atomic_fetch_sub(&runtime->live, 1) == 1 || process == runtime->main ||

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/heap.h"
+#include "base/index.h"
 #include "base/list.h"
 #include "base/object.h"
 #include "chan/channel.h"
@@ -38,13 +39,16 @@ enum mare__waits {
     MARE__WAITS_FOR_TIME
 };
 
-// A tie between two processes. Each side has one, in the other's name.
+// A tie between two processes: each has an end of it in its index, under the other's number.
 struct mare__tie {
-    struct mare__list entry;
-    mare_process *other; // a reference
+    struct mare__tie_end {
+        struct mare__index_entry entry;
+        mare_process *other; // a reference
+    } ends[2];
 };
 
 struct mare__monitor {
+    struct mare__letter letter; // what it will be told
     struct mare__list entry;
     mare_channel *channel; // a reference
 };
@@ -129,13 +133,14 @@ struct mare_process {
 
     mare__lock lock; // guards all below
     bool finished;
-    bool observed;       // somebody knows, or will be told, how it ends
-    bool reporting;      // it died, and its error will be printed unless somebody looks
-    bool keeps;          // it stands in the list of keepers
-    uint32_t awaiters;   // who joins it, or has it in a select
-    mare_err how;        // MARE_OK, MARE_DIED, MARE_KILLED; set before `finished`
-    mare_channel *ended; // closed when it ends; made when somebody wants to know
-    struct mare__list ties, monitors;
+    bool observed;           // somebody knows, or will be told, how it ends
+    bool reporting;          // it died, and its error will be printed unless somebody looks
+    bool keeps;              // it stands in the list of keepers
+    uint32_t awaiters;       // who joins it, or has it in a select
+    mare_err how;            // MARE_OK, MARE_DIED, MARE_KILLED; set before `finished`
+    mare_channel *ended;     // closed when it ends; made when somebody wants to know
+    struct mare__index ties; // of struct mare__tie_end
+    struct mare__list monitors;
     char *kill_reason;
     char *name;
     struct mare__list in_all; // the runtime's list of live processes or of keepers, under its lock
