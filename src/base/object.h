@@ -23,7 +23,8 @@ enum mare__kind {
     MARE__KIND_TLS,     // a context, shared by all who have it
     MARE__KIND_SOURCE,  // of a kind written in C; shared too
     MARE__KIND_REQUEST, // a job; nothing that a program sees
-    MARE__KIND_CODE
+    MARE__KIND_CODE,
+    MARE__KIND_TASK // never in a message
 };
 
 // Whether what is of that kind has one owner at a time: sent in a message, it changes hands.

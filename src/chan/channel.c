@@ -319,7 +319,7 @@ mare_err mare__chan_send_quietly(mare_channel *channel, mare_message *message,
     struct mare__spot *receiver = NULL;
     mare__lock_acquire(&channel->lock);
     mare_err err = try_send(channel, message, &receiver);
-    if (err == MARE_FULL) {
+    if (err == MARE_FULL && spot) {
         spot->message = message;
         err = stand_in_line(&channel->senders, spot, MARE_FULL);
     }
@@ -336,7 +336,7 @@ mare_err mare__chan_receive_quietly(mare_channel *channel, mare_message *message
     struct mare__spot *sender = NULL;
     mare__lock_acquire(&channel->lock);
     mare_err err = try_receive(channel, message, &sender);
-    if (err == MARE_EMPTY)
+    if (err == MARE_EMPTY && spot)
         err = stand_in_line(&channel->receivers, spot, MARE_EMPTY);
     unlock(channel);
     *met = met_with(sender);

@@ -79,9 +79,9 @@ mare_err mare__chan_receive(mare_channel *channel, mare_message *message, struct
 // way.
 void mare__chan_forget(mare_channel *channel, struct mare__spot *spot);
 
-// The same for one who holds a spinlock, after the plain one without a spot has said MARE_FULL or
-// MARE_EMPTY (so that no memory is needed): nobody is woken. Whom the caller met is `*met`, or
-// NULL, and the caller calls its wake when the lock is free.
+// The same for one who holds a spinlock: nobody is woken. Whom the caller met is `*met`, or NULL,
+// and the caller calls its wake when the lock is free. No memory is asked for: so the room of the
+// channel must be whole, which it is once the plain one has said MARE_FULL.
 mare_err mare__chan_send_quietly(mare_channel *channel, mare_message *message,
                                  struct mare__spot *spot, struct mare__wait **met);
 mare_err mare__chan_receive_quietly(mare_channel *channel, mare_message *message,
@@ -130,8 +130,7 @@ void mare__choice_init(struct mare__choice *choice, struct mare__case *cases, ui
 mare_err mare__chan_choose(const struct mare__choice *choice, struct mare__wait *wait,
                            mare_message *message, uint32_t *fired);
 
-// The same under a spinlock, after the plain one without a wait has said MARE_EMPTY: see
-// mare__chan_send_quietly.
+// The same under a spinlock, after the plain one has said MARE_EMPTY: see mare__chan_send_quietly.
 mare_err mare__chan_choose_quietly(const struct mare__choice *choice, struct mare__wait *wait,
                                    mare_message *message, uint32_t *fired, struct mare__wait **met);
 

@@ -8,6 +8,7 @@
 #include "sched/process.h"
 #include "sched/runtime.h"
 #include "sched/state.h"
+#include "sched/task.h"
 #include "sched/timer.h"
 #include "sched/worker.h"
 
@@ -17,6 +18,7 @@ static void runtime_free(mare_runtime *runtime)
         mare__harvest_destroy(runtime->harvest);
     if (runtime->names)
         mare__directory_destroy(runtime->names);
+    mare__tasks_finish(runtime);
     for (struct mare__lookout *lookout; (lookout = runtime->lookouts) != NULL;) {
         runtime->lookouts = lookout->next;
         lookout->destroy(lookout);
@@ -167,9 +169,11 @@ void mare_stop(mare_runtime *runtime)
         runtime->sources.stop(runtime);
     mare__timer_expire(runtime, MARE_FOREVER);
     mare__workers_stop(runtime);
+    mare__tasks_finish(runtime);
     mare__state_trim(runtime, 0);
     mare__process_release_kept(runtime);
     mare__chan_empty_all(&runtime->channels);
+    mare__tasks_finish(runtime); // of objects that have ended just now
     make_last_call(runtime);
     runtime_free(runtime);
 }

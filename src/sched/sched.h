@@ -36,7 +36,8 @@ enum mare__waits {
     MARE__WAITS_TO_SEND,
     MARE__WAITS_TO_RECEIVE,
     MARE__WAITS_IN_SELECT,
-    MARE__WAITS_FOR_TIME
+    MARE__WAITS_FOR_TIME,
+    MARE__WAITS_FOR_A_TURN // only a task: see task.h
 };
 
 // A tie between two processes: each has an end of it in its index, under the other's number.
@@ -195,6 +196,14 @@ struct mare__lookout {
     struct mare__lookout *next; // of all in the runtime
 };
 
+// A line of tasks that are ready: see task.h.
+struct mare__tasks {
+    mare__lock lock; // guards all below
+    struct mare__task *head, *tail;
+    atomic_uint length; // read without the lock, too
+    atomic_bool late;   // they have waited for a tick: others may take them
+};
+
 struct mare__worker {
     mare_runtime *runtime;
     unsigned index;
@@ -213,8 +222,9 @@ struct mare__worker {
     mare__lock lock;              // guards the queue, and `alive`
     mare_process *head, *tail;
     atomic_uint length;
-    bool alive;   // the thread has not decided to leave
-    bool started; // there is a thread to join; under the runtime's worker_lock
+    struct mare__tasks tasks; // made ready on this thread
+    bool alive;               // the thread has not decided to leave
+    bool started;             // there is a thread to join; under the runtime's worker_lock
     atomic_bool quit;
 
     // Blocks of ended processes and of the channels that told of their end, for the next ones.
@@ -285,6 +295,7 @@ struct mare_runtime {
     mare__lock inbox_lock; // ready processes that come from no worker
     mare_process *inbox_head, *inbox_tail;
     atomic_uint inbox_length;
+    struct mare__tasks tasks; // ready ones that come from no worker
 
     mare__lock idle_lock;
     struct mare__list idle;
