@@ -28,7 +28,7 @@ enum {
 struct mare__poller {
     mare_runtime *runtime;
     struct mare__parker parker;
-    mare__lock lock; // guards the ring, and `quit`
+    pthread_mutex_t mutex; // guards the ring, and `quit`
     struct mare__list ring;
     unsigned count;
     bool quit;
@@ -125,10 +125,10 @@ static bool read_all(mare_source *source)
 
 static void rejoin_ring(struct mare__poller *poller, mare_source *source)
 {
-    mare__lock_acquire(&poller->lock);
+    pthread_mutex_lock(&poller->mutex);
     mare__list_append(&poller->ring, &source->turn);
     poller->count++;
-    mare__lock_release(&poller->lock);
+    pthread_mutex_unlock(&poller->mutex);
 }
 
 static void join_ring(mare_source *source)
@@ -141,14 +141,14 @@ static void join_ring(mare_source *source)
 // The next one, out of the ring, and how many share the time.
 static mare_source *take_turn(struct mare__poller *poller, unsigned *sharing, bool *quit)
 {
-    mare__lock_acquire(&poller->lock);
+    pthread_mutex_lock(&poller->mutex);
     struct mare__list *entry = mare__list_first(&poller->ring);
     if (entry)
         mare__list_remove(entry);
     *sharing = poller->count;
     poller->count -= entry != NULL;
     *quit = poller->quit;
-    mare__lock_release(&poller->lock);
+    pthread_mutex_unlock(&poller->mutex);
     return entry ? MARE__ENTRY(entry, mare_source, turn) : NULL;
 }
 
@@ -202,6 +202,7 @@ static void *poll_all(void *argument)
         if (--left == 0 && quiet) // they did not need their time, and nothing came: no hurry
             mare__park(&poller->parker, began + POLL_NS);
     }
+    pthread_mutex_destroy(&poller->mutex);
     mare__free(poller);
     leave(runtime);
     return NULL;
@@ -214,8 +215,10 @@ static mare_err start_poller(mare_runtime *runtime)
     if (!poller)
         return MARE_NOMEM;
     poller->runtime = runtime;
+    pthread_mutex_init(&poller->mutex, NULL);
     mare__list_init(&poller->ring);
     if (mare__thread_start(&thread, "mare-poll", poll_all, poller) != 0) {
+        pthread_mutex_destroy(&poller->mutex);
         mare__free(poller);
         return MARE_IO;
     }
@@ -337,10 +340,10 @@ static void stop_all(mare_runtime *runtime)
     struct mare__poller *poller = runtime->sources.poller; // no other thread makes one now
     if (!poller)
         return;
-    mare__lock_acquire(&poller->lock);
+    pthread_mutex_lock(&poller->mutex);
     poller->quit = true;
-    mare__unpark(&poller->parker); // under the lock: then it may be gone
-    mare__lock_release(&poller->lock);
+    mare__unpark(&poller->parker); // under the mutex: then it may be gone
+    pthread_mutex_unlock(&poller->mutex);
 }
 
 // ---- The beginning ------------------------------------------------------------------------------

@@ -383,6 +383,9 @@ static void announce(mare_process *process)
         mare__list_append(&runtime->keepers, &process->in_all);
     mare__lock_release(&runtime->process_lock);
 
+    bool is_main = process == runtime->main; // whose error is the program's, and is printed at once
+    if (process->how == MARE_DIED && is_main)
+        print_error(process);
     mare__lock_acquire(&process->lock);
     atomic_store(&process->status, MARE__FINISHED);
     mare__list_take(&monitors, &process->monitors);
@@ -390,10 +393,7 @@ static void announce(mare_process *process)
     bool observed =
         process->awaiters > 0 || process->observed || tied || !mare__list_empty(&monitors);
     process->observed = observed;
-    bool is_main = process == runtime->main; // whose error is the program's, and is printed at once
     process->reporting = process->how == MARE_DIED && !observed && !is_main;
-    if (process->how == MARE_DIED && is_main)
-        print_error(process);
     if (process->reporting) {
         mare__ref(&process->object);
         process->sleep.wait.wake = report;
@@ -481,15 +481,18 @@ mare_err mare__process_await(mare_process *process, bool observe, mare_channel *
 
 bool mare__process_kill(mare_process *process, const char *reason)
 {
+    char *copy = reason ? mare__alloc(strlen(reason) + 1) : NULL;
+    if (copy)
+        strcpy(copy, reason);
     mare__lock_acquire(&process->lock);
     bool alive = !process->finished;
-    if (alive && reason && !process->kill_reason) {
-        process->kill_reason = mare__alloc(strlen(reason) + 1);
-        if (process->kill_reason)
-            strcpy(process->kill_reason, reason);
+    if (alive && !process->kill_reason) {
+        process->kill_reason = copy;
+        copy = NULL;
     }
     bool host = process->host != NULL; // a host cannot be killed
     mare__lock_release(&process->lock);
+    mare__free(copy);
     if (alive && !host) {
         mare__wait_cancel(&process->sleep.wait);
         mare__pool_wake(process);

@@ -28,6 +28,7 @@ static void runtime_free(mare_runtime *runtime)
         atomic_load (&runtime->jobs_stop)(jobs);
     pthread_cond_destroy(&runtime->end_signal);
     pthread_mutex_destroy(&runtime->end_mutex);
+    pthread_mutex_destroy(&runtime->worker_mutex);
     pthread_mutex_destroy(&runtime->trace.mutex);
     mare__free(runtime);
 }
@@ -57,6 +58,7 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     atomic_init(&runtime->exit_code, -1);
     atomic_init(&runtime->recycle_limit, options->recycle);
     runtime->gc_stress = getenv("MARE_GC_STRESS") != NULL;
+    pthread_mutex_init(&runtime->worker_mutex, NULL);
     pthread_mutex_init(&runtime->end_mutex, NULL);
     pthread_mutex_init(&runtime->trace.mutex, NULL);
     pthread_condattr_t attributes;

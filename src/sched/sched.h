@@ -224,7 +224,7 @@ struct mare__worker {
     atomic_uint length;
     struct mare__tasks tasks; // made ready on this thread
     bool alive;               // the thread has not decided to leave
-    bool started;             // there is a thread to join; under the runtime's worker_lock
+    bool started;             // there is a thread to join; under the runtime's worker_mutex
     atomic_bool quit;
 
     // Blocks of ended processes and of the channels that told of their end, for the next ones.
@@ -275,7 +275,7 @@ struct mare_runtime {
         uint64_t last; // number of an event
     } trace;
 
-    mare__lock worker_lock; // one change of the number of workers at a time
+    pthread_mutex_t worker_mutex; // one change of the number of workers at a time
     struct mare__worker *_Atomic workers[MARE__WORKERS_MAX];
     atomic_uint worker_count; // wanted; those with a higher index are leaving
     atomic_uint worker_alive; // threads that have not left yet
@@ -288,7 +288,7 @@ struct mare_runtime {
     // Of processes with a worker of their own, and of sources; and those that do not sleep, or of
     // which an event may come, and jobs that somebody waits for.
     atomic_uint own_threads, own_busy;
-    struct mare__lookout *lookouts;  // all there were, under worker_lock; the end frees them
+    struct mare__lookout *lookouts;  // all there were, under worker_mutex; the end frees them
     struct mare__jobs *_Atomic jobs; // made when first needed
     void (*_Atomic jobs_stop)(struct mare__jobs *jobs); // how they end; set before
 
