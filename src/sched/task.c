@@ -16,8 +16,6 @@
 // woken, and no memory asked for, while one of them is held.
 #include "sched/task.h"
 
-#include <assert.h>
-
 #include "sched/timer.h"
 #include "sched/worker.h"
 
@@ -95,107 +93,55 @@ void mare__task_init(struct mare__task *task, mare_runtime *runtime,
 
 // ---- What it waits for --------------------------------------------------------------------------
 
-static bool want(struct mare__task *task, enum mare__waits waits, mare_channel *channel,
-                 uint64_t deadline)
-{
-    task->waits = (uint8_t)waits;
-    task->channel = channel;
-    task->deadline = deadline;
-    task->timed = deadline != MARE_FOREVER;
-    return true;
-}
-
 bool mare__task_receive(struct mare__task *task, mare_channel *channel, uint64_t deadline)
 {
-    return want(task, MARE__WAITS_TO_RECEIVE, channel, deadline);
+    task->want = (struct mare__want){
+        .waits = MARE__WAITS_TO_RECEIVE, .channel = channel, .deadline = deadline};
+    return true;
 }
 
 bool mare__task_send(struct mare__task *task, mare_channel *channel, mare_message *message,
                      uint64_t deadline)
 {
-    task->message = message;
-    return want(task, MARE__WAITS_TO_SEND, channel, deadline);
+    task->want = (struct mare__want){
+        .waits = MARE__WAITS_TO_SEND, .channel = channel, .message = message, .deadline = deadline};
+    return true;
 }
 
 bool mare__task_select(struct mare__task *task, const struct mare__choice *choice,
                        uint64_t deadline)
 {
-    task->choice = choice;
-    return want(task, MARE__WAITS_IN_SELECT, NULL, deadline);
+    task->want =
+        (struct mare__want){.waits = MARE__WAITS_IN_SELECT, .choice = choice, .deadline = deadline};
+    return true;
 }
 
 bool mare__task_sleep(struct mare__task *task, uint64_t deadline)
 {
-    return want(task, MARE__WAITS_FOR_TIME, NULL, deadline);
+    task->want = (struct mare__want){.waits = MARE__WAITS_FOR_TIME, .deadline = deadline};
+    return true;
 }
 
 bool mare__task_yield(struct mare__task *task)
 {
-    return want(task, MARE__WAITS_FOR_A_TURN, NULL, MARE_FOREVER);
+    task->want = (struct mare__want){.waits = MARE__WAITS_FOR_A_TURN, .deadline = MARE_FOREVER};
+    return true;
 }
 
-static bool must_wait(mare_err err)
-{
-    return err == MARE_EMPTY || err == MARE_FULL;
-}
-
-// Does what it wants, if that can be done at once.
-static mare_err try(struct mare__task *task, uint32_t *fired)
-{
-    struct mare__wait *wait = &task->wait;
-    unsigned char note = atomic_load(&wait->note);
-    if (note && (note == MARE_KILLED || mare__wait_heed(wait)))
-        return (mare_err)note;
-    switch (task->waits) {
-    case MARE__WAITS_TO_RECEIVE:
-        return mare__chan_receive(task->channel, &wait->message, NULL);
-    case MARE__WAITS_TO_SEND:
-        return mare__chan_send(task->channel, task->message, NULL);
-    case MARE__WAITS_IN_SELECT:
-        return mare__chan_choose(task->choice, NULL, &wait->message, fired);
-    case MARE__WAITS_FOR_A_TURN:
-        return MARE_OK;
-    default:
-        return MARE_EMPTY;
-    }
-}
-
-// The same, or stands in line; under locks.
-static mare_err try_or_stand(struct mare__task *task, uint32_t *fired, struct mare__wait **met)
-{
-    struct mare__wait *wait = &task->wait;
-    switch (task->waits) {
-    case MARE__WAITS_TO_RECEIVE:
-        return mare__chan_receive_quietly(task->channel, &wait->message, &task->spot, met);
-    case MARE__WAITS_TO_SEND:
-        return mare__chan_send_quietly(task->channel, task->message, &task->spot, met);
-    case MARE__WAITS_IN_SELECT:
-        return mare__chan_choose_quietly(task->choice, wait, &wait->message, fired, met);
-    default:
-        return mare__wait_publish(wait) ? MARE_EMPTY : wait->result;
-    }
-}
-
-// Begins the wait, if there must be one. Its deadline stands before anybody can have the task who
-// would take it back, for that one needs the lock of the task first.
-static mare_err stand(struct mare__task *task, uint32_t *fired)
+// Begins the wait, or does what it wants at once. In the second case the task stays the caller's.
+static mare_err begin(struct mare__task *task, uint32_t *fired)
 {
     mare_runtime *runtime = task->runtime;
     struct mare__wait *met = NULL;
-    bool timed = task->timed;
+    bool timed = task->want.deadline != MARE_FOREVER;
     mare__lock_acquire(&task->lock);
-    task->clean = false;
-    if (timed)
-        mare__lock_acquire(&runtime->timer_lock);
-    mare_err err = try_or_stand(task, fired, &met);
-    bool waits = must_wait(err);
-    if (timed && waits)
-        mare__timer_start(runtime, &task->wait, task->deadline);
-    if (timed)
-        mare__lock_release(&runtime->timer_lock);
+    unsigned char note = atomic_load(&task->wait.note);
+    bool told = note == MARE_KILLED || (note && mare__wait_heed(&task->wait));
+    mare_err err =
+        told ? (mare_err)note : mare__want_begin(runtime, &task->want, &task->spot, fired, &met);
+    bool waits = mare__must_wait(err);
     task->clean = !waits;
     mare__lock_release(&task->lock);
-    // From here on, if it waits, it is not this thread's any more.
     if (met)
         met->wake(met);
     if (timed && waits)
@@ -208,10 +154,11 @@ static bool commit(struct mare__task *task)
 {
     uint32_t fired = MARE__FIRED_NONE;
     mare__wait_begin(&task->wait);
-    mare_err err = try(task, &fired);
-    if (must_wait(err))
-        err = stand(task, &fired);
-    if (must_wait(err))
+    mare_err err = begin(task, &fired);
+    while (err == MARE_NOMEM && // a ring grows, where no lock is held
+           mare__must_wait(err = mare__want_try(&task->want, &task->wait, &fired)))
+        err = begin(task, &fired);
+    if (mare__must_wait(err))
         return true;
     task->wait.fired = fired;
     task->wait.result = err;
@@ -227,24 +174,14 @@ void mare__task_start(struct mare__task *task)
 
 // ---- Running ------------------------------------------------------------------------------------
 
-// Leaves every line that it stands in, and the heap.
+// What it waited in is left, before it runs.
 static void leave(struct mare__task *task)
 {
-    struct mare__wait *wait = &task->wait;
     mare__lock_acquire(&task->lock); // who let it wait is done with it
     mare__lock_release(&task->lock);
-    if (task->clean)
-        return;
+    if (!task->clean)
+        mare__want_leave(task->runtime, &task->want, &task->spot);
     task->clean = true;
-    if (task->timed && wait->result != MARE_TIMEOUT) // else it was taken out
-        mare__timer_stop(task->runtime, wait);
-    if (task->waits == MARE__WAITS_IN_SELECT) {
-        for (uint32_t i = 0; i < task->choice->count; i++)
-            if (i != wait->fired)
-                mare__chan_forget(task->choice->cases[i].channel, &task->choice->cases[i].spot);
-    } else if (task->channel && wait->fired == MARE__FIRED_NONE) {
-        mare__chan_forget(task->channel, &task->spot);
-    }
 }
 
 void mare__task_proceed(struct mare__task *task)

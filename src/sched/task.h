@@ -21,6 +21,7 @@
 #pragma once
 
 #include "sched/sched.h"
+#include "sched/want.h"
 
 struct mare__task {
     struct mare__object object; // those who hold it
@@ -45,15 +46,8 @@ struct mare__task {
     struct mare__wait wait;
     struct mare__spot spot;
 
-    // What it waits for.
-    uint8_t waits; // enum mare__waits
-    bool timed;
-    bool clean; // it stands in no line, and has no timer
-    mare_channel *channel;
-    mare_message *message; // to be sent
-    const struct mare__choice *choice;
-    uint64_t deadline;
-
+    struct mare__want want;  // what it waits for
+    bool clean;              // it stands in no line, and has no timer
     mare__lock lock;         // held from before a wait begins until it has: see task.c
     struct mare__task *next; // in a line of ready ones
 };

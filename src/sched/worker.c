@@ -639,7 +639,7 @@ static void work(struct mare__worker *worker)
             process = find_or_steal(worker);
         if (process)
             run(worker, process);
-        else if (!mare__tasks_wait(worker))
+        else if (!others_wait(worker)) // or a task that it has just run made something ready
             go_idle(worker);
     }
 }

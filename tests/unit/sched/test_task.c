@@ -409,7 +409,14 @@ static bool wakes_another_and_keeps_its_worker(struct probe *probe)
     return keeps_its_worker(probe);
 }
 
-// What a worker has woken and does not come to is taken over by another when a tick has come.
+static bool tells_a_process(struct probe *probe)
+{
+    mare__chan_send(probe->channel, &probe->message, NULL);
+    return false;
+}
+
+// What a worker has woken and does not come to is taken over by another when a tick has come; and
+// what that wakes runs there, too.
 static void a_worker_that_is_stuck_keeps_no_task(void **state)
 {
     (void)state;
@@ -417,11 +424,21 @@ static void a_worker_that_is_stuck_keeps_no_task(void **state)
     sem_t go_on;
     sem_init(&go_on, 0, 0);
     struct probe *stuck = probe_new(runtime, wakes_another_and_keeps_its_worker),
-                 *woken = probe_new(runtime, NULL);
+                 *woken = probe_new(runtime, tells_a_process);
+    mare_message *arguments = run_message(), *result = NULL;
     stuck->partner = woken;
     stuck->let_go = &go_on;
+    woken->channel = run_channel(runtime, 0);
+    put(&woken->message, 1);
+    run_add_channel(arguments, woken->channel);
+    mare_process *process = run_spawn(runtime, "return (...):receive()", arguments);
+    mare_message_destroy(arguments);
+    while (atomic_load(&process->sleep.wait.word) != MARE__WAIT_WAITING)
+        sched_yield();
     start(woken, sleeps);
     start(stuck, yields_until_cancelled);
+    assert_int_equal(run_join(runtime, process, &result), MARE_OK);
+    mare_message_destroy(result);
     await(&woken->runs, 1);
     assert_int_equal(atomic_load(&stuck->runs), 0);
     assert_false(pthread_equal(stuck->thread, woken->thread));
