@@ -317,13 +317,61 @@ mare_err mare_message_get(const mare_message *message, size_t index, mare_value 
     return MARE_OK;
 }
 
+// Looks into every ext too: whether all of it is MessagePack with nothing in it that a peer cannot
+// make. `*repeats` tells whether something is referred to again.
+static bool is_acceptable(const uint8_t *at, const uint8_t *end, bool *repeats)
+{
+    struct mare__token token;
+    while (at < end) {
+        if (!mare__unpack(&at, end, &token))
+            return false;
+        if (token.kind == MARE__TOKEN_STRING) {
+            at += token.size;
+        } else if (token.kind == MARE__TOKEN_EXT) {
+            bool refers = token.ext == MARE__EXT_REPEAT || token.ext == MARE__EXT_SHARED;
+            if (token.ext < MARE__EXT_REPEAT || token.ext >= MARE__EXT_HANDLE)
+                return false;
+            *repeats |= refers;
+            if (refers) // others have MessagePack inside, which comes next
+                at += token.size;
+        }
+    }
+    return true;
+}
+
+// How many objects there are; false when they are no whole ones.
+static bool count_objects(const uint8_t *at, const uint8_t *end, bool ext, uint32_t *count)
+{
+    for (*count = 0; at < end; ++*count)
+        if (!mare__unpack_skip(&at, end, ext))
+            return false;
+    return true;
+}
+
+mare_err mare__message_accept(mare_message *to, const void *bytes, size_t length,
+                              enum mare__trust trust)
+{
+    const uint8_t *at = bytes, *end = at + length;
+    uint32_t count;
+    bool repeats = false;
+    if (length > MARE__MESSAGE_MAX)
+        return MARE_TOOBIG;
+    if (!count_objects(at, end, true, &count) || !is_acceptable(at, end, &repeats))
+        return MARE_BADMSG;
+    if (!mare__message_append(to, bytes, length))
+        return MARE_NOMEM;
+    to->count = count;
+    to->rich = true;
+    to->repeats = repeats;
+    to->trust = (uint8_t)trust;
+    return MARE_OK;
+}
+
 mare_err mare_message_parse(const void *bytes, size_t length, mare_message **out)
 {
-    uint32_t count = 0;
-    const uint8_t *at = bytes, *end = at + length;
-    for (; at < end; count++)
-        if (!mare__unpack_skip(&at, end, false))
-            return MARE_BADMSG;
+    uint32_t count;
+    if (!count_objects(bytes, (const uint8_t *)bytes + length, false, &count))
+        return MARE_BADMSG;
     if (length > MARE__MESSAGE_MAX)
         return MARE_TOOBIG;
     mare_err err = mare_message_create(out);

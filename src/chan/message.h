@@ -132,6 +132,12 @@ void mare__message_truncate(mare_message *message, uint32_t length, uint32_t cou
 // references only, so that tables keep their numbers. False when there is no memory.
 bool mare__message_join(mare_message *to, const mare_message *from);
 
+// The bytes that a peer has sent as a message, with the ext kinds above but for references to
+// objects, which it cannot make: MARE_BADMSG. What else is wrong in them the reader finds out. `to`
+// must be empty. MARE_TOOBIG, MARE_NOMEM.
+mare_err mare__message_accept(mare_message *to, const void *bytes, size_t length,
+                              enum mare__trust trust);
+
 // A message that an object keeps and that refers to the object itself would keep it for ever: such
 // references are made not to count (disown), and must be forgotten before the message is cleared.
 void mare__message_disown(mare_message *message, struct mare__object *keeper);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Any bytes as a message from elsewhere, into Lua and out again: no crash, memory in proportion to
-// the bytes, and what came in goes out with the same meaning.
+// the bytes, and what came in goes out with the same meaning. Once as a stranger's, once as a
+// peer's, which may have functions by name, modules, shared tables and all other ext kinds.
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +45,12 @@ static int unmarshal(lua_State *L)
     const mare_message *message = lua_touserdata(L, 1);
     lua_settop(L, 0);
     return mare__unmarshal(L, message);
+}
+
+static int arrive(lua_State *L)
+{
+    lua_settop(L, 1);
+    return 1;
 }
 
 // Whether the values at two places are the same, tables pair by pair. Keys that are tables are left
@@ -126,6 +133,71 @@ static void look_at_values(const mare_message *message)
     }
 }
 
+// A state for one message of that many bytes.
+static lua_State *state_new(size_t size)
+{
+    all.used = 0;
+    all.limit = BASE + PER_BYTE * size;
+    lua_State *L = lua_newstate(allocate, NULL);
+    if (!L)
+        abort();
+    *(mare_process **)lua_getextraspace(L) = all.host;
+    return L;
+}
+
+static bool read_message(lua_State *L, const mare_message *message)
+{
+    lua_pushcfunction(L, unmarshal);
+    lua_pushlightuserdata(L, (void *)message);
+    bool read = lua_pcall(L, 1, LUA_MULTRET, 0) == LUA_OK;
+    lua_settop(L, 0);
+    return read;
+}
+
+static void read_as_stranger(const uint8_t *data, size_t size)
+{
+    mare_message *message;
+    mare_err err = mare_message_parse(data, size, &message);
+    if (err) {
+        assert(err == MARE_BADMSG);
+        return;
+    }
+    look_at_values(message);
+    lua_State *L = state_new(size);
+    if (read_message(L, message))
+        check_round(L, message);
+    lua_close(L);
+    mare_message_destroy(message);
+}
+
+// require(name): every module is the same, and lets values arrive as they are.
+static int require(lua_State *L)
+{
+    luaL_checkstring(L, 1);
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, arrive);
+    lua_setfield(L, -2, "arrive");
+    return 1;
+}
+
+static void read_as_peer(const uint8_t *data, size_t size)
+{
+    mare_message message;
+    mare__message_init(&message);
+    mare_err err = mare__message_accept(&message, data, size, MARE__TRUST_PEER);
+    if (err) {
+        assert(err == MARE_BADMSG);
+        return;
+    }
+    assert(message.handles == 0);
+    lua_State *L = state_new(size);
+    lua_pushcfunction(L, require);
+    lua_setglobal(L, "require");
+    read_message(L, &message);
+    lua_close(L);
+    mare__message_clear(&message);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!all.runtime) {
@@ -134,26 +206,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             !(all.host = mare__host_open(all.runtime, &all.parker)))
             abort();
     }
-    mare_message *message;
-    mare_err err = mare_message_parse(data, size, &message);
-    if (err) {
-        assert(err == MARE_BADMSG);
-        return 0;
-    }
-    look_at_values(message);
-    all.used = 0;
-    all.limit = BASE + PER_BYTE * size;
-    lua_State *L = lua_newstate(allocate, NULL);
-    if (!L)
-        abort();
-    *(mare_process **)lua_getextraspace(L) = all.host;
-    lua_pushcfunction(L, unmarshal);
-    lua_pushlightuserdata(L, message);
-    bool read = lua_pcall(L, 1, LUA_MULTRET, 0) == LUA_OK;
-    lua_settop(L, 0);
-    if (read)
-        check_round(L, message);
-    lua_close(L);
-    mare_message_destroy(message);
+    read_as_stranger(data, size);
+    read_as_peer(data, size);
     return 0;
 }

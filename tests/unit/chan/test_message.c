@@ -274,6 +274,58 @@ static void a_copy_that_finds_no_memory_takes_nothing(void **state)
     mare__message_clear(&from);
 }
 
+static void what_was_appended_is_taken_back(void **state)
+{
+    (void)state;
+    mare_message message;
+    mare__message_init(&message);
+    assert_true(mare__message_append_handle(&message, &objects[0]));
+    message.count++;
+    uint32_t length = message.length;
+    for (int i = 0; i < 3; i++, message.count++)
+        assert_true(mare__message_append_handle(&message, &objects[i]));
+    assert_int_equal(references(0), 3);
+    mare__message_truncate(&message, length, 1);
+    assert_int_equal(message.count, 1);
+    assert_int_equal(references(0), 2);
+    assert_int_equal(references(1), 1);
+    assert_chain(&message, (int[]){0, -1});
+    mare__message_clear(&message);
+    assert_int_equal(references(0), 1);
+}
+
+// Kind, and what is inside: MIXED (5) and others are looked into, whatever the depth.
+static void a_peer_cannot_make_references(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t length;
+        mare_err err;
+    } cases[] = {
+        {"\x01\xa1x", 3, MARE_OK},
+        {"\xc7\x04\x01\0\0\0\0", 7, MARE_OK},                 // a repetition
+        {"\xc7\x03\x05\x91\x01\x80", 6, MARE_OK},             // a mixed table
+        {"\xd4\x09\x01", 3, MARE_BADMSG},                     // a reference
+        {"\xc7\x05\x05\x91\xd4\x09\x01\x80", 8, MARE_BADMSG}, // inside a table
+        {"\xd4\x7f\x01", 3, MARE_BADMSG},                     // no kind of ours
+        {"\xd4\xff\x01", 3, MARE_BADMSG},
+        {"\xc7\x03\x05\x91\xa5\x80", 6, MARE_BADMSG}, // a string beyond the end
+        {"\x92\x01", 2, MARE_BADMSG},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mare_message message;
+        mare__message_init(&message);
+        mare_err err =
+            mare__message_accept(&message, cases[i].bytes, cases[i].length, MARE__TRUST_PEER);
+        assert_int_equal(err, cases[i].err);
+        assert_int_equal(message.length, err ? 0 : cases[i].length);
+        if (!err)
+            assert_int_equal(message.trust, MARE__TRUST_PEER);
+        mare__message_clear(&message);
+    }
+}
+
 static void joining_ties_both_chains(void **state)
 {
     (void)state;
@@ -479,7 +531,8 @@ UNIT_TESTS(CASE(a_new_message_is_empty), CASE(small_ones_need_no_memory),
            CASE(moving_leaves_nothing), CASE(a_message_holds_what_it_refers_to),
            CASE(a_reference_that_finds_no_memory_is_not_taken),
            CASE(shifting_moves_only_what_lies_behind), CASE(a_copy_has_references_of_its_own),
-           CASE(a_copy_that_finds_no_memory_takes_nothing), CASE(joining_ties_both_chains),
+           CASE(a_copy_that_finds_no_memory_takes_nothing), CASE(what_was_appended_is_taken_back),
+           CASE(a_peer_cannot_make_references), CASE(joining_ties_both_chains),
            CASE(every_type_comes_back), CASE(adding_without_memory_changes_nothing),
            CASE(bytes_are_parsed_and_given_back), CASE(no_bytes_are_an_empty_message),
            CASE(malformed_bytes_are_refused), CASE(an_ext_from_outside_is_refused),
