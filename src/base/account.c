@@ -79,15 +79,6 @@ size_t mare__account_used(const struct mare__account *account)
 
 // ---- Objects ------------------------------------------------------------------------------------
 
-void mare__object_end(struct mare__object *object)
-{
-    struct mare__account *account = object->account;
-    size_t weight = object->weight;
-    object->destroy(object); // which may give back more
-    mare__account_give(account, weight);
-    mare__account_unref(account);
-}
-
 void mare__object_gains(struct mare__object *object, size_t bytes)
 {
     uint32_t before = object->weight;
