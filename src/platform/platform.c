@@ -18,12 +18,22 @@
 
 enum { EMPTY, ASLEEP, ELSEWHERE, TOKEN };
 
+static uint64_t read_ns(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
 static uint64_t live_now_ns(void *context)
 {
     (void)context;
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+    return read_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t mare__thread_time_ns(void)
+{
+    return read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static uint64_t live_random(void *context)

@@ -22,6 +22,9 @@ struct mare__platform {
 
 extern const struct mare__platform mare__platform_live;
 
+// The processor time that the calling thread has had.
+uint64_t mare__thread_time_ns(void);
+
 // Which operating-system process this is: a fork is another one, without our threads.
 long mare__os_process(void);
 
@@ -96,6 +99,7 @@ struct mare__tick {
     timer_t timer;
     bool made; // the system had a timer for it
     bool running;
+    uint64_t period_ns; // while it runs
 };
 
 // Creates the calling thread's tick, stopped. `handler(argument)` runs in a signal handler on this
@@ -104,6 +108,7 @@ int mare__tick_init(struct mare__tick *tick, void (*handler)(void *), void *argu
 
 // Called by the owner only; they do nothing for a tick that could not be created.
 void mare__tick_start(struct mare__tick *tick, uint64_t period_ns);
+void mare__tick_set(struct mare__tick *tick, uint64_t period_ns); // from now on, if it runs
 void mare__tick_stop(struct mare__tick *tick);
 void mare__tick_fini(struct mare__tick *tick);
 

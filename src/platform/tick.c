@@ -45,6 +45,7 @@ int mare__tick_init(struct mare__tick *tick, void (*handler)(void *), void *argu
 
 static void set_period(struct mare__tick *tick, uint64_t period_ns)
 {
+    tick->period_ns = period_ns;
     struct timespec period = {(time_t)(period_ns / 1000000000u), (long)(period_ns % 1000000000u)};
     struct itimerspec spec = {.it_interval = period, .it_value = period};
     timer_settime(tick->timer, 0, &spec, NULL);
@@ -56,6 +57,12 @@ void mare__tick_start(struct mare__tick *tick, uint64_t period_ns)
         set_period(tick, period_ns);
         tick->running = true;
     }
+}
+
+void mare__tick_set(struct mare__tick *tick, uint64_t period_ns)
+{
+    if (tick->running)
+        set_period(tick, period_ns);
 }
 
 void mare__tick_stop(struct mare__tick *tick)

@@ -160,7 +160,7 @@ void mare__wind_up(mare_process *process, bool begins)
     worker->running = NULL;
     process->winding_up = begins;
     process->throws = 0;
-    worker->age = 0;
+    worker->age_ns = 0;
     if (begins)
         worker->running = process;
 }

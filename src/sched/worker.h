@@ -10,8 +10,13 @@
 void mare__worker_serve(struct mare__worker *worker);
 void mare__worker_serve_own(struct mare__worker *own);
 
-// Makes a process ready; it will run. Any thread.
+// One step of a worker: expires timers and looks at what it watches if a tick has come, and gives
+// one process that is ready a turn. False: none was found. By the thread of the worker.
+bool mare__worker_step(struct mare__worker *worker);
+
+// Makes a process ready that has waited, or that is new; it will run. Any thread.
 void mare__ready(mare_process *process);
+void mare__ready_new(mare_process *process);
 
 // A timer was started, perhaps by a thread that will not look at it: a worker does.
 void mare__workers_look(mare_runtime *runtime);
