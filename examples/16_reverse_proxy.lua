@@ -72,16 +72,15 @@ local function pass(request, behind, client, seconds)
     end
     local response, message, code = client:request {
         url = behind .. request.target, method = request.method, headers = asked(request),
-        body = request.has_body and function() return request:read() end or nil,
+        body = request.has_body and request or nil,
         length = request.length, timeout = seconds, limits = LIMITS,
     }
     if not response then return failed(message, code) end
     return {
         status = response.status, headers = passed_on(response.headers),
-        body = function() return response:read() end,
+        body = response, -- which is closed then, also if the client has gone half way
         length = response.length or tonumber(response.headers["content-length"])
             or not response.has_body and 0 or nil,
-        finally = function() response:close() end, -- if the client has gone half way
     }
 end
 

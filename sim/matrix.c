@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Matrices of round trips: read from a file, or made. */
+/* Matrices of round trips: read from a file. matrix_make.c makes them. */
 
 #include "sim/place.h"
 #include "sim/random.h"
@@ -117,59 +117,6 @@ void mare_sim_matrix_fini(mare_sim_matrix *matrix)
 {
     free(matrix->rtt);
     *matrix = (mare_sim_matrix){0};
-}
-
-static double uniform(mare_sim_random *random)
-{
-    return (double)(mare_sim_draw(random) >> 11) / 9007199254740992.0;
-}
-
-/* Pareto's distribution with exponent 2, cut off: at least 1, 2 in the mean, seldom large. */
-static double heavy(mare_sim_random *random)
-{
-    double u = uniform(random), low = 1, high = 20;
-    while (high - low > 1e-6) { /* bisection, for there is no root without libm */
-        double x = (low + high) / 2;
-        if (1 / (x * x) > u)
-            low = x;
-        else
-            high = x;
-    }
-    return low;
-}
-
-int mare_sim_matrix_make(mare_sim_matrix *matrix, uint32_t n, uint64_t seed)
-{
-    enum { TOWNS = 12 };
-    mare_sim_random random = mare_sim_stream(seed, 77);
-    double town[TOWNS][2];
-    mare_coord_place *node = calloc(n, sizeof *node);
-    matrix->n = n;
-    matrix->rtt = calloc((size_t)n * n, sizeof *matrix->rtt);
-    if (!node || !matrix->rtt) {
-        free(node);
-        mare_sim_matrix_fini(matrix);
-        return 0;
-    }
-    for (int t = 0; t < TOWNS; t++) {
-        town[t][0] = 200 * uniform(&random);
-        town[t][1] = 120 * uniform(&random);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t home = mare_sim_below(&random, TOWNS);
-        node[i].x[0] = town[home][0] + 15 * uniform(&random);
-        node[i].x[1] = town[home][1] + 15 * uniform(&random);
-        node[i].height = 2 * heavy(&random);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t j = 0; j < i; j++) {
-            double detour = uniform(&random) < 0.25 ? 0.5 + 0.5 * heavy(&random) : 1;
-            double rtt = detour * mare_coord_place_distance(&node[i], &node[j]);
-            matrix->rtt[(size_t)i * n + j] = matrix->rtt[(size_t)j * n + i] = rtt;
-        }
-    }
-    free(node);
-    return 1;
 }
 
 double mare_sim_matrix_broken(const mare_sim_matrix *matrix, uint64_t seed)

@@ -4,6 +4,7 @@
 
 #include "sim/place.h"
 #include "sim/random.h"
+#include "sim/springs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,45 +13,65 @@
 #define JOIN_PROBES 400u /* of a node that joins, until its error is taken for the last one */
 #define JOIN_LAST 50u    /* over so many of them */
 #define JOIN_WITHIN 1.25
-#define STEADY_MS 2.0 /* in which a steady liar answers: nobody seems nearer */
+#define STEADY 2.0    /* in which a steady liar answers: hardly anybody seems nearer */
 #define JOIN_STAYS 3u /* probes in a row within it count as having come there */
 
 struct world {
     const mare_sim_vivaldi *run;
     const mare_sim_matrix *matrix;
+    uint32_t dimensions;
     mare_coord_vivaldi **node;
     char *memory;
+    struct mare__springs *springs;       /* instead of these, */
+    struct mare__springs_filter *filter; /* of node i for node j */
     mare_sim_random draws, noise;
+    double unit;    /* of what liars say: a hundredth of the median round trip */
     double *errors; /* room for one node's */
 };
 
-/* What node j says of its place. A liar says something else each time, or always the same, far away
- * and very sure. */
-static mare_coord_place claim(struct world *world, uint32_t j)
+static mare_coord_place here(const struct world *world, uint32_t i)
 {
-    mare_coord_place place = *mare_coord_vivaldi_here(world->node[j]);
-    if (j < world->run->liars) {
-        place = (mare_coord_place){.x = {500 + j, 500}};
-        for (int i = 0; i < 2 && !world->run->steady; i++)
-            place.x[i] = (double)mare_sim_below(&world->noise, 2000) - 1000;
-        place.height = 0;
-        place.error = 0.001;
-    }
+    if (!world->run->springs)
+        return *mare_coord_vivaldi_here(world->node[i]);
+    mare_coord_place place = world->springs[i].here;
+    place.height += world->springs[i].adjustment; /* as every estimate has it */
+    return place;
+}
+
+/* What a liar says of its place: something else each time, or always the same, far away; and that
+ * it is very sure. */
+static mare_coord_place lie(struct world *world, uint32_t j)
+{
+    mare_coord_place place = {.x = {500 + j, 500}, .error = 0.001};
+    for (int i = 0; i < 2 && !world->run->steady; i++)
+        place.x[i] = (double)mare_sim_below(&world->noise, 2000) - 1000;
+    for (int i = 0; i < 2; i++)
+        place.x[i] *= i < (int)world->dimensions ? world->unit : 0;
     return place;
 }
 
 static void probe(struct world *world, uint32_t i, uint32_t j)
 {
     double rtt = mare_sim_matrix_at(world->matrix, i, j);
+    int lies = j < world->run->liars;
     if (!(rtt > 0))
         return;
     uint32_t ppm = (uint32_t)(world->run->spikes * 1e6);
     if (mare_sim_chance(&world->noise, ppm))
         rtt *= 1 + (double)mare_sim_below(&world->noise, 900) / 100;
-    if (j < world->run->liars && world->run->steady)
-        rtt = STEADY_MS;
-    mare_coord_place there = claim(world, j);
-    mare_coord_vivaldi_update(world->node[i], j, &there, rtt);
+    if (lies && world->run->steady)
+        rtt = STEADY * world->unit;
+    if (world->run->springs) {
+        struct mare__springs there = world->springs[j];
+        if (lies)
+            there = (struct mare__springs){.here = lie(world, j)};
+        mare__springs_update(&world->springs[i], &there,
+                             &world->filter[(size_t)i * world->matrix->n + j], rtt,
+                             world->dimensions, &world->noise);
+    } else {
+        mare_coord_place there = lies ? lie(world, j) : here(world, j);
+        mare_coord_vivaldi_update(world->node[i], j, &there, rtt);
+    }
 }
 
 /* One cycle: each of the first `count` probes one of the others among them. */
@@ -72,10 +93,11 @@ static int by_size(const void *a, const void *b)
 static double error_of(struct world *world, uint32_t i, uint32_t count)
 {
     uint32_t n = 0;
-    const mare_coord_place *here = mare_coord_vivaldi_here(world->node[i]);
+    mare_coord_place from = here(world, i);
     for (uint32_t j = 0; j < count; j++) {
         double rtt = mare_sim_matrix_at(world->matrix, i, j);
-        double wrong = mare_coord_place_distance(here, mare_coord_vivaldi_here(world->node[j]));
+        mare_coord_place to = here(world, j);
+        double wrong = mare_coord_place_distance(&from, &to);
         if (i != j && rtt > 0)
             world->errors[n++] = wrong > rtt ? wrong / rtt - 1 : 1 - wrong / rtt;
     }
@@ -99,28 +121,63 @@ static uint32_t join(struct world *world, uint32_t i, uint32_t count)
     return k - row + 1;
 }
 
+static double median_rtt(const mare_sim_matrix *matrix)
+{
+    size_t all = (size_t)matrix->n * matrix->n, count = 0;
+    double *sorted = calloc(all, sizeof *sorted), median = 0;
+    for (size_t i = 0; sorted && i < all; i++) {
+        if (matrix->rtt[i] > 0)
+            sorted[count++] = matrix->rtt[i];
+    }
+    if (count) {
+        qsort(sorted, count, sizeof *sorted, by_size);
+        median = sorted[count / 2];
+    }
+    free(sorted);
+    return median;
+}
+
+static int make_nodes(struct world *world, mare_coord_vivaldi_setup *setup)
+{
+    uint32_t n = world->matrix->n;
+    size_t size = (mare_coord_vivaldi_size(setup) + 63) / 64 * 64;
+    world->node = calloc(n, sizeof *world->node);
+    world->memory = size ? aligned_alloc(64, n * size) : NULL;
+    if (!world->node || !world->memory)
+        return 0;
+    for (uint32_t i = 0; i < n; i++) {
+        setup->seed = world->run->seed * 1000003 + i;
+        world->node[i] = mare_coord_vivaldi_init(world->memory + i * size, size, setup);
+    }
+    return 1;
+}
+
+static int make_springs(struct world *world)
+{
+    uint32_t n = world->matrix->n;
+    world->springs = calloc(n, sizeof *world->springs);
+    world->filter = calloc((size_t)n * n, sizeof *world->filter);
+    if (!world->springs || !world->filter)
+        return 0;
+    for (uint32_t i = 0; i < n; i++)
+        mare__springs_init(&world->springs[i]);
+    return 1;
+}
+
 static int make_world(struct world *world)
 {
     mare_coord_vivaldi_setup setup;
-    uint32_t n = world->matrix->n;
     mare_coord_vivaldi_setup_init(&setup);
     if (world->run->dimensions)
         setup.dimensions = world->run->dimensions;
     if (world->run->neighbours)
         setup.neighbours = world->run->neighbours;
-    size_t size = (mare_coord_vivaldi_size(&setup) + 63) / 64 * 64;
+    world->dimensions = setup.dimensions;
     world->draws = mare_sim_stream(world->run->seed, 1);
     world->noise = mare_sim_stream(world->run->seed, 2);
-    world->node = calloc(n, sizeof *world->node);
-    world->memory = size ? aligned_alloc(64, n * size) : NULL;
-    world->errors = calloc(n, sizeof *world->errors);
-    if (!world->node || !world->memory || !world->errors)
-        return 0;
-    for (uint32_t i = 0; i < n; i++) {
-        setup.seed = world->run->seed * 1000003 + i;
-        world->node[i] = mare_coord_vivaldi_init(world->memory + i * size, size, &setup);
-    }
-    return 1;
+    world->unit = world->run->liars ? median_rtt(world->matrix) / 100 : 0;
+    world->errors = calloc(world->matrix->n, sizeof *world->errors);
+    return world->errors && (world->run->springs ? make_springs(world) : make_nodes(world, &setup));
 }
 
 static void take_part(struct world *world, mare_sim_placed *placed)
@@ -133,7 +190,7 @@ static void take_part(struct world *world, mare_sim_placed *placed)
     for (uint32_t i = all; i < placed->n; i++)
         placed->probes[i - all] = join(world, i, all);
     for (uint32_t i = 0; i < placed->n; i++)
-        placed->place[i] = *mare_coord_vivaldi_here(world->node[i]);
+        placed->place[i] = here(world, i);
 }
 
 int mare_sim_vivaldi_run(const mare_sim_vivaldi *run, const mare_sim_matrix *matrix,
@@ -149,6 +206,8 @@ int mare_sim_vivaldi_run(const mare_sim_vivaldi *run, const mare_sim_matrix *mat
         take_part(&world, placed);
     free(world.node);
     free(world.memory);
+    free(world.springs);
+    free(world.filter);
     free(world.errors);
     if (!made)
         mare_sim_placed_fini(placed);

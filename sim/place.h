@@ -25,19 +25,31 @@ static inline double mare_sim_matrix_at(const mare_sim_matrix *matrix, uint32_t 
  * negative are measurements that are missing. Returns NULL, or what is wrong with it, in `why`. */
 const char *mare_sim_matrix_read(mare_sim_matrix *matrix, FILE *file, char why[100]);
 
-/* A matrix like the Internet's: towns on a plane, a way to the net with a heavy tail for each node,
- * and detours with a heavy tail for each pair, so that many triangles are broken. Decided by the
- * seed alone. Returns 0 when there is no memory. */
-int mare_sim_matrix_make(mare_sim_matrix *matrix, uint32_t n, uint64_t seed);
+/* Networks that can be made; matrix_make.c says what they are like. */
+typedef enum mare_sim_network {
+    MARE_SIM_MADE,   /* towns on a plane, ways to the net and detours with heavy tails */
+    MARE_SIM_NOISY,  /* most triangles broken, asymmetric, rounded to 10 ms */
+    MARE_SIM_CENTRE, /* one data centre, about 0.2 ms */
+    MARE_SIM_SITES,  /* six data centres: 0.3 ms within, up to 250 ms between */
+    MARE_SIM_NETWORKS
+} mare_sim_network;
+
+/* "made", "noisy", … */
+const char *mare_sim_network_name(mare_sim_network network);
+
+/* A matrix of such a network, decided by the seed alone. Returns 0 when there is no memory. */
+int mare_sim_matrix_make(mare_sim_matrix *matrix, mare_sim_network network, uint32_t n,
+                         uint64_t seed);
 void mare_sim_matrix_fini(mare_sim_matrix *matrix);
 
 /* The part of triples drawn at random in which one side is longer than the other two together. */
 double mare_sim_matrix_broken(const mare_sim_matrix *matrix, uint64_t seed);
 
-/* A run of Vivaldi. */
+/* A run of Vivaldi. Lengths of the liars are in hundredths of the matrix's median round trip. */
 typedef struct mare_sim_vivaldi {
     uint32_t dimensions, neighbours, cycles; /* 0: the usual; 1,000 cycles */
     uint64_t seed;
+    int springs;      /* the algorithm of springs.h instead of ours, to compare with */
     uint32_t liars;   /* the first so many nodes say that they are somewhere else, with certainty */
     int steady;       /* liars always say the same place, and answer faster than anybody */
     double spikes;    /* the part of measurements that come out up to ten times too long */

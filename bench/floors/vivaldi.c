@@ -11,7 +11,7 @@ int main(void)
     mare_sim_matrix matrix;
     mare_sim_placed placed;
     mare_sim_vivaldi run = {.dimensions = 8, .cycles = 2000, .seed = 1};
-    if (!mare_sim_matrix_make(&matrix, 500, 1))
+    if (!mare_sim_matrix_make(&matrix, MARE_SIM_MADE, 500, 1))
         return 1;
     clock_t begin = clock();
     if (!mare_sim_vivaldi_run(&run, &matrix, &placed))

@@ -231,12 +231,12 @@ typedef struct mare_ntp_choice {
 } mare_ntp_choice;
 
 /* Finds the time from `count` estimates (at most 32), all made for one instant, of which at most
- * `liars` are wrong about their own bounds; then the truth is within the error of the result. Who
- * asks m servers can survive (m − 1) / 2 liars, and says so also while some have not answered: with
- * fewer than 2 × liars + 1 estimates there is no telling. The intersection (Marzullo) leaves
- * outliers out; of the rest, those that scatter most are put aside while more than three are left
- * (RFC 5905, 11.2.2); the combination is weighted by their errors; the peer is the survivor of the
- * lowest stratum, then of the smallest error. 0: they do not agree. */
+ * `liars` are wrong about their own bounds; then the truth is within the error of the result. More
+ * than `liars` must agree. Who asks m servers can survive (m − 1) / 2 liars, and says so also while
+ * some are silent: of three servers two must agree, of five three. The intersection (Marzullo)
+ * leaves outliers out; of the rest, those that scatter most are put aside while more than three are
+ * left (RFC 5905, 11.2.2); the combination is weighted by their errors; the peer is the survivor of
+ * the lowest stratum, then of the smallest error. 0: they do not agree. */
 MARE_COORD_EXPORT int mare_ntp_select(const mare_ntp_estimate *estimates, uint32_t count,
                                       uint32_t liars, mare_ntp_choice *choice);
 

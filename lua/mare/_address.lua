@@ -2,8 +2,11 @@
 -- What people write for a host and a port, taken apart: "host:port", "[host]:port" or, with a port
 -- of its own, "host" alone, which may be an IPv6 address.
 
---- The host and the port; or nil and why not. Without `port` one must be written.
-return function(text, port)
+local HOST_MOST = 253 -- letters of a name
+
+--- The host and the port; or nil and why not. Without `port` one must be written. Who listens may
+--- do so at port 0, which means any.
+return function(text, port, listens)
     if type(text) ~= "string" then
         return nil, "an address is a string, not a " .. type(text)
     end
@@ -15,6 +18,8 @@ return function(text, port)
     end
     number = math.tointeger(tonumber(number))
     if not number then return nil, ("'%s' is no HOST:PORT"):format(text) end
-    if number < 1 or number > 65535 then return nil, "a port is between 1 and 65535" end
+    if number > 65535 then return nil, "a port is a number up to 65535" end
+    if number == 0 and not listens then return nil, "nobody is at port 0" end
+    if #host > HOST_MOST then return nil, "a host's name has at most 253 letters" end
     return host, number
 end

@@ -38,4 +38,28 @@ function check.options(name, options, index, allowed, level)
     end
 end
 
+--- Raises one unless an option is nil, or `good` (a type, or a function of the value) says that it
+--- can be what it is.
+function check.option(name, options, index, key, good, expected, level)
+    local value = options[key]
+    if value == nil or type(value) == good then return end
+    if type(good) == "function" and good(value) then return end
+    error(("bad argument #%d to '%s' (option '%s' must be %s)"):format(index, name, key, expected),
+        level or 3)
+end
+
+--- Whether it is a number of seconds that can be waited, above 0.
+function check.span(value)
+    return type(value) == "number" and value > 0
+end
+
+--- Calls a function in C with what a program gave as argument `index` of `name`. If that is
+--- refused, it is refused in the program's line: the level is as above.
+function check.pass(name, index, level, f, ...)
+    local ok, result = pcall(f, ...)
+    if ok then return result end
+    local why = tostring(result):match "%((.*)%)$" or result
+    error(("bad argument #%d to '%s' (%s)"):format(index, name, why), level)
+end
+
 return check

@@ -9,6 +9,8 @@ local address_of, checks = require "mare._address", require "mare._check"
 local agent = {}
 
 local ASKED_TIMES, ASK_TIME = 3, 1 -- seconds
+local HELD = 256 -- packets that leave later, at most
+local open_options = checks.set("peers", "dimensions", "interval", "hold")
 
 local Agent = {}
 Agent.__index = Agent
@@ -38,22 +40,30 @@ function Agent:add(text, timeout)
     return nil, ("'%s' has no address of the socket's family"):format(host), "noname"
 end
 
+local function check_open(options)
+    checks.argument("open", options, 3, "table", 4)
+    checks.options("open", options, 3, open_options, 4)
+    checks.option("open", options, 3, "peers", "table", "a list of addresses", 4)
+    local spans = "a number of seconds above 0"
+    checks.option("open", options, 3, "interval", checks.span, spans, 4)
+    checks.option("open", options, 3, "hold", checks.span, spans, 4)
+end
+
 --- An agent at a host and port (0: one that is free), once its `run` is running. Options: `peers`,
---- a list of "host:port"; `dimensions` (3); `interval`, seconds between probes (1). The timeout is
---- for all the names.
+--- a list of "host:port"; `dimensions` (3); `interval`, seconds between probes (1); `hold`, seconds
+--- by which packets leave later, as over a slow line. The timeout is for all the names.
 function agent.open(host, port, options, timeout)
-    options = options or {}
-    local interval = options.interval or 1
-    if type(interval) ~= "number" or interval <= 0 or interval ~= interval then
-        error("bad argument #3 to 'open' (an interval is more than 0 seconds)", 2)
-    end
+    options = options == nil and {} or options
+    check_open(options)
     for _, peer in ipairs(options.peers or {}) do check_address("open", peer) end
     local deadline = checks.deadline("open", timeout, 4)
-    local core = place.agent {dimensions = options.dimensions, seed = time.nonce()}
-    local socket, message, code = net.udp(host, port, {stamps = true, limit = 2048}, deadline)
+    local core = checks.pass("open", 3, 3, place.agent,
+        {dimensions = options.dimensions, seed = time.nonce()})
+    local socket, message, code = net.udp(host, port,
+        {stamps = true, limit = 2048, both = true}, deadline)
     if not socket then return nil, message, code end
-    local made = setmetatable({core = core, interval = interval, socket = socket,
-        arrivals = time.arrivals()}, Agent)
+    local made = setmetatable({core = core, interval = options.interval or 1, socket = socket,
+        arrivals = time.arrivals(), hold = options.hold, held = {}}, Agent)
     for _, peer in ipairs(options.peers or {}) do
         local ok
         ok, message, code = made:add(peer, deadline)
@@ -65,10 +75,18 @@ function agent.open(host, port, options, timeout)
     return made
 end
 
+-- Sends now, or when it has been held for long enough. What cannot be sent is lost, and so is what
+-- there is no room for, as on a slow line.
+function Agent:send(packet, host, port)
+    if not self.hold then return self.socket:send(packet, host, port, 0) end
+    if #self.held < HELD then
+        self.held[#self.held + 1] = {mare.deadline(self.hold), packet, host, port}
+    end
+end
+
 function Agent:probe()
     local packet, host, port = self.core:probe(time.now(), time.nonce())
-    -- What cannot be sent is lost, and the peer has been silent once more.
-    if packet then self.socket:send(packet, host, port, 0) end
+    if packet then self:send(packet, host, port) end
 end
 
 -- A datagram has come.
@@ -76,7 +94,18 @@ function Agent:take(data, host, port, stamp)
     if self.arrivals:woke() then self.core:wake() end
     local age, here = self.arrivals:age(stamp)
     local answer = port > 0 and self.core:receive(here - age, data, host, port)
-    if answer then self.socket:send(answer, host, port, 0) end
+    if answer then self:send(answer, host, port) end
+end
+
+-- Lets go what was held for long enough: all are held equally long, so the oldest comes first.
+-- Returns when the next one leaves, or when it is time to probe.
+function Agent:release(round)
+    while self.held[1] and self.held[1][1]:left() == 0 do
+        local one = table.remove(self.held, 1)
+        self.socket:send(one[2], one[3], one[4], 0)
+    end
+    local next = self.held[1]
+    return next and next[1]:left() < round:left() and next[1] or round
 end
 
 --- Probes and answers until the agent is closed: for a routine of its own. Returns nil, message,
@@ -88,7 +117,7 @@ function Agent:run()
             self:probe()
             round = mare.deadline(self.interval)
         end
-        local data, host, port, stamp = self.socket:receive(round)
+        local data, host, port, stamp = self.socket:receive(self:release(round))
         if data then
             self:take(data, host, port, stamp)
         elseif port == "closed" or port == "cancelled" then
@@ -160,7 +189,7 @@ end
 --- second each, within the timeout; where nobody is, at the next address of its name.
 function agent.ask(text, timeout)
     local host, port = check_address("ask", text)
-    local deadline = type(timeout) == "number" and mare.deadline(timeout) or timeout
+    local deadline = checks.deadline("ask", timeout, 2)
     local addresses, message, code = net.resolve(host, deadline)
     if not addresses then return nil, message, code end
     local there

@@ -4,9 +4,9 @@
 -- whom to believe. All instants and spans are integers of nanoseconds, as in mare.time; what a
 -- program waits is in seconds, as everywhere.
 local mare, net, time = require "mare", require "mare.net", require "mare.time"
-local address_of = require "mare._address"
+local address_of, checks = require "mare._address", require "mare._check"
 
-local ntp = {}
+local ntp = {keys = require "mare._ntp_keys"}
 
 local PORT, SECOND, DAY = 123, 1000000000, 86400 * 1000000000
 local UNSYNCHRONISED, SLOWEST = 16, 10
@@ -15,20 +15,34 @@ local PACKET = 512 -- bytes, with extension fields; nobody sends more
 
 -- ---- Options ------------------------------------------------------------------------------------
 
+-- What an option can be, where that is not checked in C.
+local kinds = {
+    samples = {function(n) return (math.tointeger(n) or 0) > 0 end, "an integer above 0"},
+    interval = {function(s) return type(s) == "number" and s >= 0 end, "a number of seconds"},
+    wait = {checks.span, "a number of seconds above 0"},
+    liars = {function(n) return n == false or (math.tointeger(n) or -1) >= 0 end,
+        "an integer from 0"},
+    error = {function(n) return (math.tointeger(n) or -1) >= 0 end, "an integer of nanoseconds"},
+    follow = {function(f) return f == false or type(f) == "table" and f.shown ~= nil end,
+        "a follower"},
+    told = {function(f) return f == false or type(f) == "function" end, "a function"},
+}
+
 -- The options with what is left out filled in. One that is not known is a mistake.
-local function options_of(name, given, defaults)
-    if given ~= nil and type(given) ~= "table" then
-        error(("bad argument to '%s' (table of options expected, got %s)"):format(name,
-            type(given)), 3)
+local function options_of(name, given, index, defaults)
+    given = given == nil and {} or given
+    checks.argument(name, given, index, "table", 4)
+    checks.options(name, given, index, setmetatable({}, {__index = function(_, key)
+        return defaults[key] ~= nil
+    end}), 4)
+    for key, kind in pairs(kinds) do
+        checks.option(name, given, index, key, kind[1], kind[2], 4)
     end
-    local options = setmetatable({}, {__index = defaults})
-    for key, value in pairs(given or {}) do
-        if defaults[key] == nil then
-            error(("bad argument to '%s' (no option '%s')"):format(name, tostring(key)), 3)
-        end
-        options[key] = value
-    end
-    return options
+    return setmetatable({}, {__index = function(_, key)
+        local value = given[key]
+        if value == nil then return defaults[key] end
+        return value
+    end})
 end
 
 local function list_of(name, servers)
@@ -43,30 +57,6 @@ local function list_of(name, servers)
     return list
 end
 
---- The keys in a file such as chronyd has, lines of `NUMBER AES128 HEX:32 digits` or `ASCII:16
---- letters`, by their numbers. Of other types nothing is known, and their lines are left out.
-function ntp.keys(path)
-    local file <close>, why = io.open(path)
-    if not file then return nil, why, "io" end
-    local keys = {}
-    local text, trouble = file:read "a"
-    if not text then return nil, ("%s: %s"):format(path, trouble), "io" end
-    for line in text:gmatch "[^\n]+" do
-        local id, secret = line:match "^%s*(%d+)%s+AES128%s+(%S+)"
-        if id then
-            local digits = secret:match "^HEX:(.*)$"
-            secret = digits and digits:match "^%x+$" and digits:gsub("%x%x?", function(two)
-                return string.char(tonumber(two, 16))
-            end) or not digits and secret:gsub("^ASCII:", "") or ""
-            if #secret ~= 16 or digits and #digits ~= 32 then
-                return nil, ("%s: key %s is not of 16 bytes"):format(path, id), "badmsg"
-            end
-            keys[tonumber(id)] = {id = tonumber(id), secret = secret}
-        end
-    end
-    return keys
-end
-
 -- ---- One server that is asked -------------------------------------------------------------------
 
 local Server = {}
@@ -79,15 +69,23 @@ local function poll_of(interval)
     return poll
 end
 
-local function new_server(name, options)
-    local _, utc = time.now()
-    local poll = poll_of(options.interval)
+local function new_server(name, poll, client)
     return setmetatable({
         name = name, rest = math.mininteger, given_up = 0, silent = 0,
-        pace = (1 << poll) * SECOND,
-        client = time.client {drift = options.drift, near = utc, key = options.key or nil,
-            poll = poll, slowest = SLOWEST},
+        pace = (1 << poll) * SECOND, client = client,
     }, Server)
+end
+
+-- Those that `called` shall ask.
+local function new_servers(called, names, options)
+    local _, utc = time.now()
+    local poll, servers = poll_of(options.interval), {}
+    local settings = {drift = options.drift, near = utc, key = options.key or nil, poll = poll,
+        slowest = SLOWEST}
+    for i, name in ipairs(names) do
+        servers[i] = new_server(name, poll, checks.pass(called, 2, 4, time.client, settings))
+    end
+    return servers
 end
 
 -- A socket to the first of its addresses that there is a way to, after those given up. True; or
@@ -203,7 +201,7 @@ local function entry_of(server, here, utc, width)
     local best = status.reach ~= 0 and server.client:best(here)
     local entry = {server = server.name, packets = status.packets, kiss = status.kiss}
     if not best then
-        entry.why = server:excuse(status)
+        entry.why, entry.code = server:excuse(status), server.code
         return entry
     end
     for name, value in pairs(best) do entry[name] = value end
@@ -212,7 +210,7 @@ local function entry_of(server, here, utc, width)
 end
 
 -- What is known now of all, and what they agree on if they do: `time` and all that is behind it.
--- Of those that do not answer nobody knows whether they would lie.
+-- More must agree than may lie, of all that are asked: a majority, if they are three or five.
 local function look(servers, liars)
     local here, utc, width = time.now()
     local view = {here = here, servers = {}}
@@ -294,23 +292,58 @@ local function close_all(servers)
     for _, server in ipairs(servers) do server:close() end
 end
 
+local Asker = {}
+Asker.__index = Asker
+
+local ask_options = {samples = 8, interval = 0.05, wait = 1, drift = 100000, key = false,
+    liars = false}
+
+--- Asks servers again and again, as often as the program wants to: see `asker:ask`.
+function ntp.asker(servers, options)
+    local names = list_of("asker", servers)
+    options = options_of("asker", options, 2, ask_options)
+    return setmetatable({options = options, servers = new_servers("asker", names, options)}, Asker)
+end
+
+-- What there is to say, as `query` returns it. By what was asked before: see asker:ask.
+function Asker:answer()
+    local view = look(self.servers, self.options.liars)
+    if view.time then return view end
+    local message, code = disagreement(self.servers, view)
+    return nil, message, code, view
+end
+
+--- One question to each server, at once, and what the last eight answers of each tell, as `query`
+--- returns it.
+function Asker:ask(timeout)
+    local deadline = checks.deadline("ask", timeout, 1)
+    local ok, message, code = for_all(self.servers, function(server)
+        local _, why, how = server:exchange(earlier(self.options.wait, deadline))
+        if how == "cancelled" then return nil, why, how end
+        return true
+    end)
+    if not ok then return nil, message, code end
+    return self:answer()
+end
+
+function Asker:close()
+    close_all(self.servers)
+end
+Asker.__close = Asker.close
+
 --- Asks servers ("host", "host:port", or a list of up to 32), and returns what they agree on: a
 --- table with `time`, `error` and more; or nil, message, code and what is known of each.
 function ntp.query(servers, options, timeout)
     local names = list_of("query", servers)
-    options = options_of("query", options,
-        {samples = 8, interval = 0.05, wait = 1, drift = 100000, key = false, liars = false})
-    local deadline = type(timeout) == "number" and mare.deadline(timeout) or timeout
-    local asked <close> = setmetatable({}, {__close = close_all})
-    for i, name in ipairs(names) do asked[i] = new_server(name, options) end
+    options = options_of("query", options, 2, ask_options)
+    local deadline = checks.deadline("query", timeout, 3)
+    local asked = new_servers("query", names, options)
+    local asker <close> = setmetatable({options = options, servers = asked}, Asker)
     local ok, message, code = for_all(asked, function(server)
         return sample(server, options, deadline)
     end)
     if not ok then return nil, message, code end
-    local view = look(asked, options.liars)
-    if view.time then return view end
-    message, code = disagreement(asked, view)
-    return nil, message, code, view
+    return asker:answer()
 end
 
 -- ---- Following ----------------------------------------------------------------------------------
@@ -321,16 +354,12 @@ Follower.__index = Follower
 --- A disciplined clock that follows servers, once its `run` is running.
 function ntp.follower(servers, options)
     local names = list_of("follower", servers)
-    options = options_of("follower", options,
+    options = options_of("follower", options, 2,
         {interval = 4, wait = 1, drift = 100000, slew = 500000, key = false, liars = false})
-    local interval = options.interval
-    if type(interval) ~= "number" or interval <= 0 or interval ~= interval then
-        error("bad argument #2 to 'follower' (an interval is more than 0 seconds)", 2)
-    end
-    local follower = setmetatable({options = options, stop = mare.channel(), servers = {},
-        suspension = time.arrivals()}, Follower)
-    for i, name in ipairs(names) do follower.servers[i] = new_server(name, options) end
-    follower:begin()
+    checks.option("follower", options, 2, "interval", checks.span, "a number of seconds above 0")
+    local follower = setmetatable({options = options, stop = mare.channel(),
+        servers = new_servers("follower", names, options), suspension = time.arrivals()}, Follower)
+    checks.pass("follower", 2, 3, follower.begin, follower)
     return follower
 end
 
@@ -433,19 +462,19 @@ local LOCAL_CLOCK = 0x7f7f0101 -- 127.127.1.1, which everybody takes for an undi
 --- stratum and the error that its owner gives it, or of a follower (`follow`). The timeout is for
 --- the name of the host.
 function ntp.server(options, timeout)
-    options = options_of("server", options, {host = "0.0.0.0", port = PORT, stratum = 10,
-        error = 100000000, follow = false, keys = false, authenticated = false})
-    local core = time.server {
+    options = options_of("server", options, 1, {host = "0.0.0.0", port = PORT, stratum = 10,
+        error = 100000000, follow = false, keys = false, authenticated = false, told = false})
+    local core = checks.pass("server", 1, 3, time.server, {
         stratum = options.follow and UNSYNCHRONISED or options.stratum,
         reference_id = options.stratum == 1 and string.unpack(">I4", "LOCL") or LOCAL_CLOCK,
         keys = options.keys or nil, authenticated = options.authenticated,
-    }
+    })
     local socket, message, code = net.udp(options.host, options.port,
-        {limit = PACKET, stamps = true}, timeout)
+        {limit = PACKET, stamps = true, both = true}, timeout)
     if not socket then return nil, message, code end
     return setmetatable({
         socket = socket, arrivals = time.arrivals(), core = core, follow = options.follow,
-        bound = options.error, answered = 0,
+        bound = options.error, told = options.told, answered = 0,
     }, Service)
 end
 
@@ -485,6 +514,7 @@ function Service:run()
             -- Where there is no room for it now it is lost, as a datagram may be.
             if answer and self.socket:send(answer, host, port, 0) then
                 self.answered = self.answered + 1
+                if self.told then self.told(host, port, answer) end
             end
         elseif code == "closed" or code == "cancelled" then
             return nil, host, code

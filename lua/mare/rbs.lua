@@ -3,6 +3,7 @@
 -- instant and tells the others, over the same group. Nobody's clock is changed, and the beacon's is
 -- not even asked. The packets are those of `mare clock beacon` and `hear`.
 local mare, net, time = require "mare", require "mare.net", require "mare.time"
+local checks = require "mare._check"
 
 local rbs = {}
 
@@ -10,6 +11,8 @@ local SILENT = 2000000000 -- nanoseconds without a beacon, after which another m
 local PEERS = 32
 local LATE = 2 * PEERS -- datagrams that are handled after a timeout
 local LOOPBACK = "127.0.0.1"
+local beacon_options = checks.set("interface", "interval", "count")
+local receiver_options = checks.set("interface", "name", "jitter", "drift", "wander", "ahead")
 
 -- A socket that hears the group, and sends to it by the same interface.
 local function join(group, port, interface)
@@ -27,7 +30,12 @@ end
 --- Sends a broadcast each `interval` seconds (1), `count` of them or for ever. Returns true, or
 --- nil, message, code. Options: also `interface` ("127.0.0.1").
 function rbs.beacon(group, port, options)
-    options = options or {}
+    options = options == nil and {} or options
+    checks.argument("beacon", options, 3, "table")
+    checks.options("beacon", options, 3, beacon_options)
+    checks.option("beacon", options, 3, "interface", "string", "an address or a name")
+    checks.option("beacon", options, 3, "interval", checks.span, "a number of seconds above 0")
+    checks.option("beacon", options, 3, "count", math.tointeger, "an integer")
     local socket <close>, message, code = join(group, port, options.interface)
     if not socket then return nil, message, code end
     local series, number = time.nonce(), 0
@@ -53,15 +61,21 @@ Receiver.__index = Receiver
 --- `interface`, `name` (up to 8 letters), `jitter`, `drift`, `wander` (as time.rbs), and `ahead`:
 --- nanoseconds by which to pretend that this clock is ahead.
 function rbs.receiver(group, port, options)
-    options = options or {}
+    options = options == nil and {} or options
+    checks.argument("receiver", options, 3, "table")
+    checks.options("receiver", options, 3, receiver_options)
+    checks.option("receiver", options, 3, "interface", "string", "an address or a name")
+    checks.option("receiver", options, 3, "name", "string", "a string")
+    checks.option("receiver", options, 3, "ahead", math.tointeger, "an integer of nanoseconds")
+    local settings = {jitter = options.jitter, drift = options.drift or 100000,
+        wander = options.wander}
+    checks.pass("receiver", 3, 3, time.rbs, settings)
     local socket, message, code = join(group, port, options.interface)
     if not socket then return nil, message, code end
     local receiver = setmetatable({
         socket = socket, group = group, port = port, arrivals = time.arrivals(),
         name = options.name or "", ahead = options.ahead or 0, who = time.nonce(),
-        options = {jitter = options.jitter, drift = options.drift or 100000,
-            wander = options.wander},
-        compared = 0,
+        settings = settings, compared = 0,
     }, Receiver)
     receiver:begin(nil)
     return receiver
@@ -70,7 +84,7 @@ end
 function Receiver:begin(series)
     self.series, self.peers = series, {}
     self.last, self.gap = nil, 0
-    self.heard = time.rbs(self.options) -- how the record of a new peer begins
+    self.heard = time.rbs(self.settings) -- how the record of a new peer begins
 end
 
 -- Of several beacons all receivers must go by the same: that of the lowest series. Another one is
@@ -123,7 +137,7 @@ end
 --- three broadcasts, `line`, as rbs:mean and rbs:line of mare.time return them; or nil, message,
 --- code. To be called again and again: what is heard is handled here.
 function Receiver:next(timeout)
-    local deadline = type(timeout) == "number" and mare.deadline(timeout) or timeout
+    local deadline = checks.deadline("next", timeout, 1)
     local late = 0
     while true do
         local data, message, code, stamp = self.socket:receive(deadline)

@@ -576,7 +576,8 @@ end
 --- code; of an answer that is no handshake the status as well.
 function websocket.connect(url, options)
     options = options_of("connect", options, connect_options)
-    local place = type(url) == "string" and http.locate(url)
+    local place, wrong = http.locate(type(url) == "string" and url or "")
+    if wrong then return nil, wrong, "invalid" end
     if not place or not place.scheme:find "^ws" then
         error("bad argument #1 to 'connect' (a ws:// or wss:// URL expected)", 2)
     end

@@ -19,6 +19,10 @@ enum source { SOURCE_FILE, SOURCE_CODE, SOURCE_STDIN };
 // Returns the exit code.
 int mare__cli_run(enum source source, int argc, char **argv);
 
+// Runs a command that is written in Lua: the module returns a function, which gets the arguments.
+// argv[0] is the command's own name. Returns the exit code.
+int mare__cli_run_module(const char *module, int argc, char **argv);
+
 // Reads, evaluates and prints until the end of input.
 int mare__cli_repl(void);
 

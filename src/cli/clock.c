@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// `mare clock`: which subcommand, its arguments, the file of keys.
+// `mare clock`: which subcommand, and the form of its arguments. What is done over the network is
+// in lua/mare/_clock.lua, on the modules mare.ntp and mare.rbs; the simulation is in
+// clock_simulate.c.
 #include "cli/clock.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,12 +21,14 @@ const char mare__cli_clock_help[] =
     "\n"
     "Every offset comes with an error bound that supposes nothing of the network: the truth is\n"
     "not further away, as long as the servers keep to their own bounds and this machine's\n"
-    "oscillator to --drift. With m servers, (m - 1) / 2 may lie. Nobody's clock is changed.\n"
+    "oscillator to --drift. Of m servers (m - 1) / 2 may lie, and more than that must agree: two\n"
+    "of three, three of five, whether the others answer or not. Nobody's clock is changed.\n"
     "\n"
     "Asking\n"
     "  --samples N        questions to each server (8); the one with the shortest way counts\n"
     "  --interval S       seconds between questions (query 0.05, watch 1)\n"
     "  --timeout S        how long to wait for an answer (1)\n"
+    "  --liars N          how many of the servers may be wrong; also with --follow\n"
     "  --drift PPM        maximum drift rate of the oscillator, parts in a million (100)\n"
     "  --count N          watch: stop after N rounds; serve: N answers; beacon: N broadcasts;\n"
     "                     hear: N comparisons\n"
@@ -62,254 +65,137 @@ const char mare__cli_clock_help[] =
     "Exit codes: 0 there is a time, 1 there is none (no such host, no answer, no agreement), 2\n"
     "wrong usage.\n";
 
+// ---- Options ------------------------------------------------------------------------------------
+
+enum kind { FLAG, TEXT, NUMBER, WHOLE };
+
+static const struct option {
+    const char *name, *commands; // who looks at it; NULL: all
+    enum kind kind;
+    double least, most; // of a number
+} options[] = {{"--samples", "query", WHOLE, 1, 1000},
+               {"--interval", "query watch serve beacon", NUMBER, 0, 131072},
+               {"--timeout", "query watch", NUMBER, 0.001, 3600},
+               {"--liars", "query watch serve", WHOLE, 0, 31},
+               {"--drift", "query watch serve hear", NUMBER, 0, 100000},
+               {"--count", "watch serve beacon hear", WHOLE, 1, 1e15},
+               {"--follow", "serve", TEXT, 0, 0},
+               {"--stratum", "serve", WHOLE, 1, 15},
+               {"--error", "serve", NUMBER, 0, 16000},
+               {"--slew", "serve", NUMBER, 1, 500000},
+               {"--authenticated", "serve", FLAG, 0, 0},
+               {"--keys", "query watch serve", TEXT, 0, 0},
+               {"--key", "query watch serve", WHOLE, 1, UINT32_MAX},
+               {"--interface", "beacon hear", TEXT, 0, 0},
+               {"--name", "hear", TEXT, 0, 0},
+               {"--jitter", "hear", NUMBER, 0, 1e9},
+               {"--wander", "hear", NUMBER, 0, 100000},
+               {"--ahead", "hear", NUMBER, -1e8, 1e8},
+               {"--seed", "simulate", WHOLE, 0, 1e15},
+               {"--seeds", "simulate", WHOLE, 1, 1e9},
+               {"--bound", "simulate", WHOLE, 1, 100},
+               {"--readings", "simulate", FLAG, 0, 0},
+               {"--json", NULL, FLAG, 0, 0}};
+
+enum { OPTIONS = sizeof options / sizeof *options, SERVERS_MOST = 32 };
+
 static int refuse(const char *what, const char *word)
 {
     fprintf(stderr, "mare clock: %s '%s'; 'mare help clock' tells more\n", what, word);
     return EXIT_USAGE;
 }
 
-// ---- Keys --------------------------------------------------------------------------------------
-
-static bool read_hex(const char *text, uint8_t secret[16])
+static const struct option *find(const char *name)
 {
-    if (strlen(text) != 32 || strspn(text, "0123456789abcdefABCDEF") != 32)
-        return false;
-    for (int i = 0; i < 16; i++) {
-        char digits[3] = {text[2 * i], text[2 * i + 1], '\0'};
-        secret[i] = (uint8_t)strtoul(digits, NULL, 16);
-    }
-    return true;
+    for (size_t i = 0; i < OPTIONS; i++)
+        if (strcmp(options[i].name, name) == 0)
+            return &options[i];
+    return NULL;
 }
 
-// A line is "NUMBER TYPE KEY". Of other types than AES128 we know nothing, and leave them to
-// others.
-static bool read_key(struct clock_arguments *args, char *line)
+static bool can_be(const struct option *option, const char *value)
 {
-    char *number = strtok(line, " \t\r\n"), *type = strtok(NULL, " \t\r\n");
-    char *key = strtok(NULL, " \t\r\n");
-    if (!number || *number == '#')
+    char *end;
+    if (option->kind == TEXT)
         return true;
-    if (!type || strcmp(type, "AES128") != 0)
-        return type != NULL;
-    unsigned long id = strtoul(number, NULL, 10);
-    if (id == 0 || id > UINT32_MAX || !key || args->key_count == CLOCK_KEYS_MAX)
-        return false;
-    mare_ntp_key *into = &args->keys[args->key_count++];
-    into->id = (uint32_t)id;
-    if (strncmp(key, "HEX:", 4) == 0)
-        return read_hex(key + 4, into->secret);
-    if (strncmp(key, "ASCII:", 6) == 0)
-        key += 6;
-    memcpy(into->secret, key, strnlen(key, 16));
-    return strlen(key) == 16;
+    double number = strtod(value, &end);
+    return end != value && !*end && number >= option->least && number <= option->most &&
+           (option->kind != WHOLE || number == floor(number));
 }
 
-static int read_keys(struct clock_arguments *args, const char *path)
+// An option that the command would not look at is a mistake of its user.
+static int check_option(const char *command, const char *word, const char *value)
 {
-    char line[256];
-    unsigned number = 0;
-    bool good = true;
-    FILE *file = fopen(path, "r");
-    if (!file) {
-        fprintf(stderr, "mare clock: %s: %s\n", path, strerror(errno));
-        return EXIT_USAGE;
-    }
-    while (good && fgets(line, sizeof line, file)) {
-        number++;
-        good = read_key(args, line);
-    }
-    fclose(file);
-    if (good)
+    const struct option *option = find(word);
+    if (!option && value)
+        return refuse("there is no option", word);
+    if (!option || (option->kind != FLAG && !value))
+        return refuse("unknown option, or one without its value,", word);
+    bool mine = !option->commands || strstr(option->commands, command);
+    if (mine && (option->kind == FLAG || can_be(option, value)))
         return 0;
-    fprintf(stderr, "mare clock: %s:%u: a key is NUMBER AES128 HEX:32 digits, 16 keys at most\n",
-            path, number);
+    fprintf(stderr,
+            mine ? "mare clock: %s cannot be '%s'; 'mare help clock' tells more\n"
+                 : "mare clock: %s is not for %s; 'mare help clock' tells more\n",
+            word, mine ? value : command);
     return EXIT_USAGE;
 }
 
-// ---- Arguments ---------------------------------------------------------------------------------
-
-// An option that the command would not look at is a mistake of its user.
-static bool is_for(const char *option, const char *command)
+double mare__clock_option(int argc, char **argv, const char *name, double otherwise)
 {
-    static const struct {
-        const char *option, *commands;
-    } uses[] = {{"--samples", "query"},
-                {"--interval", "query watch serve beacon"},
-                {"--timeout", "query watch"},
-                {"--drift", "query watch serve hear"},
-                {"--count", "watch serve beacon hear"},
-                {"--follow", "serve"},
-                {"--stratum", "serve"},
-                {"--error", "serve"},
-                {"--slew", "serve"},
-                {"--authenticated", "serve"},
-                {"--keys", "query watch serve"},
-                {"--key", "query watch serve"},
-                {"--interface", "beacon hear"},
-                {"--name", "hear"},
-                {"--jitter", "hear"},
-                {"--wander", "hear"},
-                {"--ahead", "hear"},
-                {"--seed", "simulate"},
-                {"--seeds", "simulate"},
-                {"--bound", "simulate"},
-                {"--readings", "simulate"}};
-    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
-        if (strcmp(uses[i].option, option) == 0)
-            return strstr(uses[i].commands, command) != NULL;
-    }
-    return true; // of all, or unknown
-}
-
-// Options with a number. Returns 1 when it is one, −1 when its value makes no sense, 0 otherwise.
-static int read_amount(struct clock_arguments *args, const char *word, const char *value)
-{
-    double samples = args->samples, stratum = args->stratum, key = args->key;
-    double count = (double)args->count, seed = (double)args->seed, seeds = (double)args->seeds;
-    double bound = args->bound_percent;
-    const struct {
-        const char *name;
-        double *place;
-        double least, most;
-        bool whole;
-    } amounts[] = {{"--samples", &samples, 1, 1000, true},
-                   {"--interval", &args->interval_s, 0, 131072, false},
-                   {"--timeout", &args->timeout_s, 0.001, 3600, false},
-                   {"--drift", &args->drift_ppm, 0, 100000, false},
-                   {"--jitter", &args->jitter_us, 0, 1e9, false},
-                   {"--wander", &args->wander_ppm, 0, 100000, false},
-                   {"--ahead", &args->ahead_s, -1e8, 1e8, false},
-                   {"--slew", &args->slew_ppm, 1, 500000, false},
-                   {"--error", &args->error_ms, 0, 16000, false},
-                   {"--stratum", &stratum, 1, 15, true},
-                   {"--count", &count, 1, 1e15, true},
-                   {"--key", &key, 1, UINT32_MAX, true},
-                   {"--seed", &seed, 0, 1e15, true},
-                   {"--seeds", &seeds, 1, 1e9, true},
-                   {"--bound", &bound, 1, 100, true}};
-    for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++) {
-        if (strcmp(word, amounts[i].name) != 0)
-            continue;
-        char *end;
-        double number = strtod(value, &end);
-        if (end == value || *end || !(number >= amounts[i].least && number <= amounts[i].most) ||
-            (amounts[i].whole && number != floor(number)))
-            return -1;
-        *amounts[i].place = number;
-        args->samples = (unsigned)samples;
-        args->stratum = (unsigned)stratum;
-        args->key = (unsigned)key;
-        args->count = (uint64_t)count;
-        args->seed = (uint64_t)seed;
-        args->seeds = (uint64_t)seeds;
-        args->bound_percent = (unsigned)bound;
-        return 1;
-    }
-    return 0;
-}
-
-static int add_server(struct clock_arguments *args, const char *name)
-{
-    if (args->servers == MARE_NTP_SERVERS_MAX)
-        return refuse("32 servers are enough, without", name);
-    args->server[args->servers++] = name;
-    return 0;
-}
-
-// What the packets of reference broadcasts have room for, and others can print.
-static int read_name(struct clock_arguments *args, const char *name)
-{
-    static const char letters[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
-    if (strlen(name) > MARE_RBS_NAME || strspn(name, letters) != strlen(name))
-        return refuse("--name has up to 8 letters, digits, dots and dashes, not", name);
-    args->name = name;
-    return 0;
-}
-
-static int read_option(struct clock_arguments *args, const char *word, const char *value)
-{
-    if (!value)
-        return refuse("unknown option, or one without its value,", word);
-    int amount = read_amount(args, word, value);
-    if (amount < 0) {
-        fprintf(stderr, "mare clock: %s cannot be '%s'; 'mare help clock' tells more\n", word,
-                value);
-        return EXIT_USAGE;
-    }
-    if (amount > 0)
-        return 0;
-    if (strcmp(word, "--keys") == 0)
-        return read_keys(args, value);
-    if (strcmp(word, "--follow") == 0)
-        return add_server(args, value);
-    if (strcmp(word, "--interface") == 0)
-        args->interface = value;
-    else if (strcmp(word, "--name") == 0)
-        return read_name(args, value);
-    else
-        return refuse("there is no option", word);
-    return 0;
-}
-
-static int read_arguments(struct clock_arguments *args, int argc, char **argv)
-{
-    bool asking = strcmp(argv[1], "query") == 0 || strcmp(argv[1], "watch") == 0;
+    double value = otherwise;
     for (int i = 2; i < argc; i++) {
-        int code = 0;
-        if (argv[i][0] == '-' && !is_for(argv[i], args->command)) {
-            fprintf(stderr, "mare clock: %s is not for %s; 'mare help clock' tells more\n", argv[i],
-                    args->command);
-            return EXIT_USAGE;
+        const struct option *option = find(argv[i]);
+        bool flag = option && option->kind == FLAG;
+        if (option && strcmp(option->name, name) == 0)
+            value = flag ? 1 : strtod(argv[i + 1], NULL);
+        i += option && !flag;
+    }
+    return value;
+}
+
+// ---- Commands -----------------------------------------------------------------------------------
+
+// How many words that are no options a command has, and what it says of too few or too many.
+struct command {
+    const char *name;
+    int least, most;
+    const char *what, *example;
+};
+
+static const struct command commands[] = {
+    {"query", 1, SERVERS_MOST, "which server? As in", "mare clock query 127.0.0.1:123"},
+    {"watch", 1, SERVERS_MOST, "which server? As in", "mare clock query 127.0.0.1:123"},
+    {"serve", 1, 1, "at which address? As in", "127.0.0.1:11123, or 239.1.2.3:11124"},
+    {"beacon", 1, 1, "at which address? As in", "127.0.0.1:11123, or 239.1.2.3:11124"},
+    {"hear", 1, 1, "at which address? As in", "127.0.0.1:11123, or 239.1.2.3:11124"},
+    {"simulate", 0, 0, NULL, NULL}};
+
+static int check_arguments(const struct command *command, int argc, char **argv)
+{
+    int words = 0, follows = 0;
+    for (int i = 2; i < argc; i++) {
+        if (argv[i][0] != '-') {
+            if (++words > command->most)
+                return refuse(command->most == 0   ? "simulate takes options alone, not"
+                              : command->most == 1 ? "one address only, not also"
+                                                   : "32 servers are enough, without",
+                              argv[i]);
+            continue;
         }
-        if (strcmp(argv[i], "--json") == 0)
-            args->json = true;
-        else if (strcmp(argv[i], "--authenticated") == 0)
-            args->authenticated_only = true;
-        else if (strcmp(argv[i], "--readings") == 0)
-            args->readings = true;
-        else if (argv[i][0] == '-') {
-            code = read_option(args, argv[i], i + 1 < argc ? argv[i + 1] : NULL);
-            i++;
-        } else if (asking)
-            code = add_server(args, argv[i]);
-        else if (strcmp(args->command, "simulate") == 0)
-            code = refuse("simulate takes options alone, not", argv[i]);
-        else if (args->listen)
-            code = refuse("one address only, not also", argv[i]);
-        else
-            args->listen = argv[i];
+        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+        int code = check_option(command->name, argv[i], value);
         if (code)
             return code;
+        if (strcmp(argv[i], "--follow") == 0 && ++follows > SERVERS_MOST)
+            return refuse("32 servers are enough, without", value);
+        i += find(argv[i])->kind != FLAG;
     }
-    return 0;
-}
-
-static bool has_key(const struct clock_arguments *args)
-{
-    bool found = args->key == 0;
-    for (unsigned i = 0; i < args->key_count; i++)
-        found = found || args->keys[i].id == args->key;
-    return found;
-}
-
-// Those who do not wait for an answer must wait for the clock.
-static bool floods(const struct clock_arguments *args, const char *command)
-{
-    bool waits =
-        strcmp(command, "beacon") != 0 && (strcmp(command, "serve") != 0 || !args->servers);
-    return !waits && args->interval_s < 0.01;
+    return words < command->least ? refuse(command->what, command->example) : 0;
 }
 
 int mare__cli_clock(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        int (*run)(const struct clock_arguments *);
-        double interval_s;
-    } commands[] = {{"query", mare__clock_query, 0.05}, {"watch", mare__clock_watch, 1},
-                    {"serve", mare__clock_serve, 4},    {"beacon", mare__clock_beacon, 1},
-                    {"hear", mare__clock_hear, 1},      {"simulate", mare__clock_simulate, 0}};
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0) {
             fputs(mare__cli_clock_help, stdout);
@@ -323,37 +209,15 @@ int mare__cli_clock(int argc, char **argv)
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(argv[1], commands[i].name) != 0)
             continue;
-        struct clock_arguments args = {.command = commands[i].name,
-                                       .samples = MARE_NTP_FILTER,
-                                       .interval_s = commands[i].interval_s,
-                                       .timeout_s = 1,
-                                       .drift_ppm = 100,
-                                       .slew_ppm = 500,
-                                       .error_ms = 100,
-                                       .stratum = 10,
-                                       .interface = "127.0.0.1",
-                                       .name = "",
-                                       .jitter_us = 1000,
-                                       .wander_ppm = 1,
-                                       .seed = 1,
-                                       .seeds = 100,
-                                       .bound_percent = 100};
-        int code = read_arguments(&args, argc, argv);
+        int code = check_arguments(&commands[i], argc, argv);
         if (code)
             return code;
-        if (i < 2 && args.servers == 0)
-            return refuse("which server? As in", "mare clock query 127.0.0.1:123");
-        if (i >= 2 && i <= 4 && !args.listen)
-            return refuse("at which address? As in", "127.0.0.1:11123, or 239.1.2.3:11124");
-        if (floods(&args, argv[1]))
-            return refuse("--interval is at least 0.01 with", argv[1]);
-        if (args.readings && !args.json)
+        if (commands[i].most > 0)
+            return mare__cli_run_module("mare._clock", argc, argv);
+        if (mare__clock_option(argc, argv, "--readings", 0) &&
+            !mare__clock_option(argc, argv, "--json", 0))
             return refuse("only with --json there is", "--readings");
-        if (!has_key(&args)) {
-            fprintf(stderr, "mare clock: --key %u is not in the file of --keys\n", args.key);
-            return EXIT_USAGE;
-        }
-        return commands[i].run(&args);
+        return mare__clock_simulate(argc, argv);
     }
     return refuse("there is no", argv[1]);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // `mare place`: network coordinates from the command line. Here are the arguments; the commands on
-// a matrix are in place_matrix.c, the agent in place_agent.c.
+// a matrix are in place_matrix.c, those between agents in lua/mare/_place.lua.
 #include "cli/place.h"
 
 #include <errno.h>
@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "platform/udp.h"
 
 const char mare__cli_place_help[] =
     "mare place evaluate FILE [options]      how well coordinates predict a matrix of round trips\n"
@@ -21,18 +20,23 @@ const char mare__cli_place_help[] =
     "mare place ask HOST:PORT [HOST:PORT]    an agent's coordinate; of two, the estimate between\n"
     "                                        them, with no probe from one to the other\n"
     "\n"
-    "FILE is a square matrix of round trips in milliseconds, a row a line (- for standard input).\n"
-    "made:N or made:N:SEED is one of N nodes with heavy tails and broken triangles.\n"
+    "FILE is a square matrix of round trips in milliseconds, a row a line (- for standard input),\n"
+    "or one that is made, of N nodes, drawn from SEED (1):\n"
+    "  made:N[:SEED]      towns, heavy tails, one triangle in six broken\n"
+    "  noisy:N[:SEED]     most triangles broken, asymmetric, rounded to 10 ms\n"
+    "  centre:N[:SEED]    racks of a data centre, about 0.2 ms\n"
+    "  sites:N[:SEED]     six data centres, 0.3 ms within, up to 250 ms between\n"
     "\n"
     "How to place\n"
-    "  --algorithm NAME   vivaldi (springs, no landmarks) or gnp (landmarks)\n"
-    "  --dimensions N     of the space, 1 to 8 (vivaldi 8 and a height, gnp 7; a map 2)\n"
+    "  --algorithm NAME   vivaldi, gnp (landmarks), or springs (evaluate: Vivaldi as others\n"
+    "                     have it, to compare with)\n"
+    "  --dimensions N     of the space, 1 to 8 (8 and a height, gnp 7; a map 2)\n"
     "  --cycles N         in each, every node probes one random other (1000)\n"
     "  --landmarks N      of gnp (20)\n"
     "  --seed S           chance is drawn from S (1)\n"
     "  --seeds N          evaluate: so many runs, from --seed on\n"
     "\n"
-    "What to try (vivaldi)\n"
+    "What to try (vivaldi, springs)\n"
     "  --joining N        the last N nodes join late: after how many probes they are there\n"
     "  --leaving N        the last N nodes are gone after half of the cycles\n"
     "  --liars N          the first N nodes say that they are somewhere else each time\n"
@@ -66,6 +70,14 @@ static int refuse(const char *what, const char *word)
 
 // ---- Arguments ---------------------------------------------------------------------------------
 
+static const char *const algorithms[] = {
+    [PLACE_VIVALDI] = "vivaldi", [PLACE_SPRINGS] = "springs", [PLACE_GNP] = "gnp"};
+
+const char *mare__place_algorithm(const struct place_arguments *args)
+{
+    return algorithms[args->algorithm];
+}
+
 bool mare__place_read(const char *text, long least, long most, long *value)
 {
     char *end;
@@ -74,11 +86,14 @@ bool mare__place_read(const char *text, long least, long most, long *value)
     return end != text && !*end && !errno && *value >= least && *value <= most;
 }
 
+// NULL for `value`: it is for a command in Lua, and only checked here.
 static bool read_decimal(const char *text, double least, double most, double *value)
 {
     char *end;
-    *value = strtod(text, &end);
-    return end != text && !*end && *value >= least && *value <= most;
+    double number = strtod(text, &end);
+    if (value)
+        *value = number;
+    return end != text && !*end && number >= least && number <= most;
 }
 
 static bool read_flag(struct place_arguments *args, const char *word)
@@ -113,9 +128,9 @@ static int read_value(struct place_arguments *args, const char *word, const char
     const struct {
         const char *name;
         double *place, least, most;
-    } decimal[] = {{"--interval", &args->interval_ms, 1, 1e6},
-                   {"--for", &args->seconds, 1e-3, 1e9},
-                   {"--hold", &args->hold_ms, 0, 1000},
+    } decimal[] = {{"--interval", NULL, 1, 1e6},
+                   {"--for", NULL, 1e-3, 1e9},
+                   {"--hold", NULL, 0, 1000},
                    {"--spikes", &args->spikes, 0, 100}};
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
         if (strcmp(word, whole[i].name) == 0)
@@ -125,36 +140,35 @@ static int read_value(struct place_arguments *args, const char *word, const char
             return read_decimal(value, decimal[i].least, decimal[i].most, decimal[i].place) ? 1
                                                                                             : -1;
     if (strcmp(word, "--algorithm") == 0) {
-        args->gnp = strcmp(value, "gnp") == 0;
-        return args->gnp || strcmp(value, "vivaldi") == 0 ? 1 : -1;
+        for (int i = PLACE_VIVALDI; i <= PLACE_GNP; i++) {
+            args->algorithm = (enum place_algorithm)i;
+            if (strcmp(value, algorithms[i]) == 0)
+                return 1;
+        }
+        return -1;
     }
-    if (strcmp(word, "--peer") == 0) {
-        if (args->peers == PLACE_PEERS || mare__udp_wrong(value, true))
-            return -1;
-        args->peer[args->peers++] = value;
-        return 1;
-    }
-    return 0;
+    return strcmp(word, "--peer") == 0; // of which lua/mare/_place.lua knows more
 }
 
 // An option that would not be looked at is a mistake of its user. In `uses` are the commands, and
-// the algorithm where only one has a use for it. Of unknown options nothing is said here.
+// the algorithms where not all have a use for it. Of unknown options nothing is said here.
 static bool is_for(const char *option, const char *command, const char *algorithm)
 {
 #define MATRICES "evaluate replicas distance map"
+#define SPRINGS "vivaldi springs"
     static const struct {
-        const char *option, *commands, *algorithm;
+        const char *option, *commands, *algorithms;
     } uses[] = {{"--algorithm", MATRICES, NULL},
                 {"--dimensions", MATRICES " agent", NULL},
-                {"--cycles", MATRICES, "vivaldi"},
+                {"--cycles", MATRICES, SPRINGS},
                 {"--landmarks", MATRICES, "gnp"},
                 {"--seed", MATRICES, NULL},
                 {"--seeds", "evaluate", NULL},
-                {"--joining", "evaluate", "vivaldi"},
-                {"--leaving", "evaluate", "vivaldi"},
-                {"--liars", MATRICES, "vivaldi"},
-                {"--steady", MATRICES, "vivaldi"},
-                {"--spikes", MATRICES, "vivaldi"},
+                {"--joining", "evaluate", SPRINGS},
+                {"--leaving", "evaluate", SPRINGS},
+                {"--liars", MATRICES, SPRINGS},
+                {"--steady", MATRICES, SPRINGS},
+                {"--spikes", MATRICES, SPRINGS},
                 {"--peer", "agent", NULL},
                 {"--interval", "agent", NULL},
                 {"--for", "agent", NULL},
@@ -163,10 +177,11 @@ static bool is_for(const char *option, const char *command, const char *algorith
                 {"--replicas", "map", NULL},
                 {"--json", "evaluate replicas distance agent ask", NULL}};
 #undef MATRICES
+#undef SPRINGS
     for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
         if (strcmp(uses[i].option, option) == 0)
             return strstr(uses[i].commands, command) &&
-                   (!uses[i].algorithm || !algorithm || strcmp(uses[i].algorithm, algorithm) == 0);
+                   (!uses[i].algorithms || !algorithm || strstr(uses[i].algorithms, algorithm));
     }
     return true;
 }
@@ -174,7 +189,7 @@ static bool is_for(const char *option, const char *command, const char *algorith
 // Whether all options were for this command, and for the algorithm that they ask for.
 static int check_options(const struct place_arguments *args, int argc, char **argv)
 {
-    const char *algorithm = args->gnp ? "gnp" : "vivaldi";
+    const char *algorithm = mare__place_algorithm(args);
     for (int i = 2; i < argc; i++) {
         bool good = is_for(argv[i], argv[1], NULL);
         if (good && is_for(argv[i], argv[1], algorithm))
@@ -183,6 +198,8 @@ static int check_options(const struct place_arguments *args, int argc, char **ar
                 good ? algorithm : argv[1]);
         return EXIT_USAGE;
     }
+    if (args->algorithm == PLACE_SPRINGS && strcmp(argv[1], "evaluate") != 0)
+        return refuse("only evaluate compares with", algorithm);
     return args->steady && !args->liars ? refuse("without --liars there is no", "--steady") : 0;
 }
 
@@ -215,18 +232,32 @@ static int read_arguments(struct place_arguments *args, int argc, char **argv)
 
 // ---- Matrices ----------------------------------------------------------------------------------
 
-// made:N or made:N:SEED. Returns 0, or an exit code after saying why.
-static int make_matrix(const char *name, mare_sim_matrix *matrix)
+// The network that "made:9", "noisy:9:2" … is of, and what follows the name; NULL: it is a file.
+static const char *network_of(const char *name, mare_sim_network *network)
+{
+    for (int i = 0; i < MARE_SIM_NETWORKS; i++) {
+        *network = (mare_sim_network)i;
+        const char *kind = mare_sim_network_name(*network);
+        size_t length = strlen(kind);
+        if (strncmp(name, kind, length) == 0 && name[length] == ':')
+            return name + length + 1;
+    }
+    return NULL;
+}
+
+// N or N:SEED is in `text`. Returns 0, or an exit code after saying why.
+static int make_matrix(const char *name, mare_sim_network network, const char *text,
+                       mare_sim_matrix *matrix)
 {
     char nodes[8];
     long n, seed = 1;
-    size_t digits = strcspn(name + 5, ":");
-    const char *rest = name + 5 + digits;
-    snprintf(nodes, sizeof nodes, "%.*s", digits < sizeof nodes ? (int)digits : 0, name + 5);
+    size_t digits = strcspn(text, ":");
+    const char *rest = text + digits;
+    snprintf(nodes, sizeof nodes, "%.*s", digits < sizeof nodes ? (int)digits : 0, text);
     if (!mare__place_read(nodes, 3, 5000, &n) ||
         (*rest && !mare__place_read(rest + 1, 0, 1000000000, &seed)))
-        return refuse("made:N has from 3 to 5000 nodes, and made:N:SEED a number, not", name);
-    if (!mare_sim_matrix_make(matrix, (uint32_t)n, (uint64_t)seed)) {
+        return refuse("NAME:N has from 3 to 5000 nodes, and NAME:N:SEED a number, not", name);
+    if (!mare_sim_matrix_make(matrix, network, (uint32_t)n, (uint64_t)seed)) {
         fputs("mare place: not enough memory\n", stderr);
         return EXIT_DIED;
     }
@@ -236,8 +267,10 @@ static int make_matrix(const char *name, mare_sim_matrix *matrix)
 static int read_matrix(const char *name, mare_sim_matrix *matrix)
 {
     char why[100];
-    if (strncmp(name, "made:", 5) == 0)
-        return make_matrix(name, matrix);
+    mare_sim_network network;
+    const char *made = network_of(name, &network);
+    if (made)
+        return make_matrix(name, network, made, matrix);
     FILE *file = strcmp(name, "-") == 0 ? stdin : fopen(name, "r");
     if (!file) {
         fprintf(stderr, "mare place: %s: %s\n", name, strerror(errno));
@@ -258,21 +291,22 @@ static int read_matrix(const char *name, mare_sim_matrix *matrix)
 struct command {
     const char *name;
     int least, most; // words
+    // NULL: it is in Lua.
     int (*on_matrix)(const struct place_arguments *args, const mare_sim_matrix *matrix);
-    int (*live)(const struct place_arguments *args);
 };
 
 static const struct command commands[] = {
-    {"evaluate", 1, 1, mare__place_evaluate, NULL}, {"replicas", 2, 2, mare__place_replicas, NULL},
-    {"distance", 3, 3, mare__place_distance, NULL}, {"map", 2, 2, mare__place_map, NULL},
-    {"agent", 1, 1, NULL, mare__place_agent},       {"ask", 1, 2, NULL, mare__place_ask},
+    {"evaluate", 1, 1, mare__place_evaluate},
+    {"replicas", 2, 2, mare__place_replicas},
+    {"distance", 3, 3, mare__place_distance},
+    {"map", 2, 2, mare__place_map},
+    {"agent", 1, 1, NULL},
+    {"ask", 1, 2, NULL},
 };
 
 static int carry_out(const struct command *command, const struct place_arguments *args)
 {
     mare_sim_matrix matrix;
-    if (command->live)
-        return command->live(args);
     int code = read_matrix(args->word[0], &matrix);
     if (code)
         return code;
@@ -283,7 +317,7 @@ static int carry_out(const struct command *command, const struct place_arguments
 
 int mare__cli_place(int argc, char **argv)
 {
-    struct place_arguments args = {.seed = 1, .seeds = 1, .interval_ms = 1000};
+    struct place_arguments args = {.seed = 1, .seeds = 1};
     if (argc < 2) {
         fputs(mare__cli_place_help, stderr);
         return EXIT_USAGE;
@@ -303,7 +337,8 @@ int mare__cli_place(int argc, char **argv)
             return code;
         if (!args.word[0] || args.words < commands[i].least || args.words > commands[i].most)
             return refuse("more or fewer words than it takes after", argv[1]);
-        return carry_out(&commands[i], &args);
+        return commands[i].on_matrix ? carry_out(&commands[i], &args)
+                                     : mare__cli_run_module("mare._place", argc, argv);
     }
     return refuse("there is no command", argv[1]);
 }

@@ -6,19 +6,21 @@
 
 #include "sim/place.h"
 
-enum { PLACE_WORDS = 4, PLACE_PEERS = 64 };
+enum { PLACE_WORDS = 4 };
+
+enum place_algorithm { PLACE_VIVALDI, PLACE_SPRINGS, PLACE_GNP };
 
 struct place_arguments {
     const char *word[PLACE_WORDS]; // what is no option: the command's own
     int words;
-    bool gnp, json, distribution, steady;
+    enum place_algorithm algorithm;
+    bool json, distribution, steady;
     long dimensions, cycles, landmarks, replicas, seed, seeds, joining, leaving, liars;
     double spikes;
-    // Of an agent.
-    const char *peer[PLACE_PEERS];
-    int peers;
-    double interval_ms, hold_ms, seconds;
 };
+
+// As --algorithm has it.
+const char *mare__place_algorithm(const struct place_arguments *args);
 
 // Reads a whole number, and nothing but that, within limits.
 bool mare__place_read(const char *text, long least, long most, long *value);
@@ -27,10 +29,8 @@ bool mare__place_read(const char *text, long least, long most, long *value);
 bool mare__place_run(const struct place_arguments *args, const mare_sim_matrix *matrix,
                      uint64_t seed, mare_sim_placed *placed);
 
-// The commands on a matrix, and those between agents. They return exit codes.
+// The commands on a matrix. They return exit codes.
 int mare__place_evaluate(const struct place_arguments *args, const mare_sim_matrix *matrix);
 int mare__place_replicas(const struct place_arguments *args, const mare_sim_matrix *matrix);
 int mare__place_distance(const struct place_arguments *args, const mare_sim_matrix *matrix);
 int mare__place_map(const struct place_arguments *args, const mare_sim_matrix *matrix);
-int mare__place_agent(const struct place_arguments *args);
-int mare__place_ask(const struct place_arguments *args);

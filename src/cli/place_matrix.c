@@ -21,6 +21,11 @@ static int misuse(const char *why)
     return EXIT_USAGE;
 }
 
+static bool is_gnp(const struct place_arguments *args)
+{
+    return args->algorithm == PLACE_GNP;
+}
+
 bool mare__place_run(const struct place_arguments *args, const mare_sim_matrix *matrix,
                      uint64_t seed, mare_sim_placed *placed)
 {
@@ -30,15 +35,16 @@ bool mare__place_run(const struct place_arguments *args, const mare_sim_matrix *
     mare_sim_vivaldi vivaldi = {.dimensions = (uint32_t)args->dimensions,
                                 .cycles = (uint32_t)args->cycles,
                                 .seed = seed,
+                                .springs = args->algorithm == PLACE_SPRINGS,
                                 .liars = (uint32_t)args->liars,
                                 .steady = args->steady,
                                 .spikes = args->spikes / 100,
                                 .joining = (uint32_t)args->joining,
                                 .leaving = (uint32_t)args->leaving};
-    if (args->gnp ? mare_sim_gnp_run(&gnp, matrix, placed)
-                  : mare_sim_vivaldi_run(&vivaldi, matrix, placed))
+    if (is_gnp(args) ? mare_sim_gnp_run(&gnp, matrix, placed)
+                     : mare_sim_vivaldi_run(&vivaldi, matrix, placed))
         return true;
-    fail(args->gnp
+    fail(is_gnp(args)
              ? "gnp needs more landmarks than dimensions, as many nodes, and measurements "
                "between the landmarks"
              : "too few nodes are there before others join or after some leave, or no memory");
@@ -77,7 +83,7 @@ static void add_run(struct figures *figures, const struct place_arguments *args,
     add(figures->p99, errors->p99, figures->count);
     add(figures->within_2, errors->within_2, figures->count);
     figures->pairs = errors->count;
-    if (args->joining && !args->gnp) {
+    if (args->joining && !is_gnp(args)) {
         qsort(placed->probes, (size_t)args->joining, sizeof *placed->probes, by_number);
         long middle = args->joining / 2, nine_tenths = args->joining * 9 / 10;
         figures->probes[0] += placed->probes[middle];
@@ -90,10 +96,10 @@ static void add_run(struct figures *figures, const struct place_arguments *args,
 // The dimensions that a run has when none are asked for; gnp has fewer than landmarks.
 static long dimensions_of(const struct place_arguments *args)
 {
-    long landmarks = args->landmarks ? args->landmarks : 20, most = args->gnp ? 7 : 8;
+    long landmarks = args->landmarks ? args->landmarks : 20, most = is_gnp(args) ? 7 : 8;
     if (args->dimensions)
         return args->dimensions;
-    return args->gnp && landmarks - 1 < most ? landmarks - 1 : most;
+    return is_gnp(args) && landmarks - 1 < most ? landmarks - 1 : most;
 }
 
 static void describe(const struct place_arguments *args, const mare_sim_matrix *matrix,
@@ -101,12 +107,12 @@ static void describe(const struct place_arguments *args, const mare_sim_matrix *
 {
     printf("%" PRIu32 " nodes, %zu pairs judged, %.1f %% of triangles broken\n", matrix->n, pairs,
            100 * mare_sim_matrix_broken(matrix, 1));
-    if (args->gnp)
+    if (is_gnp(args))
         printf("gnp, %ld dimensions, %ld landmarks\n\n", dimensions_of(args),
                args->landmarks ? args->landmarks : 20);
     else
-        printf("vivaldi, %ld dimensions + height, %ld cycles\n\n", dimensions_of(args),
-               args->cycles ? args->cycles : 1000);
+        printf("%s, %ld dimensions + height, %ld cycles\n\n", mare__place_algorithm(args),
+               dimensions_of(args), args->cycles ? args->cycles : 1000);
     puts("            relative error           within");
     puts("  seed    median     p90     p99    factor 2");
 }
@@ -140,7 +146,7 @@ static void print_summary(const struct place_arguments *args, const struct figur
         print_row("least", f->median[LEAST], f->p90[LEAST], f->p99[LEAST], f->within_2[LEAST]);
         print_row("most", f->median[MOST], f->p90[MOST], f->p99[MOST], f->within_2[MOST]);
     }
-    if (args->joining && !args->gnp)
+    if (args->joining && !is_gnp(args))
         printf("\nprobes until a newcomer is within 1.25 of its last error: median %.1f, nine "
                "tenths %.1f, all %.1f\n",
                f->probes[0] / n, f->probes[1] / n, f->probes[2] / n);
@@ -158,13 +164,13 @@ static void print_json(const struct place_arguments *args, const mare_sim_matrix
     double n = (double)f->count;
     printf("{\"nodes\":%" PRIu32 ",\"pairs\":%zu,\"broken\":%.4f,\"algorithm\":\"%s\","
            "\"dimensions\":%ld,\"runs\":%ld",
-           matrix->n, f->pairs, mare_sim_matrix_broken(matrix, 1), args->gnp ? "gnp" : "vivaldi",
+           matrix->n, f->pairs, mare_sim_matrix_broken(matrix, 1), mare__place_algorithm(args),
            dimensions_of(args), f->count);
     json_figure("median", f->median, f->count);
     json_figure("p90", f->p90, f->count);
     json_figure("p99", f->p99, f->count);
     json_figure("within_2", f->within_2, f->count);
-    if (args->joining && !args->gnp)
+    if (args->joining && !is_gnp(args))
         printf(",\"probes\":%.2f,\"probes_p90\":%.2f", f->probes[0] / n, f->probes[1] / n);
     if (args->distribution) {
         fputs(",\"distribution\":[", stdout);
@@ -182,8 +188,8 @@ static bool run_one(const struct place_arguments *args, const mare_sim_matrix *m
     char name[24];
     if (!mare__place_run(args, matrix, (uint64_t)(args->seed + i), &placed))
         return false;
-    uint32_t end = matrix->n - (args->gnp ? 0 : (uint32_t)(args->joining + args->leaving));
-    uint32_t first = args->gnp ? 0 : (uint32_t)args->liars;
+    uint32_t end = matrix->n - (is_gnp(args) ? 0 : (uint32_t)(args->joining + args->leaving));
+    uint32_t first = is_gnp(args) ? 0 : (uint32_t)args->liars;
     if (first + 2 > end || !mare_sim_errors_of(&placed, matrix, first, end, errors)) {
         mare_sim_placed_fini(&placed);
         fail("nobody is left to judge");

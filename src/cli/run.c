@@ -257,3 +257,11 @@ int mare__cli_run(enum source source, int argc, char **argv)
     mare__process_launch(main);
     return mare__cli_finish(runtime);
 }
+
+int mare__cli_run_module(const char *module, int argc, char **argv)
+{
+    char code[64];
+    snprintf(code, sizeof code, "require '%s'(...)", module);
+    argv[0] = code;
+    return mare__cli_run(SOURCE_CODE, argc, argv);
+}

@@ -52,6 +52,35 @@ _Noreturn void mare__lua_no_reference(lua_State *L, int index, const void *ref, 
     __builtin_unreachable();
 }
 
+static bool is_among(const char *word, const char *names)
+{
+    size_t length = strlen(word);
+    for (const char *name = names; *name; name += strspn(name, " ")) {
+        size_t size = strcspn(name, " ");
+        if (size == length && memcmp(name, word, size) == 0)
+            return true;
+        name += size;
+    }
+    return false;
+}
+
+void mare__lua_check_options(lua_State *L, int index, const char *names)
+{
+    luaL_checktype(L, index, LUA_TTABLE);
+    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+        bool named = lua_type(L, -2) == LUA_TSTRING;
+        if (named && is_among(lua_tostring(L, -2), names))
+            continue;
+        const char *option = luaL_tolstring(L, -2, NULL);
+        luaL_argerror(L, index, lua_pushfstring(L, "unknown option '%s'", option));
+    }
+}
+
+int mare__lua_option_error(lua_State *L, int index, const char *name, const char *must_be)
+{
+    return luaL_argerror(L, index, lua_pushfstring(L, "option '%s' must be %s", name, must_be));
+}
+
 mare_channel *mare__lua_channel_unknown(lua_State *L, int index)
 {
     mare_process *process = mare__self(L);

@@ -45,6 +45,13 @@ mare_process *mare__lua_process(lua_State *L, int index);
 // its end, 'a'll.
 char mare__lua_kind_of_read(lua_State *L, int index, size_t *number);
 
+// Raises an error unless all options in the table at `index` are among `names`, separated by
+// blanks: a misspelt one would have no effect, and nobody would know.
+void mare__lua_check_options(lua_State *L, int index, const char *names);
+
+// The error of an option in the table at `index` that has a value which it cannot have.
+int mare__lua_option_error(lua_State *L, int index, const char *name, const char *must_be);
+
 // A name: a string argument without zero bytes, which would cut it short.
 const char *mare__lua_name(lua_State *L, int index);
 
@@ -115,6 +122,7 @@ int mare__lua_buffer_new(lua_State *L);
 int mare__lua_wait(lua_State *L);
 int mare__lua_go(lua_State *L);
 int mare__lua_needs_routines(lua_State *L);
+int mare__lua_routine(lua_State *L);
 int mare__lua_timer(lua_State *L);
 
 // Opens a module in the state of a host, such as the stock interpreter; the first one starts the

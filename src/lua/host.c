@@ -54,15 +54,16 @@ static int host_close(lua_State *L)
         return 0;
     host->process = NULL;
     bool last = leave_shared();
+    mare_err err = MARE_OK;
     mare__handles_drop(process);
     if (last) {
-        mare_err err = mare__runtime_await(runtime, true, MARE_FOREVER);
+        err = mare__runtime_await(runtime, true, MARE_FOREVER);
         if (err == MARE_DEADLOCK)
             fprintf(stderr, "mare: %lu processes wait for messages that nobody can send: ended\n",
                     atomic_load(&runtime->live));
     }
     mare_process_unref(process);
-    if (last)
+    if (last && err != MARE_STOPPED) // else a thread may never come back, and goes with the program
         mare_stop(runtime);
     return 0;
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// HTTP/1.1 in Lua: a reader of messages over a stream, and the heads of messages as strings. What a
-// server or a client does with them is in lua/mare/http/.
+// HTTP/1.1 in Lua: a reader of messages over a stream. What is written is in http_write.c; what a
+// server or a client does with both is in lua/mare/http/.
+#include "lua/http.h"
+
 #include <errno.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "lua/net.h"
-#include "wire/http.h"
 
 static const char metatable[] = "mare.http.reader";
 
@@ -69,6 +69,17 @@ static void push_fields(lua_State *L, const struct mare__http_head *head)
     }
 }
 
+// The form of a request's target, if it is no path (RFC 9112 section 3.2).
+static void set_form(lua_State *L, const struct mare__http_head *head)
+{
+    if (head->target.at[0] == '/')
+        return;
+    lua_pushstring(L, !head->path.at                                        ? "authority"
+                      : head->target.size == 1 && head->target.at[0] == '*' ? "asterisk"
+                                                                            : "absolute");
+    lua_setfield(L, -2, "form");
+}
+
 static int push_head(lua_State *L, const struct mare__http_reader *reader)
 {
     const struct mare__http_head *head = &reader->head;
@@ -76,6 +87,7 @@ static int push_head(lua_State *L, const struct mare__http_reader *reader)
     if (reader->kind == MARE__HTTP_REQUESTS) {
         set_span(L, "method", head->method);
         set_span(L, "target", head->target);
+        set_form(L, head);
         set_span(L, "path", head->path);
         set_span(L, "query", head->query);
         set_span(L, "host", head->host);
@@ -298,7 +310,8 @@ static uint64_t get_limit(lua_State *L, const char *name, uint64_t most, uint64_
     return given ? (uint64_t)value : usual;
 }
 
-// reader("requests" | "responses" [, limits])
+// reader("requests" | "responses" [, limits [, methods]]): the last are those that are known beside
+// the usual ones, with spaces between.
 static int new_reader(lua_State *L)
 {
     static const char *const kinds[] = {"requests", "responses", NULL};
@@ -308,11 +321,15 @@ static int new_reader(lua_State *L)
                                                {"idle", reader_idle},
                                                {NULL, NULL}};
     int kind = luaL_checkoption(L, 1, NULL, kinds);
-    lua_settop(L, 2);
+    lua_settop(L, 3);
     if (!lua_isnil(L, 2))
         luaL_checktype(L, 2, LUA_TTABLE);
-    struct mare__http_reader *reader = lua_newuserdatauv(L, sizeof *reader, 0);
+    const char *methods = luaL_optstring(L, 3, NULL);
+    struct mare__http_reader *reader = lua_newuserdatauv(L, sizeof *reader, 1);
     mare__http_reader_init(reader, kind == 0 ? MARE__HTTP_REQUESTS : MARE__HTTP_RESPONSES);
+    reader->methods = methods;
+    lua_pushvalue(L, 3); // and so it stays
+    lua_setiuservalue(L, -2, 1);
     struct mare__http_limits *limits = &reader->limits;
     limits->start_line = (uint32_t)get_limit(L, "start_line", UINT16_MAX, limits->start_line);
     limits->field_line = (uint32_t)get_limit(L, "field_line", UINT16_MAX, limits->field_line);
@@ -329,105 +346,13 @@ static int new_reader(lua_State *L)
     return 1;
 }
 
-// ---- Writing ------------------------------------------------------------------------------------
+// ---- The rest -----------------------------------------------------------------------------------
 
-static struct mare__span span_at(lua_State *L, int index)
+// at_end(stream): whether the peer has sent all, and said so.
+static int at_end_of(lua_State *L)
 {
-    struct mare__span span = {NULL, 0};
-    if (!lua_isnoneornil(L, index))
-        span.at = luaL_checklstring(L, index, &span.size);
-    return span;
-}
-
-size_t mare__lua_fields(lua_State *L, int table, struct mare__http_field *fields)
-{
-    size_t count = 0;
-    if (lua_isnoneornil(L, table))
-        return 0;
-    luaL_checktype(L, table, LUA_TTABLE);
-    lua_pushnil(L);
-    while (lua_next(L, table)) {
-        int value = lua_gettop(L), several = lua_istable(L, value);
-        lua_Integer n = several ? luaL_len(L, value) : 1;
-        if (lua_type(L, value - 1) != LUA_TSTRING)
-            luaL_error(L, "the names of headers must be strings");
-        for (lua_Integer i = 1; i <= n; i++) {
-            luaL_checkstack(L, 4, "too many headers");
-            if (several)
-                lua_geti(L, value, i);
-            else
-                lua_pushvalue(L, value);
-            if (!lua_isstring(L, -1))
-                luaL_error(L, "header '%s' must be a string or a number, not a %s",
-                           lua_tostring(L, value - 1), luaL_typename(L, -1));
-            if (count == MARE__LUA_FIELDS_MAX)
-                luaL_error(L, "more than %d headers", MARE__LUA_FIELDS_MAX);
-            fields[count].name.at = lua_tolstring(L, value - 1, &fields[count].name.size);
-            fields[count].value.at = lua_tolstring(L, -1, &fields[count].value.size);
-            count++;
-        }
-        lua_pushvalue(L, value - 1); // the key again, above what must stay
-    }
-    return count;
-}
-
-static enum mare__http_body get_body(lua_State *L, int index, uint64_t *length)
-{
-    if (lua_isnoneornil(L, index))
-        return MARE__HTTP_BODY_NONE;
-    if (lua_isinteger(L, index)) {
-        *length = (uint64_t)lua_tointeger(L, index);
-        return MARE__HTTP_BODY_LENGTH;
-    }
-    return lua_toboolean(L, index) ? MARE__HTTP_BODY_CHUNKED : MARE__HTTP_BODY_UNTIL_CLOSE;
-}
-
-static int push_written(lua_State *L, struct mare__bytes *out, mare_err err)
-{
-    if (!err)
-        lua_pushlstring(L, out->at, out->size);
-    mare__bytes_fini(out);
-    if (err == MARE_INVALID)
-        return luaL_error(L, "a header, a status or a target that may not be sent as it is");
-    return err ? mare__lua_fail(L, err) : 1;
-}
-
-// response(status, headers, body, minor, keep_alive, date [, upgrade]): the head as a string. The
-// body is its length, true for chunks, false for all until the connection's end, nil for none.
-static int put_response(lua_State *L)
-{
-    struct mare__http_field fields[MARE__LUA_FIELDS_MAX];
-    struct mare__http_response response = {.fields = fields};
-    struct mare__bytes out = {0};
-    lua_settop(L, 7);
-    response.status = (int)luaL_checkinteger(L, 1);
-    response.body = get_body(L, 3, &response.length);
-    response.minor = (uint8_t)luaL_checkinteger(L, 4);
-    response.keep_alive = lua_toboolean(L, 5);
-    response.date = span_at(L, 6);
-    response.upgrade = span_at(L, 7);
-    response.count = mare__lua_fields(L, 2, fields);
-    return push_written(L, &out, mare__http_put_response(&out, &response));
-}
-
-// request(method, target, host, headers, body, keep_alive, expect, upgrade)
-static int put_request(lua_State *L)
-{
-    struct mare__http_field fields[MARE__LUA_FIELDS_MAX];
-    struct mare__http_request request = {.fields = fields};
-    struct mare__bytes out = {0};
-    lua_settop(L, 8);
-    luaL_checkstring(L, 1);
-    luaL_checkstring(L, 2);
-    request.method = span_at(L, 1);
-    request.target = span_at(L, 2);
-    request.host = span_at(L, 3);
-    request.body = get_body(L, 5, &request.length);
-    request.keep_alive = lua_toboolean(L, 6);
-    request.expect_continue = lua_toboolean(L, 7);
-    request.upgrade = span_at(L, 8);
-    request.count = mare__lua_fields(L, 4, fields);
-    return push_written(L, &out, mare__http_put_request(&out, &request));
+    lua_pushboolean(L, mare__lua_stream(L, 1)->at_end);
+    return 1;
 }
 
 // phrase(status)
@@ -440,9 +365,11 @@ static int phrase(lua_State *L)
 int mare__lua_open_http(lua_State *L)
 {
     static const luaL_Reg private_functions[] = {{"reader", new_reader},
-                                                 {"response", put_response},
-                                                 {"request", put_request},
+                                                 {"response", mare__lua_http_response},
+                                                 {"request", mare__lua_http_request},
+                                                 {"write", mare__lua_http_write},
                                                  {"phrase", phrase},
+                                                 {"at_end", at_end_of},
                                                  {NULL, NULL}};
     mare__lazy_table(L, private_functions);
     return 1;

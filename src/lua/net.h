@@ -46,6 +46,11 @@ int mare__lua_fail_stream(lua_State *L, mare_err err);
 enum { MARE__LUA_FIELDS_MAX = 128 };
 size_t mare__lua_fields(lua_State *L, int table, struct mare__http_field *fields);
 
+// When a message with these fields was refused: raises an error that names the one that may not be
+// sent. Returns if it is none of them.
+void mare__lua_blame_field(lua_State *L, const struct mare__http_field *fields, size_t count,
+                           enum mare__http_kind kind);
+
 // Methods of streams that live in stream.c.
 int mare__lua_stream_read(lua_State *L);
 int mare__lua_stream_write(lua_State *L);

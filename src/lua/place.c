@@ -17,31 +17,34 @@ struct node {
 
 // ---- Tables ------------------------------------------------------------------------------------
 
-static double number_field(lua_State *L, int index, const char *name, double otherwise)
+// The option `name` of the table that is the first argument, as the others below.
+static double number_option(lua_State *L, const char *name, double otherwise)
 {
     double value = otherwise;
-    if (lua_getfield(L, index, name) != LUA_TNIL) {
+    if (lua_getfield(L, 1, name) != LUA_TNIL) {
         int is_number;
         value = lua_tonumberx(L, -1, &is_number);
         if (!is_number)
-            luaL_error(L, "`%s` must be a number, not a %s", name, luaL_typename(L, -1));
+            mare__lua_option_error(L, 1, name,
+                                   lua_pushfstring(L, "a number, not a %s", luaL_typename(L, -1)));
     }
     lua_pop(L, 1);
     return value;
 }
 
-uint32_t mare__place_whole(lua_State *L, int index, const char *name, uint32_t otherwise,
+uint32_t mare__place_whole(lua_State *L, const char *name, uint32_t otherwise, uint32_t least,
                            uint32_t most)
 {
-    double value = number_field(L, index, name, otherwise);
-    if (!(value >= 0 && value <= most) || value != (double)(uint32_t)value)
-        luaL_error(L, "`%s` must be a whole number up to %d", name, (int)most);
+    double value = number_option(L, name, otherwise);
+    if (!(value >= least && value <= most) || value != (double)(uint32_t)value)
+        mare__lua_option_error(
+            L, 1, name, lua_pushfstring(L, "a whole number from %d to %d", (int)least, (int)most));
     return (uint32_t)value;
 }
 
-static bool flag_field(lua_State *L, int index, const char *name)
+static bool flag_option(lua_State *L, const char *name)
 {
-    lua_getfield(L, index, name);
+    lua_getfield(L, 1, name);
     bool set = lua_toboolean(L, -1);
     lua_pop(L, 1);
     return set;
@@ -59,18 +62,32 @@ static uint32_t checked_length(lua_State *L, int index, const char *name)
     return (uint32_t)count;
 }
 
-// Leaves the table under `name` on the stack.
-static void table_field(lua_State *L, int index, const char *name)
+// Leaves the table that is the option on the stack.
+static void table_option(lua_State *L, const char *name)
 {
-    if (lua_getfield(L, index, name) != LUA_TTABLE)
-        luaL_error(L, "`%s` must be a table, not a %s", name, luaL_typename(L, -1));
+    if (lua_getfield(L, 1, name) != LUA_TTABLE)
+        mare__lua_option_error(L, 1, name,
+                               lua_pushfstring(L, "a table, not a %s", luaL_typename(L, -1)));
 }
 
 // The same, and returns its length.
-static uint32_t list_field(lua_State *L, int index, const char *name)
+static uint32_t list_option(lua_State *L, const char *name)
 {
-    table_field(L, index, name);
+    table_option(L, name);
     return checked_length(L, -1, name);
+}
+
+// A field of a place.
+static double place_field(lua_State *L, int index, const char *name)
+{
+    int is_number = 1;
+    double value = 0;
+    if (lua_getfield(L, index, name) != LUA_TNIL)
+        value = lua_tonumberx(L, -1, &is_number);
+    if (!is_number)
+        luaL_error(L, "the %s of a place must be a number, not a %s", name, luaL_typename(L, -1));
+    lua_pop(L, 1);
+    return value;
 }
 
 static double number_at(lua_State *L, int index, uint32_t i)
@@ -92,8 +109,8 @@ static uint32_t read_place(lua_State *L, int index, mare_coord_place *place)
     uint32_t dimensions = checked_length(L, index, "coordinates");
     if (dimensions > MARE_COORD_DIMENSIONS)
         luaL_error(L, "a place has at most %d coordinates", MARE_COORD_DIMENSIONS);
-    *place = (mare_coord_place){.height = number_field(L, index, "height", 0),
-                                .error = number_field(L, index, "error", 0)};
+    *place = (mare_coord_place){.height = place_field(L, index, "height"),
+                                .error = place_field(L, index, "error")};
     for (uint32_t i = 0; i < dimensions; i++)
         place->x[i] = number_at(L, index, i);
     return dimensions;
@@ -159,16 +176,16 @@ static int place_vivaldi(lua_State *L)
     mare_coord_vivaldi_setup setup;
     mare_coord_vivaldi_setup_init(&setup);
     if (!lua_isnoneornil(L, 1)) {
-        luaL_checktype(L, 1, LUA_TTABLE);
+        mare__lua_check_options(L, 1, "dimensions neighbours seed longest");
         setup.dimensions =
-            mare__place_whole(L, 1, "dimensions", setup.dimensions, MARE_COORD_DIMENSIONS);
-        setup.neighbours = mare__place_whole(L, 1, "neighbours", setup.neighbours, 1024);
-        setup.seed = mare__place_whole(L, 1, "seed", 0, INT32_MAX);
-        setup.longest = number_field(L, 1, "longest", setup.longest);
+            mare__place_whole(L, "dimensions", setup.dimensions, 1, MARE_COORD_DIMENSIONS);
+        setup.neighbours = mare__place_whole(L, "neighbours", setup.neighbours, 8, 1024);
+        setup.seed = mare__place_whole(L, "seed", 0, 0, INT32_MAX);
+        setup.longest = number_option(L, "longest", setup.longest);
     }
     size_t size = mare_coord_vivaldi_size(&setup);
     if (size == 0)
-        return luaL_error(L, "dimensions are 1 to 8, neighbours 8 to 1024, longest is positive");
+        return mare__lua_option_error(L, 1, "longest", "from 0.001 to 1e9 milliseconds");
     struct node *node = lua_newuserdatauv(L, sizeof *node + size, 1);
     *node = (struct node){.vivaldi = mare_coord_vivaldi_init(node + 1, size, &setup),
                           .dimensions = setup.dimensions};
@@ -294,28 +311,29 @@ static void read_gnp(lua_State *L, mare_coord_gnp_setup *setup, uint32_t landmar
 {
     mare_coord_gnp_setup_init(setup, landmarks);
     setup->dimensions =
-        mare__place_whole(L, 1, "dimensions", setup->dimensions, MARE_COORD_DIMENSIONS);
-    setup->starts = mare__place_whole(L, 1, "starts", setup->starts, 10000);
-    setup->seed = mare__place_whole(L, 1, "seed", 0, INT32_MAX);
-    setup->height = flag_field(L, 1, "height");
-    setup->robust = number_field(L, 1, "robust", 0);
+        mare__place_whole(L, "dimensions", setup->dimensions, 0, MARE_COORD_DIMENSIONS);
+    setup->starts = mare__place_whole(L, "starts", setup->starts, 0, 10000);
+    setup->seed = mare__place_whole(L, "seed", 0, 0, INT32_MAX);
+    setup->height = flag_option(L, "height");
+    setup->robust = number_option(L, "robust", 0);
     if (mare_coord_gnp_size(setup) == 0)
-        luaL_error(L, "dimensions are 1 to 8 and fewer than landmarks");
+        mare__lua_option_error(L, 1, "dimensions", "from 1 to 8 and fewer than the landmarks");
 }
 
 // landmarks{rtt = {{…}, …}, dimensions =, seed =, …} -> {place, …}, sum; or nil, message, code
 static int place_landmarks(lua_State *L)
 {
-    luaL_checktype(L, 1, LUA_TTABLE);
+    mare__lua_check_options(L, 1, "rtt dimensions starts seed height robust");
     mare_coord_gnp_setup setup;
-    uint32_t count = list_field(L, 1, "rtt");
+    uint32_t count = list_option(L, "rtt");
     int rows = lua_gettop(L);
     luaL_argcheck(L, count <= 1000, 1, "more than 1000 landmarks");
     read_gnp(L, &setup, count);
     double *rtt = lua_newuserdatauv(L, ((size_t)count * count + 1) * sizeof *rtt, 0), sum;
     for (uint32_t i = 0; i < count; i++) {
         if (lua_geti(L, rows, (lua_Integer)i + 1) != LUA_TTABLE)
-            return luaL_error(L, "row %d of `rtt` must be a table", (int)i + 1);
+            return mare__lua_option_error(
+                L, 1, "rtt", lua_pushfstring(L, "a list of tables, also in row %d", (int)i + 1));
         for (uint32_t j = 0; j < count; j++)
             rtt[i * count + j] = number_at(L, -1, j);
         lua_pop(L, 1);
@@ -337,23 +355,23 @@ static int place_landmarks(lua_State *L)
 // locate{landmarks = {place, …}, rtt = {…}, …} -> place, sum; or nil, message, code
 static int place_locate(lua_State *L)
 {
-    luaL_checktype(L, 1, LUA_TTABLE);
+    mare__lua_check_options(L, 1, "landmarks rtt seed height robust");
     mare_coord_gnp_setup setup;
     mare_coord_place place;
     uint32_t count, dimensions = 0;
-    table_field(L, 1, "landmarks");
+    table_option(L, "landmarks");
     mare_coord_place *landmark = read_places(L, -1, &count, &dimensions);
-    if (list_field(L, 1, "rtt") < count)
-        return luaL_error(L, "`rtt` has fewer entries than `landmarks`");
+    if (list_option(L, "rtt") < count)
+        return mare__lua_option_error(L, 1, "rtt", "as long as option 'landmarks'");
     double *rtt = read_numbers(L, -1, count), sum;
     mare_coord_gnp_setup_init(&setup, count);
     setup.dimensions = dimensions;
-    setup.seed = mare__place_whole(L, 1, "seed", 0, INT32_MAX);
-    setup.height = flag_field(L, 1, "height");
-    setup.robust = number_field(L, 1, "robust", 0);
+    setup.seed = mare__place_whole(L, "seed", 0, 0, INT32_MAX);
+    setup.height = flag_option(L, "height");
+    setup.robust = number_option(L, "robust", 0);
     size_t size = mare_coord_gnp_size(&setup);
     if (size == 0)
-        return luaL_error(L, "a place needs more landmarks than it has coordinates");
+        return mare__lua_option_error(L, 1, "landmarks", "more than a place has coordinates");
     if (mare_coord_gnp_place(&setup, landmark, rtt, lua_newuserdatauv(L, size, 0), size, &place,
                              &sum) != MARE_COORD_OK)
         return fail(L, MARE_INVALID, "too few round trips are known, or a landmark is no place");
@@ -374,18 +392,18 @@ static void push_number(lua_State *L, const char *name, double value)
 // code, dilution
 static int place_fix(lua_State *L)
 {
-    luaL_checktype(L, 1, LUA_TTABLE);
+    mare__lua_check_options(L, 1, "references ranges bias near worst");
     mare_coord_fix_setup setup = {.bias = true};
     mare_coord_place near;
     mare_coord_fix fix;
     uint32_t count;
-    table_field(L, 1, "references");
+    table_option(L, "references");
     setup.reference = read_places(L, -1, &count, &setup.dimensions);
     setup.count = count;
-    if (list_field(L, 1, "ranges") != count)
-        return luaL_error(L, "`ranges` must have an entry for each reference");
+    if (list_option(L, "ranges") != count)
+        return mare__lua_option_error(L, 1, "ranges", "as long as option 'references'");
     setup.range = read_numbers(L, -1, count);
-    setup.worst = number_field(L, 1, "worst", 0);
+    setup.worst = number_option(L, "worst", 0);
     if (lua_getfield(L, 1, "bias") == LUA_TBOOLEAN)
         setup.bias = lua_toboolean(L, -1);
     if (lua_getfield(L, 1, "near") != LUA_TNIL) {
@@ -445,12 +463,12 @@ static int place_next_hop(lua_State *L)
 // replicas{count = K, clients = {place, …}, sites = {place, …}, share = {…}} -> {index, …}, mean
 static int place_replicas(lua_State *L)
 {
-    luaL_checktype(L, 1, LUA_TTABLE);
-    mare_coord_replicas wanted = {.count = mare__place_whole(L, 1, "count", 0, 100000)};
+    mare__lua_check_options(L, 1, "count clients sites share");
+    mare_coord_replicas wanted = {.count = mare__place_whole(L, "count", 0, 0, 100000)};
     double mean;
-    table_field(L, 1, "clients");
+    table_option(L, "clients");
     wanted.client = read_places(L, -1, &wanted.clients, NULL);
-    table_field(L, 1, "sites");
+    table_option(L, "sites");
     wanted.site = read_places(L, -1, &wanted.sites, NULL);
     if (lua_getfield(L, 1, "share") == LUA_TTABLE)
         wanted.share = read_numbers(L, -1, wanted.clients);
@@ -458,9 +476,8 @@ static int place_replicas(lua_State *L)
     void *memory = lua_newuserdatauv(L, size + 1, 0);
     uint32_t *chosen = lua_newuserdatauv(L, ((size_t)wanted.count + 1) * sizeof *chosen, 0);
     if (mare_coord_replicas_choose(&wanted, memory, size, chosen, &mean) != MARE_COORD_OK)
-        return luaL_error(L,
-                          "`count` must be from 1 to the number of sites, for some clients, all of "
-                          "them places");
+        return mare__lua_option_error(
+            L, 1, "count", "from 1 to the number of sites, for some clients, all of them places");
     lua_createtable(L, (int)wanted.count, 0);
     for (uint32_t k = 0; k < wanted.count; k++) {
         lua_pushinteger(L, (lua_Integer)chosen[k] + 1);

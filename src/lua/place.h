@@ -7,8 +7,8 @@
 
 #include "lua/binding.h"
 
-// The whole number under `name` of the table at `index`, up to `most`.
-uint32_t mare__place_whole(lua_State *L, int index, const char *name, uint32_t otherwise,
+// The whole number that is the option `name` of the table that is the first argument.
+uint32_t mare__place_whole(lua_State *L, const char *name, uint32_t otherwise, uint32_t least,
                            uint32_t most);
 
 // Pushes a place as a table.

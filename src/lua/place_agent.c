@@ -6,7 +6,7 @@
 
 #include "coord/place/agent.h"
 #include "lua/place.h"
-#include "platform/udp.h"
+#include "platform/socket.h"
 
 #define AGENT "mare.place.agent"
 
@@ -31,14 +31,14 @@ static void check_address(lua_State *L, int index, uint8_t packed[MARE__AGENT_AD
     luaL_argcheck(L, port > 0 && port <= 65535, index + 1, "a port is between 1 and 65535");
     luaL_argcheck(L, mare__address_numeric(&address, host, (uint16_t)port), index,
                   "not a numeric address");
-    mare__udp_pack(&address, packed);
+    mare__address_pack(&address, packed);
 }
 
 static int push_address(lua_State *L, const uint8_t packed[MARE__AGENT_ADDRESS])
 {
     struct mare__address address;
     char host[MARE__HOST_MAX];
-    mare__udp_unpack(packed, &address);
+    mare__address_unpack(packed, &address);
     int port = mare__address_text(&address, host);
     lua_pushstring(L, host);
     lua_pushinteger(L, port);
@@ -58,15 +58,16 @@ static int place_agent(lua_State *L)
     mare_coord_vivaldi_setup_init(&setup);
     setup.dimensions = 3;
     if (!lua_isnoneornil(L, 1)) {
-        luaL_checktype(L, 1, LUA_TTABLE);
-        setup.dimensions = mare__place_whole(L, 1, "dimensions", 3, MARE_COORD_DIMENSIONS);
+        mare__lua_check_options(L, 1, "dimensions seed");
+        setup.dimensions = mare__place_whole(L, "dimensions", 3, 1, MARE_COORD_DIMENSIONS);
         lua_getfield(L, 1, "seed");
-        setup.seed = (uint64_t)luaL_optinteger(L, -1, 0);
+        int is_integer;
+        setup.seed = (uint64_t)lua_tointegerx(L, -1, &is_integer);
+        if (!is_integer && !lua_isnil(L, -1))
+            return mare__lua_option_error(L, 1, "seed", "an integer");
         lua_pop(L, 1);
     }
     size_t size = mare_coord_vivaldi_size(&setup);
-    if (size == 0)
-        return luaL_error(L, "dimensions are 1 to 8");
     struct mare__agent *agent = lua_newuserdatauv(L, sizeof *agent + size, 0);
     mare__agent_init(agent, mare_coord_vivaldi_init(agent + 1, size, &setup), setup.dimensions,
                      setup.seed + 1);

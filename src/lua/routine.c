@@ -178,6 +178,15 @@ int mare__lua_needs_routines(lua_State *L)
     return lua_error(L);
 }
 
+// _routine(): the routine that calls; nil for the main one.
+int mare__lua_routine(lua_State *L)
+{
+    mare_process *self = mare__self(L);
+    if (lua_rawgeti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_ROUTINES) == LUA_TTABLE)
+        lua_rawgetp(L, -1, self->routine);
+    return 1;
+}
+
 // mare.go(f, ...)
 int mare__lua_go(lua_State *L)
 {

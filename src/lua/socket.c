@@ -350,14 +350,16 @@ static struct mare__raw_look *looks_of(lua_State *L, lua_Integer *count)
     for (lua_Integer i = 1; i <= *count; i++) {
         lua_rawgeti(L, 1, i);
         lua_rawgeti(L, 2, i);
-        looks[i - 1] = (struct mare__raw_look){.fd = descriptor(L, lua_gettop(L) - 1),
-                                               .to_write = lua_toboolean(L, -1)};
+        enum mare__raw_way way = lua_isstring(L, -1)    ? MARE__RAW_LEAVE
+                                 : lua_toboolean(L, -1) ? MARE__RAW_WRITE
+                                                        : MARE__RAW_READ;
+        looks[i - 1] = (struct mare__raw_look){.fd = descriptor(L, lua_gettop(L) - 1), .way = way};
         lua_pop(L, 2);
     }
     return looks;
 }
 
-// look(sockets, whether to write): how many are ready; the second table says which then
+// look(sockets, whether to write, or "leave"): how many are ready; the second table says which then
 static int socket_look(lua_State *L)
 {
     lua_Integer count;

@@ -60,20 +60,21 @@ int64_t mare__time_field(lua_State *L, int index, const char *name, int64_t othe
         int is_integer;
         value = lua_tointegerx(L, -1, &is_integer);
         if (!is_integer || value < least || value > most)
-            luaL_error(L, "`%s` must be an integer from %I to %I", name, (LUAI_UACINT)least,
-                       (LUAI_UACINT)most);
+            mare__lua_option_error(L, index, name,
+                                   lua_pushfstring(L, "an integer from %I to %I",
+                                                   (LUAI_UACINT)least, (LUAI_UACINT)most));
     }
     lua_pop(L, 1);
     return value;
 }
 
-void mare__time_check_options(lua_State *L, int index)
+void mare__time_check_options(lua_State *L, int index, const char *names)
 {
     if (lua_isnoneornil(L, index)) {
         lua_settop(L, index - 1);
         lua_newtable(L);
     }
-    luaL_checktype(L, index, LUA_TTABLE);
+    mare__lua_check_options(L, index, names);
 }
 
 void mare__time_set_integer(lua_State *L, const char *name, uint64_t value)
@@ -143,7 +144,7 @@ static int time_resync(lua_State *L)
 // clock{drift = 15000, slew = 500000} -> clock
 static int time_clock(lua_State *L)
 {
-    mare__time_check_options(L, 1);
+    mare__time_check_options(L, 1, "drift slew");
     uint64_t drift = (uint64_t)mare__time_field(L, 1, "drift", 15000, 0, RATE_MOST);
     uint64_t slew = (uint64_t)mare__time_field(L, 1, "slew", 500000, 1, RATE_MOST);
     struct clock *clock = lua_newuserdatauv(L, sizeof *clock, 0);
@@ -265,7 +266,7 @@ static int time_berkeley(lua_State *L)
 // rbs{jitter = 1000000, drift = 15000, wander = 1000} -> rbs
 static int time_rbs(lua_State *L)
 {
-    mare__time_check_options(L, 1);
+    mare__time_check_options(L, 1, "jitter drift wander");
     uint64_t jitter = (uint64_t)mare__time_field(L, 1, "jitter", 1000000, 0, JITTER_MOST);
     uint64_t drift = (uint64_t)mare__time_field(L, 1, "drift", 15000, 0, RATE_MOST);
     uint64_t wander = (uint64_t)mare__time_field(L, 1, "wander", 1000, 0, RATE_MOST);
@@ -341,7 +342,7 @@ static int rbs_copy(lua_State *L)
 // broadcast{series =, number =[, who =, when =, name =]} -> bytes; with `who` a receiver's report
 static int time_broadcast(lua_State *L)
 {
-    luaL_checktype(L, 1, LUA_TTABLE);
+    mare__lua_check_options(L, 1, "series number who when name");
     uint8_t out[MARE_RBS_PACKET_BYTES];
     bool reports = lua_getfield(L, 1, "who") != LUA_TNIL;
     mare_rbs_packet packet = {

@@ -26,10 +26,11 @@ int64_t mare__time_check_local(lua_State *L, int index);
 int64_t mare__time_check_calendar(lua_State *L, int index);
 uint64_t mare__time_check_error(lua_State *L, int index);
 
-// An argument that may be left out: a table of options, empty then.
-void mare__time_check_options(lua_State *L, int index);
+// An argument that may be left out: a table of options, empty then. `names` are those that there
+// are.
+void mare__time_check_options(lua_State *L, int index, const char *names);
 
-// The integer under `name` of the table at `index`.
+// The integer that is the option `name` of the table at `index`.
 int64_t mare__time_field(lua_State *L, int index, const char *name, int64_t otherwise,
                          int64_t least, int64_t most);
 

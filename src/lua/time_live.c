@@ -4,7 +4,6 @@
 // rbs.lua do so.
 #include "lua/time.h"
 #include "platform/socket.h"
-#include "platform/udp.h"
 #include "platform/wall.h"
 
 // ---- Clocks -------------------------------------------------------------------------------------
@@ -79,10 +78,10 @@ static int arrivals_woke(lua_State *L)
 static int time_reference(lua_State *L)
 {
     struct mare__address address;
-    uint8_t packed[MARE__UDP_ADDRESS];
+    uint8_t packed[MARE__ADDRESS_PACKED];
     luaL_argcheck(L, mare__address_numeric(&address, mare__lua_name(L, 1), 0), 1,
                   "not a numeric address");
-    mare__udp_pack(&address, packed);
+    mare__address_pack(&address, packed);
     lua_Integer id = 0; // the last four bytes: of IPv4 all of it
     for (int i = 12; i < 16; i++)
         id = id << 8 | packed[i];

@@ -34,29 +34,38 @@ static int time_measure(lua_State *L)
     return 2;
 }
 
-// A key is a table: `id`, and `secret`, 16 bytes. False: there is none at `index`.
-static bool read_key(lua_State *L, int index, mare_ntp_key *key)
+// A key at `index`, in the argument number `argument`: a table with `id` and `secret`, 16 bytes.
+// False: there is none.
+static bool read_key(lua_State *L, int argument, int index, mare_ntp_key *key)
 {
     if (lua_isnoneornil(L, index))
         return false;
-    if (lua_type(L, index) != LUA_TTABLE)
-        luaL_error(L, "a key must be a table, not a %s", luaL_typename(L, index));
     index = lua_absindex(L, index);
+    if (lua_type(L, index) != LUA_TTABLE)
+        luaL_argerror(
+            L, argument,
+            lua_pushfstring(L, "a key must be a table, not a %s", luaL_typename(L, index)));
+    int is_integer;
     size_t length = 0;
-    key->id = (uint32_t)mare__time_field(L, index, "id", 0, 1, UINT32_MAX);
+    lua_getfield(L, index, "id");
+    lua_Integer id = lua_tointegerx(L, -1, &is_integer);
     lua_getfield(L, index, "secret");
     const char *secret = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &length) : NULL;
-    if (!secret || length != sizeof key->secret || key->id == 0)
-        return luaL_error(L, "a key must have an `id` and a `secret`, a string of 16 bytes");
+    luaL_argcheck(L, is_integer && id > 0 && id <= UINT32_MAX, argument,
+                  "a key must have an `id`, an integer from 1 to 4294967295");
+    if (!secret || length != sizeof key->secret)
+        return luaL_argerror(L, argument,
+                             "a key must have a `secret`, a string of 16 bytes: AES-128-CMAC");
+    key->id = (uint32_t)id;
     memcpy(key->secret, secret, length);
-    lua_pop(L, 1);
+    lua_pop(L, 2);
     return true;
 }
 
 // client{drift = 15000, precision = 1, near = 0, tai = false, key =, poll = 6, slowest = 10}
 static int time_client(lua_State *L)
 {
-    mare__time_check_options(L, 1);
+    mare__time_check_options(L, 1, "drift precision near tai key poll slowest");
     mare_ntp_key key;
     mare_ntp_setup setup = {
         .drift_ppb = (uint64_t)mare__time_field(L, 1, "drift", 15000, 0, RATE_MOST),
@@ -67,7 +76,7 @@ static int time_client(lua_State *L)
     lua_getfield(L, 1, "tai");
     setup.leaps = lua_toboolean(L, -1) ? mare_time_leaps_known() : NULL;
     lua_getfield(L, 1, "key");
-    setup.key = read_key(L, -1, &key) ? &key : NULL;
+    setup.key = read_key(L, 1, -1, &key) ? &key : NULL;
     mare_ntp_client *client = lua_newuserdatauv(L, sizeof *client, 0);
     mare_ntp_client_init(client, &setup);
     luaL_setmetatable(L, MARE__TIME_CLIENT);
@@ -183,19 +192,40 @@ static int client_best(lua_State *L)
 
 // ---- Several servers ----------------------------------------------------------------------------
 
+// A field of an estimate. It need not be complete, nor is it checked for others: client:best has
+// more.
+static int64_t estimate_field(lua_State *L, int index, const char *name, int64_t otherwise,
+                              int64_t least, int64_t most)
+{
+    int is_integer = 1;
+    int64_t value = otherwise;
+    if (lua_getfield(L, index, name) != LUA_TNIL)
+        value = lua_tointegerx(L, -1, &is_integer);
+    if (!is_integer || (value != otherwise && (value < least || value > most)))
+        luaL_argerror(L, 1,
+                      lua_pushfstring(L,
+                                      "the `%s` of an estimate must be an integer "
+                                      "from %I to %I",
+                                      name, (LUAI_UACINT)least, (LUAI_UACINT)most));
+    lua_pop(L, 1);
+    return value;
+}
+
 // A bound of 16 seconds or more is as good as none for mare_ntp_select, which leaves it out.
 static void read_estimate(lua_State *L, int index, mare_ntp_estimate *estimate)
 {
     if (lua_type(L, index) != LUA_TTABLE)
-        luaL_error(L, "an estimate must be a table, not a %s", luaL_typename(L, index));
+        luaL_argerror(
+            L, 1,
+            lua_pushfstring(L, "an estimate must be a table, not a %s", luaL_typename(L, index)));
     index = lua_absindex(L, index);
     *estimate = (mare_ntp_estimate){
-        .time_ns = mare__time_field(L, index, "time", INT64_MIN, CALENDAR_FIRST, CALENDAR_LAST),
-        .error_ns = (uint64_t)mare__time_field(L, index, "error", -1, 0, INT64_MAX),
-        .jitter_ns = (uint64_t)mare__time_field(L, index, "jitter", 0, 0, INT64_MAX),
-        .stratum = (uint32_t)mare__time_field(L, index, "stratum", 0, 0, MARE_NTP_UNSYNCHRONISED)};
+        .time_ns = estimate_field(L, index, "time", INT64_MIN, CALENDAR_FIRST, CALENDAR_LAST),
+        .error_ns = (uint64_t)estimate_field(L, index, "error", -1, 0, INT64_MAX),
+        .jitter_ns = (uint64_t)estimate_field(L, index, "jitter", 0, 0, INT64_MAX),
+        .stratum = (uint32_t)estimate_field(L, index, "stratum", 0, 0, MARE_NTP_UNSYNCHRONISED)};
     if (estimate->time_ns == INT64_MIN || estimate->error_ns == UINT64_MAX)
-        luaL_error(L, "an estimate must have `time` and `error`");
+        luaL_argerror(L, 1, "an estimate must have `time` and `error`");
 }
 
 // The positions of the bits of a set, from 1 on, as a list in the field `name`.
@@ -265,6 +295,8 @@ static struct server *check_server(lua_State *L)
     return luaL_checkudata(L, 1, MARE__TIME_SERVER);
 }
 
+#define TOLD "stratum reference_id precision reference root_delay leap"
+
 // Takes over what the table at `index` has.
 static void tell(lua_State *L, int index, mare_ntp_server *server)
 {
@@ -285,18 +317,20 @@ static void tell(lua_State *L, int index, mare_ntp_server *server)
 //        keys = {key, …}, authenticated = false, tai = false} -> server
 static int time_server(lua_State *L)
 {
-    mare__time_check_options(L, 1);
+    mare__time_check_options(L, 1, TOLD " keys authenticated tai");
     struct server *made = lua_newuserdatauv(L, sizeof *made, 0);
     *made = (struct server){.server = {.stratum = MARE_NTP_UNSYNCHRONISED, .precision = -23}};
     tell(L, 1, &made->server);
     if (lua_getfield(L, 1, "keys") != LUA_TNIL) {
-        luaL_argcheck(L, lua_istable(L, -1), 1, "`keys` must be a list");
+        if (!lua_istable(L, -1))
+            mare__lua_option_error(L, 1, "keys", "a list");
         lua_Integer count = luaL_len(L, -1);
-        luaL_argcheck(L, count <= KEYS_MOST, 1, "more than 16 keys");
+        if (count > KEYS_MOST)
+            mare__lua_option_error(L, 1, "keys", "a list of up to 16 keys");
         for (lua_Integer i = 0; i < count; i++) {
             lua_geti(L, -1, i + 1);
-            if (!read_key(L, -1, &made->keys[i]))
-                luaL_argerror(L, 1, "a key must be a table");
+            if (!read_key(L, 1, -1, &made->keys[i]))
+                luaL_argerror(L, 1, "a key must be a table, not a nil");
             lua_pop(L, 1);
         }
         made->server.key_count = count > 0 ? (uint32_t)count : 0;
@@ -315,7 +349,7 @@ static int time_server(lua_State *L)
 static int server_tell(lua_State *L)
 {
     struct server *server = check_server(L);
-    luaL_checktype(L, 2, LUA_TTABLE);
+    mare__lua_check_options(L, 2, TOLD);
     tell(L, 2, &server->server);
     return 0;
 }
@@ -367,7 +401,9 @@ static int server_refuse(lua_State *L)
 // encode(packet[, key]) -> bytes
 static int time_encode(lua_State *L)
 {
-    luaL_checktype(L, 1, LUA_TTABLE);
+    mare__lua_check_options(L, 1,
+                            "leap version mode stratum poll precision root_delay root_dispersion "
+                            "reference_id reference origin receive transmit key_id");
     mare_ntp_key key;
     uint8_t out[MARE_NTP_PACKET_BYTES];
     mare_ntp_packet packet = {
@@ -384,7 +420,7 @@ static int time_encode(lua_State *L)
         .origin = (uint64_t)mare__time_field(L, 1, "origin", 0, INT64_MIN, INT64_MAX),
         .receive = (uint64_t)mare__time_field(L, 1, "receive", 0, INT64_MIN, INT64_MAX),
         .transmit = (uint64_t)mare__time_field(L, 1, "transmit", 0, INT64_MIN, INT64_MAX)};
-    uint32_t length = mare_ntp_encode(&packet, read_key(L, 2, &key) ? &key : NULL, out);
+    uint32_t length = mare_ntp_encode(&packet, read_key(L, 2, 2, &key) ? &key : NULL, out);
     lua_pushlstring(L, (const char *)out, length);
     return 1;
 }
@@ -430,7 +466,7 @@ static int time_authentic(lua_State *L)
     mare_ntp_packet packet;
     mare_ntp_key key;
     luaL_checktype(L, 2, LUA_TTABLE);
-    read_key(L, 2, &key);
+    read_key(L, 2, 2, &key);
     lua_pushboolean(L, decode(L, 1, &bytes, &packet) && mare_ntp_authentic(bytes, &packet, &key));
     return 1;
 }

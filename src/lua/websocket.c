@@ -35,8 +35,7 @@ static int push_written(lua_State *L, struct mare__bytes *out, mare_err err)
         lua_pushlstring(L, out->at, out->size);
     mare__bytes_fini(out);
     if (err == MARE_INVALID)
-        return luaL_error(L,
-                          "a header, a target, a code or a reason that may not be sent as it is");
+        return luaL_error(L, "a target, a code or a reason that may not be sent as it is");
     return err ? mare__lua_fail(L, err) : 1;
 }
 
@@ -270,7 +269,12 @@ static int put_request(lua_State *L)
     const char *key = luaL_checkstring(L, 4);
     struct mare__span protocols = optional_span(L, 5);
     request.count = mare__lua_fields(L, 3, fields);
-    return push_written(L, &out, mare__ws_put_request(&out, &request, key, protocols));
+    mare_err err = mare__ws_put_request(&out, &request, key, protocols);
+    if (err == MARE_INVALID) {
+        mare__bytes_fini(&out);
+        mare__lua_blame_field(L, fields, request.count, MARE__HTTP_REQUESTS);
+    }
+    return push_written(L, &out, err);
 }
 
 // response(headers, key, protocol, date)
@@ -284,7 +288,12 @@ static int put_response(lua_State *L)
     struct mare__span key = optional_span(L, 2), protocol = optional_span(L, 3);
     response.date = optional_span(L, 4);
     response.count = mare__lua_fields(L, 1, fields);
-    return push_written(L, &out, mare__ws_put_response(&out, &response, key, protocol));
+    mare_err err = mare__ws_put_response(&out, &response, key, protocol);
+    if (err == MARE_INVALID) {
+        mare__bytes_fini(&out);
+        mare__lua_blame_field(L, fields, response.count, MARE__HTTP_RESPONSES);
+    }
+    return push_written(L, &out, err);
 }
 
 // can_wait(): whether the caller can; one that is being killed cannot.

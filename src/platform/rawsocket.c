@@ -88,10 +88,11 @@ const size_t mare__raw_look_scratch = sizeof(struct pollfd);
 
 int mare__raw_look(struct mare__raw_look *looks, size_t count, void *scratch)
 {
+    static const short events[] = {
+        [MARE__RAW_READ] = POLLIN, [MARE__RAW_WRITE] = POLLOUT, [MARE__RAW_LEAVE] = POLLRDHUP};
     struct pollfd *polls = scratch;
     for (size_t i = 0; i < count; i++)
-        polls[i] =
-            (struct pollfd){.fd = looks[i].fd, .events = looks[i].to_write ? POLLOUT : POLLIN};
+        polls[i] = (struct pollfd){.fd = looks[i].fd, .events = events[looks[i].way]};
     int got;
     do
         got = poll(polls, count, 0);

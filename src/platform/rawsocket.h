@@ -26,10 +26,13 @@ void mare__raw_shutdown(int fd, enum mare__half half);
 ssize_t mare__raw_receive(int fd, void *bytes, size_t size, struct mare__address *from);
 ssize_t mare__raw_send(int fd, const void *bytes, size_t size, const struct mare__address *to);
 
-// Which of them are ready, without waiting; returns how many.
+// Which of them are ready, without waiting; returns how many. To see a peer leave is to be ready
+// when it has closed its end, whatever it sent before, or the connection is lost.
+enum mare__raw_way { MARE__RAW_READ, MARE__RAW_WRITE, MARE__RAW_LEAVE };
 struct mare__raw_look {
     int fd;
-    bool to_write, ready;
+    enum mare__raw_way way;
+    bool ready;
 };
 int mare__raw_look(struct mare__raw_look *looks, size_t count, void *scratch);
 extern const size_t mare__raw_look_scratch; // bytes of scratch for each

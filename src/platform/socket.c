@@ -98,6 +98,45 @@ int mare__address_text(const struct mare__address *address, char host[MARE__HOST
     }
 }
 
+// ---- Packed addresses ---------------------------------------------------------------------------
+
+enum { IP = 16, MAPPED = 12 }; // bytes of an address, and of what a mapped one begins with
+
+static const uint8_t mapped[MAPPED] = {[10] = 0xff, [11] = 0xff};
+
+void mare__address_pack(const struct mare__address *address, uint8_t packed[MARE__ADDRESS_PACKED])
+{
+    memset(packed, 0, MARE__ADDRESS_PACKED);
+    if (address->storage.ss_family == AF_INET) {
+        const struct sockaddr_in *four = (const struct sockaddr_in *)&address->storage;
+        memcpy(packed, mapped, MAPPED);
+        memcpy(packed + MAPPED, &four->sin_addr, 4);
+        memcpy(packed + IP, &four->sin_port, 2);
+    } else if (address->storage.ss_family == AF_INET6) {
+        const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&address->storage;
+        memcpy(packed, &six->sin6_addr, IP);
+        memcpy(packed + IP, &six->sin6_port, 2);
+    }
+}
+
+void mare__address_unpack(const uint8_t packed[MARE__ADDRESS_PACKED], struct mare__address *address)
+{
+    memset(&address->storage, 0, sizeof address->storage);
+    if (memcmp(packed, mapped, MAPPED) == 0) {
+        struct sockaddr_in *four = (struct sockaddr_in *)&address->storage;
+        four->sin_family = AF_INET;
+        memcpy(&four->sin_addr, packed + MAPPED, 4);
+        memcpy(&four->sin_port, packed + IP, 2);
+        address->length = sizeof *four;
+    } else {
+        struct sockaddr_in6 *six = (struct sockaddr_in6 *)&address->storage;
+        six->sin6_family = AF_INET6;
+        memcpy(&six->sin6_addr, packed, IP);
+        memcpy(&six->sin6_port, packed + IP, 2);
+        address->length = sizeof *six;
+    }
+}
+
 static int open_stream(const struct mare__address *address)
 {
     int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

@@ -27,6 +27,13 @@ enum { MARE__HOST_MAX = 128 };
 // The host or path as text, and the port (-1: it has none).
 int mare__address_text(const struct mare__address *address, char host[MARE__HOST_MAX]);
 
+// The same in 18 bytes, as packets carry it: an IPv6 address, or a mapped IPv4 one, and the port,
+// in network order. Of another family: zeros. Back, a mapped one becomes IPv4.
+enum { MARE__ADDRESS_PACKED = 18 };
+void mare__address_pack(const struct mare__address *address, uint8_t packed[MARE__ADDRESS_PACKED]);
+void mare__address_unpack(const uint8_t packed[MARE__ADDRESS_PACKED],
+                          struct mare__address *address);
+
 // A new descriptor that listens, or is being connected (-EINPROGRESS is no failure: `*fd` is set).
 int mare__socket_listen(const struct mare__address *address, int backlog, bool share_port);
 int mare__socket_connect(const struct mare__address *address, int *fd);

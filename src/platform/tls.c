@@ -236,7 +236,9 @@ static int on_certificate(int good, X509_STORE_CTX *store)
 static bool expect_host(SSL *ssl, const char *name)
 {
     X509_VERIFY_PARAM *wanted = SSL_get0_param(ssl);
-    X509_VERIFY_PARAM_set_hostflags(wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    // The common name is no name of a host: RFC 9110 section 4.3.4, RFC 9525 section 6.3.
+    X509_VERIFY_PARAM_set_hostflags(wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS |
+                                                X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
     return mare__tls_is_number(name) ? X509_VERIFY_PARAM_set1_ip_asc(wanted, name) == 1
                                      : X509_VERIFY_PARAM_set1_host(wanted, name, 0) == 1;
 }

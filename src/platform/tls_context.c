@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What one side of TLS connections brings along. The rules of a context are made once and then only
 // read; to change them, as when a certificate is renewed, is to put others in their place.
+#include <dirent.h>
 #include <errno.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
@@ -154,31 +155,61 @@ static bool use_key(SSL_CTX *ssl, const char *source, const char *password,
 
 // ---- Whom we trust ------------------------------------------------------------------------------
 
+// Who is revoked is found in lists, if there is one: then each authority of a chain must have its
+// own, one that has not expired. Else who keeps a list from us would decide whom we believe.
+static bool heed_lists(SSL_CTX *ssl)
+{
+    return X509_STORE_set_flags(SSL_CTX_get_cert_store(ssl),
+                                X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL) == 1;
+}
+
+// A certificate, or a list of those that were revoked, or both.
+static bool trust_one(SSL_CTX *ssl, const X509_INFO *one)
+{
+    X509_STORE *store = SSL_CTX_get_cert_store(ssl);
+    // The names are for clients, which may have several certificates to choose from.
+    return (!one->x509 || (X509_STORE_add_cert(store, one->x509) == 1 &&
+                           SSL_CTX_add_client_CA(ssl, one->x509) == 1)) &&
+           (!one->crl || (X509_STORE_add_crl(store, one->crl) == 1 && heed_lists(ssl)));
+}
+
 static bool trust_each(SSL_CTX *ssl, const char *source, struct mare__tls_error *error)
 {
     BIO *bio = open_source("authorities", source, error);
-    X509 *one;
-    int count = 0;
-    bool done = true;
     if (!bio)
         return false;
-    // The names are for clients, which may have several certificates to choose from.
-    while (done && (one = PEM_read_bio_X509(bio, NULL, give_password, NULL)) != NULL) {
-        done = X509_STORE_add_cert(SSL_CTX_get_cert_store(ssl), one) == 1 &&
-               SSL_CTX_add_client_CA(ssl, one) == 1;
-        X509_free(one);
-        count++;
-    }
+    STACK_OF(X509_INFO) *all = PEM_X509_INFO_read_bio(bio, NULL, give_password, NULL);
     BIO_free(bio);
-    if (done && !at_end())
+    if (!all)
+        return mare__tls_refuse(error, MARE_BADMSG, "authorities: %s: %s", name_of(source),
+                                reason());
+    int count = 0;
+    bool done = true;
+    for (int i = 0; done && i < sk_X509_INFO_num(all); i++) {
+        const X509_INFO *one = sk_X509_INFO_value(all, i);
+        count += one->x509 != NULL;
         done =
-            mare__tls_refuse(error, MARE_BADMSG, "authorities: %s: %s", name_of(source), reason());
-    else if (!done)
-        mare__tls_refuse(error, MARE_NOMEM, "authorities: %s", reason());
-    else if (count == 0)
+            trust_one(ssl, one) || mare__tls_refuse(error, MARE_NOMEM, "authorities: %s", reason());
+    }
+    sk_X509_INFO_pop_free(all, X509_INFO_free);
+    if (done && count == 0)
         done = mare__tls_refuse(error, MARE_BADMSG, "authorities: no certificate in PEM form in %s",
                                 name_of(source));
     return done;
+}
+
+// Whether a folder has lists in it, under the names that `openssl rehash` gives them.
+static bool has_lists(const char *folder)
+{
+    DIR *all = opendir(folder);
+    const struct dirent *one;
+    bool found = false;
+    while (all && !found && (one = readdir(all)) != NULL)
+        found =
+            strspn(one->d_name, "0123456789abcdef") == 8 && strncmp(one->d_name + 8, ".r", 2) == 0;
+    if (all)
+        closedir(all);
+    return found;
 }
 
 static bool trust(SSL_CTX *ssl, const char *source, struct mare__tls_error *error)
@@ -186,7 +217,7 @@ static bool trust(SSL_CTX *ssl, const char *source, struct mare__tls_error *erro
     struct stat about;
     if (is_text(source) || stat(source, &about) != 0 || !S_ISDIR(about.st_mode))
         return trust_each(ssl, source, error);
-    return SSL_CTX_load_verify_dir(ssl, source) == 1 ||
+    return (SSL_CTX_load_verify_dir(ssl, source) == 1 && (!has_lists(source) || heed_lists(ssl))) ||
            mare__tls_refuse(error, MARE_IO, "authorities: %s: %s", source, reason());
 }
 

@@ -17,7 +17,7 @@ static int64_t read_ns(clockid_t clock)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-int64_t mare__wall_local_ns(void)
+static int64_t local_ns(void)
 {
     return read_ns(CLOCK_MONOTONIC_RAW);
 }
@@ -49,8 +49,8 @@ void mare__wall_read(struct mare__wall *wall)
 {
     wall->width_ns = UINT64_MAX;
     for (int i = 0; i < TRIES; i++) {
-        int64_t before = mare__wall_local_ns(), utc = read_ns(CLOCK_REALTIME);
-        int64_t steady = read_ns(CLOCK_MONOTONIC), after = mare__wall_local_ns();
+        int64_t before = local_ns(), utc = read_ns(CLOCK_REALTIME);
+        int64_t steady = read_ns(CLOCK_MONOTONIC), after = local_ns();
         if ((uint64_t)(after - before) >= wall->width_ns)
             continue;
         wall->local_ns = before + (after - before) / 2;

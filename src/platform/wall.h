@@ -33,9 +33,6 @@ void mare__arrivals_init(struct mare__arrivals *arrivals);
 int64_t mare__wall_age_ns(struct mare__arrivals *arrivals, const struct mare__wall *now,
                           int64_t stamp_ns);
 
-// The oscillator alone. While the machine is suspended it stands still.
-int64_t mare__wall_local_ns(void);
-
 // For how long the machine has been suspended since it was booted.
 int64_t mare__wall_suspended_ns(void);
 

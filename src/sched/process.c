@@ -416,6 +416,8 @@ static void announce(mare_process *process)
         mare__lock_release(&runtime->timer_lock);
     }
     process->finished = true;
+    if (process->given_up)
+        atomic_fetch_sub(&runtime->given_up, 1);
     mare__lock_release(&process->lock);
 
     if (process->ended)
@@ -425,7 +427,8 @@ static void announce(mare_process *process)
     if (!mare__list_empty(&monitors))
         mare__monitors_tell(process, &monitors);
     if (atomic_fetch_sub(&runtime->live, 1) == 1 || process == runtime->main ||
-        (atomic_load(&runtime->live) <= 1 && atomic_load(&runtime->waiters) > 0))
+        (atomic_load(&runtime->live) <= 1 + atomic_load(&runtime->given_up) &&
+         atomic_load(&runtime->waiters) > 0))
         mare__runtime_changed(runtime);
     mare_process_unref(process);
 }
@@ -501,7 +504,13 @@ bool mare__process_kill(mare_process *process, const char *reason)
             strcpy(process->kill_reason, reason);
     }
     bool host = process->host != NULL; // a host cannot be killed
+    bool gives_up = alive && process->own && !process->given_up;
+    process->given_up |= gives_up;
+    if (gives_up)
+        atomic_fetch_add(&process->runtime->given_up, 1);
     mare__lock_release(&process->lock);
+    if (gives_up)
+        mare__runtime_changed(process->runtime);
     if (alive && !host) {
         mare__wait_cancel(&process->sleep.wait);
         mare__pool_wake(process);

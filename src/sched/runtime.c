@@ -95,7 +95,8 @@ mare_err mare__runtime_await(mare_runtime *runtime, bool or_stuck, uint64_t dead
     atomic_fetch_add(&runtime->waiters, 1);
     pthread_mutex_lock(&runtime->end_mutex);
     while (!err && atomic_load(&runtime->live) > 0) {
-        if (or_stuck && atomic_load(&runtime->exit_code) >= 0)
+        bool given_up = atomic_load(&runtime->live) <= atomic_load(&runtime->given_up);
+        if (or_stuck && (given_up || atomic_load(&runtime->exit_code) >= 0))
             err = MARE_STOPPED;
         else if (or_stuck && mare__workers_stuck(runtime))
             err = MARE_DEADLOCK;

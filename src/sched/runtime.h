@@ -9,7 +9,8 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
                              const struct mare__class *classes, mare_runtime **out);
 
 // Waits until no process is left or, if `or_stuck`, until nothing can move any more
-// (MARE_DEADLOCK), or somebody asked to exit (MARE_STOPPED), or the deadline. Not for workers.
+// (MARE_DEADLOCK), or somebody asked to exit, or none is left but those that were killed on threads
+// of their own (MARE_STOPPED), or the deadline. Not for workers.
 mare_err mare__runtime_await(mare_runtime *runtime, bool or_stuck, uint64_t deadline);
 
 // Wakes those in mare__runtime_await, so that they look again.

@@ -137,6 +137,7 @@ struct mare_process {
     bool observed;       // somebody knows, or will be told, how it ends
     bool reporting;      // it died, and its error will be printed unless somebody looks
     bool keeps;          // it stands in the list of keepers
+    bool given_up;       // it was killed on a thread of its own, which may not come back from C
     uint32_t awaiters;   // who joins it, or has it in a select
     mare_err how;        // MARE_OK, MARE_DIED, MARE_KILLED; set before `finished`
     mare_channel *ended; // closed when it ends; made when somebody wants to know
@@ -338,6 +339,7 @@ struct mare_runtime {
     struct mare__list processes;        // live ones
     struct mare__list keepers;          // ended ones whose results hold references
     atomic_ulong live, spawned_outside; // by threads that are not workers
+    atomic_ulong given_up;              // of the live ones
     atomic_ullong next_id, next_channel;
 
     // What outlives its processes, until the layer above sees to it at the end of all.

@@ -31,7 +31,7 @@ struct mare__http_limits {
     uint32_t fields;     // header lines; trailer lines as well:   100, else 431
     uint32_t extensions; // bytes of a body's chunk extensions:   1024, else 413
     uint32_t trailers;   // bytes of the lines after a body:      4096, else 431
-    uint64_t body;       // bytes of a body:                   1048576, else 413
+    uint64_t body;       // bytes of a body, to INT64_MAX:     1048576, else 413
 };
 
 // How the end of a body is known.
@@ -67,7 +67,7 @@ struct mare__http_head {
     bool keep_alive;           // the connection may be used for another message
     struct mare__span upgrade; // the protocols asked for or switched to; empty if none
     enum mare__http_body body;
-    uint64_t length; // of a BODY_LENGTH, else 0
+    uint64_t length; // of a BODY_LENGTH, INT64_MAX at the most; else 0
 };
 
 enum mare__http_event {
@@ -85,6 +85,7 @@ enum mare__http_kind {
 
 struct mare__http_reader {
     struct mare__http_limits limits; // may be set before a message begins
+    const char *methods;             // likewise: more that are known, with spaces between; or NULL
 
     struct mare__http_head head; // from HEAD until the read after END
     struct mare__span slice;     // of BODY; lies in the bytes given to mare__http_read
@@ -176,6 +177,9 @@ struct mare__http_request {
     struct mare__span upgrade;
     bool keep_alive, expect_continue;
 };
+
+// Why a field of a caller's is refused: static words that can follow its name; NULL: it is not.
+const char *mare__http_field_fault(const struct mare__http_field *field, enum mare__http_kind kind);
 
 // A whole head, with the empty line that ends it.
 mare_err mare__http_put_response(struct mare__bytes *out,

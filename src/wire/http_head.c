@@ -16,6 +16,7 @@ struct parse {
     struct mare__http_reader *reader;
     uint64_t length; // of Content-Length, else UINT64_MAX
     bool whole, no_memory;
+    bool announces; // that a body comes
 };
 
 // ---- Text ---------------------------------------------------------------------------------------
@@ -181,9 +182,23 @@ static bool fail_parse(struct mare__http_reader *reader, enum http_errno why)
     }
 }
 
+// Whether the method is one that the reader was told of.
+static bool is_told(const struct mare__http_reader *reader)
+{
+    struct mare__span method = reader->head.method;
+    for (const char *at = reader->methods; at && *at;) {
+        size_t size = strcspn(at, " ");
+        if (size == method.size && memcmp(at, method.at, size) == 0)
+            return true;
+        at += size + strspn(at + size, " ");
+    }
+    return false;
+}
+
 static bool take_apart(struct mare__http_reader *reader, struct parse *parse)
 {
     bool request = reader->kind == MARE__HTTP_REQUESTS;
+    size_t known = 0; // bytes that http_parser need not see
     http_parser parser;
     http_parser_init(&parser, request ? HTTP_REQUEST : HTTP_RESPONSE);
     parser.data = parse;
@@ -191,7 +206,11 @@ static bool take_apart(struct mare__http_reader *reader, struct parse *parse)
     // is too much for it. So this is left to choose_body, and values to http.c.
     parser.lenient_http_headers = 1;
     parser.allow_chunked_length = 1;
-    http_parser_execute(&parser, &callbacks, reader->text.at, reader->text.size);
+    if (request && is_told(reader)) { // for which it has another one
+        http_parser_execute(&parser, &callbacks, "GET", 3);
+        known = reader->head.method.size;
+    }
+    http_parser_execute(&parser, &callbacks, reader->text.at + known, reader->text.size - known);
     if (parse->no_memory)
         return fail(reader, 503, "not enough memory");
     if (!parse->whole)
@@ -395,9 +414,10 @@ static bool is_bodiless(const struct mare__http_reader *reader)
            status == 304 || (reader->answers == MARE__HTTP_ANSWERS_CONNECT && status / 100 == 2);
 }
 
-static bool choose_body(struct mare__http_reader *reader, uint64_t length)
+static bool choose_body(struct mare__http_reader *reader, struct parse *parse)
 {
     struct mare__http_head *head = &reader->head;
+    uint64_t length = parse->length;
     struct mare__span value;
     bool response = reader->kind == MARE__HTTP_RESPONSES, chunked;
     if (!check_codings(reader, &chunked))
@@ -405,6 +425,11 @@ static bool choose_body(struct mare__http_reader *reader, uint64_t length)
     bool has_length = mare__http_find(head, "content-length", &value);
     if (has_length && (chunked || length == UINT64_MAX))
         return fail(reader, 400, "the length of the body is not clear");
+    if (has_length && length > INT64_MAX) // what comes after us counts with signs
+        return fail(reader, 413, "the body is too large");
+    parse->announces = chunked || (has_length && length > 0);
+    if (response && head->status / 100 == 1 && parse->announces)
+        return fail(reader, 400, "a response that cannot have a body announces one");
     if (response && is_bodiless(reader)) {
         head->body = MARE__HTTP_BODY_NONE;
     } else if (chunked) {
@@ -433,11 +458,14 @@ static bool check_expect(struct mare__http_reader *reader)
     return true;
 }
 
-static void choose_connection(struct mare__http_reader *reader)
+static void choose_connection(struct mare__http_reader *reader, const struct parse *parse)
 {
     struct mare__http_head *head = &reader->head;
     struct mare__span upgrade;
-    bool close = mare__http_has_token(head, "connection", "close");
+    // Who announces a body where there can be none (RFC 9110 section 8.6) may send it, too, and it
+    // would be taken for the next response. To HEAD and with 304 it is told as GET would get it.
+    bool astray = head->status == 204 && parse->announces;
+    bool close = astray || mare__http_has_token(head, "connection", "close");
     bool keep = head->minor > 0 || mare__http_has_token(head, "connection", "keep-alive");
     head->keep_alive = keep && !close && head->body != MARE__HTTP_BODY_UNTIL_CLOSE;
     head->interim = head->status / 100 == 1 && head->status != 101;
@@ -455,9 +483,9 @@ bool mare__http_understand(struct mare__http_reader *reader)
         return false;
     if (request && (!check_target(reader) || !check_host(reader)))
         return false;
-    if (!choose_body(reader, parse.length) || (request && !check_expect(reader)))
+    if (!choose_body(reader, &parse) || (request && !check_expect(reader)))
         return false;
-    choose_connection(reader);
+    choose_connection(reader, &parse);
     return true;
 }
 

@@ -100,18 +100,32 @@ static void put_line(struct head *head, const char *name, struct mare__span valu
     put_string(head, "\r\n");
 }
 
+const char *mare__http_field_fault(const struct mare__http_field *field, enum mare__http_kind kind)
+{
+    static const char *const made_here[][7] = {
+        [MARE__HTTP_REQUESTS] = {"connection", "content-length", "expect", "host",
+                                 "transfer-encoding", "upgrade", NULL},
+        [MARE__HTTP_RESPONSES] = {"connection", "content-length", "date", "transfer-encoding",
+                                  "upgrade", NULL},
+    };
+    if (field->name.size == 0 || !mare__http_all(field->name, MARE__HTTP_TOKEN))
+        return "has a name that may not be sent";
+    if (!mare__http_all(field->value, MARE__HTTP_VALUE))
+        return "has a value that may not be sent";
+    for (const char *const *own = made_here[kind]; *own; own++)
+        if (mare__http_same(field->name, *own))
+            return "is written by the module itself";
+    return NULL;
+}
+
 static void put_fields(struct head *head, const struct mare__http_field *fields, size_t count,
-                       const char *const *made_here)
+                       enum mare__http_kind kind)
 {
     for (size_t i = 0; i < count; i++) {
-        struct mare__span name = fields[i].name, value = fields[i].value;
-        require(head, name.size > 0 && mare__http_all(name, MARE__HTTP_TOKEN) &&
-                          mare__http_all(value, MARE__HTTP_VALUE));
-        for (const char *const *own = made_here; *own; own++)
-            require(head, !mare__http_same(name, *own));
-        put_span(head, name);
+        require(head, !mare__http_field_fault(&fields[i], kind));
+        put_span(head, fields[i].name);
         put_string(head, ": ");
-        put_span(head, value);
+        put_span(head, fields[i].value);
         put_string(head, "\r\n");
     }
 }
@@ -170,8 +184,6 @@ static void put_response_body(struct head *head, const struct mare__http_respons
 mare_err mare__http_put_response(struct mare__bytes *out,
                                  const struct mare__http_response *response)
 {
-    static const char *const made_here[] = {"connection",        "content-length", "date",
-                                            "transfer-encoding", "upgrade",        NULL};
     struct head head = {out, MARE_OK};
     size_t before = out->size;
     struct mare__span reason = response->reason;
@@ -190,14 +202,12 @@ mare_err mare__http_put_response(struct mare__bytes *out,
     bool keep_alive = response->keep_alive && response->body != MARE__HTTP_BODY_UNTIL_CLOSE;
     keep_alive |= response->status == 101; // the connection lives on, as something else
     put_connection(&head, response->upgrade, keep_alive, response->minor);
-    put_fields(&head, response->fields, response->count, made_here);
+    put_fields(&head, response->fields, response->count, MARE__HTTP_RESPONSES);
     return finish(&head, before);
 }
 
 mare_err mare__http_put_request(struct mare__bytes *out, const struct mare__http_request *request)
 {
-    static const char *const made_here[] = {"connection",        "content-length", "expect", "host",
-                                            "transfer-encoding", "upgrade",        NULL};
     struct head head = {out, MARE_OK};
     size_t before = out->size;
     struct mare__span target = request->target;
@@ -215,7 +225,7 @@ mare_err mare__http_put_request(struct mare__bytes *out, const struct mare__http
     if (request->expect_continue)
         put_string(&head, "Expect: 100-continue\r\n");
     put_connection(&head, request->upgrade, request->keep_alive, 1);
-    put_fields(&head, request->fields, request->count, made_here);
+    put_fields(&head, request->fields, request->count, MARE__HTTP_REQUESTS);
     return finish(&head, before);
 }
 

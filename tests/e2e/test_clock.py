@@ -241,6 +241,24 @@ class Strangers(Case):
         self.assertEqual(code, 0)
         self.assertLess(said['offset_ns'], -3599_000_000_000)
 
+    def test_of_three_one_may_be_silent(self):
+        silent = self.fake_by(lambda question, now: None).name
+        nobody = f'127.0.0.1:{free_port()}'  # as silent, but at once
+        good = [self.fake().name for _ in range(4)]
+        one = ('--samples', '1')
+        for names in ([good[0], silent, good[1]], [*good, nobody], [nobody, good[0], good[1]]):
+            code, said = query(*names, options=one, timeout=5 * SLOW)
+            self.assertEqual((code, said['agreed']), (0, True), said)
+            self.assertLessEqual(abs(said['offset_ns']), said['error_ns'])
+        names = [good[0], nobody, nobody]
+        self.assertEqual(query(*names, options=one)[0], 1)
+        # A single one is enough for who trusts it; two are not for who trusts nobody.
+        code, said = query(*names, options=(*one, '--liars', '0'))
+        self.assertEqual((code, said['server']), (0, good[0]))
+        self.assertEqual(query(*good[:2], options=(*one, '--liars', '2'))[0], 1)
+        done = clock('watch', good[0], good[1], nobody, '--count', '1', '--timeout', str(PATIENCE))
+        self.assertEqual(done.returncode, 0, done.stdout)
+
     def test_two_that_disagree_give_no_time(self):
         liar = self.fake_by(lambda question, now: reply(question, now + 10))
         code, said = query(liar.name, self.fake().name, options=('--samples', '2'))
@@ -500,6 +518,9 @@ class Words(Case):
                            (('query', 'x', '--samples', '2.5'), '--samples'),
                            (('query', 'x', '--stratum', '3'), '--stratum is not for query'),
                            (('serve', 'x', '--samples', '3'), '--samples is not for serve'),
+                           (('query', 'x', '--liars', '-1'), '--liars'),
+                           (('query', 'x', '--liars', '1.5'), '--liars'),
+                           (('hear', '239.1.2.3:1', '--liars', '1'), '--liars is not for hear'),
                            (('simulate', '5'), '5'),
                            (('simulate', '--readings'), '--readings'),
                            (('simulate', '--bound', '0'), '--bound'),
@@ -555,7 +576,12 @@ class Words(Case):
     def test_ahead_or_behind(self):
         for offset, word in ((+100, 'behind'), (-100, 'ahead')):
             fake = self.fake_by(lambda question, now, by=offset: reply(question, now + by))
-            self.assertIn(f'This clock is 100 s {word}, give', clock('query', fake.name).stdout)
+            # The offset is as fine as its bound, or nobody could tell what that is good for.
+            said = re.search(rf'This clock is (\d+)\.(\d+) s {word}, give or take ([\d.]+) (\w+);',
+                             clock('query', fake.name).stdout)
+            self.assertIn(said[1], ('99', '100'))
+            last = {'s': 0, 'ms': 3, 'us': 6, 'ns': 9}[said[4]]  # decimals, in seconds
+            self.assertGreaterEqual(len(said[2]), last + len(said[3].partition('.')[2]))
 
     def test_tai_is_uncertain_when_the_table_has_expired(self):
         for year, certain in ((2020, True), (2040, False)):
@@ -604,6 +630,25 @@ class Words(Case):
                 stdin=subprocess.DEVNULL, env={**os.environ, 'TERM': 'dumb'})
         self.assertNotIn('\033', done.stdout)
         self.assertEqual(len(done.stdout.splitlines()), 2, done.stdout)
+
+    def test_a_key_of_the_wrong_kind_is_called_that(self):
+        for command in (('query', '127.0.0.1'), ('serve', '127.0.0.1:0', '--follow', '127.0.0.1')):
+            done = clock(*command, '--keys', str(self.keys), '--key', '3')
+            self.assertEqual(done.returncode, 2)
+            self.assertIn('--key 3: key 3 in', done.stderr)
+            self.assertIn('is of the kind SHA1; only AES128 can be used', done.stderr)
+            done = clock(*command, '--keys', str(self.keys), '--key', '4')
+            self.assertEqual(done.returncode, 2)
+            self.assertIn('there is no key 4', done.stderr)
+
+    def test_both_families_are_served(self):
+        try:
+            served = Served(at='[::]:0')
+        except AssertionError as why:
+            self.skipTest(str(why))
+        with served:
+            for host in '127.0.0.1', '[::1]':
+                self.assertEqual(query(f'{host}:{served.port}', options=('--samples', '1'))[0], 0)
 
     def test_the_reference_names_every_option(self):
         text = subprocess.run([MARE, 'help', 'clock'], capture_output=True, text=True, timeout=60,

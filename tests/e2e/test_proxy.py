@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The reverse proxy of the examples, between curl and nginx, and between a WebSocket client and
 server of Node's."""
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tools'))
@@ -139,6 +141,56 @@ class Proxy(unittest.TestCase):
             out, err = client.communicate(timeout=servers.PATIENCE)
             self.assertEqual(out, b'abc')
             self.assertNotEqual(client.returncode, 0, err)  # it was not told that this is all
+
+    def test_a_target_leads_to_no_other_server(self):
+        with socket.create_server(('127.0.0.1', 0)) as elsewhere:
+            elsewhere.settimeout(0.2)
+            port = elsewhere.getsockname()[1]
+            # Put together with such a target, the name of the server behind would be another's.
+            program = servers.Program([MARE, 'examples/16_reverse_proxy.lua', 0,
+                                       'http://127.0.0'])
+            self.addCleanup(program.close)
+            address = program.line(0).removeprefix('http://').split(':')
+            for line, status in ((f'CONNECT .1:{port}', b'501'), (f'GET http://127.0.0.1:{port}/',
+                                                                  b'421'), ('OPTIONS *', b'501')):
+                with socket.create_connection(address, servers.PATIENCE) as stream:
+                    stream.sendall(f'{line} HTTP/1.1\r\nHost: a\r\n\r\n'.encode())
+                    self.assertEqual(stream.recv(65536).split()[1:2], [status], line)
+            with self.assertRaises(TimeoutError):
+                elsewhere.accept()
+
+    def test_one_users_answer_is_not_anothers(self):
+        """The server behind sends a body where there can be none, and one answer too many. What it
+        sends so is for nobody; in particular not for who asks next."""
+        secret = b'HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecret'
+        first = {'-I': b'HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n' % len(secret),
+                 '-XDELETE': b'HTTP/1.1 204 No Content\r\n\r\n',
+                 '-XGET': b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'}
+        with socket.create_server(('127.0.0.1', 0)) as server:
+
+            def serve(stream):
+                with stream, contextlib.suppress(ConnectionResetError):
+                    while head := stream.recv(65536):
+                        method = head.split()[0]
+                        if head.split()[1] == b'/mine':
+                            stream.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmine')
+                        else:
+                            answer = first['-I' if method == b'HEAD' else '-X' + method.decode()]
+                            stream.sendall(answer + secret)
+
+            def accept():
+                while True:
+                    try:
+                        stream, _ = server.accept()
+                    except OSError:
+                        return
+                    threading.Thread(target=serve, args=(stream,), daemon=True).start()
+            threading.Thread(target=accept, daemon=True).start()
+            self.proxy(server.getsockname()[1])
+            for option in first:
+                self.assertIn(self.curl('/first', option)[1], (200, 204))
+                self.assertEqual(self.curl('/mine')[:2], (b'mine', 200), option)
+            server.shutdown(socket.SHUT_RDWR)
 
     @unittest.skipUnless(servers.NODE and (servers.NODE_MODULES / 'ws').exists(),
                          "Node's ws is not installed")

@@ -13,7 +13,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 // The bits of the first byte.
-enum { RESPONSES = 1, ANSWERS_HEAD = 2, ANSWERS_CONNECT = 4, SMALL = 8 };
+enum { RESPONSES = 1, ANSWERS_HEAD = 2, ANSWERS_CONNECT = 4, SMALL = 8, MORE_METHODS = 16 };
 
 static void add(struct mare__bytes *bytes, const void *data, size_t size)
 {
@@ -38,6 +38,8 @@ static void begin(struct mare__http_reader *reader, uint8_t how)
                                                     .extensions = 6,
                                                     .trailers = 30,
                                                     .body = 20};
+    if (how & MORE_METHODS)
+        reader->methods = "QUERY A BREW-TEA";
     if (how & (ANSWERS_HEAD | ANSWERS_CONNECT))
         mare__http_reader_expect(reader, mare__span_of(how & ANSWERS_HEAD ? "HEAD" : "CONNECT"));
 }

@@ -224,9 +224,24 @@ return {
         t.raises("65535", a.add, a, HERE, 0)
         t.raises("negative", a.probe, a, -1, 1)
         t.raises("string expected", a.receive, a, 1)
-        for _, interval in ipairs {0, -1, 0 / 0, "1"} do
-            t.raises("interval", agent.open, HERE, 0, {interval = interval})
+        for _, span in ipairs {0, -1, 0 / 0, "1"} do
+            for _, option in ipairs {"interval", "hold"} do
+                t.raises("#3 to 'open' %(option '" .. option .. "' must be", agent.open, HERE, 0,
+                    {[option] = span})
+            end
         end
+        local function refused(what, options)
+            t.raises("test_agent.lua:%d+: bad argument #3 to 'open' %(" .. what, function()
+                agent.open(HERE, 0, options)
+            end)
+        end
+        refused("unknown option 'peer'", {peer = "localhost:1"})
+        refused("option 'peers' must be a list", {peers = "localhost:1"})
+        refused("option 'dimensions' must be a whole number from 1 to 8", {dimensions = 9})
+        refused("table expected", 5)
+        t.raises("test_agent.lua:%d+: bad argument #1 to 'agent' %(unknown option 'dimension'%)",
+            function() place.agent {dimension = 3} end)
+        t.raises("option 'seed' must be an integer", place.agent, {seed = "x"})
         t.raises("HOST:PORT", agent.ask, "localhost")
         t.raises("HOST:PORT", agent.open, HERE, 0, {peers = {"nowhere"}})
         t.ok(math.type(time.nonce()) == "integer")

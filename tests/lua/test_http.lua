@@ -217,6 +217,74 @@ return {
         end
     end,
 
+    -- RFC 9112 section 3.2: forms of a target that a handler must have asked for.
+    only_paths_reach_a_handler_that_asked_for_no_other_target = function()
+        local s <close> = server(function(r) return "reached by " .. r.path end)
+        for line, status in pairs {
+            ["CONNECT example.org:443"] = 501,
+            ["OPTIONS *"] = 501,
+            ["GET http://example.org/x"] = 421,
+            ["GET http://a/x"] = 421,
+            ["OPTIONS http://example.org"] = 421,
+            ["GET evil://x/"] = 421,
+        } do
+            local got = answer(s, line, " HTTP/1.1\r\nHost: a\r\n\r\n",
+                "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            t.eq({status_of(got), got:find "reached" ~= nil}, {status, false}, line)
+        end
+        t.eq(body_of(answer(s, "OPTIONS /x HTTP/1.1\r\nHost: a\r\n\r\n")), "reached by /x")
+    end,
+
+    who_asks_for_them_gets_other_targets = function()
+        local s <close> = server(function(r)
+            return ("%s|%s|%s|%s"):format(r.method, r.target, r.path, r.host)
+        end, {targets = {"absolute", "asterisk"}})
+        for line, text in pairs {
+            ["GET http://example.org/x?y"] = "GET|http://example.org/x?y|/x|example.org",
+            ["OPTIONS *"] = "OPTIONS|*|*|a",
+            ["GET /x"] = "GET|/x|/x|a",
+        } do
+            t.eq(body_of(answer(s, line, " HTTP/1.1\r\nHost: a\r\n\r\n")), text)
+        end
+        t.eq(status_of(answer(s, "CONNECT b:1 HTTP/1.1\r\nHost: a\r\n\r\n")), 501)
+    end,
+
+    a_handler_can_make_a_tunnel = function()
+        local s <close> = server(function(r)
+            if r.host == "nowhere:1" then return {status = 502} end
+            if r.host == "wrong:1" then return "fine" end -- 2xx: the client takes it for a tunnel
+            r.taken = true
+            r.stream:write "HTTP/1.1 200 OK\r\n\r\n"
+            r.stream:write(r.host, " says ", r.stream:read "a")
+        end, {targets = {"authority"}})
+        local function connect_to(host)
+            return answer(s, "CONNECT ", host, " HTTP/1.1\r\nHost: ", host, "\r\n\r\n", "hello")
+        end
+        t.eq(connect_to "there:443", "HTTP/1.1 200 OK\r\n\r\nthere:443 says hello")
+        t.eq(status_of(connect_to "nowhere:1"), 502)
+        t.eq(status_of(connect_to "wrong:1"), 500)
+        t.eq(status_of(answer(s, "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n")), 421)
+    end,
+
+    methods_of_ones_own_can_be_allowed = function()
+        local function handler(r) return r.method .. " " .. r:text() end
+        local function ask(s, method)
+            return answer(s, method, " / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
+        end
+        local usual <close> = server(handler)
+        local s <close> = server(handler, {methods = {"QUERY", "BREW-TEA"}})
+        t.eq(status_of(ask(usual, "QUERY")), 501)
+        for _, method in ipairs {"QUERY", "BREW-TEA", "PUT"} do
+            t.eq(body_of(ask(s, method)), method .. " hi")
+        end
+        for _, method in ipairs {"QUER", "QUERYX", "query", "BREW", "TEA", "QUERY BREW-TEA"} do
+            t.ok(status_of(ask(s, method)) ~= 200, method)
+        end
+        local response = assert(http.request {url = s.base, method = "QUERY", body = "hi",
+            timeout = patience})
+        t.eq(response:text(), "QUERY hi")
+    end,
+
     a_body_beyond_the_limit_is_told_to_the_handler = function()
         local s <close> = server(function(r)
             local text, _, code = r:text()
@@ -234,6 +302,13 @@ return {
         t.eq(status_of(answer(s, head, "11\r\nExpect: 100-continue\r\n\r\n")), 413)
         local usual <close> = server(function() error "was called" end)
         t.eq(status_of(answer(usual, head, "1048577\r\n\r\n")), 413)
+        local generous <close> = server(function() error "was called" end,
+            {limits = {body = math.maxinteger}})
+        for _, length in ipairs {"9223372036854775808", "9223372036854775813",
+            "18446744073709550000"} do -- of 2^63 and more no limit is large enough
+            t.eq(status_of(answer(usual, head, length, "\r\n\r\n")), 413, length)
+            t.eq(status_of(answer(generous, head, length, "\r\n\r\n")), 413, length)
+        end
     end,
 
     a_handler_that_does_not_look_answers_a_bad_body_all_the_same = function()
@@ -295,7 +370,14 @@ return {
         end
         t.raises("option 'log' must be a function, or false", serve, {log = true})
         t.raises("option 'failed' must be a function, or false", serve, {failed = "print"})
+        t.raises("option 'cancel' must be true or false", serve, {cancel = "no"})
         t.raises("limit 'body' must be an integer", serve, {limits = {body = "large"}})
+        for _, wrong in ipairs {"QUERY", {"A B"}, {""}, {("A"):rep(25)}, {1}, {"QUERY\r"}} do
+            t.raises("option 'methods' must be a list of methods", serve, {methods = wrong})
+        end
+        for _, wrong in ipairs {"absolute", {"absolut"}, {true}} do
+            t.raises("option 'targets' must be a list of", serve, {targets = wrong})
+        end
     end,
 
     a_silent_connection_is_closed = function()

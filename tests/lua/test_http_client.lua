@@ -3,6 +3,7 @@
 -- by hand, which close when they should not. nginx is in tests/e2e.
 local mare, t = require "mare", require "t"
 local net, http, tls = require "mare.net", require "mare.http", require "mare.tls"
+local websocket = require "mare.websocket"
 local patience = t.patience
 
 -- Our server, with the number of the connection that a request came through in its answer; ended
@@ -49,6 +50,41 @@ local function answer(stream, text, more)
     if more then stream:read(more) end
     stream:write("HTTP/1.1 200 OK\r\nContent-Length: ", #text, "\r\n\r\n", text)
     return first
+end
+
+-- A server made by hand, whose first connection says something (`said`) to a first request, and
+-- more (`late`) when that has been answered; on its second connection it answers "true". Asks it
+-- twice, over TLS if `secure`: what was answered to the second, a GET, and how often it was asked.
+local function asked_after(method, said, late, secure)
+    local certificate, key = tls.selfsigned "localhost"
+    local listener = assert(secure and tls.listen("127.0.0.1", 0,
+        {certificate = certificate, key = key}) or net.listen("127.0.0.1", 0))
+    local heard, answered = 0, mare.channel(1)
+    local function read_head(stream)
+        if not stream:read "l" then return false end
+        repeat local line = stream:read "l" until line == "" or not line
+        heard = heard + 1
+        return true
+    end
+    mare.go(net.serve, listener, function(stream)
+        stream:timeout(patience)
+        read_head(stream)
+        if heard > 1 then return stream:write "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntrue" end
+        stream:write(said)
+        answered:receive(patience)
+        if late then stream:write(late) end
+        read_head(stream)
+    end)
+    local _, port = listener:address()
+    local url = ("%s://localhost:%d/"):format(secure and "https" or "http", port)
+    local client <close> = http.client {timeout = patience, tls = {authorities = certificate}}
+    local response = assert(client:request {url = url, method = method})
+    assert(response:text())
+    answered:send(true)
+    if late then mare.select({client.unused[1].stream}, patience) end -- it has come
+    local _, text = client:get(url)
+    listener:close()
+    return text, heard
 end
 
 return {
@@ -172,6 +208,45 @@ return {
         t.eq((routine:join(patience)), true)
     end,
 
+    -- RFC 9112 section 6.3: what comes after an answer is nobody's.
+    what_no_request_has_asked_for_is_not_the_next_ones_answer = function()
+        local false_one = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfalse"
+        for name, case in pairs {
+            ["a body after 204"] = {"GET", "HTTP/1.1 204 No Content\r\n\r\n" .. false_one},
+            ["a body to HEAD"] = {"HEAD", ("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s")
+                :format(#false_one, false_one)},
+            ["a body after 304"] = {"GET", "HTTP/1.1 304 Not Modified\r\n\r\n" .. false_one},
+            ["two answers"] = {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+                .. false_one},
+            ["two answers, one in chunks"] = {"GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked"
+                .. "\r\n\r\n2\r\nok\r\n0\r\n\r\n" .. false_one},
+            ["half of one"] = {"GET", "HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\n"},
+        } do
+            t.eq({asked_after(table.unpack(case))}, {"true", 2}, name)
+            t.eq({asked_after(case[1], case[2], nil, true)}, {"true", 2}, name .. ", TLS")
+        end
+    end,
+
+    also_if_it_comes_later = function()
+        local said = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+        local late = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfalse"
+        for _, secure in ipairs {false, true} do
+            t.eq({asked_after("GET", said, late, secure)}, {"true", 2})
+        end
+    end,
+
+    one_that_announces_a_body_where_there_can_be_none_is_not_asked_again = function()
+        for _, field in ipairs {"Content-Length: 5", "Transfer-Encoding: chunked"} do
+            t.eq({asked_after("GET", "HTTP/1.1 204 No Content\r\n" .. field .. "\r\n\r\n")},
+                {"true", 2}, field)
+        end
+        local url = by_hand(function(stream)
+            stream:read "l"
+            stream:write "HTTP/1.1 103 Early Hints\r\nContent-Length: 5\r\n\r\nHTTP/"
+        end)
+        t.fails("badmsg", http.get(url, patience))
+    end,
+
     an_answer_that_was_not_read_is_not_the_next_ones = function()
         local s <close> = server(function(request, number)
             return request.path == "/long" and ("x"):rep(500000) or tostring(number)
@@ -260,7 +335,7 @@ return {
             return {body = function()
                 n = n + 1
                 if n == 1 then return "part" end
-                return nil, "the source is gone", "closed"
+                return nil, "the source is gone", "io"
             end}
         end)
         t.fails("badmsg", http.get(s.base, patience))
@@ -275,6 +350,15 @@ return {
         end
         t.fails("toobig", client:get {url = s.base, limits = {body = 99}})
         t.fails("toobig", client:get {url = s.base, limits = {field_line = 5}})
+    end,
+
+    a_body_of_which_no_number_tells_the_length_is_refused_at_once = function()
+        local url = by_hand(function(stream)
+            stream:read "l"
+            stream:write "HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775813\r\n\r\nhello"
+        end)
+        t.fails("toobig", http.request {url = url, limits = {body = math.maxinteger},
+            timeout = patience})
     end,
 
     a_small_limit_is_not_left_behind = function()
@@ -335,6 +419,33 @@ return {
         for _, url in ipairs {"ftp://a/", "a", "http://", "http://u@a/", "http://a:b/",
             "http://a:65536/", "http://a:80x/"} do
             t.eq(at(url), nil, url)
+        end
+    end,
+
+    what_may_not_stand_in_a_target_is_encoded = function()
+        local s <close> = server(function(request) return request.target end)
+        for target, expected in pairs {
+            ["/a b?c d"] = "/a%20b?c%20d",
+            ["/\u{e9}/\u{1f30a}?q=\u{fc}#\u{e9}"] = "/%C3%A9/%F0%9F%8C%8A?q=%C3%BC",
+            ["/\xff"] = "/%FF", -- what is no UTF-8 is bytes
+            ["/\"<>\\^`{|}"] = "/%22%3C%3E%5C%5E%60%7B%7C%7D", -- RFC 3986 section 2
+            ["/a%20b%2Fc%zz"] = "/a%20b%2Fc%zz", -- what was encoded stays so
+            ["/:/?#[]@!$&'()*+,;=-._~"] = "/:/?",
+            ["/[]@!$&'()*+,;=-._~:/?[]@!$&'()*+,;=-._~:/?"]
+                = "/[]@!$&'()*+,;=-._~:/?[]@!$&'()*+,;=-._~:/?",
+        } do
+            t.eq(select(2, http.get(s.base .. target, patience)), expected)
+        end
+    end,
+
+    what_cannot_be_is_refused_as_a_value = function()
+        for _, url in ipairs {"http://m\u{fc}nchen.example/", "http://a b/", "http://a\"b/",
+            "http://a/\r\nX: y", "http://a/\tb", "http://a/\0", "http://a/\x7f", "http://a\n/",
+            "http://[::1\u{e9}]/"} do
+            t.fails("invalid", http.get(url, patience))
+            t.fails("invalid", http.client():get(url, patience))
+            t.fails("invalid", websocket.connect((url:gsub("^http", "ws"))))
+            t.eq({http.locate(url)}, {nil, (select(2, http.get(url)))})
         end
     end,
 }

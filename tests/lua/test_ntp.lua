@@ -221,6 +221,63 @@ return {
         t.ok(good.answered > 0)
     end,
 
+    of_three_or_five_one_may_be_silent = function()
+        local silent <close> = fake(function() end)
+        local liar <close> = fake(function(q, now) return reply(q, now + 1000 * SECOND) end)
+        local gone = assert(net.udp(HERE)) -- as silent, but at once
+        local nobody = {name = HERE .. ":" .. select(2, gone:address())}
+        gone:close()
+        local good = {}
+        for i = 1, 4 do good[i] = fake(function(q, now) return reply(q, now) end) end
+        local function ask(more, ...)
+            local names = {}
+            for i, one in ipairs {...} do names[i] = one.name end
+            return ntp.query(names, with({samples = 1, wait = t.patience}, more))
+        end
+        local said = assert(ask({wait = 5 * t.slow}, good[1], silent, good[2]))
+        t.ok(math.abs(said.offset) <= said.error)
+        t.eq({said.servers[2].why, said.servers[1].why}, {"no answer"})
+        said = assert(ask({}, good[1], nobody, good[2], good[3], liar))
+        t.ok(math.abs(said.offset) <= said.error)
+        t.eq(said.servers[5].outlier, true)
+        -- One of three is no majority; two that do not agree are none either.
+        t.fails("invalid", ask({}, good[1], nobody, nobody))
+        t.fails("invalid", ask({}, good[1], nobody, liar))
+        -- Who trusts them says so.
+        t.ok(ask({liars = 0}, good[1], nobody, nobody))
+        t.fails("invalid", ask({liars = 2}, good[1], good[2], nobody))
+        for _, one in ipairs(good) do one.close() end
+    end,
+
+    an_asker_goes_on_asking = function()
+        local _ <close>, name = serve()
+        local asker <close> = ntp.asker(name, {wait = t.patience})
+        for round = 1, 10 do
+            local said = assert(asker:ask())
+            t.eq(said.servers[1].samples, math.min(round, 8))
+            t.ok(math.abs(said.offset) <= said.error)
+        end
+        local silent <close> = fake(function() end)
+        local other <close> = ntp.asker({silent.name}, {wait = t.patience})
+        local _, message, code, view = other:ask(0.01)
+        t.eq({code, view.servers[1].why}, {"timeout", "no answer"})
+        t.ok(message:find "no answer")
+        local routine = mare.go(other.ask, other)
+        mare.yield()
+        routine:cancel()
+        t.fails("cancelled", select(2, routine:join(t.patience)))
+    end,
+
+    a_server_tells_of_its_answers = function()
+        local told = {}
+        local server <close>, name = serve {stratum = 4, told = function(host, port, bytes)
+            told[#told + 1] = {host, port > 0, time.decode(bytes).stratum}
+        end}
+        assert(ntp.query(name, with(PATIENT, {samples = 2})))
+        t.eq(told, {{HERE, true, 4}, {HERE, true, 4}})
+        t.eq(server.answered, 2)
+    end,
+
     who_sends_nonsense_without_end_is_not_listened_to_for_ever = function()
         local silent <close> = fake(function() end)
         where(nil, flooded, function()
@@ -509,7 +566,18 @@ return {
             [9] = {id = 9, secret = "sixteen-letters!"},
             [11] = {id = 11, secret = "sixteen_letters!"},
         })
-        t.fails("badmsg", keys "7 AES128 HEX:0001\n")
+        local function fails(code, message, ...)
+            t.fails(code, ...)
+            t.ok(select(2, ...):find(message, 1, true), select(2, ...))
+        end
+        -- One of a kind that cannot be used is called that, and not a key that is not there.
+        t.ok(keys "\n3 SHA1 HEX:00\n4 some_secret\n7 AES128 ASCII:sixteen-letters!\n")
+        t.eq(ntp.keys(path, 7), {id = 7, secret = "sixteen-letters!"})
+        fails("invalid", "is of the kind SHA1; only AES128", ntp.keys(path, 3))
+        fails("invalid", "is of the kind MD5; only AES128", ntp.keys(path, 4))
+        fails("invalid", "there is no key 5", ntp.keys(path, 5))
+        fails("badmsg", ":2: a key is NUMBER", keys "# keys\nseven AES128 x\n")
+        fails("badmsg", ":1: key 7 is not of 16 bytes", keys "7 AES128 HEX:0001\n")
         t.fails("badmsg", keys "7 AES128 HEX:xx0102030405060708090a0b0c0d0e0f\n")
         t.fails("badmsg", keys "7 AES128 ASCII:short\n")
         os.remove(path)
@@ -517,18 +585,67 @@ return {
         t.fails("io", ntp.keys "/")
     end,
 
+    -- Words.
+
+    an_offset_is_as_fine_as_its_bound = function()
+        local span = require "mare._clock_words".span
+        for _, case in ipairs {
+            {"0 ns", 0}, {"999 ns", 999}, {"1 us", 1000}, {"12.3 us", 12345}, {"2.03 ms", 2034000},
+            {"100 ms", 100000000}, {"16 s", 16 * SECOND}, {"1234 s", 1234 * SECOND},
+            {"+5 ns", 5, true}, {"-1.5 ms", -1500000, true},
+            {"-3.00001 s", -3 * SECOND - 12345, true, 1040000}, -- a bound of 1.04 ms
+            {"+600.00000 s", 600 * SECOND, true, 1070000},
+            {"3.0000000 s", 3 * SECOND, false, 12800}, -- 12.8 us
+            {"3.000000012 s", 3 * SECOND + 12, false, 7}, -- never finer than is known
+            {"-4.77 us", -4770, true, 12800}, {"7.00 us", 7000, false, 543000000},
+            {"+359 ns", 359, true, 100000000}, {"2.034 ms", 2034000, false, 100000},
+        } do
+            t.eq(span(case[2], case[3], case[4]), case[1])
+        end
+    end,
+
     misuse_is_told = function()
         t.raises("#1 to 'query'", ntp.query)
         t.raises("#1 to 'query'", ntp.query, {})
         t.raises("HOST:PORT", ntp.query, "[::1")
         t.raises("65535", ntp.query, "localhost:65536")
-        t.raises("no option 'colour'", ntp.query, HERE, {colour = 1})
-        t.raises("table of options", ntp.query, HERE, 5)
+        t.raises("nobody is at port 0", ntp.query, "localhost:0")
+        t.raises("253", ntp.query, ("x"):rep(254))
+        t.raises("table expected", ntp.query, HERE, 5)
         t.raises("#1 to 'follower'", ntp.follower, {5})
-        t.raises("no option 'samples'", ntp.follower, HERE, {samples = 1})
-        t.raises("interval", ntp.follower, HERE, {interval = 0})
-        t.raises("secret", ntp.query, HERE, {key = {id = 1}})
-        t.raises("stratum", ntp.server, {port = 0, stratum = 17})
-        t.raises("a key must be", ntp.server, {port = 0, keys = {5}})
+        t.raises("table expected", ntp.server, 5)
+    end,
+
+    wrong_options_are_refused_in_the_line_of_who_gave_them = function()
+        local function refused(index, what, f)
+            t.raises("test_ntp.lua:%d+: bad argument #" .. index .. " to '%l+' %(" .. what, f)
+        end
+        refused(2, "unknown option 'colour'", function() ntp.query(HERE, {colour = 1}) end)
+        refused(2, "unknown option 'samples'", function() ntp.follower(HERE, {samples = 1}) end)
+        refused(1, "unknown option '1'", function() ntp.server {HERE} end)
+        refused(2, "unknown option 'wiat'", function() ntp.asker(HERE, {wiat = 1}) end)
+        for _, wrong in ipairs {{samples = 0}, {samples = "many"}, {interval = -1}, {wait = 0},
+            {liars = -1}, {liars = 0.5}, {drift = "x"}, {drift = -1}} do
+            local option = next(wrong)
+            local must = ("option '%s' must be"):format(option)
+            refused(2, must, function() ntp.query(HERE, wrong) end)
+            refused(2, must, function() ntp.asker(HERE, wrong) end)
+        end
+        refused(2, "a key must have a `secret`", function()
+            ntp.query(HERE, {key = {id = 1}})
+        end)
+        refused(2, "a key must have a `secret`, a string of 16 bytes", function()
+            ntp.follower(HERE, {key = {id = 1, secret = "short"}})
+        end)
+        refused(2, "a key must be a table, not a string", function()
+            ntp.asker(HERE, {key = "sixteen-letters!"})
+        end)
+        refused(2, "option 'interval'", function() ntp.follower(HERE, {interval = 0}) end)
+        refused(2, "option 'slew'", function() ntp.follower(HERE, {slew = 0}) end)
+        refused(1, "option 'stratum'", function() ntp.server {port = 0, stratum = 17} end)
+        refused(1, "option 'follow' must be a follower", function() ntp.server {follow = {}} end)
+        refused(1, "option 'told'", function() ntp.server {told = 1} end)
+        refused(1, "option 'error'", function() ntp.server {error = -1} end)
+        refused(1, "a key must be", function() ntp.server {port = 0, keys = {5}} end)
     end,
 }

@@ -179,6 +179,22 @@ return {
         t.raises("fewer", place.landmarks, {rtt = {{0, 1}, {1, 0}}, dimensions = 2})
         t.raises("row", place.landmarks, {rtt = {1, 2, 3}})
         local node = place.vivaldi()
+        t.raises("the height of a place must be a number", place.distance, {1, height = "x"}, {})
+        local function refused(what, f, options)
+            t.raises("test_place.lua:%d+: bad argument #1 to 'f' %(" .. what, function()
+                f(options)
+            end)
+        end
+        for _, f in ipairs {place.vivaldi, place.landmarks, place.locate, place.fix,
+            place.replicas} do
+            refused("unknown option 'colour'", f, {colour = 1})
+            refused("unknown option '1'", f, {8})
+        end
+        for _, wrong in ipairs {{dimensions = 0}, {dimensions = 1.5}, {neighbours = "x"},
+            {seed = -1}, {longest = 0}, {longest = "x"}} do
+            refused(("option '%s' must be"):format((next(wrong))), place.vivaldi, wrong)
+        end
+        refused("option 'clients' must be a table, not a nil", place.replicas, {count = 1})
         t.raises("nil", node.update, node, nil, {}, 1)
         t.raises("node", node.update, {}, "x", {}, 1)
     end,

@@ -176,6 +176,26 @@ return {
         t.raises("group", rbs.receiver, "127.0.0.1", port)
     end,
 
+    wrong_options_are_refused_in_the_line_of_who_gave_them = function()
+        local port = free_port()
+        local function refused(what, f, options)
+            t.raises("test_rbs.lua:%d+: bad argument #3 to '%l+' %(" .. what, function()
+                f(GROUP, port, options)
+            end)
+        end
+        for _, f in ipairs {rbs.beacon, rbs.receiver} do
+            refused("unknown option 'inteface'", f, {inteface = "lo"})
+            refused("option 'interface' must be", f, {interface = 1})
+            refused("table expected", f, "lo")
+        end
+        refused("option 'interval' must be", rbs.beacon, {interval = 0})
+        refused("option 'count' must be", rbs.beacon, {count = 1.5})
+        for _, wrong in ipairs {{jitter = -1}, {drift = "x"}, {wander = 0.5}, {ahead = 0.5},
+            {name = 5}} do
+            refused(("option '%s' must be"):format((next(wrong))), rbs.receiver, wrong)
+        end
+    end,
+
     -- Packets.
 
     packets_are_told_apart = function()
@@ -184,7 +204,8 @@ return {
         t.eq(time.heard(time.broadcast(report)), report)
         t.fails("badmsg", time.heard "")
         t.fails("badmsg", time.heard(("x"):rep(48)))
-        t.raises("`when`", time.broadcast, {who = 1, when = math.maxinteger})
+        t.raises("option 'when'", time.broadcast, {who = 1, when = math.maxinteger})
+        t.raises("unknown option 'nmae'", time.broadcast, {who = 1, nmae = "x"})
         t.raises("table expected", time.broadcast)
     end,
 

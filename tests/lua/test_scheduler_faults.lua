@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- What can go wrong with sources and loops: stopped or removed from inside, killed, failing, too
 -- fast, too slow. Each case runs in a process of its own, for a scheduler belongs to a process.
-local mare, t = require "mare", require "t"
+local mare, t, shell = require "mare", require "t", require "shell"
 local patience = t.patience -- for those who run in other processes, where t is not
 
 -- Runs the body in a new process with the module and a log; returns what it logged.
@@ -407,5 +407,36 @@ return {
         end)
         t.eq({p:join(t.patience)}, {true, {true, true, true, true, false}})
         t.eq(closed:receive(t.patience), "closed")
+    end,
+
+    -- In a C function that does not come back nobody can be ended; nor waited for, once it was.
+    a_thread_that_was_removed_does_not_keep_the_program = function()
+        local program = [[
+            local mare, fifo = require "mare", arg[1]
+            local begun = mare.channel(1)
+            local function blocks()
+                begun:send(true)
+                os.execute("cat " .. fifo) -- where nobody writes
+            end
+            %s
+            begun:receive()
+            %s
+            print "last words"
+        ]]
+        local scheduler = "local scheduler = require 'mare.scheduler' "
+        for _, case in ipairs {
+            {scheduler .. "local id = scheduler.register_source({wait = blocks}, print)",
+                "assert(scheduler.remove_source(id))", shell.lua},
+            {"local p = mare.spawn({thread = true}, blocks)", "assert(p:kill())", shell.lua},
+            {"local p = mare.spawn({thread = true}, blocks)", "assert(p:kill())",
+                shell.has_stock() and shell.stock or nil},
+        } do
+            local begin, finish, run = table.unpack(case)
+            local fifo = os.tmpname()
+            os.execute(("rm %s && mkfifo %s"):format(fifo, fifo))
+            local got = run and run(program:format(begin, finish), fifo)
+            os.execute(("exec 3<>%s && rm %s"):format(fifo, fifo)) -- and cat ends
+            if got then t.eq({got.out, got.err, got.code}, {"last words\n", "", 0}, begin) end
+        end
     end,
 }

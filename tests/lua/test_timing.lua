@@ -21,6 +21,7 @@ local function answer(bytes, received, leaves, changes)
         receive = time.stamp(received), transmit = time.stamp(leaves),
     }
     for name, value in pairs(changes or {}) do packet[name] = value end
+    packet.key = nil
     return time.encode(packet, changes and changes.key)
 end
 
@@ -107,6 +108,10 @@ return {
         t.fails("invalid", time.select {{time = 0, error = 1}, {time = 100, error = 1}})
         t.fails("invalid", time.select {})
         t.fails("invalid", time.select({{time = 0, error = 1}}, 1))
+        -- Two of three answer, and one of these may lie: the bound reaches over both.
+        choice = time.select({{time = 0, error = 10}, {time = 4, error = 10}}, 1)
+        t.eq({choice.time, choice.error, choice.survivors}, {2, 12, {1, 2}})
+        t.fails("invalid", time.select({{time = 0, error = 1}, {time = 4, error = 1}}, 1))
     end,
     estimates_go_into_select = function()
         local client = time.client {drift = 0, precision = 0}
@@ -255,7 +260,7 @@ return {
         t.eq(string.pack(">I4", kiss.reference_id), "RATE")
         t.fails("badmsg", server:refuse("", "RATE"))
         t.raises("four letters", server.refuse, server, question, "NO")
-        t.raises("`stratum`", time.server, {stratum = 0})
+        t.raises("option 'stratum'", time.server, {stratum = 0})
         local many = {}
         for i = 1, 17 do many[i] = key end
         t.raises("16 keys", time.server, {keys = many})
@@ -306,10 +311,10 @@ return {
         clock:set(0, 1 << 62, 0)
         t.raises("after 2116", function() clock:move(0, 1, 0) end)
         t.raises("18 years", function() clock:read((1 << 59) + 1) end)
-        t.raises("`slew` must be an integer from 1", function() time.clock {slew = 0} end)
-        t.raises("`drift`", function() time.clock {drift = "fast"} end)
+        t.raises("option 'slew' must be an integer from 1", function() time.clock {slew = 0} end)
+        t.raises("option 'drift'", function() time.clock {drift = "fast"} end)
         t.raises("#1.*table", function() time.clock(5) end)
-        t.raises("`jitter`", function() time.rbs {jitter = -1} end)
+        t.raises("option 'jitter'", function() time.rbs {jitter = -1} end)
         t.raises("#2.*146 years", function()
             time.measure(-(1 << 61) + 1, 1 << 62, 1 << 62, -(1 << 61) + 1)
         end)
@@ -323,10 +328,20 @@ return {
             for i = 1, 33 do many[i] = {time = 0, error = 0} end
             time.select(many)
         end)
-        t.raises("`stratum`", function() time.encode {stratum = 256} end)
+        t.raises("option 'stratum'", function() time.encode {stratum = 256} end)
         t.raises("16 bytes", function() time.encode({}, {id = 1, secret = "short"}) end)
         t.raises("`id`", function() time.encode({}, {secret = ("x"):rep(16)}) end)
         t.raises("#2", function() time.authentic("", nil) end)
         t.raises("#1.*local", function() client:ask(math.mininteger, 0) end)
+        t.raises("`error` of an estimate", function() time.select {{time = 1, error = "x"}} end)
+    end,
+    wrong_options_are_refused_in_the_line_of_who_gave_them = function()
+        local server = time.server()
+        for _, f in ipairs {time.clock, time.client, time.server, time.rbs, time.broadcast,
+            time.encode, function(options) server:tell(options) end} do
+            t.raises("test_timing.lua:%d+: bad argument #1 to '%l+' %(unknown option 'drfit'%)",
+                function() f {drfit = 1} end)
+            t.raises("unknown option '1'", function() f {5} end)
+        end
     end,
 }

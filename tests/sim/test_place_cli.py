@@ -137,10 +137,15 @@ class Matrix(unittest.TestCase):
                 ('--spikes', '1'), ('--steady',):
             self.refuses(('evaluate', 'made:9', '--algorithm', 'gnp', *option),
                          f'{option[0]} is not for gnp')
-        self.refuses(('evaluate', 'made:9', '--landmarks', '5'), '--landmarks is not for vivaldi')
+        for algorithm in 'vivaldi', 'springs':
+            self.refuses(('evaluate', 'made:9', '--algorithm', algorithm, '--landmarks', '5'),
+                         f'--landmarks is not for {algorithm}')
+        for command in 'replicas', 'distance', 'map':
+            self.refuses((command, *words[command], '--algorithm', 'springs'), 'only evaluate')
         gnp = ('--algorithm', 'gnp', '--landmarks', '5', '--dimensions', '2')
         for command in matrix:  # and those who may have them do
-            for option in (('--cycles', '9', '--seed', '2', '--liars', '1', '--spikes', '1'), gnp):
+            vivaldi = ('--cycles', '9', '--seed', '2', '--liars', '1', '--spikes', '1')
+            for option in (vivaldi, gnp):
                 done = place(command, *words[command], *option)
                 self.assertEqual((done.returncode, done.stderr), (0, ''), (command, option))
 
@@ -178,6 +183,20 @@ class Matrix(unittest.TestCase):
         across = figures('distance', '-', '0', '2', text=SQUARE)
         self.assertEqual(across['measured_ms'], 42.426)
         self.assertAlmostEqual(across['estimated_ms'], 42.426, delta=2)
+
+    def test_networks_of_all_kinds(self):
+        for network, broken in (('made', 0.1), ('noisy', 0.5), ('centre', 0.01), ('sites', 0.3)):
+            found = {name: figures('evaluate', f'{network}:80:2', '--algorithm', name)
+                     for name in ('vivaldi', 'springs', 'gnp')}
+            for name, one in found.items():
+                self.assertEqual((one['nodes'], one['algorithm']), (80, name))
+                self.assertGreater(one['broken'], broken)
+            self.assertLess(found['vivaldi']['p90'], found['springs']['p90'])
+            self.assertIn('springs, 8 dimensions', place('evaluate', f'{network}:9', '--algorithm',
+                                                         'springs', '--cycles', '9').stdout)
+        for name in 'noisy:x', 'sites:2', 'centre:9:', 'noisy:':
+            self.refuses(('evaluate', name), name)
+        self.assertIn('No such file', place('evaluate', 'nosy:9').stderr)
 
     def test_what_was_not_measured_is_null(self):
         hole = SQUARE.replace('42.426 30\n', '- 30\n', 1)

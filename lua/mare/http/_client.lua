@@ -3,17 +3,26 @@
 local mare, net, raw = require "mare", require "mare.net", require "mare._http"
 local checks, shared = require "mare._check", require "mare.http._shared"
 local http, Message, body_reader = shared.http, shared.Message, shared.body_reader
-local write, write_parts, check_options = shared.write, shared.write_parts, shared.check_options
-local seconds_of = shared.seconds_of
+local check_options, seconds_of = shared.check_options, shared.seconds_of
+local bodies = require "mare.http._body"
+local take_in = require "mare._websocket".take
 
-local request_options = checks.set("url", "method", "headers", "body", "length", "timeout",
-    "limits", "tls")
+local request_options = checks.set("url", "method", "headers", "body", "file", "length",
+    "timeout", "limits", "tls")
 local client_options = checks.set("most", "idle_time", "timeout", "limits", "tls")
 
 local usual_port = {http = 80, ws = 80, https = 443, wss = 443}
 
---- Where a URL leads: a table with `scheme`, `host`, `port`, `secure`, `target`, and `name`, the
---- value of Host. nil for what is no URL that we can follow.
+-- What RFC 3986 does not let stand in a URL, written as it wants it.
+local function encode(text)
+    return (text:gsub("[^%w%-._~:/?#%[%]@!$&'()*+,;=%%]", function(byte)
+        return ("%%%02X"):format(byte:byte())
+    end))
+end
+
+--- Where a URL leads: a table with `scheme`, `host`, `port`, `secure`, `target`, in which spaces
+--- and letters beyond ASCII are encoded, and `name`, the value of Host. nil for what is no URL that
+--- we can follow; if it looks like one, with a message.
 function http.locate(url)
     local scheme, host, port, target = url:match "^(%a+)://([^/:?#%[%]@]+):?(%d*)([^#]*)"
     if not scheme then
@@ -24,9 +33,15 @@ function http.locate(url)
     if not usual or not (target == "" or target:find "^[/?]") or (number or 0) > 65535 then
         return nil
     end
+    local bare = host:match "^%[(.*)%]$" or host
+    if bare:find(bare == host and "[^%w!$%%&'()*+,%-.;=_~]" or "[^%w!$%%&'()*+,%-.;=_~:]") then
+        return nil, "the URL's host has a character that the name of a host cannot have"
+    elseif target:find "%c" then
+        return nil, "the URL has a control character in it"
+    end
     if not target:find "^/" then target = "/" .. target end
     number = number or usual
-    return {scheme = scheme, host = host:match "^%[(.*)%]$" or host, port = number, target = target,
+    return {scheme = scheme, host = bare, port = number, target = encode(target),
         secure = usual == 443, name = number == usual and host or ("%s:%d"):format(host, number)}
 end
 
@@ -57,32 +72,69 @@ end
 -- That an option of a request is what it can be.
 local function check_option(name, good, expected)
     if not good then
-        error(("bad argument #1 to 'request' (option '%s' must be %s)"):format(name, expected), 4)
+        error(("bad argument #1 to 'request' (option '%s' must be %s)"):format(name, expected), 5)
     end
 end
 
--- What is to be sent, from what the program asks for.
+-- That what a program asks for can be asked.
+local function check_request(what, method, time)
+    local body, file, length = what.body, what.file, what.length
+    check_option("timeout", type(time) == "userdata" or type(time) == "number" and time >= 0,
+        "seconds or a deadline")
+    check_option("method", type(method) == "string" and shared.is_token(method), "a word")
+    check_option("body", body == nil or type(body) ~= "number" and bodies.is_one(body),
+        bodies.KINDS)
+    check_option("file", file == nil or type(file) == "string", "the path of a file")
+    check_option("file", file == nil or body == nil, "without a body")
+    check_option("length", length == nil or bodies.length_of(length), bodies.LENGTH)
+    local text = body == nil and file == nil and "" or type(body) == "string" and body
+    check_option("length", length == nil or not text or bodies.length_of(length) == #text,
+        "that of the body")
+end
+
+-- Opens the body that a program gives: true, or nil, message, code.
+local function open_body(wanted, what)
+    local body, length, code = what.body, bodies.length_of(what.length), nil
+    if what.file then body, length, code = bodies.open_file(what.file, length) end
+    if code then return nil, length, code end
+    wanted.closer.body = body
+    body, length, code = bodies.open(body, length)
+    if code then return nil, length, code end
+    wanted.body, wanted.parts = body, type(body) == "function"
+    wanted.length = length or wanted.parts or body and #body
+    return true
+end
+
+-- What is to be sent, from what the program asks for, with what is to be closed then; or nil,
+-- message, code.
 local function prepare(what, keep, usual_time)
     if type(what) == "string" then what = {url = what} end
+    checks.argument("request", what, 1, "table", 4)
     check_options("request", what, 1, request_options, 5)
-    local place = http.locate(what.url or "")
+    local place, wrong = http.locate(what.url or "")
+    if wrong then return nil, wrong, "invalid" end
     if not place or not place.scheme:find "^http" then
         error("bad argument #1 to 'request' (an http:// or https:// URL expected)", 3)
     end
-    local body, method = what.body, what.method or (what.body and "POST" or "GET")
+    local method = what.method or (what.body or what.file) and "POST" or "GET"
     local time = what.timeout or usual_time or http.message_time
-    local parts, deadline = type(body) == "function", type(time) == "userdata" and time or nil
-    check_option("timeout", deadline or type(time) == "number" and time >= 0,
-        "seconds or a deadline")
-    check_option("body", not body or parts or type(body) == "string", "a string or a function")
-    local length = what.length or (body and not parts and #body) or nil
-    return {
-        place = place, method = method, body = body, parts = parts, length = parts and length,
-        head = raw.request(method, place.target, place.name, what.headers, length or parts or nil,
-            keep, false),
-        time = time, deadline = deadline,
-        limits = what.limits, tls = what.tls,
-    }
+    check_request(what, method, time)
+    local wanted = {place = place, method = method, time = time, limits = what.limits,
+        tls = what.tls, deadline = type(time) == "userdata" and time or nil,
+        closer = bodies.closer()}
+    local ok, message, code = open_body(wanted, what)
+    local good, head = true, nil
+    if ok then
+        good, head = pcall(raw.request, method, place.target, place.name, what.headers,
+            wanted.length, keep, false)
+        if good then
+            wanted.head = head
+            return wanted
+        end
+    end
+    local _ <close> = wanted.closer
+    if not good then error(("bad argument #1 to 'request' (%s)"):format(head), 3) end
+    return nil, message, code
 end
 
 -- A connection, for one request after the other.
@@ -99,15 +151,16 @@ end
 local function exchange(connection, wanted)
     local stream, time, deadline = connection.stream, wanted.time, wanted.deadline
     stream:timeout(seconds_of(time))
-    local ok, message, code = write(stream, deadline, wanted.head,
+    local ok, message, code = bodies.write(stream, deadline, wanted.head,
         not wanted.parts and wanted.body or "", "")
     if ok and wanted.parts then
-        ok, message, code = write_parts(stream, wanted.body, not wanted.length, wanted.length,
-            deadline)
+        ok, message, code = bodies.write_parts(stream, wanted.body, wanted.length, deadline)
     end
     if not ok and code ~= "closed" then return nil, message, code end
     local response, m, c = http.read_response(stream, wanted.method, time, connection.reader)
-    if response then
+    if response and response.status == 101 then -- RFC 9110 section 7.8
+        return nil, "the server speaks another protocol, unasked", "badmsg"
+    elseif response then
         connection.whole = ok
         return response
     end
@@ -149,12 +202,18 @@ local function request_once(wanted, finished)
     return nil, message, code
 end
 
---- Makes a request: `url`, or a table with `url`, `method`, `headers`, `body` (a string, or a
---- function that returns part after part, with its `length` if that is known), `timeout` (seconds
+--- Makes a request: `url`, or a table with `url`, `method`, `headers`, `body` (a string, a function
+--- that returns part after part, a file, a stream, with its `length` if that is known) or `file` (a
+--- path), `timeout` (seconds
 --- for each step, or a deadline for all of it), and for https `tls`, as for `tls.connect`. Returns
 --- the response (`status`, `headers`, `response:read()`, `response:text()`, `response:close()`), or
 --- nil, message, code.
-function http.request(what) return request_once(prepare(what, false), close_connection) end
+function http.request(what)
+    local wanted, message, code = prepare(what, false)
+    if not wanted then return nil, message, code end
+    local _ <close> = wanted.closer
+    return request_once(wanted, close_connection)
+end
 
 local function get(request, url, timeout)
     local what = type(url) == "table" and url or {url = url, timeout = timeout}
@@ -194,15 +253,21 @@ function http.client(options)
     }, Client)
 end
 
--- Takes the newest connection to that place, and closes those that have waited too long.
+-- Whether the server has said nothing since its answer, and has not closed. What it says unasked
+-- would be taken for the next answer (RFC 9112 section 6.3).
+local function is_silent(connection) return take_in(connection.stream) == false end
+
+-- Takes the newest connection to that place, and closes those that have waited too long, or cannot
+-- be used.
 local function take(client, wanted)
     local unused, taken = client.unused, nil
     for i = #unused, 1, -1 do
         local one = unused[i]
-        if mare.now() - one.since > client.idle_time then
+        local fits = not taken and one.name == wanted.place.name
+            and one.scheme == wanted.place.scheme and one.tls == wanted.tls
+        if mare.now() - one.since > client.idle_time or fits and not is_silent(one) then
             table.remove(unused, i).stream:close()
-        elseif not taken and one.name == wanted.place.name and one.scheme == wanted.place.scheme
-            and one.tls == wanted.tls then
+        elseif fits then
             taken = table.remove(unused, i)
         end
     end
@@ -225,7 +290,9 @@ local idempotent = {GET = true, HEAD = true, OPTIONS = true, TRACE = true, PUT =
 --- As `http.request`. A kept connection may have been closed by the server just now, which shows
 --- only when a request gets no answer; so it serves what can be repeated, once, on a new one.
 function Client:request(what)
-    local wanted = prepare(what, true, self.timeout)
+    local wanted, message, code = prepare(what, true, self.timeout)
+    if not wanted then return nil, message, code end
+    local _ <close> = wanted.closer
     wanted.tls, wanted.limits = wanted.tls or self.tls, wanted.limits or self.limits
     local finished = keeper(self)
     local kept = idempotent[wanted.method] and not wanted.parts and take(self, wanted)
@@ -233,7 +300,8 @@ function Client:request(what)
     if kept.limits ~= wanted.limits then -- those of the request before are not this one's
         kept.reader, kept.limits = raw.reader("responses", wanted.limits), wanted.limits
     end
-    local response, message, code = exchange(kept, wanted)
+    local response
+    response, message, code = exchange(kept, wanted)
     if response and response.status ~= 408 then
         return complete(response, kept, wanted, finished)
     end

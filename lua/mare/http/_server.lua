@@ -4,45 +4,21 @@
 local mare, net, raw = require "mare", require "mare.net", require "mare._http"
 local checks, shared = require "mare._check", require "mare.http._shared"
 local http, Message, body_reader = shared.http, shared.Message, shared.body_reader
-local write, write_parts, check_options = shared.write, shared.write_parts, shared.check_options
+local check_options, answers = shared.check_options, require "mare.http._answer"
+local answer, failure = answers.answer, answers.failure
+local refuse, report, release = answers.refuse, answers.report, answers.release
+local gone = require "mare.http._gone"
 
 -- Bytes of a body, unless limits say otherwise: as in src/wire/http.h.
 local body_most = 1048576
 
 local server_options = checks.set("idle_time", "message_time", "write_time", "least_rate", "limits",
-    "failed", "end_time", "log")
-
-local date, date_at = nil, -1
-
-local function date_now()
-    local now = os.time()
-    if now ~= date_at then date, date_at = os.date("!%a, %d %b %Y %H:%M:%S GMT", now), now end
-    return date
-end
-
-local function refuse(stream, status, reason)
-    local text = ("%d %s: %s\n"):format(status, raw.phrase(status), reason)
-    stream:write(raw.response(status, {["content-type"] = "text/plain"}, #text, 1, false,
-        date_now()), text)
-    net.linger(stream)
-end
-
--- What a handler returned, as status, headers and body.
-local function parts_of(response)
-    if type(response) == "table" then
-        return response.status or 200, response.headers, response.body or "", response.length
-    elseif response == nil then
-        return 204, nil, nil
-    end
-    return 200, nil, response
-end
+    "failed", "end_time", "log", "methods", "targets", "cancel")
 
 local function on_error(err)
     return debug.traceback(type(err) == "string" and err or
         ("(error object is a %s value)"):format(type(err)), 2)
 end
-
-local function report(text) io.stderr:write("mare: http: ", text, "\n") end
 
 local printed_at, unprinted = -math.huge, 0
 
@@ -70,50 +46,6 @@ local function shake_hands(stream, failed)
     if failed == nil then failed = print_failure end
     if failed and code ~= "cancelled" then failed(message, code, stream) end
     return false
-end
-
-local failure = {status = 500, body = "500 Internal Server Error\n"}
-
-local function respond(stream, request, response, keep)
-    local status, headers, body, length = parts_of(response)
-    if status == 204 or status == 304 then body = nil end
-    local parts = type(body) == "function"
-    if body ~= nil and not parts and type(body) ~= "string" then body = tostring(body) end
-    if not parts then length = body and #body end
-    local known = not parts or length -- where the body ends, before it is sent
-    local chunked = not known and request.minor > 0
-    if not known then length = chunked end
-    local good, head = xpcall(raw.response, on_error, status, headers, length, request.minor,
-        keep and (known or chunked), date_now(),
-        type(response) == "table" and response.upgrade or nil)
-    if not good then
-        report(head)
-        return respond(stream, request, failure, false)
-    end
-    request.answered = status
-    if not body or request.method == "HEAD" then return stream:write(head) end
-    if not parts then return write(stream, nil, head, body, "") end
-    local ok, message, code = stream:write(head)
-    if not ok then return nil, message, code end
-    return write_parts(stream, body, chunked, known and length)
-end
-
--- Sends the response, and calls its `finally` however that went: its body may raise an error.
-local function answer(stream, request, response, keep)
-    local finally = type(response) == "table" and response.finally
-    if not finally then return respond(stream, request, response, keep) end
-    local _ <close> = setmetatable({}, {__close = function() finally() end})
-    local ok, message, code = respond(stream, request, response, keep)
-    return ok, message, code
-end
-
---- Answers a request now, as if its handler had returned the response, and then ends the
---- connection.
-function Message:answer(response)
-    self.taken = true
-    local ok, message, code = answer(self.stream, self, response, false)
-    net.linger(self.stream)
-    return ok, message, code
 end
 
 -- What is left of a request's body, so that the next request is found; false: close instead.
@@ -151,6 +83,20 @@ end
 -- Requests of one connection until it is the turn of other routines.
 local turn_most = 100
 
+-- The forms of a target beside a path (RFC 9112 section 3.2), as a request says them, and what one
+-- that the server does not want is answered with.
+local forms = {authority = 501, asterisk = 501, absolute = 421}
+
+-- The status and the reason to refuse a request with, before its handler sees it; or nothing.
+local function objection(server, request)
+    local length, form = request.length, request.form
+    if length and length > server.body_most then
+        return 413, "the body is too large"
+    elseif form and not server.targets[form] then
+        return forms[form], "the target is not a path"
+    end
+end
+
 -- Waits for the next request. Meanwhile the stream is among those that an ending server closes.
 local function next_request(server, stream, reader, idle, hurry)
     if server.ending then idle = math.min(idle, server.end_time) end
@@ -160,19 +106,69 @@ local function next_request(server, stream, reader, idle, hurry)
     return request, message, code, status
 end
 
+-- The client has gone while its request was handled: nothing is sent. What the handler waited for
+-- was cancelled, so its errors are no news.
+local function lose(connection, request, ok, response)
+    local message = "the client has gone away"
+    if ok then release(response) else message = message .. ": " .. response:match "[^\n]*" end
+    note(connection.options, request, 499, message)
+    return false
+end
+
+-- Has a request handled, and answers it. False: the connection ends.
+local function serve_request(connection, request)
+    local stream, options, server = connection.stream, connection.options, connection.server
+    local status, message = objection(server, request)
+    if status then
+        refuse(stream, status, message)
+        note(options, request, status, message)
+        return false
+    end
+    if request.has_body then give_body(connection.reader, stream, request, options) end
+    connection.inside, connection.turn = request, connection.turn + 1
+    if not server.looking then gone.look(server) end
+    local ok, response = xpcall(connection.handler, on_error, request)
+    connection.inside = nil
+    if request.gone then mare.sleep(0) end -- a cancellation for which there was no wait
+    if request.taken then -- the handler has spoken another protocol, or answered
+        note(options, request, request.answered or 101)
+        return false
+    end
+    if request.gone then return lose(connection, request, ok, response) end
+    if not ok then
+        report(response)
+        response = failure
+    end
+    if request.failed and (not ok or response == nil) then -- it is not the handler's fault
+        response = {status = request.status, body = request.failed .. "\n"}
+    end
+    local read = not request.has_body or skip_body(request)
+    local keep = request.keep_alive and ok and read and not server.ending
+    local sent, why = answer(connection, request, response, keep)
+    if request.gone then why = "the client has gone away" end
+    note(options, request, request.answered, not sent and why or request.failed)
+    if sent and not request.kept and (request.keep_alive or not read) then
+        net.linger(stream) -- what the client still sends is thrown away
+    end
+    return sent and request.kept -- as its head says
+end
+
 -- As http.handle. `server` is what the connections of one listener share: whether it is `ending`,
--- how long it then waits for requests, and the readers of streams that are `waiting` for one.
+-- how long it then waits for requests, the readers of streams that are `waiting` for one, the
+-- connections whose clients are `watched`, by routine, and which requests it wants.
 local function handle(stream, handler, options, server)
-    local reader = raw.reader("requests", options.limits)
+    local reader = raw.reader("requests", options.limits, server.methods)
+    local connection = {stream = stream, reader = reader, handler = handler, options = options,
+        server = server, turn = 0}
+    local _ <close> = gone.watch(connection)
     local idle = options.idle_time or http.idle_time
     local hurry = options.message_time or http.message_time
-    local most = options.limits and options.limits.body or body_most
     local peer = stream:peer() -- which nobody can say any more when it has gone
     stream:timeout(options.write_time or http.write_time)
     shared.server_of[stream] = server
     if not shake_hands(stream, options.failed) then return end
     local count = 0
-    while true do
+    repeat
         count = count + 1 -- one whose requests are there already is never waited for
         if count % turn_most == 0 then mare.yield() end
         local request, message, _, status = next_request(server, stream, reader, idle, hurry)
@@ -185,36 +181,17 @@ local function handle(stream, handler, options, server)
         end
         setmetatable(request, Message)
         request.stream, request.peer = stream, peer
-        if request.length and request.length > most then
-            refuse(stream, 413, "the body is too large")
-            return note(options, request, 413, "the body is too large")
-        end
-        if request.has_body then give_body(reader, stream, request, options) end
-        local ok, response = xpcall(handler, on_error, request)
-        if not ok then
-            report(response)
-            response = failure
-        end
-        if request.failed and (not ok or response == nil) then -- it is not the handler's fault
-            response = {status = request.status, body = request.failed .. "\n"}
-        end
-        if request.taken then -- the handler has spoken another protocol, or answered
-            return note(options, request, request.answered or 101)
-        end
-        local read = not request.has_body or skip_body(request)
-        local last = server.ending
-        local keep = request.keep_alive and ok and read and not last
-        local sent, why = answer(stream, request, response, keep)
-        note(options, request, request.answered, not sent and why or request.failed)
-        if not sent then return end
-        if not read or last then net.linger(stream) end
-        if not keep then return end
-    end
+    until not serve_request(connection, request)
 end
 
 local function new_server(options)
+    local cancels = options.cancel ~= false
     return {ending = false, end_time = options.end_time or http.end_time, waiting = {},
-        told = setmetatable({}, {__mode = "k"})}
+        watched = cancels and {} or nil, looking = not cancels,
+        told = setmetatable({}, {__mode = "k"}),
+        body_most = options.limits and options.limits.body or body_most,
+        methods = options.methods and table.concat(options.methods, " "),
+        targets = checks.set(table.unpack(options.targets or {}))}
 end
 
 --- Serves one connection: reads requests, calls the handler, writes what it returns.
@@ -252,6 +229,17 @@ local function check_values(options)
         local value = options[name]
         check(name, value == false or type(value) == "function", "a function, or false")
     end
+    check("cancel", type(options.cancel) == "boolean", "true or false")
+    local function check_list(name, is, expected)
+        local value, good = options[name], true
+        for _, one in ipairs(type(value) == "table" and value or {}) do good = good and is(one) end
+        check(name, type(value) == "table" and good, "a list of " .. expected)
+    end
+    check_list("methods", function(name)
+        return type(name) == "string" and #name <= 24 and shared.is_token(name)
+    end, "methods, of 1 to 24 characters that may stand there")
+    check_list("targets", function(form) return forms[form] end,
+        "'absolute', 'asterisk' and 'authority'")
     raw.reader("requests", options.limits)
 end
 

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- What the server and the client of HTTP share: the module's table with its defaults, messages, and
--- how bodies are read and written.
+-- how their bodies are read.
 local mare, checks = require "mare", require "mare._check"
 
 -- What `require "mare.http"` returns. _server.lua and _client.lua put their functions there.
@@ -37,51 +37,18 @@ local function body_reader(reader, stream, timeout, rate, at_end)
             return part
         end
         over = true
-        if part == nil then return nil, message, code, status end
+        if part == nil then
+            if code == "closed" then -- in the middle, which is no end
+                message, code = "the message was cut short: " .. message, "badmsg"
+            end
+            return nil, message, code, status
+        end
         if at_end then at_end() end
     end
 end
 
--- Bytes that are written at a time. A peer that is slow, but takes them, is not to be cut off
--- because there are many.
-local piece_most = 65536
-
--- Writes a text and what stands before and after it: within the deadline, or without one in pieces,
--- each of which may take as long as the stream says.
-local function write(stream, deadline, before, text, after)
-    if deadline then return stream:writewithin(deadline, before, text, after) end
-    if #text <= piece_most then return stream:write(before, text, after) end
-    local ok, message, code = stream:write(before)
-    for at = 1, #text, piece_most do
-        if not ok then return nil, message, code end
-        ok, message, code = stream:write(text:sub(at, at + piece_most - 1))
-    end
-    if not ok then return nil, message, code end
-    return stream:write(after)
-end
-
--- Writes what a function returns part after part: in chunks, or with `length` so many bytes, or
--- with neither until the connection's end. It must not look complete if the function fails.
-local function write_parts(stream, next_part, chunked, length, deadline)
-    while true do
-        local part, message, code = next_part()
-        if not part then
-            if message then return nil, message, code end
-            break
-        end
-        local ok = true
-        if chunked and #part > 0 then
-            ok, message, code = write(stream, deadline, ("%x\r\n"):format(#part), part, "\r\n")
-        elseif not chunked then
-            length = length and length - #part
-            if length and length < 0 then return nil, "the body is too long", "badmsg" end
-            ok, message, code = write(stream, deadline, "", part, "")
-        end
-        if not ok then return nil, message, code end
-    end
-    if length and length > 0 then return nil, "the body is too short", "badmsg" end
-    return not chunked or write(stream, deadline, "", "0\r\n\r\n", "")
-end
+-- Whether it can be a method (RFC 9110 section 5.6.2).
+local function is_token(name) return name:find "^[%w!#$%%&'*+.^_`|~-]+$" ~= nil end
 
 -- The server that a stream is a connection of, for who speaks another protocol there: `ending`,
 -- whether its listener is closed; `end_time`, how long a silent peer has then; and `told`: what is
@@ -118,4 +85,4 @@ function Message:text()
 end
 
 return {http = http, Message = Message, seconds_of = seconds_of, body_reader = body_reader,
-    server_of = server_of, write = write, write_parts = write_parts, check_options = check_options}
+    server_of = server_of, check_options = check_options, is_token = is_token}

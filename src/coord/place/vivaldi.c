@@ -6,9 +6,9 @@
  *         |
  *     [ filter ] -- low median of the peer's last four
  *         |
- *         +--> nobody near knows where it is yet:  a spring, as in the paper
- *         +--> newcomer among settled nodes:       a fit to all that it has measured so far
- *         +--> settled:                            relax against this one and four remembered
+ *         +--> nobody knows where it is yet:   a spring, as in the paper
+ *         +--> newcomer among settled nodes:   a fit to all that it has measured so far
+ *         +--> settled:                        relax against this one and four remembered
  *
  * The springs are those of the paper (Dabek et al. 2004, figure 3 and section 5.4): the step is a
  * fraction of the displacement, larger when the own error is large against the peer's, and the
@@ -19,13 +19,25 @@
  * So a settled node keeps the last measurement of some peers (filtered, with the place that came
  * with it) and minimises the sum of Huber's loss of the relative errors over them, a stochastic
  * step at a time. The step to a sample of weight w is the part w / (w + n W) of what is missing,
- * where W is the mean weight and n grows from 2 to STEADY with the age: an implicit step that
- * cannot overshoot, and that averages over more and more. A sample that does not fit (a liar, a way
- * through the net that breaks the triangle inequality, a spike) pulls with the force of one that is
- * off by ROBUST, however wrong it is.
+ * where W is the usual weight and n grows from 2 to STEADY with the age: an implicit step that
+ * cannot overshoot, and that averages over more and more. A sample that does not fit (a way through
+ * the net that breaks the triangle inequality, a spike) pulls with the force of one that is off by
+ * ROBUST, however wrong it is: its weight falls. W is the mean of the weights after that. With the
+ * weights before it, peers in the same data centre, a thousand times nearer than the others, would
+ * make W so large that the others hardly counted. A peer that claims to be CONTRADICTS times as far
+ * as it was measured (a liar) pulls less the more it claims.
  *
- * Who is believed: a peer's own figure of its error, unless it jumps about between replies, and
- * unless most others are lost: then it is the liars who are sure of themselves.
+ * Who is believed: that is relative to the company, the errors that the last peers said they have.
+ * Where all round trips are noisy everybody's error is large, and still most of them know where
+ * they are. A peer is believed whose error is nearer to the company's median than to 1, which is
+ * the error of who knows nothing. Nobody is taken to be surer than the median: while most are lost
+ * it is the liars who are sure of themselves. A peer that jumps about between replies is taken to
+ * be as wrong as its jumps say. And nobody is believed before the network had time to unfold: until
+ * this node has taken UNFOLD steps of a spring, or the company clearly knows more than this node.
+ *
+ * No constant is a length or a time: what is short is short against the usual round trip. Networks
+ * with round trips of 0.1 ms and of 100 ms behave alike, to the bit when the factor is a power of
+ * two.
  *
  * A newcomer solves the same problem at once over the few samples that it has, held loosely at the
  * place of the nearest peer that others do not contradict. No sample pulls harder than a part of
@@ -38,31 +50,36 @@
 #include "coord/place/fit.h"
 
 #define UNKNOWN 1.5     /* the error of who knows nothing */
-#define SURE 0.1        /* nobody is taken to be surer than this */
-#define TRUSTED 0.5     /* the error of who knows where it is is below this */
-#define LOST 0.6        /* a settled node with more than this begins again, */
-#define DISAGREE 0.4    /* and if so much of what it remembers does not fit */
+#define TRUSTED 0.5     /* peers with an error below this part of the way from the company's to 1 */
+#define LOST 0.5        /* a settled node with more than this part begins again, */
+#define DISAGREE 0.33   /* and if what it remembers is wrong by more than this part */
+#define UNFOLD 20u      /* steps of a spring until peers that know no more are believed */
+#define KNOWS_MORE 0.5  /* an error of so much of the own is that of who knows more */
+#define HEARD 15u       /* peers that are the company */
 #define SPRING 0.4      /* the part of the displacement that a spring takes at most; paper: c_c */
 #define ERROR_PART 0.25 /* of a sample in the moving error; paper: c_e */
 #define ROBUST 0.15     /* relative residuals beyond this pull no harder */
-#define NEAR_MS 5.0     /* below this round trips count by their absolute error */
-#define STEADY 40.0     /* samples that a settled node averages over */
-#define GROWTH 0.05     /* by how much that grows with an update */
+#define CONTRADICTS 3.0 /* claims beyond so many times what was measured pull less and less */
+#define USUAL_STEP 1.05 /* by which the usual round trip follows the median */
+#define NEAR 0.05       /* of the usual round trip: below it they count by their absolute error */
+#define SHORT 0.01      /* of the usual round trip: below it two points are near each other */
+#define STEADY 80.0     /* samples that a settled node averages over */
+#define GROWTH 0.08     /* by how much that grows with an update */
 #define HEIGHT_PART 0.5 /* of a step, for the height */
-#define HEIGHT_LEAST 0.01
-#define NEWCOMER 32u     /* measurements until a node is no newcomer */
-#define FIRST_FIT 4u     /* measurements until a newcomer solves for its place */
-#define FIT_STEPS 6u     /* with each of them */
-#define FIT_HOLD 0.03    /* how strongly a newcomer is held at its nearest peer */
-#define FIT_PASSABLE 0.5 /* a beginning that fits so much of what is remembered will do */
-#define FIT_CHOICE 1.25  /* else one that fits this many times worse than the best is none */
-#define MAJORITY 4u      /* peers, of whom one can be told to be the odd one */
-#define PULL_PART 0.25   /* of all other pulls, for a single one */
-#define REPLAYED 4u      /* remembered samples a step takes up again */
-#define COMPANY_PART 0.1 /* of a peer in the moving part of those who are sure */
-#define DOUBT_KEPT 0.9   /* of the doubt in a peer, from one measurement of it to the next */
-#define FILTER 4u        /* round trips of a peer that are filtered */
-#define ABSURD 1e9       /* no coordinate is beyond this */
+#define HEIGHT_LEAST 1e-4 /* of the usual round trip */
+#define NEWCOMER 32u      /* measurements until a node is no newcomer */
+#define FIRST_FIT 4u      /* measurements until a newcomer solves for its place */
+#define FIT_STEPS 6u      /* with each of them */
+#define FIT_HOLD 0.03     /* how strongly a newcomer is held at its nearest peer */
+#define FIT_PASSABLE 0.5  /* a beginning that fits so much of what is remembered will do */
+#define FIT_CHOICE 1.25   /* else one that fits this many times worse than the best is none */
+#define MAJORITY 4u       /* peers, of whom one can be told to be the odd one */
+#define PULL_PART 0.25    /* of all other pulls, for a single one */
+#define REPLAYED 4u       /* remembered samples a step takes up again */
+#define WEIGHT_PART 0.03  /* of a sample in the moving mean of weights */
+#define DOUBT_KEPT 0.9    /* of the doubt in a peer, from one measurement of it to the next */
+#define FILTER 4u         /* round trips of a peer that are filtered */
+#define ABSURD 1e9        /* no coordinate is beyond this */
 
 /* The last round trips of a remembered peer, oldest overwritten first, and how far it has jumped
  * about between replies, against the round trip. */
@@ -76,15 +93,20 @@ struct mare_coord_vivaldi {
     mare_coord_vivaldi_setup setup;
     mare_coord_place here;
     uint64_t random;
-    uint32_t seen;  /* trusted measurements since it began, up to NEWCOMER */
-    uint32_t age;   /* updates since it settled */
-    uint32_t count; /* remembered */
-    uint32_t next;  /* to be overwritten when all room is taken */
+    uint32_t springs; /* steps of a spring since it began */
+    uint32_t seen;    /* trusted measurements since it began, up to NEWCOMER */
+    uint32_t age;     /* updates since it settled */
+    uint32_t count;   /* remembered */
+    uint32_t next;    /* to be overwritten when all room is taken */
     uint32_t turns;
-    uint32_t weighed; /* of the remembered, those that count */
-    double weights;   /* the sum of the remembered samples' */
-    double company;   /* the moving part of peers that say they know where they are */
-    double usual; /* what is usually missing between estimate and round trip, about the median */
+    uint32_t weighed;     /* of the remembered, those that count */
+    double weight;        /* the moving mean of the weights that samples pulled with; 0: none yet */
+    double heard[HEARD];  /* errors of the last peers, in the order of the replies */
+    double sorted[HEARD]; /* the same by size */
+    uint32_t hears, hears_next; /* how many they are, and which is the oldest of all */
+    double company;             /* the median of these errors */
+    double usual;               /* round trip, about the median */
+    double usual_missing;       /* between estimate and round trip, about the median */
     struct mare__sample *sample;
     struct filter *filter;
     uint64_t *peer;
@@ -139,8 +161,6 @@ mare_coord_vivaldi *mare_coord_vivaldi_init(void *memory, size_t size,
     mare_coord_vivaldi *node = memory;
     *node = (mare_coord_vivaldi){.setup = *setup, .random = setup->seed};
     node->here.error = UNKNOWN;
-    node->here.height = HEIGHT_LEAST;
-    node->company = 0.5;
     node->sample = (struct mare__sample *)(node + 1);
     node->filter = (struct filter *)(node->sample + setup->neighbours);
     node->peer = (uint64_t *)(node->filter + setup->neighbours);
@@ -162,9 +182,16 @@ static uint32_t find(const mare_coord_vivaldi *node, uint64_t peer)
     return i;
 }
 
-static double weight_of(double measured)
+/* What is wrong is measured against this: the round trip, and a little for those that are near. */
+static double scale_of(const mare_coord_vivaldi *node, double measured)
 {
-    return 1 / ((measured + NEAR_MS) * (measured + NEAR_MS));
+    return measured + NEAR * node->usual;
+}
+
+static double weight_of(const mare_coord_vivaldi *node, double measured)
+{
+    double scale = scale_of(node, measured);
+    return 1 / (scale * scale);
 }
 
 /* Weighs the remembered samples so that none pulls harder than a part of all others together: a
@@ -173,13 +200,12 @@ static double weight_of(double measured)
 static void balance(mare_coord_vivaldi *node)
 {
     double sum = 0, most = 0;
-    node->weights = 0;
     node->weighed = 0;
     for (uint32_t i = 0; i < node->count; i++) {
         struct mare__sample *s = &node->sample[i];
         if (s->weight > 0) {
             node->weighed++;
-            s->weight = weight_of(s->measured);
+            s->weight = weight_of(node, s->measured);
             double pull = s->weight * s->measured;
             sum += pull;
             most = pull > most ? pull : most;
@@ -190,7 +216,6 @@ static void balance(mare_coord_vivaldi *node)
         struct mare__sample *s = &node->sample[i];
         if (most > bound && s->weight * s->measured > bound)
             s->weight = bound / s->measured;
-        node->weights += s->weight;
     }
 }
 
@@ -239,10 +264,43 @@ static double believed(mare_coord_vivaldi *node, uint32_t slot, const mare_coord
         return there->error;
     struct filter *filter = &node->filter[slot];
     double jump = mare__distance(node->sample[slot].x, there->x, node->setup.dimensions);
-    double doubt = jump / (rtt + NEAR_MS);
+    double doubt = jump / scale_of(node, rtt);
     filter->doubt *= DOUBT_KEPT;
     filter->doubt = doubt > filter->doubt ? doubt : filter->doubt;
     return filter->doubt > there->error ? filter->doubt : there->error;
+}
+
+/* Hears the error of one more of the company, in place of the oldest. Returns the median. */
+static double hear(mare_coord_vivaldi *node, double error)
+{
+    double *sorted = node->sorted, *oldest = &node->heard[node->hears_next];
+    uint32_t at = 0;
+    if (node->hears < HEARD)
+        at = node->hears++;
+    else
+        while (sorted[at] != *oldest)
+            at++;
+    node->hears_next = (node->hears_next + 1) % HEARD;
+    *oldest = error < UNKNOWN ? error : UNKNOWN;
+    for (; at > 0 && sorted[at - 1] > *oldest; at--)
+        sorted[at] = sorted[at - 1];
+    for (; at + 1 < node->hears && sorted[at + 1] < *oldest; at++)
+        sorted[at] = sorted[at + 1];
+    sorted[at] = *oldest;
+    return node->company = sorted[node->hears / 2];
+}
+
+/* So much of the way from the company's error to that of who knows nothing. */
+static double beyond_company(const mare_coord_vivaldi *node, double part)
+{
+    return node->company + part * (1 - node->company);
+}
+
+/* Whether a peer knows where it is, as far as that can be known here. */
+static int trusts(const mare_coord_vivaldi *node, double theirs)
+{
+    int unfolded = node->springs >= UNFOLD || node->company <= KNOWS_MORE * node->here.error;
+    return unfolded && node->company < 1 && theirs <= beyond_company(node, TRUSTED);
 }
 
 /* Takes a measurement into a slot; one of a peer that is not believed has no weight. */
@@ -254,7 +312,7 @@ static void remember(mare_coord_vivaldi *node, uint32_t slot, const mare_coord_p
         s->x[i] = i < node->setup.dimensions ? there->x[i] : 0;
     s->height = there->height;
     s->measured = filtered(&node->filter[slot], rtt);
-    s->weight = counts ? weight_of(s->measured) : 0;
+    s->weight = counts ? weight_of(node, s->measured) : 0;
     balance(node);
 }
 
@@ -286,18 +344,18 @@ static void move(mare_coord_vivaldi *node, const double *from, double distance, 
     uint32_t n = node->setup.dimensions;
     for (uint32_t i = 0; i < n; i++)
         way[i] = node->here.x[i] - from[i];
-    if (distance < 1e-9) { /* on one point: any direction will do */
+    if (distance <= 1e-9 * node->usual) { /* on one point: any direction will do */
         length = 0;
         for (uint32_t i = 0; i < n; i++) {
             way[i] = mare__place_uniform(&node->random);
             length += way[i] * way[i];
         }
-        length = mare__square_root(length) + 1e-9;
+        length = mare__square_root(length);
     }
     by /= length;
     for (uint32_t i = 0; i < n; i++)
         node->here.x[i] = clamp(node->here.x[i] + by * way[i], -ABSURD, ABSURD);
-    node->here.height = clamp(node->here.height + height, HEIGHT_LEAST, ABSURD);
+    node->here.height = clamp(node->here.height + height, HEIGHT_LEAST * node->usual, ABSURD);
 }
 
 /* What a spring may pull by: not much more than what is usually missing, against spikes, and not
@@ -305,10 +363,10 @@ static void move(mare_coord_vivaldi *node, const double *from, double distance, 
 static double bounded(mare_coord_vivaldi *node, double missing, double rtt)
 {
     double size = missing < 0 ? -missing : missing;
-    if (node->usual <= 0)
-        node->usual = size;
-    double most = 2 * (node->usual < rtt ? node->usual : rtt);
-    node->usual *= size > node->usual ? 1.1 : 1 / 1.1;
+    if (node->usual_missing <= 0)
+        node->usual_missing = size;
+    double most = 2 * (node->usual_missing < rtt ? node->usual_missing : rtt);
+    node->usual_missing *= size > node->usual_missing ? 1.1 : 1 / 1.1;
     return missing > most ? most : missing < -most ? -most : missing;
 }
 
@@ -319,7 +377,7 @@ static void spring(mare_coord_vivaldi *node, const mare_coord_place *there, doub
     double distance = mare__distance(node->here.x, there->x, node->setup.dimensions);
     double missing = rtt - distance - node->here.height - there->height;
     double force = SPRING * trust * bounded(node, missing, rtt);
-    double flat = distance > 1 ? distance : 1;
+    double least = SHORT * node->usual, flat = distance > least ? distance : least;
     double share = (node->here.height + there->height) / flat;
     move(node, there->x, distance, force, force * (share < 1 ? share : 1));
 }
@@ -332,9 +390,15 @@ static void relax(mare_coord_vivaldi *node, const struct mare__sample *s)
     double missing = s->measured - distance - node->here.height - s->height;
     double wrong = missing < 0 ? -missing : missing, edge = ROBUST * s->measured;
     double weight = wrong <= edge ? s->weight : s->weight * edge / wrong;
+    double claim = -missing / (CONTRADICTS * scale_of(node, s->measured));
+    if (claim > 1)
+        weight /= claim;
+    if (node->weight <= 0)
+        node->weight = weight;
     double over = 2 + GROWTH * node->age;
     over = over < STEADY ? over : STEADY;
-    double step = missing * weight / (weight + over * node->weights / node->count);
+    double step = missing * weight / (weight + over * node->weight);
+    node->weight += WEIGHT_PART * (weight - node->weight);
     move(node, s->x, distance, step, step * HEIGHT_PART);
 }
 
@@ -354,7 +418,7 @@ static double misfit(const mare_coord_vivaldi *node, const double *x, double hei
     for (uint32_t i = 0; i < node->count; i++) {
         const struct mare__sample *s = &node->sample[i];
         double wrong = mare__distance(x, s->x, node->setup.dimensions) + height + s->height;
-        wrong = (wrong - s->measured) / (s->measured + NEAR_MS);
+        wrong = (wrong - s->measured) / scale_of(node, s->measured);
         wrong = wrong < 0 ? -wrong : wrong;
         sum += s->weight > 0 ? (wrong < 1 ? wrong : 1) : 0;
     }
@@ -377,15 +441,17 @@ static const struct mare__sample *beginning(const mare_coord_vivaldi *node, doub
     *fits = 0;
     for (uint32_t i = 0; i < node->count; i++) {
         const struct mare__sample *s = &node->sample[i];
+        if (s->weight <= 0)
+            continue;
         double badly = misfit(node, s->x, height_at(s, middle));
-        if (s->weight > 0 && (least < 0 || badly < least))
-            least = badly;
+        least = least < 0 || badly < least ? badly : least;
     }
     for (uint32_t i = 0; i < node->count; i++) {
         const struct mare__sample *s = &node->sample[i];
+        if (s->weight <= 0 || (chosen && s->measured >= chosen->measured))
+            continue;
         double badly = misfit(node, s->x, height_at(s, middle));
-        int good = s->weight > 0 && (badly <= passable || badly <= FIT_CHOICE * least);
-        if (good && (!chosen || s->measured < chosen->measured)) {
+        if (badly <= passable || badly <= FIT_CHOICE * least) {
             chosen = s;
             *fits = badly;
         }
@@ -401,17 +467,18 @@ static void fit(mare_coord_vivaldi *node)
                             .count = node->count,
                             .dimensions = node->setup.dimensions,
                             .with_height = 1,
-                            .least = HEIGHT_LEAST,
+                            .least = HEIGHT_LEAST * node->usual,
                             .robust = ROBUST,
                             .steps = FIT_STEPS,
-                            .tolerance = 1e-3};
+                            .tolerance = 1e-5 * node->usual};
     double middle = middle_height(node), fits;
     const struct mare__sample *from = beginning(node, middle, &fits);
     for (uint32_t i = 0; i < fit.dimensions; i++)
         fit.at.x[i] = from->x[i];
     fit.at.height = height_at(from, middle);
-    fit.hold = FIT_HOLD * weight_of(from->measured);
-    fit.hold_height = 4 * FIT_HOLD / ((fit.at.height + 1) * (fit.at.height + 1));
+    fit.hold = FIT_HOLD * weight_of(node, from->measured);
+    double height = fit.at.height + SHORT * node->usual;
+    fit.hold_height = 4 * FIT_HOLD / (height * height);
     double now = misfit(node, node->here.x, node->here.height);
     if (node->seen == FIRST_FIT || (now > FIT_PASSABLE * node->weighed && now > fits)) {
         for (uint32_t i = 0; i < fit.dimensions; i++)
@@ -422,7 +489,7 @@ static void fit(mare_coord_vivaldi *node)
     mare__fit_run(&fit, &node->here, &end);
     for (uint32_t i = 0; i < fit.dimensions; i++)
         node->here.x[i] = clamp(node->here.x[i], -ABSURD, ABSURD);
-    node->here.height = clamp(node->here.height, HEIGHT_LEAST, ABSURD);
+    node->here.height = clamp(node->here.height, HEIGHT_LEAST * node->usual, ABSURD);
 }
 
 /* The moving relative error, weighted as in the paper. Returns the weight. */
@@ -431,7 +498,6 @@ static double judge(mare_coord_vivaldi *node, const mare_coord_place *there, dou
 {
     double mine = node->here.error;
     theirs = theirs < UNKNOWN ? theirs : UNKNOWN;
-    theirs = theirs > SURE ? theirs : SURE;
     double trust = mine / (mine + theirs);
     double wrong = (mare_coord_place_distance(&node->here, there) - rtt) / rtt;
     wrong = wrong < 0 ? -wrong : wrong;
@@ -453,13 +519,14 @@ static int in_space(const mare_coord_vivaldi *node, const mare_coord_place *ther
 /* A single peer that is probed often can make the moving error large. It takes more to be lost. */
 static int most_disagree(const mare_coord_vivaldi *node)
 {
-    return misfit(node, node->here.x, node->here.height) > DISAGREE * node->weighed;
+    return misfit(node, node->here.x, node->here.height) >
+           beyond_company(node, DISAGREE) * node->weighed;
 }
 
 static void begin_again(mare_coord_vivaldi *node)
 {
-    node->count = node->next = node->seen = node->age = node->weighed = 0;
-    node->weights = 0;
+    node->count = node->next = node->seen = node->age = node->weighed = node->springs = 0;
+    node->weight = 0;
     node->here.error = UNKNOWN;
 }
 
@@ -470,17 +537,20 @@ mare_coord_status mare_coord_vivaldi_update(mare_coord_vivaldi *node, uint64_t p
         return MARE_COORD_REFUSED;
     if (!mare_coord_place_valid(there) || !in_space(node, there))
         return MARE_COORD_MALFORMED;
+    if (node->usual <= 0)
+        node->usual = rtt;
+    node->usual *= rtt > node->usual ? USUAL_STEP : 1 / USUAL_STEP;
     uint32_t slot = find(node, peer);
-    double theirs = believed(node, slot, there, rtt);
-    node->company += COMPANY_PART * ((theirs <= TRUSTED) - node->company);
-    if (node->company < 0.5 && theirs < node->here.error)
-        theirs = node->here.error; /* who alone is sure among the lost is not believed */
+    double theirs = believed(node, slot, there, rtt), company = hear(node, theirs);
+    theirs = theirs > company ? theirs : company;
+    int trusted = trusts(node, theirs);
     double trust = judge(node, there, rtt, theirs);
-    if (slot == node->count && theirs <= TRUSTED)
+    if (slot == node->count && trusted)
         slot = new_slot(node, peer);
     if (slot < node->count)
-        remember(node, slot, there, rtt, theirs <= TRUSTED);
-    if (theirs > TRUSTED) {
+        remember(node, slot, there, rtt, trusted);
+    if (!trusted) {
+        node->springs += node->springs < UNFOLD;
         spring(node, there, rtt, trust);
         return MARE_COORD_OK;
     }
@@ -494,7 +564,7 @@ mare_coord_status mare_coord_vivaldi_update(mare_coord_vivaldi *node, uint64_t p
         relax(node, &node->sample[slot]);
         for (uint32_t i = 0; i < REPLAYED; i++)
             relax(node, &node->sample[mare__place_random(&node->random) % node->count]);
-        if (node->here.error > LOST && most_disagree(node))
+        if (node->here.error > beyond_company(node, LOST) && most_disagree(node))
             begin_again(node);
     }
     return MARE_COORD_OK;

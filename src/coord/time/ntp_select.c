@@ -3,10 +3,15 @@
 /* What several servers agree on. Each says that the truth lies in an interval, time ± error.
  *
  *     A      ├─────────────┤
- *     B           ├──────────┤              of m intervals at most f are wrong, so at least
- *     C        ├───────┤                    m − f contain the truth: it lies between the first
+ *     B           ├──────────┤              of k intervals at most f are wrong, so at least
+ *     C        ├───────┤                    k − f contain the truth: it lies between the first
  *     liar                       ├──┤       point that so many cover and the last such point
  *                 └───┘ all three
+ *
+ * f counts among the servers that are asked, and k may be fewer: some are silent. A time is given
+ * when more than f agree, so that one of them is right. With three servers, of which one may lie,
+ * two must agree; where the third is silent, one of the two may still be the liar, and the hull
+ * reaches over both.
  *
  * That hull gives the bound. (Marzullo takes the region that *most* intervals cover. It can be
  * narrower, and a liar that overlaps an edge can move it off the truth.) The region of most decides
@@ -73,21 +78,21 @@ static int find_hull(const edge *edges, uint32_t count, uint32_t quorum, region 
     return (int)found;
 }
 
-/* The region that the largest number of intervals cover; of several, the narrowest. */
-static region find_agreement(const edge *edges, uint32_t count)
+/* The region that the largest number of intervals cover; of several, the narrowest. Returns how
+ * many that are. */
+static uint32_t find_agreement(const edge *edges, uint32_t count, region *best)
 {
-    region best = {0, 0};
     uint32_t cover = 0, most = 0;
     for (uint32_t i = 0; i + 1 < count; i++) {
         cover += (uint32_t)edges[i].change;
         int64_t width = edges[i + 1].at - edges[i].at;
         if (edges[i].change > 0 && edges[i + 1].change < 0 &&
-            (cover > most || (cover == most && width < best.high - best.low))) {
-            best = (region){edges[i].at, edges[i + 1].at};
+            (cover > most || (cover == most && width < best->high - best->low))) {
+            *best = (region){edges[i].at, edges[i + 1].at};
             most = cover;
         }
     }
-    return best;
+    return most;
 }
 
 static uint32_t bits(uint32_t set)
@@ -194,13 +199,13 @@ int mare_ntp_select(const mare_ntp_estimate *estimates, uint32_t count, uint32_t
 {
     mare_ntp_estimate e[MARE_NTP_SERVERS_MAX];
     uint32_t index[MARE_NTP_SERVERS_MAX] = {0}, agree = 0;
-    edge edges[ENDS];
-    region hull = {0, 0};
+    edge edges[ENDS] = {{0, 0}};
+    region hull = {0, 0}, agreed = {0, 0};
     uint32_t fit = gather(estimates, count, e, index);
     uint32_t ends = sort_edges(e, fit, edges);
-    if (fit < 2 * liars + 1 || !find_hull(edges, ends, fit - liars, &hull))
+    if (find_agreement(edges, ends, &agreed) <= liars ||
+        !find_hull(edges, ends, fit - liars, &hull))
         return 0;
-    region agreed = find_agreement(edges, ends);
     for (uint32_t i = 0; i < fit; i++) {
         if (low_of(&e[i]) <= agreed.low && high_of(&e[i]) >= agreed.high)
             agree |= UINT32_C(1) << i;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // When a datagram came: by the kernel's stamp, with a system's clock that may be set in between.
-#include <sys/socket.h>
+#include <errno.h>
 
-#include "platform/udp.h"
+#include "platform/datagram.h"
 #include "platform/wall.h"
 #include "unit.h"
 
@@ -111,52 +111,71 @@ static void the_clocks_of_this_machine_are_steady(void **state)
 
 // ---- Sockets -----------------------------------------------------------------------------------
 
-static void open_here(uint8_t *here, int *fd)
+// A socket on the loopback interface, and where it is.
+static int open_here(struct mare__address *here, bool stamps)
 {
-    uint8_t address[MARE__UDP_ADDRESS];
-    assert_null(mare__udp_resolve("127.0.0.1:0", address));
-    *fd = mare__udp_listen(address, here);
-    assert_true(*fd >= 0);
+    assert_true(mare__address_numeric(here, "127.0.0.1", 0));
+    int fd = mare__datagram_open(here, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(mare__datagram_set(fd, MARE__DATAGRAM_STAMPS, stamps), 0);
+    assert_int_equal(mare__socket_address(fd, false, here), 0);
+    return fd;
 }
 
 static void the_kernel_stamps_what_arrives(void **state)
 {
     (void)state;
-    uint8_t here[MARE__UDP_ADDRESS], from[MARE__UDP_ADDRESS], data[4];
+    struct mare__address here, there, from;
+    uint8_t data[4], packed[2][MARE__ADDRESS_PACKED];
     struct mare__wall before, after;
     int64_t stamp;
-    int fd;
-    open_here(here, &fd);
-    int sender = mare__udp_towards(here);
-    assert_true(sender >= 0);
-    assert_int_equal(mare__udp_receive(fd, from, data, sizeof data, &stamp), -1);
-    assert_int_equal(stamp, 0);
+    int fd = open_here(&here, true), sender = open_here(&there, false);
+    assert_int_equal(mare__datagram_receive(fd, &from, data, sizeof data, &stamp), -EAGAIN);
     mare__wall_read(&before);
-    mare__udp_send(sender, here, "longer", 6);
-    mare__udp_send(fd, here, "self", 4);
-    assert_int_equal(mare__udp_receive(fd, from, data, sizeof data, &stamp), 6); // cut off
+    assert_int_equal(mare__datagram_send(sender, &here, "longer", 6), 6);
+    assert_int_equal(mare__datagram_send(fd, &here, "self", 4), 4);
+    assert_int_equal(mare__datagram_receive(fd, &from, data, sizeof data, &stamp), 6); // cut off
     mare__wall_read(&after);
     assert_true(before.utc_ns <= stamp && stamp <= after.utc_ns);
-    assert_int_equal(mare__udp_receive(fd, from, data, sizeof data, &stamp), 4);
-    assert_memory_equal(from, here, sizeof from);
+    assert_int_equal(mare__datagram_receive(fd, &from, data, sizeof data, &stamp), 4);
+    mare__address_pack(&from, packed[0]);
+    mare__address_pack(&here, packed[1]);
+    assert_memory_equal(packed[0], packed[1], sizeof packed[0]);
     assert_memory_equal(data, "self", 4);
-    mare__udp_close(sender);
-    mare__udp_close(fd);
+    mare__socket_close(sender);
+    mare__socket_close(fd);
 }
 
 // A socket that has no stamps: a kernel that cannot note them.
 static void without_stamps_datagrams_come_all_the_same(void **state)
 {
     (void)state;
-    uint8_t here[MARE__UDP_ADDRESS], from[MARE__UDP_ADDRESS], data[8];
+    struct mare__address here, from;
+    uint8_t data[8];
     int64_t stamp = 1;
-    int fd, off = 0;
-    open_here(here, &fd);
-    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &off, sizeof off), 0);
-    mare__udp_send(fd, here, "word", 4);
-    assert_int_equal(mare__udp_receive(fd, from, data, sizeof data, &stamp), 4);
+    int fd = open_here(&here, false);
+    assert_int_equal(mare__datagram_send(fd, &here, "word", 4), 4);
+    assert_int_equal(mare__datagram_receive(fd, &from, data, sizeof data, &stamp), 4);
     assert_int_equal(stamp, 0);
-    mare__udp_close(fd);
+    mare__socket_close(fd);
+}
+
+// What travels in 18 bytes is the same address afterwards, and of the same family.
+static void addresses_are_packed_and_unpacked(void **state)
+{
+    (void)state;
+    const char *hosts[] = {"127.0.0.1", "192.0.2.7", "::1", "2001:db8::5"};
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        struct mare__address address, again;
+        uint8_t packed[MARE__ADDRESS_PACKED];
+        char host[MARE__HOST_MAX];
+        assert_true(mare__address_numeric(&address, hosts[i], 7001));
+        mare__address_pack(&address, packed);
+        mare__address_unpack(packed, &again);
+        assert_int_equal(mare__address_text(&again, host), 7001);
+        assert_string_equal(host, hosts[i]);
+        assert_int_equal(again.length, address.length);
+    }
 }
 
 UNIT_TESTS(cmocka_unit_test(a_stamp_tells_how_long_ago),
@@ -166,4 +185,5 @@ UNIT_TESTS(cmocka_unit_test(a_stamp_tells_how_long_ago),
            cmocka_unit_test(a_small_change_is_taken_off),
            cmocka_unit_test(the_clocks_of_this_machine_are_steady),
            cmocka_unit_test(the_kernel_stamps_what_arrives),
-           cmocka_unit_test(without_stamps_datagrams_come_all_the_same))
+           cmocka_unit_test(without_stamps_datagrams_come_all_the_same),
+           cmocka_unit_test(addresses_are_packed_and_unpacked))

@@ -28,19 +28,19 @@ static int listener(struct mare__address *address)
     return fd;
 }
 
-static bool ready(int fd, bool to_write)
+static bool ready(int fd, enum mare__raw_way way)
 {
     char scratch[64];
-    struct mare__raw_look look = {.fd = fd, .to_write = to_write};
+    struct mare__raw_look look = {.fd = fd, .way = way};
     assert_true(mare__raw_look_scratch <= sizeof scratch);
     mare__raw_look(&look, 1, scratch);
     return look.ready;
 }
 
 // What this side did has reached the other: on the loopback, at once or soon.
-static void await(int fd, bool to_write)
+static void await(int fd, enum mare__raw_way way)
 {
-    while (!ready(fd, to_write))
+    while (!ready(fd, way))
         ;
 }
 
@@ -51,21 +51,25 @@ static void steps_of_a_connection(void **state)
     char bytes[8];
     int server = listener(&address);
     assert_int_equal(mare__raw_accept(server), -EAGAIN);
-    assert_false(ready(server, false));
+    assert_false(ready(server, MARE__RAW_READ));
     int client = mare__raw_open(AF_INET, SOCK_STREAM);
     assert_int_equal(mare__raw_connect(client, &address), -EINPROGRESS);
-    await(client, true);
-    await(server, false);
+    await(client, MARE__RAW_WRITE);
+    await(server, MARE__RAW_READ);
     assert_int_equal(mare__socket_outcome(client), 0);
     int peer = mare__raw_accept(server);
     assert_true(peer >= 0);
     assert_true(fcntl(peer, F_GETFL) & O_NONBLOCK);
     assert_int_equal(mare__raw_send(client, "hello", 5, NULL), 5);
-    await(peer, false);
+    await(peer, MARE__RAW_READ);
+    assert_false(ready(peer, MARE__RAW_LEAVE));
     assert_int_equal(mare__raw_receive(peer, bytes, sizeof bytes, NULL), 5);
     assert_int_equal(mare__raw_receive(peer, bytes, sizeof bytes, NULL), -EAGAIN);
+    assert_int_equal(mare__raw_send(client, "bye", 3, NULL), 3);
     mare__raw_shutdown(client, MARE__HALF_SEND);
-    await(peer, false);
+    await(peer, MARE__RAW_LEAVE); // though there is something to read before
+    assert_int_equal(mare__raw_receive(peer, bytes, sizeof bytes, NULL), 3);
+    await(peer, MARE__RAW_READ);
     assert_int_equal(mare__raw_receive(peer, bytes, sizeof bytes, NULL), 0);
     assert_int_equal(mare__raw_send(client, "x", 1, NULL), -EPIPE); // and no signal
     close(peer), close(client), close(server);

@@ -136,12 +136,14 @@ static inline void transcript_end(struct transcript *transcript, struct mare__ht
 struct setup {
     enum mare__http_kind kind;
     const char *answers;             // the method, for responses
+    const char *methods;             // more that are known, for requests
     struct mare__http_limits limits; // those that are not 0 are set
 };
 
 static inline void begin(struct mare__http_reader *reader, const struct setup *setup)
 {
     mare__http_reader_init(reader, setup->kind);
+    reader->methods = setup->methods;
     const struct mare__http_limits *from = &setup->limits;
     struct mare__http_limits *to = &reader->limits;
     to->start_line = from->start_line ? from->start_line : to->start_line;

@@ -292,17 +292,53 @@ static void responses_with_each_kind_of_body(void **state)
                     "BODY to the end\r\n\nENDED\n");
 }
 
+static void more_methods_can_be_known(void **state)
+{
+    (void)state;
+    struct setup setup = {.kind = MARE__HTTP_REQUESTS, .methods = "QUERY A  BREW-TEA"};
+    check(&setup,
+          BYTES("QUERY /a?b HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\nhi"
+                "A / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+                "BREW-TEA / HTTP/1.1\r\nHost: c\r\n\r\nGETX / HTTP/1.1\r\nHost: c\r\n\r\n"),
+          "HEAD QUERY /a?b HTTP/1.1 keep-alive body=length:2\n  Host: c\n  Content-Length: 2\n"
+          "BODY hi\nEND\nHEAD A / HTTP/1.0 keep-alive body=none\n  Connection: keep-alive\nEND\n"
+          "HEAD BREW-TEA / HTTP/1.1 keep-alive body=none\n  Host: c\nEND\nERROR 501\n");
+    check(&setup, BYTES("QUER / HTTP/1.1\r\nHost: c\r\n\r\n"), "ERROR 501\n");
+    check(&setup, BYTES("BREW / HTTP/1.1\r\nHost: c\r\n\r\n"), "ERROR 501\n");
+    check(&setup, BYTES("query / HTTP/1.1\r\nHost: c\r\n\r\n"), "ERROR 501\n");
+}
+
 static void responses_without_a_body(void **state)
 {
     (void)state;
-    check_responses("HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n"
+    check_responses("HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n"
                     "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"
                     "HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n",
-                    "HEAD 204 No Content HTTP/1.1 keep-alive body=none\n  Content-Length: 5\nEND\n"
+                    "HEAD 204 No Content HTTP/1.1 keep-alive body=none\n  Content-Length: 0\nEND\n"
                     "HEAD 304 Not Modified HTTP/1.1 keep-alive body=none\n"
                     "  Content-Length: 5\nEND\n"
                     "HEAD 304 Not Modified HTTP/1.1 keep-alive body=none\n"
                     "  Transfer-Encoding: chunked\nEND\nCLOSED\n");
+}
+
+// The body that is announced may come: it is nothing that a further request could be answered with.
+static void a_body_that_cannot_be_there_is_not_the_next_response(void **state)
+{
+    (void)state;
+    static const char next[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    char bytes[200];
+    snprintf(bytes, sizeof bytes, "HTTP/1.1 204 No Content\r\nContent-Length: %zu\r\n\r\n%s",
+             sizeof next - 1, next);
+    check_responses(bytes, "HEAD 204 No Content HTTP/1.1 body=none\n"
+                           "  Content-Length: 38\nEND\nCLOSED\n");
+    check_responses("HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                    "HEAD 204 No Content HTTP/1.1 body=none\n"
+                    "  Transfer-Encoding: chunked\nEND\nCLOSED\n");
+    check_responses("HTTP/1.1 100 Continue\r\nContent-Length: 1\r\n\r\n", "ERROR 502\n");
+    check_responses("HTTP/1.1 101 Upgrade\r\nTransfer-Encoding: chunked\r\n\r\n", "ERROR 502\n");
+    check_responses("HTTP/1.1 100 Continue\r\nContent-Length: 0\r\n\r\n",
+                    "HEAD 100 Continue HTTP/1.1 keep-alive interim body=none\n"
+                    "  Content-Length: 0\nEND\nCLOSED\n");
 }
 
 // What is expected holds for one response, and for the interim ones before it.
@@ -527,7 +563,8 @@ UNIT_TESTS(cmocka_unit_test(a_request_without_a_body),
            cmocka_unit_test(an_upgrade_can_be_asked_for), cmocka_unit_test(no_bytes_at_all),
            cmocka_unit_test(fields_are_found_in_any_case),
            cmocka_unit_test(responses_with_each_kind_of_body),
-           cmocka_unit_test(responses_without_a_body),
+           cmocka_unit_test(more_methods_can_be_known), cmocka_unit_test(responses_without_a_body),
+           cmocka_unit_test(a_body_that_cannot_be_there_is_not_the_next_response),
            cmocka_unit_test(the_answer_to_head_has_no_body),
            cmocka_unit_test(nothing_is_read_after_a_switch),
            cmocka_unit_test(a_malformed_response_is_refused),

@@ -124,6 +124,9 @@ static const struct malformed {
     {BYTES(HOST "Content-Length: 0x1\r\n\r\nx"), 400},
     {BYTES(HOST "Content-Length: 1 1\r\n\r\nx"), 400},
     {BYTES(HOST "Content-Length: 1, 2\r\n\r\nx"), 400},
+    {BYTES(HOST "Content-Length: 9223372036854775808\r\n\r\n"), 413}, // RFC 9110 section 8.6
+    {BYTES(HOST "Content-Length: 9223372036854775813\r\n\r\nabcde"), 413},
+    {BYTES(HOST "Content-Length: 18446744073709550000\r\n\r\nx"), 413},
     {BYTES(HOST "Content-Length: 18446744073709551616\r\n\r\n"), 400},
     {BYTES(HOST "Content-Length: 18446744073709551617\r\n\r\nx"), 400},
     {BYTES(HOST "Content-Length: 1\r\nContent-Length: 2\r\n\r\nx"), 400},

@@ -1,0 +1,51 @@
+-- SPDX-License-Identifier: MIT
+-- Files of keys such as chronyd has, lines of `NUMBER AES128 HEX:32 digits` or `ASCII:16 letters`.
+-- Keys of other kinds cannot be used, and are left out; who asks for one is told of which kind.
+
+-- The bytes of a secret as a file has it, or nil.
+local function secret_of(text)
+    local digits = text:match "^HEX:(.*)$"
+    if not digits then return text:gsub("^ASCII:", "") end
+    return #digits % 2 == 0 and digits:match "^%x+$" and digits:gsub("%x%x", function(two)
+        return string.char(tonumber(two, 16))
+    end) or nil
+end
+
+-- Reads one line into `keys`, or what kind of key it has into `others`. Why not, or nil.
+local function read_key(line, keys, others)
+    local id, kind, text = line:match "^%s*(%S+)%s*(%S*)%s*(%S*)"
+    if not id or id:find "^[#!;%%]" then return nil end
+    local number = id:find "^%d+$" and math.tointeger(tonumber(id))
+    if text == "" and kind ~= "AES128" then kind, text = "MD5", kind end -- the usual one there
+    if not number or number < 1 or number > 0xffffffff or text == "" then
+        return "a key is NUMBER AES128 HEX:32 digits"
+    end
+    if kind ~= "AES128" then
+        others[number] = kind
+        return nil
+    end
+    local secret = secret_of(text)
+    if not secret or #secret ~= 16 then return ("key %s is not of 16 bytes"):format(id) end
+    keys[number] = {id = number, secret = secret}
+end
+
+--- The keys by their numbers; or the one key that has a number. Or nil, message, code.
+return function(path, number)
+    local file <close>, why = io.open(path)
+    if not file then return nil, why, "io" end
+    local text, trouble = file:read "a"
+    if not text then return nil, ("%s: %s"):format(path, trouble), "io" end
+    local keys, others, at = {}, {}, 0
+    for line in text:gmatch "[^\n]*" do
+        at = at + 1
+        local wrong = read_key(line, keys, others)
+        if wrong then return nil, ("%s:%d: %s"):format(path, at, wrong), "badmsg" end
+    end
+    if number == nil then return keys end
+    if keys[number] then return keys[number] end
+    if others[number] then
+        return nil, ("key %d in %s is of the kind %s; only AES128 can be used"):format(number, path,
+            others[number]), "invalid"
+    end
+    return nil, ("there is no key %s in %s"):format(tostring(number), path), "invalid"
+end

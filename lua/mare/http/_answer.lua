@@ -1,0 +1,218 @@
+-- SPDX-License-Identifier: MIT
+-- What a handler answers: checked, as options are, before a byte of it is sent; framed; and sent.
+local net, raw = require "mare.net", require "mare._http"
+local checks, bodies = require "mare._check", require "mare.http._body"
+local Message, gone = require "mare.http._shared".Message, require "mare.http._gone"
+
+local date, date_at = nil, -1
+
+-- The time, as the header has it.
+local function date_now()
+    local now = os.time()
+    if now ~= date_at then date, date_at = os.date("!%a, %d %b %Y %H:%M:%S GMT", now), now end
+    return date
+end
+
+local function report(text) io.stderr:write("mare: http: ", text, "\n") end
+
+local failure = {status = 500, body = "500 Internal Server Error\n"}
+
+-- ---- What it is ---------------------------------------------------------------------------------
+
+local answer_fields = checks.set("status", "headers", "body", "file", "length", "finally",
+    "upgrade")
+
+local function refuse_field(name, expected, ...)
+    error(("%s must be %s"):format(name, expected):format(...), 0)
+end
+
+-- What is seldom given.
+local function check_others(response)
+    local body, file, finally, upgrade = response.body, response.file, response.finally,
+        response.upgrade
+    if body ~= nil and not bodies.is_one(body) then
+        refuse_field("body", bodies.KINDS .. ", not a %s", type(body))
+    elseif file ~= nil and type(file) ~= "string" then
+        refuse_field("file", "the path of a file")
+    elseif file ~= nil and body ~= nil then
+        refuse_field("file", "without a body")
+    elseif finally ~= nil and type(finally) ~= "function" then
+        refuse_field("finally", "a function")
+    elseif upgrade ~= nil and type(upgrade) ~= "string" then
+        refuse_field("upgrade", "a string")
+    end
+end
+
+-- The parts of a table.
+local function take_apart(response)
+    for key in next, response do
+        if not answer_fields[key] then error(("unknown field '%s'"):format(tostring(key)), 0) end
+    end
+    local status, body, length, upgrade = response.status, response.body, response.length,
+        response.upgrade
+    if type(body) ~= "string" or upgrade ~= nil or response.file ~= nil
+        or response.finally ~= nil then
+        check_others(response)
+    end
+    if status == nil then
+        status = 200
+    else
+        local number = type(status) == "number" and math.tointeger(status)
+        if not number or number < 200 or number > 999 then
+            refuse_field("status", "an integer from 200 to 999")
+        end
+        status = number
+    end
+    if length ~= nil then
+        length = bodies.length_of(length) or refuse_field("length", bodies.LENGTH)
+    end
+    if body == nil then body = "" end
+    return status, response.headers, body, length, upgrade
+end
+
+-- Status, headers, body, length and upgrade of what a handler returned.
+local function parts_of(response)
+    local kind = type(response)
+    if kind == "string" or kind == "number" then return 200, nil, response end
+    if response == nil then return 204 end
+    if kind == "table" then return take_apart(response) end
+    error(("a string, a table or nil expected, got %s"):format(kind), 0)
+end
+
+-- ---- How it is sent -----------------------------------------------------------------------------
+
+-- What is written after the head, a string or a function, and what the head says of it: its length;
+-- true, it comes in chunks; false, up to the connection's end.
+local function frame(request, status, body, length)
+    if status == 204 then return nil, nil end -- which has none, whatever is given
+    if status == 304 then return nil, length end
+    if type(body) == "function" then return body, length or request.minor > 0 end
+    if type(body) ~= "string" then body = tostring(body) end
+    local described = body == "" and request.method == "HEAD" -- only its length is given
+    if length and length ~= #body and not described then
+        refuse_field("length", "that of the body, %d", #body)
+    end
+    return body, length or #body
+end
+
+-- ---- Sending ------------------------------------------------------------------------------------
+
+-- For a <close> variable: what is to be done when the answer has been sent, or could not be; nil if
+-- there is nothing. A function that makes a body may raise an error.
+local function closer_of(response)
+    if type(response) ~= "table" then return nil end
+    local body, finally = response.body, response.finally
+    if finally == nil and response.file == nil then
+        local kind = type(body)
+        if kind ~= "userdata" and kind ~= "table" then return nil end
+    end
+    return bodies.closer(body, finally)
+end
+
+-- The head of an answer, its body, and what the head says of that. What is sent is noted in the
+-- request: `answered`, the status, and `kept`, whether the connection serves another. Or an error.
+local function compose(request, response, keep, closer)
+    local status, headers, body, length, upgrade = parts_of(response)
+    if request.method == "CONNECT" and status // 100 == 2 then -- RFC 9110 section 9.3.6
+        error("CONNECT is granted by who takes the stream (request.taken)", 0)
+    end
+    if body == request then error("body must be read before it can be answered with", 0) end
+    local code
+    if closer and response.file then
+        closer.body, length, code = bodies.open_file(response.file, length)
+        body = closer.body
+    end
+    if closer and not code then body, length, code = bodies.open(body, length) end
+    if code then error(length, 0) end
+    body, length = frame(request, status, body, length)
+    keep = keep and length ~= false
+    local head = raw.response(status, headers, length, request.minor, keep, date_now(), upgrade)
+    request.answered, request.kept = status, keep
+    return head, body, length
+end
+
+local function send(stream, request, head, body, length)
+    if not body or request.method == "HEAD" then return stream:write(head) end
+    if type(body) == "string" then return bodies.write(stream, nil, head, body, "") end
+    local ok, message, code = stream:write(head)
+    if not ok then return nil, message, code end
+    return bodies.write_parts(stream, body, length)
+end
+
+-- Where a function is, for a message.
+local function place_of(f)
+    local info = debug.getinfo(f, "S")
+    return info.what == "C" and "" or ("%s:%d: "):format(info.short_src, info.linedefined)
+end
+
+-- Sends what a handler returned, whatever it is; true, or nil, message, code.
+local function answer_any(connection, request, response, keep)
+    local closer <close> = closer_of(response)
+    local good, head, body, length = pcall(compose, request, response, keep, closer)
+    if not good then
+        report(("%sbad answer (%s)"):format(place_of(connection.handler), head))
+        head, body, length = compose(request, failure, false)
+    end
+    if type(body) == "function" then
+        local next_part = body
+        body = function() return gone.call(connection, request, next_part) end
+    end
+    local ok, message, code = send(connection.stream, request, head, body, length)
+    return ok, message, code
+end
+
+local plain = checks.set("status", "headers", "body")
+
+-- Status, headers and body of a table that has no more than these, and whose status lets a body be;
+-- nil: it is to be looked at more closely.
+local function plain_parts(response)
+    for key in next, response do
+        if not plain[key] then return nil end
+    end
+    local status = response.status
+    if status == nil then
+        status = 200
+    elseif math.type(status) ~= "integer" or status < 200 or status == 204 or status == 304 then
+        return nil
+    end
+    return status, response.headers, response.body
+end
+
+-- As above. Most answers are a text that can be sent at once.
+local function answer(connection, request, response, keep)
+    local status, headers, body = 200, nil, response
+    if type(response) == "table" then status, headers, body = plain_parts(response) end
+    local method = request.method
+    if type(body) ~= "string" or method == "HEAD" or method == "CONNECT" then
+        return answer_any(connection, request, response, keep)
+    end
+    local good, head = pcall(raw.response, status, headers, #body, request.minor, keep, date_now())
+    if not good then return answer_any(connection, request, response, keep) end
+    request.answered, request.kept = status, keep
+    return bodies.write(connection.stream, nil, head, body, "")
+end
+
+-- Forgets what a handler returned: there is nobody to send it to.
+local function release(response) local _ <close> = closer_of(response) end
+
+--- Answers a request now, as if its handler had returned the response, and then ends the
+--- connection.
+function Message:answer(response)
+    local closer <close> = closer_of(response)
+    local good, head, body, length = pcall(compose, self, response, false, closer)
+    if not good then error(("bad argument #1 to 'answer' (%s)"):format(head), 2) end
+    self.taken = true
+    local ok, message, code = send(self.stream, self, head, body, length)
+    net.linger(self.stream)
+    return ok, message, code
+end
+
+-- Tells a client why its request is refused, and that the connection ends.
+local function refuse(stream, status, reason)
+    local text = ("%d %s: %s\n"):format(status, raw.phrase(status), reason)
+    stream:write(raw.response(status, {["content-type"] = "text/plain"}, #text, 1, false,
+        date_now()), text)
+    net.linger(stream)
+end
+
+return {answer = answer, failure = failure, refuse = refuse, release = release, report = report}

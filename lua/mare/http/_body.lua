@@ -1,0 +1,159 @@
+-- SPDX-License-Identifier: MIT
+-- Bodies that are sent: what they can be, how long they are, and how they are written.
+local raw, checks = require "mare._http", require "mare._check"
+local Message = require "mare.http._shared".Message
+
+local body = {}
+
+-- ---- Lengths ------------------------------------------------------------------------------------
+
+--- What a length must be.
+body.LENGTH = "an integer that is not negative"
+
+--- The length of a body as the program gives it: an integer, maybe written as a float or in digits.
+--- With anything else the peer would look for the end of the body where it is not: nil.
+function body.length_of(value)
+    if type(value) == "string" then value = value:find "^%d+$" and tonumber(value) end
+    local length = type(value) == "number" and math.tointeger(value)
+    return length and length >= 0 and length or nil
+end
+
+-- ---- What can be read ---------------------------------------------------------------------------
+
+local plain = checks.set("string", "number", "function")
+
+--- What a body must be.
+body.KINDS = "a string or a function, a file or a stream"
+
+local function has_read(value) return type(value.read) == "function" end
+
+--- Whether it can be one: a text, a function, or what can be read: a file, a stream, a message.
+function body.is_one(value)
+    local kind = type(value)
+    if plain[kind] then return true end
+    if kind == "table" then return getmetatable(value) == Message end
+    local good, reads = pcall(has_read, value)
+    return kind == "userdata" and good and reads
+end
+
+-- How many bytes a file has from where it is; nil, if it is none of bytes, as a pipe; or nil,
+-- message, code.
+local function rest_of(file)
+    if io.type(file) then
+        local here = file:seek()
+        local size = here and file:seek "end"
+        if size then file:seek("set", here) end
+        return size and size - here
+    end
+    local facts, message, code = file:stat()
+    if not facts then return nil, message, code end
+    if facts.kind == "folder" then return nil, tostring(file) .. ": it is a folder", "io" end
+    if facts.kind ~= "file" then return nil end
+    local here
+    here, message, code = file:seek()
+    if not here then return nil, message, code end
+    return math.max(0, facts.size - here)
+end
+
+-- Bytes that are read at a time.
+local part_most = 65536
+
+-- A stream that was cut off must not look whole: that is no end as that of a function.
+local function read_stream(stream, size)
+    local part, message, code = stream:read(size)
+    if code == "closed" and not raw.at_end(stream) then code = "io" end
+    return part, message, code
+end
+
+--- What can be read, as a function that returns part after part, with its length, if that is known
+--- or given; or nil, message, code. Texts and functions are what they are.
+function body.open(value, length)
+    if type(value) == "table" then
+        return function() return value:read() end, length or value.length
+    elseif type(value) ~= "userdata" then
+        return value, length
+    end
+    local is_file = io.type(value) or value.stat ~= nil
+    if is_file and not length then
+        local message, code
+        length, message, code = rest_of(value)
+        if message then return nil, message, code end
+    end
+    local read, left = is_file and value.read or read_stream, length
+    return function()
+        if left == 0 then return nil end
+        local size = left and math.min(left, part_most) or io.type(value) and part_most or nil
+        local part, message, code = read(value, size)
+        if part and left then left = left - #part end
+        return part, message, code
+    end, length
+end
+
+--- The file of a path, and the length that it was given; or nil, message, code.
+function body.open_file(path, length)
+    local opened, message, code = require "mare.file".open(path)
+    if not opened then return nil, message, code end
+    return opened, length
+end
+
+local Closer = {}
+
+function Closer:__close()
+    local read_from, finally = self.body, self.finally
+    local kind = type(read_from)
+    local can_be = (kind == "userdata" or kind == "table") and body.is_one(read_from)
+    if can_be and read_from.close then read_from:close() end
+    if type(finally) == "function" then finally() end
+end
+
+--- For a <close> variable: closes a body, if it is something to be read, and calls a function, if
+--- there is one. The body may be set later.
+function body.closer(value, finally)
+    return setmetatable({body = value, finally = finally}, Closer)
+end
+
+-- ---- Writing ------------------------------------------------------------------------------------
+
+--- Writes a text and what stands before and after it: within the deadline, or without one in the
+--- time that the stream has for each 64 KiB. A peer that is slow, but takes them, is not to be cut
+--- off because there are many. Nothing is copied.
+function body.write(stream, deadline, before, text, after)
+    if deadline then return stream:writewithin(deadline, before, text, after) end
+    return raw.write(stream, before, text, after)
+end
+
+-- The next part: a string; false at the end, which may be told as a read tells it; or nil, message,
+-- code.
+local function take(next_part)
+    local part, message, code = next_part()
+    if type(part) == "string" then return part end
+    if part ~= nil then
+        return nil, "a part of a body must be a string, not a " .. type(part), "invalid"
+    end
+    if message == nil or code == "closed" then return false end
+    return nil, message, code
+end
+
+--- Writes what a function returns part after part: so many bytes; with true instead of a length, in
+--- chunks; with false, up to the connection's end. It must not look complete if the function fails.
+function body.write_parts(stream, next_part, length, deadline)
+    local chunked, left = length == true, math.type(length) and length
+    while true do
+        local part, message, code = take(next_part)
+        if part == nil then return nil, message, code end
+        if not part then break end
+        local ok = true
+        if chunked and #part > 0 then
+            ok, message, code = body.write(stream, deadline, ("%x\r\n"):format(#part), part, "\r\n")
+        elseif not chunked then
+            left = left and left - #part
+            if left and left < 0 then return nil, "the body is too long", "badmsg" end
+            ok, message, code = body.write(stream, deadline, "", part, "")
+        end
+        if not ok then return nil, message, code end
+    end
+    if left and left > 0 then return nil, "the body is too short", "badmsg" end
+    return not chunked or body.write(stream, deadline, "", "0\r\n\r\n", "")
+end
+
+return body

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: MIT
+// Functions of HTTP in Lua that live in http_write.c.
+#pragma once
+
+#include "lua/net.h"
+
+int mare__lua_http_response(lua_State *L);
+int mare__lua_http_request(lua_State *L);
+int mare__lua_http_write(lua_State *L);
