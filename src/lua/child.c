@@ -303,7 +303,7 @@ static int child_wait(lua_State *L)
     int code;
     uint64_t deadline = mare__lua_deadline(L, 2);
     if (lua_isnoneornil(L, 2) && child->timeout != MARE_FOREVER)
-        deadline = mare__now(child->runtime) + child->timeout;
+        deadline = mare__now(child->task.runtime) + child->timeout;
     if (mare__child_outcome(child, &code) != MARE__CHILD_RUNS)
         return mare__lua_push_child_end(L, &child->object);
     mare__block_check(L, self);

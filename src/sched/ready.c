@@ -41,6 +41,7 @@
 // nor a long call into C makes the shares uneven.
 #include "sched/ready.h"
 
+#include "sched/task.h"
 #include "sched/worker.h"
 
 // ---- Lines --------------------------------------------------------------------------------------
@@ -99,8 +100,7 @@ void mare__ready_wake_one(mare_runtime *runtime)
         mare__unpark(&worker->parker);
 }
 
-// Something was added that another worker can take.
-static void added(mare_runtime *runtime)
+void mare__workers_wake(mare_runtime *runtime)
 {
     atomic_thread_fence(memory_order_seq_cst); // added, then looks: pairs with the fence in go_idle
     mare__ready_wake_one(runtime);
@@ -116,7 +116,7 @@ static void append_common(mare_runtime *runtime, struct mare__line *line, mare_p
 static void append_fresh(mare_process *process)
 {
     append_common(process->runtime, &process->runtime->common.fresh, process);
-    added(process->runtime);
+    mare__workers_wake(process->runtime);
 }
 
 // The number of the turn that runs, or ran last.
@@ -155,7 +155,7 @@ static __attribute__((noinline)) void ready_in_queue(mare_process *process)
     mare__lock_acquire(lock);
     append(here ? &worker->queue : &runtime->inbox, process);
     mare__lock_release(lock);
-    added(runtime);
+    mare__workers_wake(runtime);
 }
 
 // It runs next: what it will touch comes into the cache while the one before it ends its turn.
@@ -331,7 +331,7 @@ void mare__ready_again(struct mare__worker *worker, mare_process *process)
         keep_place(worker, process);
     // If it is alone it goes on here. Should somebody come before, the next tick calls for help.
     if (!alone)
-        added(runtime);
+        mare__workers_wake(runtime);
 }
 
 // ---- Who comes next -----------------------------------------------------------------------------
@@ -495,7 +495,8 @@ mare_process *mare__ready_steal(struct mare__worker *thief)
 
 bool mare__ready_anywhere(mare_runtime *runtime)
 {
-    if (mare__line_length(&runtime->inbox) > 0 || mare__ready_common(runtime))
+    if (mare__line_length(&runtime->inbox) > 0 || mare__ready_common(runtime) ||
+        mare__tasks_anywhere(runtime))
         return true;
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
         struct mare__worker *worker = runtime->workers[i];

@@ -20,6 +20,7 @@
 #include "sched/routine.h"
 #include "sched/runtime.h"
 #include "sched/state.h"
+#include "sched/task.h"
 #include "sched/timer.h"
 #include "sched/worker.h"
 
@@ -31,6 +32,12 @@ void mare__workers_look(mare_runtime *runtime)
 }
 
 // ---- The tick -----------------------------------------------------------------------------------
+
+// Processes in its own lines, or tasks.
+static bool others_wait(const struct mare__worker *worker)
+{
+    return mare__ready_here(worker) || mare__tasks_wait(worker);
+}
 
 // It was killed where it cannot yield: an error takes it out of there. No pcall of Lua code stops
 // that error (see stdlib.c), and handlers of <close> on its way have their time. A C function's
@@ -123,15 +130,17 @@ static void on_tick(void *argument)
     // One that serves a single process has nobody to serve beside it.
     bool wanted =
         worker->index < MARE__WORKERS_MAX &&
-        (mare__ready_here(worker) || mare__ready_common(runtime) || atomic_load(&worker->quit) ||
+        (others_wait(worker) || mare__ready_common(runtime) || atomic_load(&worker->quit) ||
          (next != MARE_FOREVER && next <= mare__now(runtime)));
     // What is watched here nobody else can look at, idle or not.
     bool looks = lookout_in(worker) != NULL;
     bool stuck = worker->age_ns > 2 * MARE__SLICE_NS; // it did not give way when it was asked to
     bool idle = atomic_load(&runtime->idle_count) > 0;
-    if (wanted && (idle || stuck) && !worker->taking &&
-        atomic_load_explicit(&worker->slot, memory_order_relaxed))
-        atomic_store(&worker->slot_shared, true);
+    if (wanted && (idle || stuck)) {
+        if (!worker->taking && atomic_load_explicit(&worker->slot, memory_order_relaxed))
+            atomic_store(&worker->slot_shared, true);
+        mare__tasks_share(worker);
+    }
     if (wanted && idle)
         wake_one_from_handler(runtime);
     if (!process)
@@ -167,7 +176,7 @@ enum { TURNS_OF_ROUTINES = 16 };
 // stand in its own lines, and with each tick all others, the timers and what is watched.
 static bool is_wanted(const struct mare__worker *worker)
 {
-    return mare__ready_here(worker) || worker->ticked || !worker->tick.made;
+    return others_wait(worker) || worker->ticked || !worker->tick.made;
 }
 
 // Gives the process the worker until it waits, its turn is over or it ends.
@@ -236,7 +245,7 @@ static bool ready_anywhere(mare_runtime *runtime)
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
         if (atomic_load(&runtime->workers[i]->slot))
             return true;
-    return mare__ready_anywhere(runtime);
+    return mare__ready_anywhere(runtime) || mare__tasks_are_ready(runtime);
 }
 
 static void leave_idle(struct mare__worker *worker)
@@ -280,6 +289,7 @@ static void hand_over(struct mare__worker *worker)
     mare__thread_data = NULL; // so that what it makes ready goes there
     while ((left = mare__ready_take_slot(worker)) || (left = mare__ready_take_queue(worker)))
         mare__ready(left);
+    mare__tasks_hand_over(worker);
     mare__ready_wake_one(worker->runtime);
 }
 
@@ -355,21 +365,25 @@ static void on_ticked(struct mare__worker *worker)
     look(worker);
 }
 
-// Nobody is ready in its own lines: everywhere else.
+// Nobody is ready in its own lines: everywhere else. A task of another is run where it is found.
 static mare_process *find_elsewhere(struct mare__worker *worker)
 {
     mare__timer_expire(worker->runtime, mare__now(worker->runtime));
+    if (mare__tasks_wait(worker)) // they come first
+        return NULL;
     mare_process *process = mare__ready_find(worker);
     if (!process)
         process = mare__ready_steal(worker);
-    return process ? process : mare__ready_take_common(worker);
+    if (!process && !mare__tasks_steal(worker))
+        process = mare__ready_take_common(worker);
+    return process;
 }
 
 // Looks a few times before it sleeps: a wake through the kernel costs more than a short wait.
 static mare_process *find_patiently(struct mare__worker *worker)
 {
     mare_process *process = NULL;
-    for (int i = 1; i < MARE__SPINS && !process && !atomic_load(&worker->quit); i++) {
+    for (int i = 1; i < MARE__SPINS && !process && !others_wait(worker) && !worker->quit; i++) {
         mare__pause();
         process = find_elsewhere(worker);
     }
@@ -382,11 +396,13 @@ static inline mare_process *find(struct mare__worker *worker)
         on_ticked(worker);
     else if (++worker->runs >= RUNS_BETWEEN_LOOKS)
         look(worker);
+    mare__tasks_run(worker);
     mare_process *process = worker->common_first ? mare__ready_take_common(worker) : NULL;
     if (!process)
         process = mare__ready_find(worker);
     if (!process && worker->lookout) {
         look(worker);
+        mare__tasks_run(worker);
         process = mare__ready_find(worker);
     }
     return process ? process : find_elsewhere(worker);
@@ -399,7 +415,7 @@ static inline bool step(struct mare__worker *worker, bool patiently)
         process = find_patiently(worker);
     if (process)
         run(worker, process);
-    return process != NULL;
+    return process || others_wait(worker); // a task may have made them ready just now
 }
 
 bool mare__worker_step(struct mare__worker *worker)

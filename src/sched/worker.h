@@ -18,6 +18,9 @@ bool mare__worker_step(struct mare__worker *worker);
 void mare__ready(mare_process *process);
 void mare__ready_new(mare_process *process);
 
+// Something was added that any worker may do: one that sleeps is woken.
+void mare__workers_wake(mare_runtime *runtime);
+
 // A timer was started, perhaps by a thread that will not look at it: a worker does.
 void mare__workers_look(mare_runtime *runtime);
 
