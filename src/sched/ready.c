@@ -102,7 +102,7 @@ void mare__ready_wake_one(mare_runtime *runtime)
 
 void mare__workers_wake(mare_runtime *runtime)
 {
-    atomic_thread_fence(memory_order_seq_cst); // added, then looks: pairs with the fence in go_idle
+    atomic_thread_fence(memory_order_seq_cst); // added, then looks: pairs with the fence in rest
     mare__ready_wake_one(runtime);
 }
 
@@ -245,7 +245,7 @@ static void settle(struct mare__worker *worker, mare_process *process)
         process->owed_ns = 0;
         return;
     }
-    uint64_t now_ns = mare__thread_time_ns();
+    uint64_t now_ns = mare__thread_time_ns(worker->runtime);
     int64_t used_ns = (int64_t)(now_ns - worker->begun_ns);
     int64_t owed_ns = process->owed_ns + (int64_t)worker->tick.period_ns - used_ns;
     process->owed_ns = (int32_t)(owed_ns < -OWED_MOST_NS  ? -OWED_MOST_NS
@@ -434,12 +434,12 @@ mare_process *mare__ready_take_common(struct mare__worker *worker)
     if (!process)
         return NULL;
     if (worker->tick.period_ns != slice_ns)
-        mare__tick_set(&worker->tick, slice_ns);
+        mare__worker_tick(worker, slice_ns);
     worker->common_turn = turn_of(worker) + 1;
     worker->spent_turn = spent;
     worker->ticks_left = spent && process->owed_ns >= (int32_t)slice_ns / 2 ? 2 : 1;
     if (spent && worker->begun_after != turn_of(worker))
-        worker->begun_ns = mare__thread_time_ns();
+        worker->begun_ns = mare__thread_time_ns(runtime);
     if (!spent)
         worker->wary = false; // unless it turns out to be of that kind too
     return process;

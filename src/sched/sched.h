@@ -219,7 +219,7 @@ struct mare__tasks {
 struct mare__worker {
     mare_runtime *runtime;
     unsigned index;
-    pthread_t thread;
+    struct mare__runner runner;
     struct mare__parker parker;
     struct mare__tick tick;
 
@@ -247,7 +247,8 @@ struct mare__worker {
     unsigned long spawning_turn;  // the last one in which a process was made
     struct mare__tasks tasks;     // made ready on this thread
     bool alive;                   // the thread has not decided to leave
-    bool started;                 // there is a thread to join; under the runtime's worker_mutex
+    bool started;                 // there is a runner to join; under the runtime's worker_mutex
+    bool serves, rests;           // for a runner that advances in pieces: it has begun; it is idle
     atomic_bool quit;
 
     // Blocks of ended processes and of the channels that told of their end, for the next ones.
@@ -304,7 +305,7 @@ struct mare_runtime {
     atomic_uint worker_alive; // threads that have not left yet
     // Looks after the lookouts of workers that are stuck in C functions; from the first lookout on.
     struct {
-        pthread_t thread;
+        struct mare__runner runner;
         struct mare__parker parker;
         atomic_bool started, quit;
     } attendant;
@@ -366,9 +367,8 @@ struct mare_runtime {
 
     // Those who wait for the end: of all processes, or for nothing being able to move.
     pthread_mutex_t end_mutex;
-    pthread_cond_t end_signal;
-    bool stuck;          // under end_mutex: all asleep, no timer, nothing ready
-    atomic_uint waiters; // threads in mare__runtime_await
+    struct mare__list end_waiters; // under it: see runtime.c
+    atomic_uint waiters;           // threads in mare__runtime_await
     atomic_bool stopping;
     atomic_int exit_code;   // -1: nobody asked to exit
     atomic_int print_error; // an errno: what was printed is lost
@@ -390,6 +390,19 @@ static inline mare_process *mare__self(lua_State *L)
 static inline uint64_t mare__now(const mare_runtime *runtime)
 {
     return runtime->platform.now_ns(runtime->platform.context);
+}
+
+// As mare__park, by the runtime's own clock.
+static inline bool mare__runtime_park(const mare_runtime *runtime, struct mare__parker *parker,
+                                      uint64_t deadline)
+{
+    return runtime->platform.park(runtime->platform.context, parker, deadline);
+}
+
+// The processor time that the calling thread has had.
+static inline uint64_t mare__thread_time_ns(const mare_runtime *runtime)
+{
+    return runtime->platform.thread_time_ns(runtime->platform.context);
 }
 
 static inline bool mare__killed(const mare_process *process)

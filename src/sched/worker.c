@@ -24,6 +24,12 @@
 #include "sched/timer.h"
 #include "sched/worker.h"
 
+void mare__worker_tick(struct mare__worker *worker, uint64_t period_ns)
+{
+    const struct mare__platform *platform = &worker->runtime->platform;
+    platform->tick_set(platform->context, &worker->tick, period_ns);
+}
+
 void mare__workers_look(mare_runtime *runtime)
 {
     struct mare__worker *worker = mare__this_worker();
@@ -79,7 +85,7 @@ void mare__give_way(lua_State *L)
 void mare__give_way_hook(lua_State *L, lua_Debug *event)
 {
     (void)event;
-    lua_sethook(L, NULL, 0, 0);
+    mare__hook_rest(L);
     mare__give_way(L);
 }
 
@@ -110,7 +116,7 @@ static struct mare__lookout *lookout_in(const struct mare__worker *worker)
 // processor is held against him: the machine may have given it to others.
 static void grow_older(struct mare__worker *worker)
 {
-    uint64_t now_ns = mare__thread_time_ns(), period_ns = worker->tick.period_ns;
+    uint64_t now_ns = mare__thread_time_ns(worker->runtime), period_ns = worker->tick.period_ns;
     uint64_t had_ns = now_ns - worker->burnt_till;
     uint64_t before_ns = worker->age_ns > 0 ? worker->burnt_ns : 0; // 0: a new turn
     worker->burnt_ns = before_ns + (had_ns < period_ns ? had_ns : period_ns);
@@ -118,10 +124,10 @@ static void grow_older(struct mare__worker *worker)
     worker->age_ns = worker->age_ns + period_ns;
 }
 
-// In a signal handler, on the worker's own thread.
-static void on_tick(void *argument)
+// A tick has come: whether the turn of the process that runs is over. On the worker's own thread;
+// perhaps in a signal handler.
+static bool ends_turn(struct mare__worker *worker)
 {
-    struct mare__worker *worker = argument;
     mare_runtime *runtime = worker->runtime;
     mare_process *process = worker->running;
     worker->ticked = 1;
@@ -144,7 +150,7 @@ static void on_tick(void *argument)
     if (wanted && idle)
         wake_one_from_handler(runtime);
     if (!process)
-        return;
+        return false;
     struct mare__pool *pool = atomic_load_explicit(&process->pool, memory_order_relaxed);
     struct mare__lookout *lookout = looks ? lookout_in(worker) : NULL;
     if (lookout && stuck && atomic_load(&runtime->attendant.started) &&
@@ -162,8 +168,31 @@ static void on_tick(void *argument)
     else if (atomic_load(&process->sleep.wait.note) ||
              (pool && atomic_load(&pool->main.sleep.wait.note))) // killed, or interrupted
         over = true;
-    if (over)
-        mare__hook_arm(process);
+    return over;
+}
+
+// In a signal handler.
+static void on_tick(void *argument)
+{
+    struct mare__worker *worker = argument;
+    if (ends_turn(worker))
+        mare__hook_arm(worker->running);
+}
+
+// Where instructions are counted instead.
+static void on_count(lua_State *L, lua_Debug *event)
+{
+    struct mare__worker *worker = mare__self(L)->worker;
+    const struct mare__platform *platform = &worker->runtime->platform;
+    (void)event;
+    if (platform->counted(platform->context, &worker->tick) && ends_turn(worker))
+        mare__give_way(L);
+}
+
+void mare__hook_rest(lua_State *L)
+{
+    int count = mare__self(L)->runtime->platform.instructions;
+    lua_sethook(L, count ? on_count : NULL, count ? LUA_MASKCOUNT : 0, count);
 }
 
 // ---- Running ------------------------------------------------------------------------------------
@@ -294,49 +323,67 @@ static void hand_over(struct mare__worker *worker)
 }
 
 // A worker that was dismissed but watches something stays for that, unless the runtime stops.
+static bool is_to_watch(const struct mare__worker *worker)
+{
+    return atomic_load(&worker->quit) && !atomic_load(&worker->runtime->stopping) &&
+           lookout_in(worker) != NULL;
+}
+
 static void only_watch(struct mare__worker *worker)
 {
-    struct mare__lookout *lookout;
-    mare__tick_stop(&worker->tick);
+    mare__worker_tick(worker, 0);
     hand_over(worker);
-    while (atomic_load(&worker->quit) && !atomic_load(&worker->runtime->stopping) &&
-           (lookout = lookout_in(worker)) != NULL)
-        lookout->wait(lookout, MARE_FOREVER);
-    mare__tick_start(&worker->tick, MARE__TICK_NS);
+    while (is_to_watch(worker))
+        lookout_in(worker)->wait(lookout_in(worker), MARE_FOREVER);
+    mare__worker_tick(worker, MARE__TICK_NS);
     mare__thread_data = worker;
 }
 
 // ---- Idleness -----------------------------------------------------------------------------------
 
-// Sleeps until there may be something to do.
-static void go_idle(struct mare__worker *worker)
+// Begins to rest: there is nothing to do. False: there may be, now that others know of it. Else it
+// may sleep until it is woken, or until the time in *until_ns.
+static bool rest(struct mare__worker *worker, uint64_t *until_ns)
 {
     mare_runtime *runtime = worker->runtime;
     // Nobody would find what is in its slot now. But only this thread fills it, and has just found
-    // it empty; what fills it from here on (an event that it watches, below) ends its sleep.
+    // it empty; what fills it from here on (an event that it watches) ends its rest.
     assert(!atomic_load_explicit(&worker->slot, memory_order_relaxed));
-    mare__tick_stop(&worker->tick);
+    mare__worker_tick(worker, 0);
     mare__lock_acquire(&runtime->idle_lock);
     mare__list_append(&runtime->idle, &worker->idle);
     worker->is_idle = true;
     unsigned idle = atomic_fetch_add(&runtime->idle_count, 1) + 1;
     mare__lock_release(&runtime->idle_lock);
-    atomic_thread_fence(
-        memory_order_seq_cst); // announced, then looks: pairs with the fence in mare__ready
-    if (!mare__ready_anywhere(runtime) && !atomic_load(&worker->quit)) {
-        if (idle >= atomic_load(&runtime->worker_alive) && atomic_load(&runtime->waiters) > 0 &&
-            atomic_load(&runtime->timer_count) == 0 && !anything_looked_for(runtime) &&
-            atomic_load(&runtime->own_busy) == 0)
-            mare__runtime_changed(runtime);
-        struct mare__lookout *lookout = lookout_in(worker);
-        uint64_t deadline = atomic_load(&runtime->next_deadline);
-        if (lookout)
-            lookout->wait(lookout, deadline ? deadline : 1);
-        else
-            mare__park(&worker->parker, deadline);
-    }
+    atomic_thread_fence(memory_order_seq_cst); // announced, then looks: as who adds
+    if (mare__ready_anywhere(runtime) || atomic_load(&worker->quit))
+        return false;
+    if (idle >= atomic_load(&runtime->worker_alive) && atomic_load(&runtime->waiters) > 0 &&
+        atomic_load(&runtime->timer_count) == 0 && !anything_looked_for(runtime) &&
+        atomic_load(&runtime->own_busy) == 0)
+        mare__runtime_changed(runtime);
+    *until_ns = atomic_load(&runtime->next_deadline);
+    return true;
+}
+
+static void rise(struct mare__worker *worker)
+{
     leave_idle(worker);
-    mare__tick_start(&worker->tick, MARE__TICK_NS);
+    mare__worker_tick(worker, MARE__TICK_NS);
+}
+
+// Sleeps until there may be something to do.
+static void go_idle(struct mare__worker *worker)
+{
+    uint64_t until_ns;
+    if (rest(worker, &until_ns)) {
+        struct mare__lookout *lookout = lookout_in(worker);
+        if (lookout)
+            lookout->wait(lookout, until_ns ? until_ns : 1);
+        else
+            mare__runtime_park(worker->runtime, &worker->parker, until_ns);
+    }
+    rise(worker);
 }
 
 bool mare__workers_stuck(mare_runtime *runtime)
@@ -360,7 +407,7 @@ static void on_ticked(struct mare__worker *worker)
     worker->ticked = 0;
     worker->common_first = crowd && !mare__ready_common_turn(worker);
     if (worker->tick.period_ns != MARE__TICK_NS && !crowd)
-        mare__tick_set(&worker->tick, MARE__TICK_NS);
+        mare__worker_tick(worker, MARE__TICK_NS);
     mare__timer_expire(worker->runtime, mare__now(worker->runtime));
     look(worker);
 }
@@ -418,12 +465,7 @@ static inline bool step(struct mare__worker *worker, bool patiently)
     return process || others_wait(worker); // a task may have made them ready just now
 }
 
-bool mare__worker_step(struct mare__worker *worker)
-{
-    return step(worker, false);
-}
-
-// ---- The thread ---------------------------------------------------------------------------------
+// ---- The runner ---------------------------------------------------------------------------------
 
 // Leaves if it still should; under the lock, so that whoever wants it back can tell whether it is
 // too late.
@@ -436,43 +478,131 @@ static bool retire(struct mare__worker *worker)
     return leaves;
 }
 
-void mare__worker_serve(struct mare__worker *worker)
+static void begin(struct mare__worker *worker)
 {
+    const struct mare__platform *platform = &worker->runtime->platform;
+    if (platform->tick_init(platform->context, &worker->tick, on_tick, worker) != 0)
+        fprintf(stderr, "mare: no timer for %s: processes on it are not preempted\n",
+                worker->runner.name);
+}
+
+static void end(struct mare__worker *worker)
+{
+    const struct mare__platform *platform = &worker->runtime->platform;
+    platform->tick_fini(platform->context, &worker->tick);
+}
+
+static void leave(struct mare__worker *worker)
+{
+    end(worker);
+    mare__thread_data = NULL;
+    atomic_fetch_sub(&worker->runtime->worker_alive, 1);
+    mare__ready_wake_one(worker->runtime); // which may find that nothing can move any more
+}
+
+void mare__worker_serve(void *argument)
+{
+    struct mare__worker *worker = argument;
     mare__thread_data = worker;
-    if (mare__tick_init(&worker->tick, on_tick, worker) != 0)
-        fputs("mare: no timer for a worker: processes on it are not preempted\n", stderr);
-    mare__tick_start(&worker->tick, MARE__TICK_NS);
+    begin(worker);
+    mare__worker_tick(worker, MARE__TICK_NS);
     do {
         while (!atomic_load_explicit(&worker->quit, memory_order_relaxed))
             if (!step(worker, true))
                 go_idle(worker);
         only_watch(worker);
     } while (!retire(worker));
-    mare__tick_fini(&worker->tick);
-    mare__thread_data = NULL;
-    atomic_fetch_sub(&worker->runtime->worker_alive, 1);
-    mare__ready_wake_one(worker->runtime); // which may find that nothing can move any more
+    leave(worker);
 }
 
+// A piece of the same.
+static enum mare__progress advance(struct mare__worker *worker, uint64_t *until_ns)
+{
+    if (!worker->serves)
+        begin(worker);
+    if (worker->rests || !worker->serves)
+        rise(worker);
+    worker->serves = true;
+    worker->rests = false;
+    if (!atomic_load(&worker->quit)) {
+        if (step(worker, false))
+            return MARE__GOES_ON;
+        worker->rests = rest(worker, until_ns);
+        if (worker->rests)
+            return MARE__RESTS;
+        rise(worker);
+        return MARE__GOES_ON;
+    }
+    hand_over(worker);
+    if (is_to_watch(worker)) {
+        look(worker);
+        *until_ns = mare__now(worker->runtime) + MARE__TICK_NS;
+        return MARE__RESTS;
+    }
+    if (!retire(worker))
+        return MARE__GOES_ON;
+    worker->serves = false;
+    leave(worker);
+    return MARE__IS_OVER;
+}
+
+enum mare__progress mare__worker_advance(void *argument, uint64_t *until_ns)
+{
+    void *outside = mare__thread_data;
+    mare__thread_data = argument;
+    enum mare__progress progress = advance(argument, until_ns);
+    mare__thread_data = outside;
+    return progress;
+}
+
+// ---- Of one process -----------------------------------------------------------------------------
 // It counts for no other thread as a worker: what it makes ready goes to the inbox.
-void mare__worker_serve_own(struct mare__worker *own)
+
+// False: it waits for something.
+static bool serve_own(struct mare__worker *own)
 {
     mare_runtime *runtime = own->runtime;
-    if (mare__tick_init(&own->tick, on_tick, own) != 0)
-        fputs("mare: no timer for a process's own thread: it is not preempted\n", stderr);
-    while (!atomic_load(&own->quit)) {
-        mare_process *process = mare__ready_take_queue(own);
-        if (!process) {
-            mare__park(&own->parker, MARE_FOREVER);
-            continue;
-        }
-        mare__tick_start(&own->tick, MARE__TICK_NS);
-        run(own, process);
-        mare__tick_stop(&own->tick);
-        atomic_fetch_sub(&runtime->own_busy, 1);
-        mare__ready_wake_one(runtime); // it may have started a timer, which workers look after
-        if (atomic_load(&runtime->waiters) > 0)
-            mare__runtime_changed(runtime); // perhaps nothing can move now
+    mare_process *process = mare__ready_take_queue(own);
+    if (!process)
+        return false;
+    mare__worker_tick(own, MARE__TICK_NS);
+    run(own, process);
+    mare__worker_tick(own, 0);
+    atomic_fetch_sub(&runtime->own_busy, 1);
+    mare__ready_wake_one(runtime); // it may have started a timer, which workers look after
+    if (atomic_load(&runtime->waiters) > 0)
+        mare__runtime_changed(runtime); // perhaps nothing can move now
+    return true;
+}
+
+void mare__own_serve(void *argument)
+{
+    struct mare__worker *own = argument;
+    begin(own);
+    while (!atomic_load(&own->quit))
+        if (!serve_own(own))
+            mare__runtime_park(own->runtime, &own->parker, MARE_FOREVER);
+    end(own);
+    mare__own_leave(own);
+}
+
+enum mare__progress mare__own_advance(void *argument, uint64_t *until_ns)
+{
+    struct mare__worker *own = argument;
+    void *outside = mare__thread_data;
+    enum mare__progress progress = MARE__GOES_ON;
+    if (!own->serves)
+        begin(own);
+    own->serves = true;
+    *until_ns = MARE_FOREVER;
+    mare__thread_data = NULL;
+    if (!serve_own(own)) {
+        progress = MARE__RESTS;
+    } else if (atomic_load(&own->quit)) {
+        end(own);
+        mare__own_leave(own);
+        progress = MARE__IS_OVER;
     }
-    mare__tick_fini(&own->tick);
+    mare__thread_data = outside;
+    return progress;
 }
