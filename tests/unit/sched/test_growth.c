@@ -69,7 +69,7 @@ static void run_lua(mare_runtime *runtime, int64_t n, const char *code)
 
 // ---- Links and monitors -------------------------------------------------------------------------
 
-IN_LUA(links_to_one_that_end_well, 4000,
+IN_LUA(links_to_one_that_end_well, 20000,
        "local gate = m.channel() "
        "for i = 1, n do m.spawn({link = true}, function(g) g:receive() end, gate) end "
        "gate:close() m.wait()")
@@ -82,11 +82,12 @@ IN_LUA(links_that_are_made_and_undone, 4000,
        "gate:close() m.wait()")
 
 IN_LUA(links_of_one_that_dies, 4000,
-       "local hub = m.spawn(function(n) local m = require 'mare' "
+       "local tied = m.channel() "
+       "local hub = m.spawn(function(n, tied) local m = require 'mare' "
        "  for i = 1, n do m.spawn({link = true}, function(c) c:receive() end, m.channel()) end "
-       "  m.channel():receive() "
-       "end, n) "
-       "while #m.processes() < n + 2 do m.sleep(0.001) end hub:kill() m.wait()")
+       "  tied:send() m.channel():receive() "
+       "end, n, tied) "
+       "tied:receive() hub:kill() m.wait()")
 
 IN_LUA(links_between_two_with_many_each, 2000,
        "local gate, all = m.channel(), {} "
