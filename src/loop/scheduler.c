@@ -239,7 +239,7 @@ static mare_err await_ready(mare_scheduler *scheduler, uint64_t deadline, unsign
             return MARE_EMPTY;
         if (late)
             return MARE_TIMEOUT;
-        late = !mare__park(&scheduler->parker, deadline);
+        late = !mare__runtime_park(scheduler->runtime, &scheduler->parker, deadline);
     }
 }
 

@@ -81,15 +81,6 @@ static void finish(mare_source *source, mare_err how)
     mare__task_release(&source->task);
 }
 
-// A thread of ours has nothing more to do with the runtime.
-static void leave(mare_runtime *runtime)
-{
-    pthread_mutex_lock(&runtime->end_mutex);
-    atomic_fetch_sub(&runtime->own_threads, 1);
-    pthread_cond_broadcast(&runtime->end_signal);
-    pthread_mutex_unlock(&runtime->end_mutex);
-}
-
 // ---- Descriptors --------------------------------------------------------------------------------
 
 static void on_descriptor_closed(struct mare__observed *observed)
@@ -189,7 +180,7 @@ static void *poll_all(void *argument)
         if (!source && quit)
             break;
         if (!source) {
-            mare__park(&poller->parker, MARE_FOREVER);
+            mare__runtime_park(runtime, &poller->parker, MARE_FOREVER);
             left = 0;
             continue;
         }
@@ -200,29 +191,28 @@ static void *poll_all(void *argument)
         }
         quiet &= !poll_one(poller, source, POLL_NS / sharing);
         if (--left == 0 && quiet) // they did not need their time, and nothing came: no hurry
-            mare__park(&poller->parker, began + POLL_NS);
+            mare__runtime_park(runtime, &poller->parker, began + POLL_NS);
     }
     pthread_mutex_destroy(&poller->mutex);
     mare__free(poller);
-    leave(runtime);
+    mare__runtime_left(runtime);
     return NULL;
 }
 
 static mare_err start_poller(mare_runtime *runtime)
 {
-    pthread_t thread;
+    const struct mare__platform *platform = &runtime->platform;
     struct mare__poller *poller = mare__alloc_zero(sizeof *poller);
     if (!poller)
         return MARE_NOMEM;
     poller->runtime = runtime;
     pthread_mutex_init(&poller->mutex, NULL);
     mare__list_init(&poller->ring);
-    if (mare__thread_start(&thread, "mare-poll", poll_all, poller) != 0) {
+    if (platform->start_apart(platform->context, "mare-poll", poll_all, poller) != 0) {
         pthread_mutex_destroy(&poller->mutex);
         mare__free(poller);
         return MARE_IO;
     }
-    pthread_detach(thread);
     atomic_fetch_add(&runtime->own_threads, 1); // before it is told to quit
     runtime->sources.poller = poller;
     return MARE_OK;
@@ -253,21 +243,19 @@ static void *wait_and_put(void *argument)
             mare__message_clear(&source->event);
     }
     finish(source, err);
-    leave(runtime);
+    mare__runtime_left(runtime);
     return NULL;
 }
 
 static mare_err start_thread(mare_source *source)
 {
-    pthread_t thread;
     mare_runtime *runtime = source->task.runtime;
+    const struct mare__platform *platform = &runtime->platform;
     atomic_fetch_add(&runtime->own_threads, 1);
-    if (mare__thread_start(&thread, "mare-source", wait_and_put, source) != 0) {
-        leave(runtime);
-        return MARE_IO;
-    }
-    pthread_detach(thread);
-    return MARE_OK;
+    if (platform->start_apart(platform->context, "mare-source", wait_and_put, source) == 0)
+        return MARE_OK;
+    mare__runtime_left(runtime);
+    return MARE_IO;
 }
 
 // ---- Going on, and being closed -----------------------------------------------------------------

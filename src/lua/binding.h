@@ -63,6 +63,10 @@ uint64_t mare__lua_deadline(lua_State *L, int index);
 
 // Opens the module in a state of ours.
 int mare__lua_open(lua_State *L);
+
+// As mare_start, on a platform that is not the machine's own.
+mare_err mare__start_on(const struct mare__platform *platform, const mare_options *options,
+                        mare_runtime **out);
 int mare__lua_open_luaproc(lua_State *L);
 int mare__lua_open_sim(lua_State *L);
 int mare__lua_open_place(lua_State *L);

@@ -321,8 +321,9 @@ static int socket_waitany(lua_State *L)
 // time(): of day, in seconds
 static int socket_time(lua_State *L)
 {
+    const struct mare__platform *platform = &mare__self(L)->runtime->platform;
     struct mare__wall wall;
-    mare__wall_read(&wall);
+    platform->read_wall(platform->context, &wall);
     lua_pushnumber(L, (double)wall.utc_ns / 1e9);
     return 1;
 }

@@ -138,7 +138,7 @@ static void host_sleep(mare_process *process)
     if (!mare__sleep_commit(process, &process->sleep))
         return;
     atomic_fetch_add(&process->runtime->waiters, 1);
-    while (!mare__park(process->host, process->sleep.deadline))
+    while (!mare__runtime_park(process->runtime, process->host, process->sleep.deadline))
         mare__wait_end(&process->sleep.wait, MARE_TIMEOUT); // if too late, the wake is on its way
     atomic_fetch_sub(&process->runtime->waiters, 1);
 }

@@ -36,7 +36,7 @@ static void sleeper_init(struct sleeper *sleeper)
 // Sleeps until the wait has ended; takes itself out of line if that was not the channel's doing.
 static mare_err sleep_until(struct sleeper *sleeper, mare_channel *channel, uint64_t deadline)
 {
-    while (!mare__park(&sleeper->parker, deadline))
+    while (!mare__runtime_park(channel->runtime, &sleeper->parker, deadline))
         mare__wait_end(&sleeper->wait, MARE_TIMEOUT); // if too late, the wake is on its way
     if (sleeper->wait.fired == MARE__FIRED_NONE)
         mare__chan_forget(channel, &sleeper->spot);

@@ -10,10 +10,9 @@
 //
 // A hook that yields is no everyday thing for Lua 5.4. What it does then, and what we do about it:
 // - When it goes on, it looks at the same instruction again, and remembers by a mark in the
-// function
-//   that the hook was called. Only a look with a hook takes the mark away: so a hook that was set
-//   by the tick alone stays for one instruction more. Else the first event of the next hook is
-//   lost.
+//   function that the hook was called. Only a look with a hook takes the mark away: so a hook that
+//   was set by the tick alone stays for one instruction more. Else the first event of the next hook
+//   is lost.
 // - It counts that instruction twice, or counts from the start again if it was the one counted to.
 //   So we set what is left to count (see mare__countdown). Lua counts the instructions of the
 //   program's hook function too; so what is left is looked at after it has run.
@@ -82,7 +81,10 @@ static void set_hook(mare_process *process, lua_State *L, int mask, int count)
 {
     process->hooking = true;
     atomic_signal_fence(memory_order_seq_cst);
-    lua_sethook(L, mask ? on_event : NULL, mask, count);
+    if (mask)
+        lua_sethook(L, on_event, mask, count);
+    else
+        mare__hook_rest(L);
     atomic_signal_fence(memory_order_seq_cst);
     process->hooking = false;
 }
@@ -193,8 +195,8 @@ static bool in_half_an_instruction(lua_State *L)
 // here. Nobody waits for a better place for long.
 static bool would_be_seen(mare_process *process, lua_State *L, const struct setting *setting)
 {
-    enum { PATIENCE_TICKS = 100000000 / MARE__TICK_NS, TRACES = LUA_MASKLINE | LUA_MASKCOUNT };
-    if (process->worker->age >= PATIENCE_TICKS || atomic_load(&process->sleep.wait.note))
+    enum { PATIENCE_NS = 100000000, TRACES = LUA_MASKLINE | LUA_MASKCOUNT };
+    if (process->worker->age_ns >= PATIENCE_NS || atomic_load(&process->sleep.wait.note))
         return false;
     if (setting && (setting->mask & TRACES) && in_half_an_instruction(L))
         return true;
@@ -342,7 +344,7 @@ void mare__hook_inherit(lua_State *L, lua_State *made)
 {
     mare_process *process = mare__self(L);
     if (lua_gethook(made) == on_event)
-        lua_sethook(made, NULL, 0, 0); // nobody would be told
+        mare__hook_rest(made); // nobody would be told
     const struct setting *from = process->hooked ? setting_of(L, 0, false) : NULL;
     if (from && from->mask) {
         int mask = from->mask, count = from->count;

@@ -89,7 +89,7 @@ void mare__process_launch(mare_process *process)
     else
         atomic_fetch_add(&runtime->spawned_outside, 1);
     atomic_fetch_add(&runtime->live, 1);
-    mare__ready(process);
+    mare__ready_new(process);
 }
 
 // ---- Start --------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // A runtime from start to stop, and the threads that wait for it from outside.
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -26,14 +25,14 @@ static void runtime_free(mare_runtime *runtime)
     struct mare__jobs *jobs = atomic_load(&runtime->jobs);
     if (jobs)
         atomic_load (&runtime->jobs_stop)(jobs);
-    pthread_cond_destroy(&runtime->end_signal);
     pthread_mutex_destroy(&runtime->end_mutex);
     pthread_mutex_destroy(&runtime->worker_mutex);
     pthread_mutex_destroy(&runtime->trace.mutex);
     mare__free(runtime);
 }
 
-mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module)(const char *name),
+mare_err mare__runtime_start(const struct mare__platform *platform, const mare_options *options,
+                             lua_CFunction (*module)(const char *name),
                              const struct mare__class *classes, mare_runtime **out)
 {
     static const mare_options defaults;
@@ -43,7 +42,7 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     if (!runtime)
         return MARE_NOMEM;
     mare__barrier_init();
-    runtime->platform = mare__platform_live;
+    runtime->platform = *platform;
     runtime->seed = runtime->platform.random(runtime->platform.context);
     runtime->module = module;
     runtime->classes = classes;
@@ -54,6 +53,7 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     mare__list_init(&runtime->lingering);
     mare__list_init(&runtime->channels.list);
     mare__list_init(&runtime->sources.all);
+    mare__list_init(&runtime->end_waiters);
     atomic_init(&runtime->next_deadline, MARE_FOREVER);
     atomic_init(&runtime->exit_code, -1);
     atomic_init(&runtime->recycle_limit, options->recycle);
@@ -61,11 +61,6 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     pthread_mutex_init(&runtime->worker_mutex, NULL);
     pthread_mutex_init(&runtime->end_mutex, NULL);
     pthread_mutex_init(&runtime->trace.mutex, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&runtime->end_signal, &attributes);
-    pthread_condattr_destroy(&attributes);
     runtime->harvest = mare__harvest_create();
     runtime->names = runtime->channels.names = mare__directory_create();
     mare_err err = runtime->harvest && runtime->names ? MARE_OK : MARE_NOMEM;
@@ -85,34 +80,95 @@ bool mare__runtime_valid(const mare_runtime *runtime)
     return runtime->owner == mare__os_process();
 }
 
+// ---- Waiting for its end ------------------------------------------------------------------------
+
+// A thread that waits, on its stack.
+struct waiter {
+    struct mare__list entry;
+    struct mare__parker parker;
+};
+
+bool mare__runtime_await_that(mare_runtime *runtime, bool (*holds)(void *argument), void *argument,
+                              uint64_t deadline)
+{
+    struct waiter waiter = {.parker.word = 0};
+    bool in_time = true, so;
+    pthread_mutex_lock(&runtime->end_mutex);
+    mare__list_append(&runtime->end_waiters, &waiter.entry);
+    while (!(so = holds(argument)) && in_time) {
+        pthread_mutex_unlock(&runtime->end_mutex);
+        in_time = mare__runtime_park(runtime, &waiter.parker, deadline);
+        pthread_mutex_lock(&runtime->end_mutex);
+    }
+    mare__list_remove(&waiter.entry);
+    pthread_mutex_unlock(&runtime->end_mutex);
+    return so;
+}
+
+// Under the mutex.
+static void wake_waiters(mare_runtime *runtime)
+{
+    for (struct mare__list *at = runtime->end_waiters.next; at != &runtime->end_waiters;
+         at = at->next)
+        mare__unpark(&MARE__ENTRY(at, struct waiter, entry)->parker);
+}
+
 void mare__runtime_changed(mare_runtime *runtime)
 {
     pthread_mutex_lock(&runtime->end_mutex);
-    pthread_cond_broadcast(&runtime->end_signal);
+    wake_waiters(runtime);
     pthread_mutex_unlock(&runtime->end_mutex);
+}
+
+void mare__runtime_left(mare_runtime *runtime)
+{
+    // Under the mutex, which whoever waits for it needs before it can free the runtime.
+    pthread_mutex_lock(&runtime->end_mutex);
+    atomic_fetch_sub(&runtime->own_threads, 1);
+    wake_waiters(runtime);
+    pthread_mutex_unlock(&runtime->end_mutex);
+}
+
+static bool has_no_threads(void *argument)
+{
+    mare_runtime *runtime = argument;
+    return atomic_load(&runtime->own_threads) == 0;
+}
+
+void mare__runtime_await_threads(mare_runtime *runtime)
+{
+    mare__runtime_await_that(runtime, has_no_threads, runtime, MARE_FOREVER);
+}
+
+struct ending {
+    mare_runtime *runtime;
+    bool or_stuck;
+    mare_err err; // how the wait has ended
+};
+
+static bool has_ended(void *argument)
+{
+    struct ending *ending = argument;
+    mare_runtime *runtime = ending->runtime;
+    ending->err = MARE_OK;
+    unsigned live = atomic_load(&runtime->live);
+    if (live == 0)
+        return true;
+    bool given_up = live <= atomic_load(&runtime->given_up);
+    if (ending->or_stuck && (given_up || atomic_load(&runtime->exit_code) >= 0))
+        ending->err = MARE_STOPPED;
+    else if (ending->or_stuck && mare__workers_stuck(runtime))
+        ending->err = MARE_DEADLOCK;
+    return ending->err != MARE_OK;
 }
 
 mare_err mare__runtime_await(mare_runtime *runtime, bool or_stuck, uint64_t deadline)
 {
-    struct timespec at = {(time_t)(deadline / 1000000000u), (long)(deadline % 1000000000u)};
-    mare_err err = MARE_OK;
+    struct ending ending = {.runtime = runtime, .or_stuck = or_stuck};
     atomic_fetch_add(&runtime->waiters, 1);
-    pthread_mutex_lock(&runtime->end_mutex);
-    while (!err && atomic_load(&runtime->live) > 0) {
-        bool given_up = atomic_load(&runtime->live) <= atomic_load(&runtime->given_up);
-        if (or_stuck && (given_up || atomic_load(&runtime->exit_code) >= 0))
-            err = MARE_STOPPED;
-        else if (or_stuck && mare__workers_stuck(runtime))
-            err = MARE_DEADLOCK;
-        else if (deadline == MARE_FOREVER)
-            pthread_cond_wait(&runtime->end_signal, &runtime->end_mutex);
-        else if (pthread_cond_timedwait(&runtime->end_signal, &runtime->end_mutex, &at) ==
-                 ETIMEDOUT)
-            err = MARE_TIMEOUT;
-    }
-    pthread_mutex_unlock(&runtime->end_mutex);
+    bool so = mare__runtime_await_that(runtime, has_ended, &ending, deadline);
     atomic_fetch_sub(&runtime->waiters, 1);
-    return err;
+    return so ? ending.err : MARE_TIMEOUT;
 }
 
 mare_err mare_wait_until(mare_runtime *runtime, uint64_t deadline)

@@ -96,7 +96,12 @@ struct mare_process {
     struct mare__parker *host; // not NULL: no process of ours but a thread of a host, asleep here
     struct mare__sleep sleep;  // of the routine that runs, or of the only one
 
-    mare_process *next; // in a run queue
+    mare_process *next; // in a line of the ready
+    // Of the turns in a row that it did not end by waiting: their length, counted in ticks, and the
+    // number of the last; and what of its slices it did not get, or had too much: see ready.c.
+    uint32_t used_ns, used_until;
+    int32_t owed_ns;
+    bool has_waited;
     uint64_t id;
     _Atomic(struct mare__arena *) arena; // read by others, under the lock
     uint64_t libraries;                  // bits of the globals that were supplied: see lazy.c
@@ -189,6 +194,12 @@ struct mare__reference {
 enum mare__spares { MARE__SPARE_PROCESS, MARE__SPARE_CHANNEL, MARE__SPARES };
 
 // ---- Workers ------------------------------------------------------------------------------------
+// Ready processes, first come first served; under the lock that is beside it.
+struct mare__line {
+    mare_process *head, *tail;
+    atomic_uint length; // read without the lock, as a hint
+};
+
 // What a worker waits in when there is something to watch, instead of only sleeping; supplied by
 // the layer above (src/loop).
 struct mare__lookout {
@@ -217,24 +228,36 @@ struct mare__tasks {
 struct mare__worker {
     mare_runtime *runtime;
     unsigned index;
-    pthread_t thread;
+    struct mare__runner runner;
     struct mare__parker parker;
     struct mare__tick tick;
 
     // For the signal handler on this same thread.
     mare_process *volatile running;
-    volatile unsigned age;        // ticks since it was given the worker
+    volatile uint64_t age_ns;     // time since it was given the worker, counted in ticks
+    volatile uint64_t burnt_ns;   // of that, what the thread had of a processor
+    volatile uint64_t burnt_till; // the thread's processor time at the last tick
     volatile sig_atomic_t ticked; // a tick came: look at the timers
 
     _Atomic(mare_process *) slot; // the oldest ready process, while the queue is empty
     atomic_bool slot_shared;      // it has waited for a tick: others may take it
     volatile sig_atomic_t taking; // the owner is about to take it: the tick must not share it now
     mare__lock lock;              // guards the queue, and `alive`
-    mare_process *head, *tail;
-    atomic_uint length;
-    struct mare__tasks tasks; // made ready on this thread
-    bool alive;               // the thread has not decided to leave
-    bool started;             // there is a thread to join; under the runtime's worker_mutex
+    struct mare__line queue;      // who has waited, behind the slot
+    // Whose turn it is, its own lines' or the common ones': see ready.c. Turns are numbered by
+    // counters.switches.
+    bool common_first;            // until the next tick the common lines come before its own
+    bool wary;                    // the last new process that it tried did nothing but compute
+    bool spent_turn;              // whoever had the last turn of the common lines was spent
+    volatile unsigned ticks_left; // of that turn
+    unsigned long common_turn;    // its number
+    unsigned long begun_after;    // the number of the turn before the one that began
+    uint64_t begun_ns;            // at this processor time of the thread
+    unsigned long spawning_turn;  // the last one in which a process was made
+    struct mare__tasks tasks;     // made ready on this thread
+    bool alive;                   // the thread has not decided to leave
+    bool started;                 // there is a runner to join; under the runtime's worker_mutex
+    bool serves, rests;           // for a runner that advances in pieces: it has begun; it is idle
     atomic_bool quit;
 
     // Blocks of ended processes and of the channels that told of their end, for the next ones.
@@ -291,7 +314,7 @@ struct mare_runtime {
     atomic_uint worker_alive; // threads that have not left yet
     // Looks after the lookouts of workers that are stuck in C functions; from the first lookout on.
     struct {
-        pthread_t thread;
+        struct mare__runner runner;
         struct mare__parker parker;
         atomic_bool started, quit;
     } attendant;
@@ -302,9 +325,16 @@ struct mare_runtime {
     struct mare__jobs *_Atomic jobs; // made when first needed
     void (*_Atomic jobs_stop)(struct mare__jobs *jobs); // how they end; set before
 
-    mare__lock inbox_lock; // ready processes that come from no worker
-    mare_process *inbox_head, *inbox_tail;
-    atomic_uint inbox_length;
+    mare__lock inbox_lock;
+    struct mare__line inbox; // processes whose wait was ended by a thread that is no worker
+
+    // Lines for all workers, so that everybody in them has the same share: see ready.c.
+    struct mare__common {
+        mare__lock lock;
+        struct mare__line spent; // those that have used up a slice
+        struct mare__line fresh; // those that have not run, while there is a crowd of them
+        unsigned fresh_turns;    // since the last one of the spent
+    } common;
     struct mare__tasks tasks; // ready ones that come from no worker
 
     mare__lock idle_lock;
@@ -346,9 +376,8 @@ struct mare_runtime {
 
     // Those who wait for the end: of all processes, or for nothing being able to move.
     pthread_mutex_t end_mutex;
-    pthread_cond_t end_signal;
-    bool stuck;          // under end_mutex: all asleep, no timer, nothing ready
-    atomic_uint waiters; // threads in mare__runtime_await
+    struct mare__list end_waiters; // under it: see runtime.c
+    atomic_uint waiters;           // threads in mare__runtime_await
     atomic_bool stopping;
     atomic_int exit_code;   // -1: nobody asked to exit
     atomic_int print_error; // an errno: what was printed is lost
@@ -395,6 +424,19 @@ static inline void *mare__passed(lua_State *L, int index)
 static inline uint64_t mare__now(const mare_runtime *runtime)
 {
     return runtime->platform.now_ns(runtime->platform.context);
+}
+
+// As mare__park, by the runtime's own clock.
+static inline bool mare__runtime_park(const mare_runtime *runtime, struct mare__parker *parker,
+                                      uint64_t deadline)
+{
+    return runtime->platform.park(runtime->platform.context, parker, deadline);
+}
+
+// The processor time that the calling thread has had.
+static inline uint64_t mare__thread_time_ns(const mare_runtime *runtime)
+{
+    return runtime->platform.thread_time_ns(runtime->platform.context);
 }
 
 static inline bool mare__killed(const mare_process *process)
