@@ -326,12 +326,13 @@ bool mare__link_life_frame(struct mare__link *link, unsigned kind, struct mare__
     if (kind == MARE__FRAME_PING || kind == MARE__FRAME_PONG)
         return take_beat(link, kind, reader, event);
     struct mare__span text = {0};
-    uint64_t code = 0;
+    uint64_t code = 0, frames = link->log.first;
     if (kind != MARE__FRAME_ACK) {
         code = mare__link_get_number(reader);
         text = mare__link_get_text(reader, MARE__LINK_TEXT_MOST);
     }
-    uint64_t frames = mare__link_get_number(reader);
+    if (kind != MARE__FRAME_BYE) // which can come late, and again: it counts nothing
+        frames = mare__link_get_number(reader);
     if (!mare__link_get_end(reader) || code > UINT32_MAX)
         mare__link_fail(link, MARE__LINK_CODE_FRAME);
     else if (mare__link_confirm(link, frames, 0) && kind != MARE__FRAME_ACK)
@@ -373,7 +374,9 @@ uint64_t mare__link_deadline(const struct mare__link *link)
     case MARE__LINK_ASKED:
         return link->born_us + link->settings->handshake_us;
     case MARE__LINK_LIVE:
-        at = least(since + link->silence_us, link->ack_due_us);
+        at = since + link->silence_us;
+        if (link->ack_due_us > link->now_us) // else it waits for output, not for time
+            at = least(at, link->ack_due_us);
         if (!link->suspected)
             at = least(at, since + link->silence_us / 2);
         if (!link->ping_due)
@@ -509,4 +512,5 @@ void mare__link_look(const struct mare__link *link, struct mare__link_view *view
         .held = link->held,
         .memory = link->memory,
     };
+    memcpy(view->session, link->session, sizeof view->session);
 }

@@ -306,7 +306,8 @@ mare_err mare__link_resume(struct mare__link *link, struct mare__link *fresh);
 // what the hosts have to say to each other, and passes before all others. What is opened, closed or
 // ended before a message is sent is known to the peer when that message arrives.
 
-// Opens a flow to receive in. `once`: it ends by itself when `messages` have come. MARE_EXISTS: the
+// Opens a flow to receive in. `once`: it ends by itself when `messages` have come, which have
+// `bytes` in all, for no credit is given back. MARE_EXISTS: the
 // number is in use. MARE_FULL: settings->receive does not allow it, or the peer is in too many
 // flows. MARE_NONODE: the link is not up. MARE_NOMEM, MARE_INVALID.
 mare_err mare__link_open(struct mare__link *link, uint64_t flow, struct mare__link_window window,
@@ -368,6 +369,7 @@ struct mare__link_view {
     enum mare__link_phase phase;
     enum mare__link_role role;
     bool suspected, leaving; // leaving: bye was said
+    uint8_t session[MARE__LINK_SESSION];
     uint32_t version, frame; // as agreed
     uint64_t features, silence_us;
     uint64_t heard_us;                                   // when the last byte came

@@ -225,6 +225,8 @@ static mare_err admit(struct mare__link *link, struct mare__link_outflow *flow,
     if (cost->size > flow->window.bytes / 2 || cost->charge > link->settings->send)
         return MARE_TOOBIG;
     if (!has_credit(flow, cost->size)) {
+        if (flow->once)
+            return MARE_TOOBIG; // there will be no more credit
         flow->wants = true;
         flow->wanted = cost->size;
         return MARE_FULL;

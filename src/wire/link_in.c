@@ -373,6 +373,13 @@ static bool read_head(struct mare__link *link, struct mare__link_event *event)
     return false;
 }
 
+static void drop_gathered(struct mare__link *link)
+{
+    mare__link_give(link, link->in.gathered, link->in.gather_size);
+    link->in.gathered = NULL;
+    link->in.gather_told = false;
+}
+
 static bool read_gather(struct mare__link *link, struct mare__link_event *event)
 {
     struct mare__link_in *in = &link->in;
@@ -380,9 +387,11 @@ static bool read_gather(struct mare__link *link, struct mare__link_event *event)
         (uint32_t)take_bytes(in, in->gathered + in->gather_have, in->gather_size - in->gather_have);
     if (in->gather_have < in->gather_size)
         return false;
-    in->mode = MARE__IN_HEAD; // the bytes stay for the event, until the next call
-    in->gather_told = true;
-    return take_frame(link, in->gathered, in->gathered + in->gather_size, event);
+    in->mode = MARE__IN_HEAD;
+    in->gather_told = take_frame(link, in->gathered, in->gathered + in->gather_size, event);
+    if (!in->gather_told)
+        drop_gathered(link); // else the event's bytes lie there, until the next call
+    return in->gather_told;
 }
 
 static bool read_body(struct mare__link *link, struct mare__link_event *event)
@@ -416,11 +425,8 @@ bool mare__link_take_in(struct mare__link *link, struct mare__link_event *event)
 {
     struct mare__link_in *in = &link->in;
     bool told = false, filled = in->mode == MARE__IN_BODY && in->body_have == in->data.size;
-    if (in->gather_told) {
-        mare__link_give(link, in->gathered, in->gather_size);
-        in->gathered = NULL;
-        in->gather_told = false;
-    }
+    if (in->gather_told)
+        drop_gathered(link);
     while (!told && (filled || in->at < in->end) && link->attached) {
         filled = false;
         if (link->phase == MARE__LINK_ASKED)

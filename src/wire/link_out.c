@@ -299,10 +299,9 @@ static bool commit_bye(struct mare__link *link)
     uint8_t *out = log_reserve(link, MARE__LINK_CONTROL_HEAD + MARE__LINK_TEXT_MOST);
     if (!out)
         return false;
-    mare__link_put_begin(&writer, out, MARE__FRAME_BYE, 4);
+    mare__link_put_begin(&writer, out, MARE__FRAME_BYE, 3);
     mare__link_put_number(&writer, link->code);
     mare__link_put_text(&writer, (struct mare__span){link->text, link->text_size});
-    mare__link_put_number(&writer, link->frames_in);
     log_commit(link, mare__link_put_end(&writer, 0), 0);
     link->bye_committed = true;
     return true;
