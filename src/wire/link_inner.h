@@ -50,6 +50,7 @@ enum {
     MARE__LINK_CONTROL_HEAD = 48, // bytes of a counted frame without payload, at most
     MARE__LINK_NODE = 256,        // bytes of a queued message that is small
     MARE__LINK_NODES_KEPT = 64,
+    MARE__LINK_RING_LEAST = 16384,    // bytes of the ring that settings cannot take away
     MARE__LINK_ACK_FRAMES = 32,       // received: then they are acknowledged
     MARE__LINK_ACK_BYTES = 256 << 10, // likewise
     MARE__LINK_ACK_US = 25000,        // or after this time

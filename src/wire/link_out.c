@@ -34,6 +34,15 @@ static bool log_grow_records(struct mare__link *link)
     return true;
 }
 
+// A link that may hold little to send has a small ring, too.
+static uint32_t ring_most(const struct mare__link_settings *settings)
+{
+    uint32_t most = MARE__LINK_RING_MOST;
+    while (most > MARE__LINK_RING_LEAST && most > settings->send)
+        most /= 2;
+    return most;
+}
+
 // Moves what is in the ring into a larger one, with room for `size` more.
 static bool log_grow_ring(struct mare__link *link, uint32_t size)
 {
@@ -43,9 +52,10 @@ static bool log_grow_ring(struct mare__link *link, uint32_t size)
         live += mare__link_record(log, n)->size;
     while (capacity < live)
         capacity *= 2;
-    uint8_t *ring = capacity <= MARE__LINK_RING_MOST ? mare__link_take(link, capacity) : NULL;
+    bool allowed = capacity <= ring_most(link->settings);
+    uint8_t *ring = allowed ? mare__link_take(link, capacity) : NULL;
     if (!ring) {
-        link->starving |= capacity <= MARE__LINK_RING_MOST;
+        link->starving |= allowed;
         return false;
     }
     uint32_t tail = 0;
@@ -159,7 +169,7 @@ size_t mare__link_log_most(const struct mare__link_settings *settings)
     while (records < settings->unacknowledged)
         records *= 2;
     // Half as much again, while they grow.
-    return (records * sizeof(struct mare__link_record) + MARE__LINK_RING_MOST) / 2 * 3 +
+    return (records * sizeof(struct mare__link_record) + ring_most(settings)) / 2 * 3 +
            (size_t)MARE__LINK_NODES_KEPT * MARE__LINK_NODE;
 }
 

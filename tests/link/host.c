@@ -325,7 +325,8 @@ static void write_some(struct party *party)
     party->write_at = party->net && count > 0 ? world->now_us + 1000 : UINT64_MAX;
 }
 
-// Silence is noticed in its time, in both directions, unless one of the hosts was away meanwhile.
+// Silence is noticed in its time, in both directions. News of what the peer has heard can be as old
+// as what held them up: a host that was away, or a direction that was stopped.
 static void check_silence(struct party *party)
 {
     struct world *world = party->world;
@@ -333,6 +334,8 @@ static void check_silence(struct party *party)
     party->node->machine->look(party->link, &view);
     if (view.memory > party->node->machine->memory_most(&party->node->settings))
         ledger_violate(&world->ledger, "MEMORY", "%zu bytes", view.memory);
+    if (view.held > party->node->settings.send)
+        ledger_violate(&world->ledger, "MEMORY", "%" PRIu64 " bytes to be sent", view.held);
     if (view.phase != MARE__LINK_LIVE || !party->net)
         return;
     uint64_t since = party->up_at, now = world->now_us;
@@ -343,7 +346,7 @@ static void check_silence(struct party *party)
     reached = reached > since ? reached : since;
     uint64_t oldest = heard < reached ? heard : reached;
     if (party->node->woke_at > oldest || world->nodes[party->peer].woke_at > oldest ||
-        now <= oldest)
+        party->net->pipe[1 - party->end].healed_at > oldest || now <= oldest)
         return;
     if (now - oldest > view.silence_us + slack)
         ledger_violate(&world->ledger, "TIMELY", "%s for %" PRIu64 " ms",

@@ -97,9 +97,9 @@ void ledger_fill(const struct ledger_track *track, uint32_t index, uint8_t *out,
 {
     uint32_t head[2] = {track->serial, index};
     uint32_t state = track->serial * 2654435761u + index * 40503u + size;
-    for (uint32_t i = 0; i < size; i++) {
+    for (uint32_t i = 0; i < size; i += sizeof state) {
         state = state * 1664525 + 1013904223;
-        out[i] = (uint8_t)(state >> 24);
+        memcpy(out + i, &state, size - i < sizeof state ? size - i : sizeof state);
     }
     if (size >= sizeof head)
         memcpy(out, head, sizeof head);

@@ -13,7 +13,7 @@ void net_connect(struct net_connection *net, uint32_t capacity, uint64_t latency
         pipe->capacity = capacity < NET_PIPE ? capacity : NET_PIPE;
         pipe->stopped = pipe->reset = false;
         pipe->end_at = UINT64_MAX;
-        pipe->last_at = pipe->read_at = now_us;
+        pipe->last_at = pipe->read_at = pipe->healed_at = now_us;
         net->open[i] = true;
     }
 }
@@ -136,6 +136,7 @@ void net_heal(struct net_connection *net, int end, uint64_t now_us)
 {
     struct net_pipe *pipe = &net->pipe[end];
     pipe->stopped = false;
+    pipe->healed_at = now_us;
     for (uint32_t i = 0; i < pipe->count; i++) {
         uint32_t at = (pipe->first + i) % NET_SEGMENTS;
         if (pipe->segments[at].at < now_us)

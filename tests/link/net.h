@@ -27,6 +27,7 @@ struct net_pipe {
     uint64_t end_at;  // the writer has closed, or the connection was cut; UINT64_MAX: neither
     bool reset;       // what was not read is lost
     uint64_t read_at; // something was last read
+    uint64_t healed_at;
 };
 
 struct net_connection {

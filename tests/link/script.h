@@ -33,5 +33,10 @@
 // With MARE_GOLDEN=write in the environment the expected parts are written anew.
 #pragma once
 
-// Runs a script. Returns 0 when the output is as expected; otherwise prints the difference.
-int link_script_run(const char *path);
+#include <stdbool.h>
+
+#include "tests/link/machine.h"
+
+// Runs a script with a machine. Returns 0 when the output is as expected; otherwise prints the
+// difference, unless it is to be quiet.
+int link_script_run(const char *path, const struct link_machine *machine, bool quiet);

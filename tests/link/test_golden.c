@@ -7,7 +7,7 @@
 
 static void run_script(void **state)
 {
-    assert_int_equal(link_script_run(*state), 0);
+    assert_int_equal(link_script_run(*state, &link_real, false), 0);
 }
 
 int main(int argc, char **argv)

@@ -16,12 +16,6 @@ enum fault {
 
 enum { STEPS_MOST = 400000 };
 
-const struct link_machine link_real = {.name = "real",
-#define LINK_ENTRY(function) .function = mare__link_##function,
-                                       LINK_FUNCTIONS(LINK_ENTRY)
-#undef LINK_ENTRY
-};
-
 void world_options_init(struct world_options *options, uint64_t seed)
 {
     *options = (struct world_options){.seed = seed};
@@ -56,6 +50,8 @@ static void make_nodes(struct world *world, mare_sim_random *random)
 {
     static const uint64_t silences[] = {200000, 400000, 1000000, 3000000};
     uint64_t silence = silences[mare_sim_below(random, 4)];
+    // Frames of more than 4 KiB are read in another way than small ones.
+    uint64_t frame_most = mare_sim_below(random, 2) ? 600 : 16000;
     for (int i = 0; i < world->node_count; i++) {
         struct node *node = &world->nodes[i];
         struct mare__link_settings *settings = &node->settings;
@@ -65,8 +61,7 @@ static void make_nodes(struct world *world, mare_sim_random *random)
         settings->self.name = mare__span_of(node->name);
         settings->self.incarnation = 1;
         settings->self.silence_us = silence << mare_sim_below(random, 2);
-        settings->self.frame =
-            (uint32_t)between(random, 256, mare_sim_below(random, 2) ? 600 : 5000);
+        settings->self.frame = (uint32_t)between(random, 256, frame_most);
         settings->self.flows = (uint32_t)between(random, 4, 20);
         settings->self.control = (struct mare__link_window){(uint32_t)between(random, 2, 40),
                                                             between(random, 100, 20000)};
