@@ -20,11 +20,10 @@
 //             switch (event.kind) {
 //             case MARE__LINK_HELLO:     accept or refuse; see mare__link_judge
 //             case MARE__LINK_UP:        the handshake is over: open flows, send
-//             case MARE__LINK_MESSAGE:   event.flow, event.data; mare__link_consumed when it is
-//             used case MARE__LINK_ROOM:      what did not fit in event.flow fits now case
-//             MARE__LINK_BROKEN:    if event.dial, dial again: mare__link_redial case
-//             MARE__LINK_OVER:      the last event: send what mare__link_output still has,
-//                                        close, mare__link_destroy
+//             case MARE__LINK_MESSAGE:   event.flow, event.data; later mare__link_consumed
+//             case MARE__LINK_ROOM:      what did not fit in event.flow fits now
+//             case MARE__LINK_BROKEN:    if event.dial, dial again: mare__link_redial
+//             case MARE__LINK_OVER:      the last: send the output that is left, close, destroy
 //             ...
 //             }
 //         while ((count = mare__link_output(link, pieces, 16)) > 0) {
@@ -307,9 +306,9 @@ mare_err mare__link_resume(struct mare__link *link, struct mare__link *fresh);
 // ended before a message is sent is known to the peer when that message arrives.
 
 // Opens a flow to receive in. `once`: it ends by itself when `messages` have come, which have
-// `bytes` in all, for no credit is given back. MARE_EXISTS: the
-// number is in use. MARE_FULL: settings->receive does not allow it, or the peer is in too many
-// flows. MARE_NONODE: the link is not up. MARE_NOMEM, MARE_INVALID.
+// `bytes` in all, for no credit is given back. MARE_EXISTS: the number is in use. MARE_FULL:
+// settings->receive does not allow it, or the peer is in too many flows. MARE_NONODE: the link is
+// not up. MARE_NOMEM, MARE_INVALID.
 mare_err mare__link_open(struct mare__link *link, uint64_t flow, struct mare__link_window window,
                          bool once, void *context);
 

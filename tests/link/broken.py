@@ -57,7 +57,8 @@ RULES = [
          '    mare__link_put_number(&writer, link->frames_in - (@ && link->frames_in > 0));')]),
     ('resume-half', 'HONEST', 'half a piece is kept when the transport breaks', [
         ('link_in.c', '    *in = (struct mare__link_in){.mode = MARE__IN_HEAD};',
-         '    if (@ && in->mode == MARE__IN_BODY && in->data.kind == MARE__FRAME_REST && in->body &&\n'
+         '    if (@ && in->mode == MARE__IN_BODY && in->body &&\n'
+         '        in->data.kind == MARE__FRAME_REST &&\n'
          '        in->flow->total - in->flow->have > 2 * in->body_have)\n'
          '        in->flow->have += in->body_have;\n'
          '    *in = (struct mare__link_in){.mode = MARE__IN_HEAD};')]),
@@ -81,7 +82,8 @@ RULES = [
          '    mare__link_put_number(&writer, id);\n'
          '    mare__link_put_number(&writer, @ ? 0 : link->frames_in);')]),
     ('closed-told', 'INVENTED', 'messages of a flow that was closed are told', [
-        ('link_in.c', 'bool wanted = !flow->closing;', 'bool wanted = !flow->closing || (@ && data);')]),
+        ('link_in.c', 'bool wanted = !flow->closing;',
+         'bool wanted = !flow->closing || (@ && data);')]),
     ('short', 'INVENTED', 'a message lacks its last byte', [
         ('link_in.c', '    event->size = size;', '    event->size = size - (@ && size > 0);')]),
     ('send-unbounded', 'MEMORY', 'a link takes all that flows have credit for', [
@@ -101,7 +103,8 @@ RULES = [
     ('bye-hasty', 'LOST', 'goodbye is said before everything was sent, and counts as if it had', [
         ('link_out.c', '    if (link->bye_committed)\n        return false;',
          '    if (link->bye_committed)\n        return false;\n'
-         '    if (@ && link->leaving)\n        return link->unacknowledged = 0, commit_bye(link);')]),
+         '    if (@ && link->leaving)\n'
+         '        return link->unacknowledged = 0, commit_bye(link);')]),
     ('bye-silent', 'NEEDLESS', 'who said goodbye does not wait for an answer, and nobody is told', [
         ('link.c', '        link->leaving = true;\n        link->code = code;',
          '        link->leaving = true;\n        link->code = code;\n'
@@ -146,7 +149,7 @@ RULES = [
     ('judge-both', 'both-dial.txt', 'when both dial, each takes the call of the other', [
         ('link_hello.c', 'return comes_first(settings->self.name, hello->name) ?',
          'return !@ && comes_first(settings->self.name, hello->name) ?')]),
-    ('judge-late', 'both-dial.txt', 'a call that is late takes the place of the link that was agreed on', [
+    ('judge-late', 'both-dial.txt', 'a late call takes the place of the link agreed on', [
         ('link_hello.c', 'return hello->stamp <= other->peer.stamp ?',
          'return !@ && hello->stamp <= other->peer.stamp ?')]),
     ('judge-name', 'both-dial.txt', 'a second node may have the name of one that is alive', [
@@ -166,7 +169,8 @@ RULES = [
          '    if (@ && link->log.unsent > 0)\n        return;\n'
          '    if (link->urgent_sent < link->urgent_size || (!acks')]),
     ('version-lowest', 'versions.txt', 'the lowest common version is spoken', [
-        ('link_hello.c', 'return low <= high ? high : 0;', 'return low <= high ? (@ ? low : high) : 0;')]),
+        ('link_hello.c', 'return low <= high ? high : 0;',
+         'return low <= high ? (@ ? low : high) : 0;')]),
     ('version-any', 'versions.txt', 'any version will do', [
         ('link_hello.c', '    if (link->version == 0) {', '    if (link->version == 0 && !@) {')]),
     ('skip-uncounted', 'versions.txt', 'a counted frame that is skipped is not counted', [
@@ -176,14 +180,16 @@ RULES = [
         ('link_in.c', 'return kind & MARE__FRAME_SKIPPED ? 0 : MARE__LINK_CODE_KIND;',
          'return @ || kind & MARE__FRAME_SKIPPED ? 0 : MARE__LINK_CODE_KIND;')]),
     ('length-any', 'enemy.txt', 'a frame of any length is waited for', [
-        ('link_in.c', 'return length > 0 && length <= most;', 'return length > 0 && (@ || length <= most);')]),
+        ('link_in.c', 'return length > 0 && length <= most;',
+         'return length > 0 && (@ || length <= most);')]),
     ('handshake-ever', 'refusal.txt', 'a handshake has all the time in the world', [
         ('link.c', 'if (now - link->born_us >= link->settings->handshake_us)',
          'if (!@ && now - link->born_us >= link->settings->handshake_us)'),
         ('link.c', '        return link->born_us + link->settings->handshake_us;',
          '        return @ ? UINT64_MAX : link->born_us + link->settings->handshake_us;')]),
-    ('end-crossed', 'closing.txt', 'a CLOSE that meets a flow which has ended is held against the peer', [
-        ('link_flow.c', '    if (!flow)\n        return false;\n    event->kind = MARE__LINK_CLOSED;',
+    ('end-crossed', 'closing.txt', 'a CLOSE that crosses an END is held against the peer', [
+        ('link_flow.c',
+         '    if (!flow)\n        return false;\n    event->kind = MARE__LINK_CLOSED;',
          '    if (!flow && @)\n        mare__link_fail(link, MARE__LINK_CODE_PLACE);\n'
          '    if (!flow)\n        return false;\n    event->kind = MARE__LINK_CLOSED;')]),
     # No rule is broken: a machine of a later version, which says what this one does not know.
@@ -194,7 +200,8 @@ RULES = [
          '        return commit_numbers(link, 0x61, &link->frames_in, 1);'),
         ('link_out.c', '        size = write_ack(link, frames);',
          '        size = write_ack(link, frames);\n'
-         '    if (@) {\n        static const uint8_t unknown[] = {0, 0, 0, 4, 0x92, 0x41, 0xa1, 0x78};\n'
+         '    if (@) {\n'
+         '        static const uint8_t unknown[] = {0, 0, 0, 4, 0x92, 0x41, 0xa1, 0x78};\n'
          '        memcpy(frames + size, unknown, sizeof unknown);\n'
          '        size += sizeof unknown;\n    }')]),
 ]

@@ -39,6 +39,7 @@ struct script {
     struct end ends[ENDS];
     int node_count, end_count, connections;
     uint64_t now_us;
+    bool bytes; // frames are shown byte by byte too
     const struct link_machine *machine;
     FILE *out;
 };
@@ -150,6 +151,8 @@ static void collect_output(struct script *s, struct end *end)
         fprintf(s->out, "%s > ", end->name);
         tap_describe(s->out, end->pipe + end->pipe_seen, length);
         fprintf(s->out, "%s\n", end->peer && !end->lost ? "" : "   (lost)");
+        if (s->bytes)
+            tap_bytes(s->out, end->pipe + end->pipe_seen, length);
         end->pipe_seen += length;
     }
     if (!end->peer || end->lost)
@@ -565,6 +568,8 @@ static bool run_command(struct script *s, char *line)
         return link_up(s, find_node(s, word[1]), find_node(s, word[2])), true;
     if (strcmp(word[0], "wait") == 0)
         return wait_until(s, s->now_us + duration_us(word[1])), true;
+    if (strcmp(word[0], "bytes") == 0)
+        return s->bytes = true;
     if (strcmp(word[0], "deliver") == 0 && words == 1)
         return deliver_all(s), true;
     struct end *end = find_end(s, word[1]);

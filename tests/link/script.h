@@ -29,6 +29,7 @@
 //     wait T        time passes, and what is under way arrives;  3s, 750ms
 //     raw E HEX…    bytes from nowhere
 //     look E        what can be seen of it
+//     bytes         from now on frames are shown byte by byte too, the first 64 of each
 //
 // With MARE_GOLDEN=write in the environment the expected parts are written anew.
 #pragma once

@@ -97,3 +97,12 @@ void tap_describe(FILE *out, const uint8_t *frame, size_t size)
         }
     }
 }
+
+void tap_bytes(FILE *out, const uint8_t *frame, size_t size)
+{
+    size_t shown = size < 64 ? size : 64;
+    for (size_t i = 0; i < shown; i++)
+        fprintf(out, "%s%02x%s", i % 24 == 0 ? "    | " : " ", frame[i],
+                i % 24 == 23 && i + 1 < shown ? "\n" : "");
+    fprintf(out, "%s\n", shown < size ? " ..." : "");
+}

@@ -15,3 +15,6 @@ void tap_describe(FILE *out, const uint8_t *frame, size_t size);
 
 // "DATA"; NULL for a kind that is not known.
 const char *tap_kind_name(unsigned kind);
+
+// Shows its bytes, in lines of 24, up to 64 of them.
+void tap_bytes(FILE *out, const uint8_t *frame, size_t size);
