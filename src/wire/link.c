@@ -213,12 +213,13 @@ static void say_quit(struct mare__link *link, unsigned code, struct mare__span t
     mare__link_urge(link, frame, mare__link_put_end(&writer, 0));
 }
 
-// Who has asked to be let in is refused; anybody else is told to quit.
+// Who has asked to be let in is refused; anybody else is told to quit. But nothing may follow a
+// RESUME before its answer: the link over there would begin in the middle of it.
 static void end_now(struct mare__link *link, unsigned code, struct mare__span text)
 {
     if (link->attached && link->phase <= MARE__LINK_ASKED && link->role == MARE__LINK_ACCEPTS)
         mare__link_say_refuse(link, code, text);
-    else if (link->attached)
+    else if (link->attached && link->phase != MARE__LINK_RESUMING)
         say_quit(link, code, text);
     mare__link_over(link, code, text, false);
 }

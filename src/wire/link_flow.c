@@ -56,6 +56,7 @@ static void table_link(const struct mare__link *link, struct mare__link_table *t
 static void table_grow(struct mare__link *link, struct mare__link_table *table)
 {
     struct mare__link_table old = *table;
+    assert(old.bits < 31); // so many flows nobody has
     uint32_t bits = old.buckets ? old.bits + 1 : 0;
     size_t size = sizeof *old.buckets << bits;
     struct mare__link_entry **buckets = mare__link_take(link, size);

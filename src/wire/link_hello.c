@@ -359,6 +359,8 @@ static unsigned check_resume(const struct mare__link *link, const struct mare__l
         return MARE__LINK_CODE_SESSION;
     if (fresh->version != link->version)
         return MARE__LINK_CODE_VERSION;
+    if (fresh->in.at < fresh->in.end) // it was to wait for the answer
+        return MARE__LINK_CODE_PLACE;
     return fresh->attempt <= link->attempt ? MARE__LINK_CODE_STALE : 0;
 }
 

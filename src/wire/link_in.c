@@ -11,6 +11,8 @@
 // nothing is allocated that the frame's head, checked against the window of its flow, does not
 // allow. A frame takes effect when all of it is there: what a broken transport leaves half is
 // forgotten, and will be sent again.
+#include <assert.h>
+
 #include "base/alloc.h"
 #include "wire/link_inner.h"
 #include "wire/pack.h"
@@ -383,6 +385,7 @@ static void drop_gathered(struct mare__link *link)
 static bool read_gather(struct mare__link *link, struct mare__link_event *event)
 {
     struct mare__link_in *in = &link->in;
+    assert(in->gathered); // or the link would be over
     in->gather_have +=
         (uint32_t)take_bytes(in, in->gathered + in->gather_have, in->gather_size - in->gather_have);
     if (in->gather_have < in->gather_size)

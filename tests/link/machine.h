@@ -36,6 +36,7 @@
 
 struct link_machine {
     const char *name;
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name
 #define LINK_FIELD(function) __typeof__(mare__link_##function) *function;
     LINK_FUNCTIONS(LINK_FIELD)
 #undef LINK_FIELD

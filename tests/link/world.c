@@ -254,11 +254,11 @@ static void step(struct world *world)
     struct party *party;
     world->now_us = next_time(world, &party);
     world->steps++;
+    wake_nodes(world);
     if (party) {
         host_serve(party);
         return;
     }
-    wake_nodes(world);
     if (!world->calm && world->now_us >= world->calm_at) {
         world_trace(world, NULL, "*** calm");
         world->calm = true;
