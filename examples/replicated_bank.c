@@ -76,6 +76,7 @@ static void open_bank(bank *b, const mare_coord_algorithm *order)
     mare_coord_setup setup;
     memset(b, 0, sizeof *b);
     mare_coord_setup_init(&setup, order, REPLICAS);
+    setup.founds = 1;                          /* the replicas have never run before */
     mare_coord_setup_set(&setup, "repair", 0); /* this post loses nothing */
     mare_coord_room(&setup, &b->effects.room, &b->effects.bytes_room);
     b->effects.list = get_memory(b->effects.room * sizeof *b->effects.list);

@@ -7,8 +7,8 @@
  *   FIFO       the messages of each sender are delivered in the order sent, without gaps.
  *   CAUSAL     … and after all that their sender had multicast or delivered before them.
  *   TOTAL      … and everybody's deliveries are a beginning of one sequence.
- *   VIEW       a view has one list of members, which includes who installs it; numbers grow, and
- *              who misses one was left out of it or of another that it missed.
+ *   VIEW       a view has one list of members, which includes who installs it; after a view comes
+ *              the next one, but for whom is told that it is OUTSIDE, and begins anew.
  *   ATOMIC     a message is delivered in the view in which it was multicast; all that go together
  *              from one view to the next delivered the same in the first.
  *
@@ -44,6 +44,7 @@ typedef struct member {
     uint32_t *in_view; /* by sender: … and the count of views in which it was */
     uint32_t views;    /* installed */
     uint64_t view;     /* number of the present one; 0: none */
+    uint64_t latest;   /* … and of the last that it was in, in any life */
     uint32_t count;    /* deliveries in this life, or this view */
     uint64_t set;      /* what was delivered in it, in any order */
 } member;
@@ -52,7 +53,6 @@ typedef struct member {
 typedef struct stretch {
     uint64_t view;
     uint32_t *sequence, length; /* the one order: of casts */
-    uint8_t *lists;             /* by process: is in it; NULL until somebody has installed it */
     int over;                   /* somebody has gone on to the next one */
 } stretch;
 
@@ -107,10 +107,8 @@ static void clean_up(order *o)
     free(o->member);
     free(o->cast);
     free(o->bucket);
-    for (uint32_t i = 0; i < o->stretches; i++) {
+    for (uint32_t i = 0; i < o->stretches; i++)
         free(o->stretch[i].sequence);
-        free(o->stretch[i].lists);
-    }
     free(o->stretch);
     free(o->passage);
 }
@@ -279,36 +277,24 @@ static void see_delivery(order *o, mare_sim *sim, const mare_sim_observation *se
     who->set += (got + 1) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static void read_list(order *o, mare_sim *sim, const mare_sim_observation *seen)
+static void check_list(mare_sim *sim, const mare_sim_observation *seen)
 {
     const mare_coord_effect *effect = seen->effect;
-    stretch *view = stretch_of(o, effect->number);
-    uint8_t *lists = calloc(o->n, 1);
-    uint32_t each;
-    for (uint32_t at = 0; at + sizeof each <= effect->length; at += sizeof each) {
+    uint32_t each = MARE_COORD_NOBODY;
+    for (uint32_t at = 0; at + sizeof each <= effect->length && each != seen->process;
+         at += sizeof each)
         memcpy(&each, effect->data + at, sizeof each);
-        if (each < o->n)
-            lists[each] = 1;
-    }
-    if (!lists[seen->process])
+    if (each != seen->process)
         mare_sim_violate(sim, "VIEW", "p%" PRIu32 " installs view %" PRIu64 " without itself",
                          seen->process, effect->number);
-    free(view->lists);
-    view->lists = lists;
 }
 
-/* In one life, from view to view: those that are missed include one that it was left out of. */
-static void check_step(order *o, mare_sim *sim, uint32_t process, uint64_t from, uint64_t to)
+/* From view to view; unless the application was told that it is in none: then to any later one. */
+static void check_step(mare_sim *sim, uint32_t process, uint64_t from, uint64_t latest, uint64_t to)
 {
-    int goes_on = !from || to == from + 1;
-    for (uint32_t i = 0; !goes_on && i < o->stretches; i++) {
-        const stretch *missed = &o->stretch[i];
-        goes_on =
-            missed->view > from && missed->view < to && missed->lists && !missed->lists[process];
-    }
-    if (!goes_on)
+    if (from ? to != from + 1 : to <= latest)
         mare_sim_violate(sim, "VIEW", "p%" PRIu32 " goes from view %" PRIu64 " to %" PRIu64,
-                         process, from, to);
+                         process, latest, to);
 }
 
 static void check_passage(const passage *old, const passage *mine, mare_sim *sim)
@@ -331,28 +317,33 @@ static void see_view(order *o, mare_sim *sim, const mare_sim_observation *seen)
     member *who = &o->member[seen->process];
     passage mine = {who->view, seen->effect->number, who->set,
                     mix(1, seen->effect->data, seen->effect->length), seen->process};
-    read_list(o, sim, seen);
-    check_step(o, sim, seen->process, mine.from, mine.to);
-    if (mine.from && mine.to == mine.from + 1)
+    check_list(sim, seen);
+    check_step(sim, seen->process, mine.from, who->latest, mine.to);
+    if (mine.from)
         end_stretch(o, sim, seen->process);
     for (uint32_t i = 0; i < o->passages; i++)
         check_passage(&o->passage[i], &mine, sim);
     o->passage = grow(o->passage, o->passages, sizeof *o->passage);
     o->passage[o->passages++] = mine;
-    who->view = mine.to;
+    who->view = who->latest = mine.to;
     who->views++;
     who->count = 0;
     who->set = 0;
 }
 
-/* What a process was told in one life says nothing about its next. */
-static void end_life(order *o, uint32_t process)
+/* What was delivered in a view has nothing to do with what comes after it. */
+static void end_view(member *who)
 {
-    member *who = &o->member[process];
-    who->life++;
     who->views++;
     who->view = who->set = 0;
     who->count = 0;
+}
+
+/* What a process was told in one life says nothing about its next. */
+static void end_life(member *who)
+{
+    who->life++;
+    end_view(who);
 }
 
 static void see(void *state, mare_sim *sim, const mare_sim_observation *seen)
@@ -365,8 +356,10 @@ static void see(void *state, mare_sim *sim, const mare_sim_observation *seen)
         see_delivery(o, sim, seen);
     else if (seen->sight == MARE_SIM_EFFECT && seen->effect->kind == MARE_COORD_VIEW)
         see_view(o, sim, seen);
+    else if (seen->sight == MARE_SIM_EFFECT && seen->effect->kind == MARE_COORD_OUTSIDE)
+        end_view(&o->member[seen->process]);
     else if (seen->sight == MARE_SIM_CRASHED || seen->sight == MARE_SIM_DEPARTED)
-        end_life(o, seen->process);
+        end_life(&o->member[seen->process]);
     else if (seen->sight == MARE_SIM_ENDED) /* also after a violation */
         clean_up(o);
 }

@@ -131,8 +131,9 @@ static void draw_one(mare_sim_fault_list *list, mare_sim_random *random, unsigne
     mare_sim_faults_add_fair(list, &fault, tolerated, processes, capacity, spared);
 }
 
-void mare_sim_faults_draw(mare_sim_fault_list *list, mare_sim_random *random, unsigned tolerated,
-                          uint32_t processes, uint32_t capacity, uint64_t duration_us)
+uint32_t mare_sim_faults_draw(mare_sim_fault_list *list, mare_sim_random *random,
+                              unsigned tolerated, uint32_t processes, uint32_t capacity,
+                              uint64_t duration_us)
 {
     uint32_t spared = (uint32_t)mare_sim_below(random, processes);
     uint64_t tries = mare_sim_below(random, 24);
@@ -140,6 +141,7 @@ void mare_sim_faults_draw(mare_sim_fault_list *list, mare_sim_random *random, un
         spared = MARE_COORD_NOBODY;
     for (uint64_t i = 0; i < tries; i++)
         draw_one(list, random, tolerated, processes, capacity, duration_us, spared);
+    return spared;
 }
 
 /* Writing and reading ------------------------------------------------------------------------ */

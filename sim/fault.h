@@ -39,9 +39,11 @@ void mare_sim_faults_add(mare_sim_fault_list *list, const mare_sim_fault *fault)
 void mare_sim_faults_fini(mare_sim_fault_list *list);
 
 /* Draws a schedule for `processes` founders out of `capacity` slots: only kinds of which the
- * MARE_COORD_* bit is in `tolerated`, and, without MARE_COORD_ALL_CRASH, sparing one process. */
-void mare_sim_faults_draw(mare_sim_fault_list *list, mare_sim_random *random, unsigned tolerated,
-                          uint32_t processes, uint32_t capacity, uint64_t duration_us);
+ * MARE_COORD_* bit is in `tolerated`, and, without MARE_COORD_ALL_CRASH, sparing one process.
+ * Returns that one, or NOBODY. */
+uint32_t mare_sim_faults_draw(mare_sim_fault_list *list, mare_sim_random *random,
+                              unsigned tolerated, uint32_t processes, uint32_t capacity,
+                              uint64_t duration_us);
 
 /* Adds a fault if one that tolerates these bits must bear it: not of `spared` (or NOBODY), and not
  * while another of the same process lasts. Returns whether it did. */

@@ -77,7 +77,7 @@ static void calm(mare_sim_options *options, const mare_coord_setup *setup, uint3
     memcpy(options->setup.param, setup->param, sizeof setup->param);
     mare_coord_setup_set(&options->setup, "repair", 0);
     mare_coord_setup_set(&options->setup, "rest_us", 0);
-    mare_coord_setup_set(&options->setup, "window", 1); /* one multicast: saves much memory */
+    mare_coord_setup_set(&options->setup, "window", 2); /* one multicast: saves much memory */
     options->network = (mare_sim_network){.delay = MARE_SIM_FIXED, .delay_us = 1};
     options->settle_us = 0;
     options->no_vectors = 1;

@@ -9,9 +9,9 @@
  *
  * The detector is a look: some time after anything changed about q, each p looks at q and is told
  * if what it sees differs from what it was told last. The accurate one sees whether q is down; the
- * eager one takes a partition between them for a death as well. Changes of membership reach all
- * living members at once (a paused one when it resumes), which is the contract of JOIN and
- * LEAVE. */
+ * eager one takes a partition between them for a death as well, the hasty one also a pause. Changes
+ * of membership reach all living members at once (a paused one when it resumes), which is the
+ * contract of JOIN and LEAVE. */
 
 #include "sim/world.h"
 
@@ -60,9 +60,11 @@ static void plan_looks(mare_sim *sim, uint32_t who)
 static int seems_down(const mare_sim *sim, uint32_t watcher, uint32_t watched)
 {
     const mare_sim_fault_list *faults = &sim->options->faults;
-    if (sim->process[watched].presence == DOWN)
+    mare_sim_detector detector = sim->options->detector;
+    if (sim->process[watched].presence == DOWN ||
+        (detector == MARE_SIM_HASTY && sim->process[watched].presence == PAUSED))
         return 1;
-    for (uint32_t i = 0; sim->options->detector == MARE_SIM_EAGER && i < faults->count; i++) {
+    for (uint32_t i = 0; detector >= MARE_SIM_EAGER && i < faults->count; i++) {
         const mare_sim_fault *fault = &faults->fault[i];
         int cut = fault->kind == MARE_SIM_PARTITION || fault->kind == MARE_SIM_ONE_WAY;
         if (cut && sim->fault_active[i] && mare_sim_fault_stops(fault, watched, watcher))
@@ -147,6 +149,7 @@ static mare_coord_setup setup_of(const mare_sim_options *options, uint32_t who,
     mare_coord_setup setup = options->setup;
     mare_sim_random seeds = mare_sim_stream(options->seed, 1000 + who);
     setup.self = who;
+    setup.founds = incarnation == 0;
     setup.incarnation = incarnation;
     setup.seed = mare_sim_draw(&seeds) + incarnation;
     if (options->hooks.adjust)
@@ -273,7 +276,7 @@ static void cut(mare_sim *sim, uint32_t index, int on)
 {
     sim->cuts += on ? 1u : UINT32_MAX;
     mare__sim_see_plain(sim, on ? MARE_SIM_CUT : MARE_SIM_HEALED, MARE_COORD_NOBODY, index);
-    for (uint32_t i = 0; sim->options->detector == MARE_SIM_EAGER && i < sim->capacity; i++) {
+    for (uint32_t i = 0; sim->options->detector >= MARE_SIM_EAGER && i < sim->capacity; i++) {
         for (uint32_t j = 0; j < sim->capacity; j++)
             plan_look(sim, i, j);
     }
@@ -287,6 +290,8 @@ static void pause(mare_sim *sim, uint32_t who, uint64_t for_us)
     p->presence = PAUSED;
     p->resume_us = sim->now_us + for_us;
     mare__sim_see_plain(sim, MARE_SIM_PAUSED, who, 0);
+    if (sim->options->detector == MARE_SIM_HASTY)
+        plan_looks(sim, who);
 }
 
 static void resume(mare_sim *sim, uint32_t who)
@@ -296,6 +301,8 @@ static void resume(mare_sim *sim, uint32_t who)
         return;
     p->presence = UP;
     mare__sim_see_plain(sim, MARE_SIM_RESUMED, who, 0);
+    if (sim->options->detector == MARE_SIM_HASTY)
+        plan_looks(sim, who);
 }
 
 void mare__sim_begin_fault(mare_sim *sim, uint32_t index)

@@ -168,6 +168,8 @@ void mare_sim_vary(mare_sim_options *options)
     vary_scale(options);
     vary_circle(options);
     options->faults.count = 0;
-    mare_sim_faults_draw(&options->faults, &random, tolerated, options->setup.members,
-                         options->setup.capacity, options->duration_us);
+    uint32_t spared =
+        mare_sim_faults_draw(&options->faults, &random, tolerated, options->setup.members,
+                             options->setup.capacity, options->duration_us);
+    mare_sim_profile_draw(options, tolerated, spared);
 }

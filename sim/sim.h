@@ -51,7 +51,22 @@ typedef enum mare_sim_detector {
     MARE_SIM_NO_DETECTOR,
     MARE_SIM_ACCURATE, /* late, but never wrong */
     MARE_SIM_EAGER,    /* takes a partition for a death */
+    MARE_SIM_HASTY,    /* … and a process that stands still */
 } mare_sim_detector;
+
+/* What a seed draws its faults like: sim/profile.c has what each is for. */
+typedef enum mare_sim_profile {
+    MARE_SIM_USUAL,     /* spread over the run */
+    MARE_SIM_CLUSTERED, /* crashes close together */
+    MARE_SIM_JOINERS,   /* who joins fails */
+    MARE_SIM_SUSPECTED, /* who stands still is taken for dead */
+    MARE_SIM_QUIET,     /* some want nothing any more in the second phase */
+    MARE_SIM_PROFILES
+} mare_sim_profile;
+
+const char *mare_sim_profile_name(mare_sim_profile profile);
+/* The profile of this name, or MARE_SIM_PROFILES when there is none. */
+mare_sim_profile mare_sim_profile_find(const char *name);
 
 /* What a scenario decides by hand. Any of them may be NULL. All must be functions of their
  * arguments and of virtual time, or the run cannot be repeated. */
@@ -76,6 +91,8 @@ typedef struct mare_sim_options {
     mare_sim_network network;
     mare_sim_detector detector;
     uint64_t detect_us;
+    mare_sim_profile profile; /* of what mare_sim_vary() draws */
+    int quiet;                /* some ask for nothing in the second phase: mare_sim_is_quiet() */
     mare_sim_fault_list faults;
     uint32_t drift_ppm;   /* clocks run wrong by up to this much, either way */
     uint64_t offset_us;   /* … and start apart by up to this much */
@@ -100,8 +117,15 @@ void mare_sim_make_room_to_join(mare_sim_options *options);
 /* How many processes a run of this seed has, when nobody says: mostly a few, seldom up to 40. */
 uint32_t mare_sim_draw_members(uint64_t seed);
 
-/* Draws network, faults and pace from options->seed, within what the algorithm tolerates. */
+/* Draws network, faults and pace from options->seed, within what the algorithm tolerates, and as
+ * options->profile says. */
 void mare_sim_vary(mare_sim_options *options);
+
+/* The part of it that the profile adds, `spared` being the process that must not die, or NOBODY. */
+void mare_sim_profile_draw(mare_sim_options *options, unsigned tolerated, uint32_t spared);
+
+/* Whether this process asks for nothing in the second phase. At least one founder is not quiet. */
+int mare_sim_is_quiet(const mare_sim_options *options, uint32_t process);
 
 typedef struct mare_sim_outcome {
     char violation[16]; /* "EM1" … or empty */

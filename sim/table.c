@@ -136,6 +136,8 @@ void mare_sim_write_replay(const mare_sim_options *options, FILE *out)
             options->setup.members, options->seed, options->network.loss_ppm,
             options->network.duplicate_ppm, options->abandon_ppm, options->drift_ppm,
             faults ? faults : "");
+    if (options->profile != MARE_SIM_USUAL)
+        fprintf(out, " --profile %s", mare_sim_profile_name(options->profile));
     if (options->rounds)
         fprintf(out, " --rounds %" PRIu32, options->rounds);
     for (int i = 0; i < MARE_COORD_PARAMS && algorithm->params[i].name; i++) {

@@ -158,10 +158,14 @@ static void words_of(const mare_sim_recording *r, const mare_sim_record *record,
     case MARE_COORD_VIEW:
         name_view(r, record, text, room);
         break;
+    case MARE_COORD_OUTSIDE:
     case MARE_COORD_REVOKED:
     case MARE_COORD_MARK:
         snprintf(text, room, "%s",
                  record->text == MARE_SIM_NONE ? "" : (const char *)r->bytes + record->text);
+        break;
+    case MARE_COORD_NO_GROUP:
+        snprintf(text, room, "nobody remembers the group");
         break;
     case MARE_COORD_SUSPECT:
         snprintf(text, room, "suspects %s", mare_sim_name(r, record->peer).text);

@@ -9,7 +9,8 @@
  * In the second phase every process that is up must be granted one more entry and finish it, after
  * which it rests: nobody is kept waiting for one that wants nothing any more. Where EM2 is promised
  * (every request is granted in the end) all then come again and again until each has been inside:
- * one that is served only when nobody else asks is not served. Who is not in time breaks EM2. */
+ * one that is served only when nobody else asks is not served. Who is not in time breaks EM2. Who
+ * is quiet (sim.h) asks for nothing there. */
 
 #include "sim/workload.h"
 
@@ -30,15 +31,17 @@ static size_t size(const mare_sim_options *options)
     return options->setup.capacity * sizeof(member);
 }
 
-static int takes_part(const mare_sim_options *options, uint32_t process)
+static int takes_part(const mare_sim *sim, uint32_t process)
 {
-    return !options->entrants || process < options->entrants;
+    const mare_sim_options *options = mare_sim_options_of(sim);
+    return (!options->entrants || process < options->entrants) &&
+           !(mare_sim_settling(sim) && mare_sim_is_quiet(options, process));
 }
 
 static void think(member *who, mare_sim *sim, uint32_t process, uint64_t mean_us)
 {
     const mare_sim_options *options = mare_sim_options_of(sim);
-    if (!takes_part(options, process) || (who->stage == FINISHED && !mare_sim_settling(sim)))
+    if (!takes_part(sim, process) || (who->stage == FINISHED && !mare_sim_settling(sim)))
         return;
     if (options->rounds && who->done >= options->rounds && !mare_sim_settling(sim)) {
         who->stage = FINISHED;
@@ -112,7 +115,7 @@ static int all_have(const member *all, mare_sim *sim, uint32_t entries)
 {
     const mare_sim_options *options = mare_sim_options_of(sim);
     for (uint32_t i = 0; i < options->setup.capacity; i++) {
-        if (takes_part(options, i) && mare_sim_is_up(sim, i) && all[i].settled < entries)
+        if (takes_part(sim, i) && mare_sim_is_up(sim, i) && all[i].settled < entries)
             return 0;
     }
     return 1;
@@ -178,7 +181,7 @@ static void overdue(void *state, mare_sim *sim)
     const mare_sim_options *options = mare_sim_options_of(sim);
     uint32_t entries = entries_to_settle(options);
     for (uint32_t i = 0; i < options->setup.capacity; i++) {
-        if (takes_part(options, i) && mare_sim_is_up(sim, i) && all[i].settled < entries) {
+        if (takes_part(sim, i) && mare_sim_is_up(sim, i) && all[i].settled < entries) {
             mare_sim_violate(sim, "EM2", "p%" PRIu32 " asked at %" PRIu64 " us and is not served",
                              i, all[i].asked_us);
             return;

@@ -6,7 +6,8 @@
  * In the second phase every process that is up multicasts again and again until each of them has
  * delivered something of each of them from that phase; if that does not come about, AGREEMENT is
  * broken. In a group without changes, where deliveries have no gaps, it means that everything was
- * delivered everywhere. */
+ * delivered everywhere. Who is quiet (sim.h) says nothing there, and has to deliver all the same.
+ */
 
 #include "sim/workload.h"
 
@@ -32,12 +33,19 @@ static size_t size(const mare_sim_options *options)
     return sizeof(order) + n * sizeof(member) + n * n;
 }
 
+static int speaks(const mare_sim *sim, uint32_t process)
+{
+    const mare_sim_options *options = mare_sim_options_of(sim);
+    return (!options->entrants || process < options->entrants) &&
+           !(mare_sim_settling(sim) && mare_sim_is_quiet(options, process));
+}
+
 static void think(order *o, mare_sim *sim, uint32_t process)
 {
     const mare_sim_options *options = mare_sim_options_of(sim);
     member *who = &o->member[process];
     uint64_t mean_us = options->think_us + options->setup.members * UINT64_C(2000);
-    if ((options->entrants && process >= options->entrants) ||
+    if (!speaks(sim, process) ||
         (options->rounds && who->done >= options->rounds && !mare_sim_settling(sim)))
         return;
     if (mare_sim_settling(sim))
@@ -103,6 +111,7 @@ static void settle(void *state, mare_sim *sim)
 {
     order *o = state;
     for (uint32_t i = 0; i < mare_sim_options_of(sim)->setup.capacity; i++) {
+        o->member[i].turn++; /* who is quiet does not finish what it was about to say */
         if (mare_sim_is_up(sim, i))
             think(o, sim, i);
     }
@@ -115,7 +124,7 @@ static int find_missing(const order *o, const mare_sim *sim, uint32_t *receiver,
     uint32_t n = options->setup.capacity;
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t j = 0; j < n && mare_sim_is_up(sim, i); j++) {
-            int sends = mare_sim_is_up(sim, j) && (!options->entrants || j < options->entrants);
+            int sends = mare_sim_is_up(sim, j) && speaks(sim, j);
             if (sends && !o->got[i * n + j]) {
                 *receiver = i;
                 *sender = j;

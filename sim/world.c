@@ -241,7 +241,8 @@ static void happen(mare_sim *sim, const mare_sim_due *due)
         return;
     }
     if (due->kind == DUE_MEND) {
-        mare__sim_end_fault(sim, due->index);
+        if (!sim->settling) /* who has joined by then stays */
+            mare__sim_end_fault(sim, due->index);
         return;
     }
     if (due->kind == DUE_MESSAGE) {

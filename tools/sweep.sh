@@ -26,7 +26,14 @@ superpeer-dht bits=16
 superpeer-dht repair=0
 superpeer-tokens tokens=4 hold=2
 fifo window=1
+fifo repair=0
+fifo repair=0 window=2
 causal window=2
+causal repair=0
+causal repair=0 window=1
+total repair=0
+total repair=0 window=2
+total repair=0 acks=0
 total acks=0
 total acks=0 window=2
 views window=2

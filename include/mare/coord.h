@@ -11,6 +11,7 @@
  *     mare_coord_setup setup;
  *     mare_coord_setup_init(&setup, &mare_coord_ricart, 3);              // three members, 0 to 2
  *     setup.self = 1;
+ *     setup.founds = 1;                                           // the first start of the group
  *     mare_coord *machine = mare_coord_init(memory, sizeof memory, &setup);
  *
  *     mare_coord_event event = {.kind = MARE_COORD_ENTER, .now_us = clock_us()};
@@ -123,8 +124,17 @@ typedef enum mare_coord_effect_kind {
     MARE_COORD_DELIVER, /* `data`, multicast by `peer`; `number` counts deliveries at this member */
     MARE_COORD_ELECTED, /* `peer` leads in epoch `number` */
     /* The group was agreed to be `data`, a uint32_t for each member in this machine's byte order
-     * (copy them out: they are not aligned); `number` is the view's. */
+     * (copy them out: they are not aligned); `number` is the view's. Of an election on a ring: who
+     * is on the new ring, in its order; `number` is the epoch. */
     MARE_COORD_VIEW,
+    /* It is in no view any more, though it lives; `text` says why. Nothing is delivered, and a
+     * multicast is REFUSED, until a VIEW says that it is in again, as another life: what was
+     * delivered elsewhere in the meantime it has missed. */
+    MARE_COORD_OUTSIDE,
+    /* Said once a life: all members that are up have answered, `number` of them, and none remembers
+     * the group. It goes on by itself if one that does comes back; if there is none any more, the
+     * group has to be made anew (setup.founds). */
+    MARE_COORD_NO_GROUP,
 
     /* News for the host. */
     MARE_COORD_SUSPECT, /* `peer` was silent for `number` attempts; the host may say DOWN */
@@ -170,16 +180,22 @@ typedef struct mare_coord_setup {
     uint32_t members;  /* 0 … members − 1 found the group */
     uint32_t capacity; /* slots for members, so that others can join; at least `members` */
     uint32_t marks;    /* nonzero: effects include MARK */
-    /* Which life of this member: 0 for a founder, larger at each start without memory and for one
-     * that joins. A counter on disk does, and so do seconds since 1970. Below 2^31. A life that is
-     * numbered by a counter is good for 2^32 requests; after that start anew, with a larger one. */
+    /* Nonzero: this start founds the group. Each founder says so once, when the group is made, and
+     * never again, whatever it has lost since: a second founding is a second group. Who does not
+     * found comes to a group that exists, and learns from the others before it acts. If none of
+     * those that are up remembers the group, it says so (NO_GROUP). */
+    uint32_t founds;
+    /* Which life of this member: larger at each start without memory; 0 only for who founds. A
+     * counter on disk does, and so do seconds since 1970. Below 2^31. A life that is numbered by a
+     * counter is good for 2^32 requests; after that start anew, with a larger one. */
     uint64_t incarnation;
     uint64_t seed; /* of the machine's pseudo-random numbers */
     void *context; /* for an algorithm of the host's own (one written in Lua, say); not used here */
     int64_t param[MARE_COORD_PARAMS];
 } mare_coord_setup;
 
-/* Defaults for `algorithm` in a group of `members`, `self` 0, no marks, seed 1. */
+/* Defaults for `algorithm` in a group of `members`, `self` 0, no marks, seed 1. It does not say
+ * which start this is: set `founds` or `incarnation`. */
 MARE_COORD_EXPORT void mare_coord_setup_init(mare_coord_setup *setup,
                                              const mare_coord_algorithm *algorithm,
                                              uint32_t members);
@@ -199,7 +215,8 @@ MARE_COORD_EXPORT void mare_coord_room(const mare_coord_setup *setup, uint32_t *
 
 /* Makes a machine in `memory` (aligned for uint64_t, not moved while in use). There is nothing to
  * undo: the machine ends when the caller takes the memory back. NULL when it is too small or not
- * aligned, or the set-up makes no sense. The set-up is copied. */
+ * aligned, or the set-up makes no sense: also when it neither founds nor has an incarnation. The
+ * set-up is copied. */
 MARE_COORD_EXPORT mare_coord *mare_coord_init(void *memory, size_t size,
                                               const mare_coord_setup *setup);
 

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Streams over TCP and Unix-domain sockets, and datagrams, by name or by number. What waits, waits
--- in C (src/lua/net.c, udp.c); here is what one may want to do otherwise: which address is tried,
--- and how a server goes on when it cannot accept.
+-- in C (src/lua/net.c, connect.c, udp.c); here is what one may want to do otherwise: the steps in
+-- which a socket is made, which address is tried, and how a server goes on when it cannot accept.
 local mare, raw = require "mare", require "mare._net"
 local checks = require "mare._check"
 local check, deadline_of = checks.argument, checks.deadline
@@ -11,22 +11,52 @@ local net = {resolve = raw.resolve}
 
 local function is_path(host) return host:find "^[/.]" ~= nil end
 
+-- A new socket for an address.
+local function open(address, kind)
+    return raw.open(is_path(address) and "unix" or address:find ":" and "inet6" or "inet", kind)
+end
+
+-- The result of the last step; if there is none, the socket is closed.
+local function finish(socket, result, message, code)
+    if result then return result end
+    socket:close()
+    return nil, message, code
+end
+
+local function connect(address, port, deadline)
+    local stream, message, code = open(address, "stream")
+    if not stream then return nil, message, code end
+    if port then stream:option("nodelay", true) end -- who writes little writes it now
+    return finish(stream, raw.connect(stream, address, port, deadline))
+end
+
 --- A stream to a host and port, or to the path of a Unix-domain socket (`connect(path, nil,
 --- timeout)`). Every address of a name is tried in turn.
 function net.connect(host, port, timeout)
     check("connect", host, 1, "string")
-    if is_path(host) then return raw.connect(host, nil, timeout) end
+    if is_path(host) then return connect(host, nil, deadline_of("connect", timeout, 3)) end
     check("connect", port, 2, "number")
     local deadline = deadline_of("connect", timeout, 3)
     local addresses, message, code = raw.resolve(host, deadline)
     if not addresses then return nil, message, code end
     local stream
     for _, address in ipairs(addresses) do
-        stream, message, code = raw.connect(address, port, deadline)
+        stream, message, code = connect(address, port, deadline)
         local over = code == "timeout" and deadline and deadline:left() == 0
         if stream or over or code == "cancelled" then break end
     end
     return stream, message, code
+end
+
+-- Sets some options, binds the socket and does the rest.
+local function bind(socket, options, host, port, rest)
+    local ok, message, code = true, nil, nil
+    for _, name in ipairs(options) do
+        if ok then ok, message, code = socket:option(name, true) end
+    end
+    if ok then ok, message, code = raw.bind(socket, host, port) end
+    if ok then ok, message, code = rest(socket) end
+    return finish(socket, ok, message, code)
 end
 
 --- A listener on a host and port (0: any that is free), or on the path of a Unix-domain socket.
@@ -51,38 +81,60 @@ function net.listen(host, port, options, timeout)
         if not addresses then return nil, message, code end
         host = addresses[1]
     end
-    local listener, message, code = raw.listen(host, port, options.backlog, options.shared)
-    if listener and limit then listener:limit(limit) end
-    return listener, message, code
+    local socket, message, code = open(host, "stream")
+    if not socket then return nil, message, code end
+    local set = port and {"reuseaddr", "nodelay"} or {} -- which those that it accepts have, too
+    if options.shared then set[#set + 1] = "reuseport" end
+    return bind(socket, set, host, port, function()
+        local listener
+        listener, message, code = raw.listen(socket, options.backlog or 1024)
+        if listener and limit then listener:limit(limit) end
+        return listener, message, code
+    end)
 end
 
---- A socket for datagrams at a host and port; without them, at any address of this machine and a
---- port that is free. Options: `reuse` and `shared` let others have the same port, `both` speaks
---- IPv4 too at "::", and all that `socket:option` and `socket:limit` know. The timeout is for the
---- name of the host.
+--- Two streams joined in memory: what is written to one is read from the other. Each way has room
+--- for so many bytes (65,536).
+function net.pair(room)
+    return raw.pair(room or 65536)
+end
+
+-- Of net.udp: those that must be set before the socket is bound, and their other names.
+local early = {reuse = "reuseaddr", shared = "reuseport"}
+
+--- A socket for datagrams at a host and port, or at a path; without them, at any address of this
+--- machine and a port that is free. Options: `reuse` and `shared` let others have the same port,
+--- `both` speaks IPv4 too at "::", and all that `socket:option` and `socket:limit` know. The
+--- timeout is for the name of the host.
 function net.udp(host, port, options, timeout)
-    host, port, options = host or "0.0.0.0", port or 0, options or {}
+    host, options = host or "0.0.0.0", options or {}
     check("udp", host, 1, "string")
-    check("udp", port, 2, "number")
+    if is_path(host) then port = nil else port = port or 0 end
+    if port then check("udp", port, 2, "number") end
     check("udp", options, 3, "table")
-    local addresses, message, code = raw.resolve(host, deadline_of("udp", timeout, 4))
-    if not addresses then return nil, message, code end
-    local socket
-    socket, message, code = raw.udp(addresses[1], port, options.reuse, options.shared,
-        options.both)
-    for name, value in pairs(socket and options or {}) do
-        local ok = true
-        if name == "limit" then
-            socket:limit(value)
-        elseif name ~= "reuse" and name ~= "shared" and name ~= "both" then
-            ok, message, code = socket:option(name, value)
-        end
-        if not ok then
-            socket:close()
-            return nil, message, code
-        end
+    if port then
+        local addresses, message, code = raw.resolve(host, deadline_of("udp", timeout, 4))
+        if not addresses then return nil, message, code end
+        host = addresses[1]
     end
-    return socket, message, code
+    local socket, message, code = open(host, "dgram")
+    if not socket then return nil, message, code end
+    if host:find ":" and port then socket:option("ipv6-v6only", not options.both) end
+    local set = {}
+    for name, meant in pairs(early) do
+        if options[name] then set[#set + 1] = meant end
+    end
+    return bind(socket, set, host, port, function()
+        local ok = socket
+        for name, value in pairs(options) do
+            if name == "limit" then
+                socket:limit(value)
+            elseif ok and not early[name] and name ~= "both" then
+                ok, message, code = socket:option(name, value)
+            end
+        end
+        return ok, message, code
+    end)
 end
 
 -- The connections of a listener that are being served, or about to be accepted; `count` is how

@@ -200,7 +200,7 @@ end
 -- ---- What the command line asks for ------------------------------------------------------------
 
 local flags = {trace = true, json = true, bar = true}
-local texts = {draw = true, shiviz = true, faults = true}
+local texts = {draw = true, shiviz = true, faults = true, profile = true}
 
 -- "5%" in parts in a million, which is what other numbers are.
 local function amount(text)
@@ -235,7 +235,8 @@ local function override(spec, asked)
     end
     return with(spec, {
         n = asked.n, rounds = asked.rounds, faults = asked.faults, drift_ppm = asked.drift,
-        abandon_ppm = asked.abandon, params = with(spec.params or {}, params),
+        abandon_ppm = asked.abandon, profile = asked.profile,
+        params = with(spec.params or {}, params),
         network = with(spec.network or {}, {loss_ppm = asked.loss,
                                             duplicate_ppm = asked.duplicate})})
 end

@@ -14,7 +14,9 @@ local VERIFY = {[false] = 0, [true] = 1, request = 2, require = 3}
 
 -- What a context is made of, and what else the functions here take.
 local CONTEXT = {certificate = 1, key = 1, password = 1, authorities = 1, verify = 1, protocols = 1,
-    min_version = 1, max_version = 1, ciphers = 1, suites = 1, names = 1}
+    min_version = 1, max_version = 1, ciphers = 1, suites = 1, names = 1, psk = 1}
+local NOT_WITH_PSK = {"certificate", "key", "password", "authorities", "verify", "ciphers",
+    "suites", "names"}
 local NAMED = {certificate = 1, key = 1, password = 1}
 local MORE = {context = 1, name = 1, server = 1, handshake_time = 1, backlog = 1, shared = 1,
     limit = 1}
@@ -33,6 +35,31 @@ local function protocols_of(options)
         end
         parts[i] = string.pack("s1", name)
     end
+    return table.concat(parts)
+end
+
+-- The keys that both sides have, packed; nil: there are certificates.
+local function keys_of(options)
+    local psk, parts = options.psk, {}
+    if psk == nil then return nil end
+    for _, name in ipairs(NOT_WITH_PSK) do
+        if options[name] ~= nil then
+            error(("option '%s' is of no use with 'psk'"):format(name), 4)
+        end
+    end
+    if options.max_version and tostring(options.max_version) ~= "1.3" then
+        error("option 'psk' is of TLS 1.3, and 'max_version' is less", 4)
+    end
+    for identity, key in pairs(type(psk) == "table" and psk or {}) do
+        if type(identity) ~= "string" or #identity == 0 or #identity > 255
+            or identity:find("\0", 1, true) then
+            error("option 'psk': an identity is a text of 1 to 255 bytes", 4)
+        elseif type(key) ~= "string" or #key < 16 or #key > 256 then
+            error("option 'psk': a key is a string of 16 to 256 bytes", 4)
+        end
+        parts[#parts + 1] = string.pack(">s1s2", identity, key)
+    end
+    if #parts == 0 then error("option 'psk' must be a table with a key", 4) end
     return table.concat(parts)
 end
 
@@ -92,7 +119,7 @@ function make(options, deadline)
         ciphers = options.ciphers, suites = options.suites, verify = VERIFY[verify],
         oldest = version_of(options, "min_version", "1.2"),
         newest = version_of(options, "max_version", "1.3"),
-        protocols = protocols_of(options)}, deadline)
+        protocols = protocols_of(options), keys = keys_of(options)}, deadline)
     if not context or not options.names then return context, message, code end
     return add_names(context, options, deadline)
 end
@@ -108,8 +135,9 @@ end
 --- What one side brings along: `certificate` and `key` (paths of PEM files, or their text),
 --- `password` of the key, `authorities` (a file, a folder, text; the system's), `verify` (true),
 --- `protocols` (for ALPN), `min_version` ("1.2"), `max_version` ("1.3"), `ciphers`, `suites`,
---- `names` (of a server: other certificates, by the name that a client asks for). The timeout is
---- for the reading of all files.
+--- `names` (of a server: other certificates, by the name that a client asks for); or, instead of
+--- certificates, `psk` (keys that both sides have, by identity). The timeout is for the reading of
+--- all files.
 function tls.context(options, timeout)
     options = options or {}
     if type(options) ~= "table" then
@@ -134,7 +162,7 @@ local function settle(options, name, index, serves, deadline)
     if options.context ~= nil then error("option 'context' must be made by tls.context", 3) end
     local own, message, code = {}, nil, nil
     for key in pairs(CONTEXT) do own[key] = options[key] end
-    if serves and own.verify == nil then own.verify = false end
+    if serves and own.verify == nil and not own.psk then own.verify = false end
     if next(own) == nil then
         if not usual then usual, message, code = make(own, deadline) end
         return usual, options, message, code

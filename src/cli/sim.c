@@ -19,6 +19,7 @@ struct arguments {
     uint32_t n;             // 0: by the seed
     uint64_t seed, seeds;
     const char *faults;
+    mare_sim_profile profile;
     int64_t loss_ppm, duplicate_ppm, abandon_ppm, drift_ppm, rounds; // −1: not given
     bool seed_given, table, speed;
     struct mare_sim_show show;
@@ -44,6 +45,9 @@ const char mare__cli_sim_help[] =
     "  --seeds N          a sweep: N seeds from --seed (or 1) on, until one breaks a promise\n"
     "\n"
     "Faults\n"
+    "  --profile NAME     what the seed's faults are like: usual, clustered (crashes close\n"
+    "                     together), joiners (who joins fails), suspected (who stands still is\n"
+    "                     taken for dead), quiet (some want nothing any more in the end)\n"
     "  --faults LIST      crash:3@120000+50000,partition:0.1@200000+80000: process 3 is down from\n"
     "                     120 ms for 50 ms; then 0 and 1 are cut off from the others for 80 ms.\n"
     "                     Kinds: crash (returns with its memory), amnesia (without), pause,\n"
@@ -95,6 +99,7 @@ static bool prepare(mare_sim_options *options, const struct arguments *args, uin
     mare_sim_options_init(options, args->setup.algorithm, args->n ? args->n : n);
     memcpy(options->setup.param, args->setup.param, sizeof options->setup.param);
     options->seed = seed;
+    options->profile = args->profile;
     if (calm) {
         options->rounds = 1;
         options->settle_us = args->faults && *args->faults ? options->settle_us : 0;
@@ -300,6 +305,16 @@ static int read_text(struct arguments *args, const char *word, const char *value
         args->faults = value;
         return faults_make_sense(value) ? 1 : -1;
     }
+    if (strcmp(word, "--profile") == 0) {
+        args->profile = mare_sim_profile_find(value);
+        if (args->profile < MARE_SIM_PROFILES)
+            return 1;
+        fprintf(stderr, "mare sim: there is no profile '%s', but", value);
+        for (int i = 0; i < MARE_SIM_PROFILES; i++)
+            fprintf(stderr, "%s %s", i ? "," : "", mare_sim_profile_name((mare_sim_profile)i));
+        fputc('\n', stderr);
+        return -1;
+    }
     if (strcmp(word, "--shiviz") == 0) {
         args->show.shiviz = value;
         return 1;
@@ -351,6 +366,8 @@ static int check_together(const struct arguments *args)
          "with --table go --n, --param and --json only: it measures calm runs"},
         {args->speed && (args->seed_given || sweep || looks),
          "with --speed go no seeds, and nothing to see but --json"},
+        {args->profile != MARE_SIM_USUAL && !args->seed_given && !sweep,
+         "--profile is about what a seed draws: --seed or --seeds goes with it"},
         {show->json && show->trace, "--json and --trace are two things: one of them"},
         {window && !show->draw && !sweep,
          "--from and --to are the part of the run that --draw shows"},

@@ -33,7 +33,7 @@ static mare_coord_status check_setup(const mare_coord_setup *s)
     if (!s->algorithm || s->members == 0 || s->capacity < s->members ||
         s->capacity > MARE_COORD_MEMBERS_MAX || s->self >= s->capacity)
         return MARE_COORD_REFUSED;
-    if (s->incarnation == 0 ? s->self >= s->members : s->incarnation >> 31 != 0)
+    if (s->incarnation >> 31)
         return MARE_COORD_REFUSED;
     for (int i = 0; i < MARE_COORD_PARAMS && s->algorithm->params[i].name; i++) {
         const mare_coord_param *p = &s->algorithm->params[i];
@@ -115,10 +115,17 @@ void mare_coord_cost_of(const mare_coord_setup *setup, mare_coord_cost *cost)
         algorithm->cost(setup, cost);
 }
 
+/* Which start it is must be said: a founder's, or one that comes with a number of its own. */
+static int is_born(const mare_coord_setup *setup)
+{
+    return setup->founds ? setup->self < setup->members : setup->incarnation > 0;
+}
+
 mare_coord *mare_coord_init(void *memory, size_t size, const mare_coord_setup *setup)
 {
     size_t need = mare_coord_size(setup);
-    if (need == 0 || size < need || !memory || (uintptr_t)memory % _Alignof(mare_coord))
+    if (need == 0 || !is_born(setup) || size < need || !memory ||
+        (uintptr_t)memory % _Alignof(mare_coord))
         return NULL;
     memset(memory, 0, need);
     mare__block block = {.base = memory};

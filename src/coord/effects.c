@@ -145,6 +145,16 @@ void mare__elected(mare_coord_effects *fx, uint32_t leader, uint64_t epoch)
     make_news(fx, MARE_COORD_ELECTED, leader, epoch, NULL);
 }
 
+void mare__outside(mare_coord_effects *fx, const char *why)
+{
+    make_news(fx, MARE_COORD_OUTSIDE, MARE_COORD_NOBODY, 0, why);
+}
+
+void mare__no_group(mare_coord_effects *fx, uint32_t answered)
+{
+    make_news(fx, MARE_COORD_NO_GROUP, MARE_COORD_NOBODY, answered, NULL);
+}
+
 void mare__suspect(mare_coord_effects *fx, uint32_t peer, uint64_t attempts)
 {
     make_news(fx, MARE_COORD_SUSPECT, peer, attempts, NULL);

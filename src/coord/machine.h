@@ -82,6 +82,12 @@ static inline int mare__alive(const mare_coord *m, uint32_t member)
     return mare__set_has(m->members, member) && !mare__set_has(m->down, member);
 }
 
+/* In a START: whether it is that of a founder, when the group begins. */
+static inline int mare__founds(const mare_coord *m)
+{
+    return !m->started && m->setup.founds;
+}
+
 /* Whether nobody that is up has a higher number. */
 int mare__is_highest(const mare_coord *m);
 
@@ -123,6 +129,8 @@ void mare__elected(mare_coord_effects *fx, uint32_t leader, uint64_t epoch);
 void mare__deliver(mare_coord_effects *fx, uint32_t from, uint64_t number, const uint8_t *data,
                    uint32_t length);
 void mare__view(mare_coord_effects *fx, uint64_t number, const uint8_t *data, uint32_t length);
+void mare__outside(mare_coord_effects *fx, const char *why);
+void mare__no_group(mare_coord_effects *fx, uint32_t answered);
 void mare__suspect(mare_coord_effects *fx, uint32_t peer, uint64_t attempts);
 void mare__mark(mare_coord *m, mare_coord_effects *fx, const char *text);
 

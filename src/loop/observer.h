@@ -10,12 +10,10 @@
 #pragma once
 
 #include "platform/loop.h"
+#include "platform/transport.h" // for MARE__TO_READ and MARE__TO_WRITE
 #include "sched/sched.h"
 
 struct mare__observer;
-
-// What a descriptor can be watched for: it can be read from, or written to.
-enum { MARE__TO_READ, MARE__TO_WRITE, MARE__WAYS };
 
 // A descriptor that is watched. It is part of an object, which `closed` gives back.
 struct mare__observed {

@@ -4,7 +4,6 @@
 
 #include "base/alloc.h"
 #include "loop/stream.h"
-#include "platform/rawsocket.h"
 
 static void run(struct mare__job *job)
 {

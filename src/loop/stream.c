@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Streams: reading through a buffer that exists only while it is needed, so that an idle connection
-// costs little.
+// costs little; and waiting, in which several routines of the owner may take part. Which transport
+// is below makes no difference here.
 #include "loop/stream.h"
 
 #include <errno.h>
@@ -8,51 +9,54 @@
 
 #include "base/alloc.h"
 
-static void release(struct mare__stream *stream)
+static void destroy(struct mare__object *object)
 {
-    if (atomic_fetch_sub(&stream->holders, 1) > 1)
-        return;
-    for (int way = 0; way < MARE__WAYS; way++)
-        if (stream->observed.ready[way])
-            mare_chan_unref(stream->observed.ready[way]);
-    mare__tls_free(stream->tls);
+    struct mare__stream *stream = (struct mare__stream *)object;
+    mare__stream_close(stream);
+    if (stream->transport)
+        mare__transport_release(stream->transport);
     if (stream->context)
         mare__unref(&stream->context->object);
     mare__free(stream->bytes);
     mare__free(stream);
 }
 
-static void on_closed(struct mare__observed *observed)
+struct mare__stream *mare__stream_over(mare_runtime *runtime, struct mare__transport *transport,
+                                       enum mare__kind kind)
 {
-    release(MARE__ENTRY(observed, struct mare__stream, observed));
-}
-
-static void destroy(struct mare__object *object)
-{
-    struct mare__stream *stream = (struct mare__stream *)object;
-    mare__stream_close(stream);
-    release(stream);
-}
-
-struct mare__stream *mare__stream_new(mare_runtime *runtime, int fd, enum mare__kind kind)
-{
-    struct mare__stream *stream = mare__alloc_zero(sizeof *stream);
+    struct mare__stream *stream = transport ? mare__alloc_zero(sizeof *stream) : NULL;
     if (!stream) {
-        mare__socket_close(fd);
+        if (transport)
+            mare__transport_release(transport);
         return NULL;
     }
     mare__object_init(&stream->object, kind, destroy);
-    stream->object.weight = sizeof *stream + sizeof(mare_channel);
+    // The transport of a descriptor is not larger than the stream.
+    stream->object.weight = 2 * sizeof *stream + sizeof(mare_channel);
     stream->runtime = runtime;
-    stream->timeout = MARE_FOREVER;
+    stream->transport = transport;
+    stream->timeout = stream->idle = MARE_FOREVER;
     stream->line_max = MARE__STREAM_ROOM;
     if (kind == MARE__KIND_LISTENER)
         stream->most = MARE__LISTENER_LIMIT;
     stream->all_max = MARE__STREAM_ALL;
-    atomic_init(&stream->holders, 2);
-    mare__observed_init(&stream->observed, fd, on_closed);
     return stream;
 }
+
+struct mare__stream *mare__stream_new(mare_runtime *runtime, int fd, enum mare__kind kind)
+{
+    return mare__stream_over(runtime, mare__descriptor_new(runtime, fd), kind);
+}
+
+struct mare__transport *mare__stream_take_transport(struct mare__stream *stream)
+{
+    struct mare__transport *transport = stream->transport;
+    stream->transport = NULL;
+    stream->closed = true;
+    return transport;
+}
+
+// ---- The buffer ---------------------------------------------------------------------------------
 
 // Room for so many bytes at the end.
 static bool make_room(struct mare__stream *stream, size_t size)
@@ -89,6 +93,18 @@ bool mare__stream_keep(struct mare__stream *stream, const char *bytes, size_t si
     return true;
 }
 
+bool mare__stream_unread(struct mare__stream *stream, const char *bytes, size_t size)
+{
+    size_t have = mare__stream_buffered(stream);
+    if (!make_room(stream, size))
+        return false;
+    if (have > 0)
+        memmove(stream->bytes + stream->first + size, stream->bytes + stream->first, have);
+    memcpy(stream->bytes + stream->first, bytes, size);
+    stream->end += size;
+    return true;
+}
+
 void mare__stream_used(struct mare__stream *stream, size_t size)
 {
     stream->first += size;
@@ -99,33 +115,28 @@ void mare__stream_used(struct mare__stream *stream, size_t size)
     stream->first = stream->end = stream->room = 0;
 }
 
-// A call over TLS has ended. What it read from the descriptor, or left behind, may be what other
-// routines wait for, who would not be told, for the descriptor has nothing more to say: they look
-// for themselves. So they do when the session has failed.
-static void share(struct mare__stream *stream, bool reads, ssize_t result)
+// ---- Bytes --------------------------------------------------------------------------------------
+
+// A call has ended. What it took from below may be what other routines wait for, who would not be
+// told, for the descriptor has nothing more to say: they look for themselves. So they do when the
+// transport has failed.
+static void share(struct mare__stream *stream, ssize_t result)
 {
-    if (stream->object.waiters == 0)
-        return;
     bool failed = result < 0 && result != -EAGAIN;
-    bool told = failed || mare__tls_moved(stream->tls) || (reads && result >= 0);
-    if (told && stream->waiting[MARE__TO_READ] > 0)
-        mare__observed_tell(&stream->observed, MARE__TO_READ);
+    if ((failed || stream->transport->moved) && stream->waiting[MARE__TO_READ] > 0)
+        mare__stream_tell(stream, MARE__TO_READ);
     if (failed && stream->waiting[MARE__TO_WRITE] > 0)
-        mare__observed_tell(&stream->observed, MARE__TO_WRITE);
+        mare__stream_tell(stream, MARE__TO_WRITE);
 }
 
 ssize_t mare__stream_read(struct mare__stream *stream, char bytes[MARE__STREAM_ROOM])
 {
-    ssize_t got;
-    if (stream->tls) {
-        got = mare__tls_read(stream->tls, bytes, MARE__STREAM_ROOM);
-        share(stream, true, got);
-    } else {
-        got = mare__socket_read(stream->observed.fd, bytes, MARE__STREAM_ROOM);
-        if (got != -EAGAIN)
-            stream->drained = got > 0 && got < MARE__STREAM_ROOM;
-    }
+    ssize_t got = mare__transport_read(stream->transport, bytes, MARE__STREAM_ROOM);
+    if (got != -EAGAIN)
+        stream->drained = stream->transport->ops->plain && got > 0 && got < MARE__STREAM_ROOM;
     stream->at_end = got == 0;
+    if (stream->object.waiters > 0)
+        share(stream, got);
     if (got > 0 && mare__stream_buffered(stream) > 0 &&
         !mare__stream_keep(stream, bytes, (size_t)got))
         return -ENOMEM;
@@ -134,45 +145,36 @@ ssize_t mare__stream_read(struct mare__stream *stream, char bytes[MARE__STREAM_R
 
 ssize_t mare__stream_write(struct mare__stream *stream, struct iovec *pieces, int count)
 {
-    if (!stream->tls)
-        return mare__socket_write(stream->observed.fd, pieces, count);
-    ssize_t sent = mare__tls_write(stream->tls, pieces, count);
-    share(stream, false, sent);
+    ssize_t sent = mare__transport_write(stream->transport, pieces, count);
+    if (stream->object.waiters > 0)
+        share(stream, sent);
     return sent;
 }
 
 int mare__stream_flush(struct mare__stream *stream)
 {
-    if (!stream->tls)
-        return 0;
-    int err = mare__tls_flush(stream->tls);
-    share(stream, false, err);
+    int err = mare__transport_flush(stream->transport);
+    if (stream->object.waiters > 0)
+        share(stream, err);
     return err;
 }
 
 int mare__stream_shutdown(struct mare__stream *stream)
 {
-    if (!stream->tls)
-        return mare__socket_shutdown(stream->observed.fd);
-    int err = mare__tls_shutdown(stream->tls);
-    share(stream, false, err);
+    int err = mare__transport_shutdown(stream->transport);
+    if (stream->object.waiters > 0)
+        share(stream, err);
     return err;
 }
 
 void mare__stream_close(struct mare__stream *stream)
 {
+    if (stream->closed)
+        return;
+    stream->closed = true;
     // A write that is not over, of another routine or of one that was killed in it, has not said
-    // all: then the peer shall not take this for the end.
-    if (stream->tls && !mare__stream_closed(stream) && stream->waiting[MARE__TO_WRITE] == 0)
-        mare__tls_leave(stream->tls);
-    mare__observed_close(&stream->observed);
-}
-
-int mare__stream_handshake(struct mare__stream *stream)
-{
-    int err = mare__tls_handshake(stream->tls);
-    share(stream, false, err);
-    return err;
+    // all.
+    mare__transport_close(stream->transport, stream->waiting[MARE__TO_WRITE] > 0);
 }
 
 bool mare__stream_secure(struct mare__stream *stream, struct mare__tls_context *context,
@@ -182,14 +184,91 @@ bool mare__stream_secure(struct mare__stream *stream, struct mare__tls_context *
     // What was read before belongs to the handshake. As plain text it would be taken, afterwards,
     // for something that the peer said under TLS.
     size_t early = mare__stream_buffered(stream);
-    stream->tls = mare__tls_new(context, stream->observed.fd, server, name,
-                                early > 0 ? stream->bytes + stream->first : NULL, early, error);
-    if (!stream->tls)
+    uint64_t now = mare__now(stream->runtime);
+    struct mare__tls_session session = {
+        .server = server,
+        .name = name,
+        .early = early > 0 ? stream->bytes + stream->first : NULL,
+        .early_size = early,
+        .handshake_until = handshake_ns < MARE_FOREVER - now ? now + handshake_ns : MARE_FOREVER,
+    };
+    struct mare__transport *tls = mare__tls_new(context, stream->transport, &session, error);
+    if (!tls)
         return false;
+    stream->transport = tls;
     if (early > 0)
         mare__stream_used(stream, early);
     stream->drained = false;
-    uint64_t now = mare__now(stream->runtime);
-    stream->handshake_time = handshake_ns < MARE_FOREVER - now ? now + handshake_ns : MARE_FOREVER;
     return true;
+}
+
+// ---- Waiting ------------------------------------------------------------------------------------
+
+// Without counting. The channel of a way is always the same one.
+static mare_channel *await(struct mare__stream *stream, int way)
+{
+    return stream->ready[way] = mare__transport_await(stream->transport, way);
+}
+
+mare_channel *mare__stream_begin_wait(struct mare__stream *stream, int way, uint64_t *deadline)
+{
+    mare__transport_waits(stream->transport, &way, deadline);
+    if (stream->idle != MARE_FOREVER) {
+        uint64_t soon = mare__now(stream->runtime) + stream->idle;
+        *deadline = soon < *deadline ? soon : *deadline;
+    }
+    mare_channel *ready = stream->object.waiters < UINT16_MAX ? await(stream, way) : NULL;
+    if (ready) {
+        stream->waiting[way]++;
+        stream->object.waiters++;
+    }
+    return ready;
+}
+
+void mare__stream_end_wait(struct mare__stream *stream, const mare_channel *ready)
+{
+    int way = ready == stream->ready[MARE__TO_WRITE] ? MARE__TO_WRITE : MARE__TO_READ;
+    stream->object.waiters--;
+    stream->waiting[way]--;
+    if (stream->waiting[way] == 0 || mare__stream_closed(stream))
+        return;
+    // The message that this one got, or may have got, was perhaps for another.
+    if (way == MARE__TO_READ && stream->at_end)
+        mare__stream_tell(stream, way); // of TLS: the descriptor has nothing to say
+    else
+        await(stream, way);
+}
+
+void mare__stream_tell(struct mare__stream *stream, int way)
+{
+    mare_message message;
+    mare__message_init(&message);
+    if (stream->ready[way] && !stream->closed) // else nobody waits, or all were told
+        mare__chan_send(stream->ready[way], &message, NULL);
+}
+
+// TLS may have something to read that the descriptor does not tell of. So what there is is read.
+// MARE_CLOSED: something, or the end.
+static mare_err look_ahead(struct mare__stream *stream)
+{
+    char bytes[MARE__STREAM_ROOM];
+    ssize_t got = mare__stream_read(stream, bytes);
+    if (got == -EAGAIN)
+        return MARE_OK;
+    return got > 0 && !mare__stream_keep(stream, bytes, (size_t)got) ? MARE_NOMEM : MARE_CLOSED;
+}
+
+mare_err mare__stream_watch(struct mare__stream *stream, mare_channel **ready)
+{
+    if (mare__stream_closed(stream) || stream->at_end || mare__stream_buffered(stream) > 0)
+        return MARE_CLOSED;
+    mare_err err = stream->transport->ops->plain ? MARE_OK : look_ahead(stream);
+    if (err)
+        return err;
+    stream->drained = false; // who is told that it can be read reads
+    int way = MARE__TO_READ;
+    uint64_t deadline = MARE_FOREVER;
+    mare__transport_waits(stream->transport, &way, &deadline);
+    *ready = await(stream, way);
+    return *ready ? MARE_OK : MARE_NOMEM;
 }

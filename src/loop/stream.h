@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Streams: connections that bytes go through, the listeners that accept them, and sockets for
-// datagrams, which need less of the same. A stream has one owner at a time, a process; sent in a
-// message it changes hands.
+// datagrams, which need less of the same. What the bytes go through is a transport
+// (platform/transport.h); a stream adds a buffer, limits, deadlines and an owner. It has one owner
+// at a time, a process; sent in a message it changes hands. Only the thread that runs the owner may
+// call these functions.
 #pragma once
 
+#include "loop/descriptor.h"
 #include "loop/job.h"
-#include "loop/observer.h"
 #include "platform/resolve.h"
 #include "platform/tls.h"
 
@@ -17,10 +19,10 @@ enum {
 
 struct mare__stream {
     struct mare__object object;
-    atomic_uint holders; // the object, and the descriptor until it is closed
     mare_runtime *runtime;
-    struct mare__observed observed;
-    uint64_t timeout; // of each call, in nanoseconds; MARE_FOREVER: none
+    struct mare__transport *transport; // NULL: another stream has it, and this one is closed
+    uint64_t timeout,
+        idle; // of each call, and of each wait in it, in nanoseconds; MARE_FOREVER: none
     union {
         uint64_t line_max; // bytes of a line, or a datagram, beyond which it is refused
         uint64_t most;     // of a listener: connections that are served at once
@@ -29,79 +31,85 @@ struct mare__stream {
     // What was read and not yet asked for: only as long as there is such.
     char *bytes;
     size_t first, end, room;
-    uint16_t waiting[MARE__WAYS]; // routines of its owner that wait for it, and their sum is
-                                  // object.waiters
-    bool at_end;                  // the peer sends no more
-    bool drained;                 // the last read took all there was: wait before the next
-    bool given;                   // to a program that is being started: nobody else's now
-    struct mare__tls *tls;        // what its bytes go through, or NULL
+    mare_channel *ready[MARE__WAYS]; // the transport's, of the ways that were waited for
+    uint16_t waiting[MARE__WAYS];    // routines of its owner that wait for them, and their sum is
+                                     // object.waiters
+    bool at_end;                     // the peer sends no more
+    bool drained;                    // the last read took all there was: wait before the next
+    bool given;                      // to a program that is being started: nobody else's now
+    bool closed;                     // by this side
     // Of a listener, what the streams that it accepts get, and the time they have for the
-    // handshake; of a stream over TLS, when that must be over.
+    // handshake, in nanoseconds. NULL: they are without TLS.
     struct mare__tls_context *context;
-    uint64_t handshake_time;
+    uint64_t handshake_ns;
 };
 
-// Takes over the descriptor, in any case. NULL: not enough memory.
+// Takes over the transport, or the descriptor, in any case. NULL: not enough memory, or no
+// transport was given.
+struct mare__stream *mare__stream_over(mare_runtime *runtime, struct mare__transport *transport,
+                                       enum mare__kind kind);
 struct mare__stream *mare__stream_new(mare_runtime *runtime, int fd, enum mare__kind kind);
+
+// Takes the transport away, for a stream of another kind: this one is closed, without telling.
+struct mare__transport *mare__stream_take_transport(struct mare__stream *stream);
 
 // Reads what there is into `bytes`, and, if the buffer is not empty, adds it there: its number of
 // bytes, 0 at the end, or an errno value, negated.
 ssize_t mare__stream_read(struct mare__stream *stream, char bytes[MARE__STREAM_ROOM]);
 
 // Takes bytes of the pieces: how many, or an errno value, negated. They are on their way when
-// mare__stream_flush, which is 0 then, says so; without TLS they are at once.
+// mare__stream_flush is 0. Over TLS the first of these calls, or a read, makes the handshake.
 ssize_t mare__stream_write(struct mare__stream *stream, struct iovec *pieces, int count);
 int mare__stream_flush(struct mare__stream *stream);
 
 // This side sends no more: 0, or an errno value, negated.
 int mare__stream_shutdown(struct mare__stream *stream);
 
-// As mare__observed_close, after a word of farewell to the peer if it expects one and nobody was
-// writing.
+// Ends it for this side. Who waits is told so (MARE_CLOSED). Once is enough.
 void mare__stream_close(struct mare__stream *stream);
 
-// ---- Over TLS -----------------------------------------------------------------------------------
-// When a call says -EAGAIN, its wait must be for mare__stream_way of what it wanted, as reading may
-// have to write first. -EPROTO: see mare__tls_failure.
-
 // From now on its bytes go through TLS; see mare__tls_new for what a client is given. The handshake
-// begins with the first call that reads or writes, and has so many nanoseconds. False: `error`
-// tells why.
+// has so many nanoseconds. False: `error` tells why, and the stream is as it was.
 bool mare__stream_secure(struct mare__stream *stream, struct mare__tls_context *context,
                          bool server, const char *name, uint64_t handshake_ns,
                          struct mare__tls_error *error);
-int mare__stream_handshake(struct mare__stream *stream); // 0, or an errno value, negated
 
-// What to watch the descriptor for, and until when, before trying again to read or to write.
-static inline int mare__stream_way(const struct mare__stream *stream, int way)
+// ---- Waiting ------------------------------------------------------------------------------------
+// A call that said -EAGAIN is tried again after a wait: for a message in the channel that `begin`
+// returns, until `*deadline`, which it may bring forward. Every wait that has begun must end, by
+// `end`, with that channel, whatever it came to; then others who wait for the same are seen to.
+
+// NULL: not enough memory, or too many wait.
+mare_channel *mare__stream_begin_wait(struct mare__stream *stream, int way, uint64_t *deadline);
+void mare__stream_end_wait(struct mare__stream *stream, const mare_channel *ready);
+
+// Tells one who waits for the way, as if it had opened.
+void mare__stream_tell(struct mare__stream *stream, int way);
+
+// The channel to wait for until there is something to read, for those who do not count as waiting
+// (a select). MARE_CLOSED: there is, or the stream has ended. MARE_NOMEM.
+mare_err mare__stream_watch(struct mare__stream *stream, mare_channel **ready);
+
+// The descriptor at the bottom, or -1: it has none, or is closed.
+static inline int mare__stream_descriptor(const struct mare__stream *stream)
 {
-    if (!stream->tls)
-        return way;
-    int operation = way == MARE__TO_READ ? MARE__TLS_READS : MARE__TLS_WRITES;
-    return mare__tls_waits_to_write(stream->tls, operation) ? MARE__TO_WRITE : MARE__TO_READ;
+    return stream->closed ? -1 : stream->transport->ops->descriptor(stream->transport);
 }
 
-static inline uint64_t mare__stream_deadline(const struct mare__stream *stream, uint64_t deadline)
+// What is known of the peer, by TLS. False: nothing, for it is not over TLS.
+static inline bool mare__stream_facts(const struct mare__stream *stream,
+                                      struct mare__tls_facts *facts)
 {
-    bool sooner = stream->tls && stream->handshake_time < deadline;
-    return sooner && !mare__tls_is_ready(stream->tls) ? stream->handshake_time : deadline;
+    return stream->transport && stream->transport->ops->facts(stream->transport, facts);
 }
 
-// A context being made from its options, or about to trust the system's authorities: both read
-// files, which a thread of the pool does. NULL: not enough memory.
-struct mare__tls_job {
-    struct mare__job job;
-    struct mare__tls_context *context; // a reference; NULL: `error` tells why there is none
-    struct mare__tls_options options;  // with copies of all text
-    struct mare__tls_error error;
-    char text[];
-};
-struct mare__tls_job *mare__tls_job_make(mare_runtime *runtime,
-                                         const struct mare__tls_options *options);
-struct mare__tls_job *mare__tls_job_trust(mare_runtime *runtime, struct mare__tls_context *context);
+// ---- The buffer ---------------------------------------------------------------------------------
 
 // Keeps bytes for later: in an empty buffer. False: not enough memory.
 bool mare__stream_keep(struct mare__stream *stream, const char *bytes, size_t size);
+
+// Puts bytes back, before those of the buffer. False: not enough memory.
+bool mare__stream_unread(struct mare__stream *stream, const char *bytes, size_t size);
 
 // The first `size` bytes of the buffer were used.
 void mare__stream_used(struct mare__stream *stream, size_t size);
@@ -109,14 +117,28 @@ void mare__stream_used(struct mare__stream *stream, size_t size);
 // Whether somebody has closed it on this side, or is about to give it away.
 static inline bool mare__stream_closed(const struct mare__stream *stream)
 {
-    // Relaxed: its owner asks, who alone closes it while it lives.
-    return stream->given || atomic_load_explicit(&stream->observed.ends, memory_order_relaxed);
+    return stream->closed || stream->given;
 }
 
 static inline size_t mare__stream_buffered(const struct mare__stream *stream)
 {
     return stream->end - stream->first;
 }
+
+// ---- Contexts of TLS ----------------------------------------------------------------------------
+// A context being made from its options, or about to trust the system's authorities: both read
+// files, which a thread of the pool does. NULL: not enough memory.
+struct mare__tls_job {
+    struct mare__job job;
+    struct mare__tls_context *context; // a reference; NULL: `error` tells why there is none
+    struct mare__tls_options options;  // with copies of all text
+    struct mare__tls_error error;
+    size_t text_size;
+    char text[];
+};
+struct mare__tls_job *mare__tls_job_make(mare_runtime *runtime,
+                                         const struct mare__tls_options *options);
+struct mare__tls_job *mare__tls_job_trust(mare_runtime *runtime, struct mare__tls_context *context);
 
 // ---- Names --------------------------------------------------------------------------------------
 // A name being resolved, by a thread of the pool.

@@ -12,7 +12,9 @@ static void run(struct mare__job *job)
         mare__tls_context_trust(tls->context);
     else
         tls->context = mare__tls_context_new(&tls->options, &tls->error);
-    mare__tls_leave_thread(); // which may be idle from now on, and nobody waits for its end
+    // OpenSSL keeps memory for each thread. This one may idle until the program exits, and is
+    // never joined: what it keeps is given back now.
+    mare__tls_leave_thread();
 }
 
 static void end(struct mare__job *job)
@@ -20,6 +22,7 @@ static void end(struct mare__job *job)
     struct mare__tls_job *tls = (struct mare__tls_job *)job;
     if (tls->context)
         mare__unref(&tls->context->object);
+    explicit_bzero(tls->text, tls->text_size); // keys, passwords
     mare__free(tls);
 }
 
@@ -30,7 +33,9 @@ static struct mare__tls_job *create(mare_runtime *runtime, size_t text)
         mare__free(tls);
         return NULL;
     }
-    tls->job.holds_up = true; // a host that uses OpenSSL too tidies it up when it exits
+    tls->text_size = text;
+    // The runtime waits for it when it stops: a host that uses OpenSSL may end it soon after.
+    tls->job.holds_up = true;
     return tls;
 }
 
@@ -40,7 +45,7 @@ struct mare__tls_job *mare__tls_job_make(mare_runtime *runtime,
     const char *const given[] = {options->certificate, options->key,     options->password,
                                  options->authorities, options->ciphers, options->suites};
     enum { TEXTS = sizeof given / sizeof *given };
-    size_t size = options->protocols_size;
+    size_t size = options->protocols_size + options->keys_size;
     for (int i = 0; i < TEXTS; i++)
         size += given[i] ? strlen(given[i]) + 1 : 0;
     struct mare__tls_job *tls = create(runtime, size);
@@ -58,6 +63,8 @@ struct mare__tls_job *mare__tls_job_make(mare_runtime *runtime,
         }
     if (options->protocols)
         own->protocols = memcpy(room, options->protocols, options->protocols_size);
+    if (options->keys)
+        own->keys = memcpy(room + options->protocols_size, options->keys, options->keys_size);
     return tls;
 }
 

@@ -65,7 +65,6 @@ int mare__lua_open_sim(lua_State *L);
 int mare__lua_open_place(lua_State *L);
 int mare__lua_open_time(lua_State *L);
 int mare__lua_open_net(lua_State *L);
-int mare__lua_udp(lua_State *L); // of the module mare._net
 int mare__lua_open_http(lua_State *L);
 int mare__lua_open_websocket(lua_State *L);
 int mare__lua_open_tls(lua_State *L);

@@ -71,7 +71,8 @@ static void check_stream(lua_State *L, int index)
         luaL_argcheck(L, !mare__stream_closed(stream), index, "the stream is closed");
         luaL_argcheck(L, mare__stream_buffered(stream) == 0, index,
                       "the stream has bytes that were read and not taken");
-        luaL_argcheck(L, !stream->tls, index, "the stream's bytes go through TLS");
+        luaL_argcheck(L, stream->transport->ops->plain, index, "the stream's bytes go through TLS");
+        luaL_argcheck(L, mare__stream_descriptor(stream) >= 0, index, "the stream is in memory");
         luaL_argcheck(L, stream->object.waiters == 0, index, "a routine waits for the stream");
     } else if (file) {
         luaL_argcheck(L, file->closef, index, "the file is closed");
@@ -92,7 +93,7 @@ static int describe_stream(lua_State *L, int index, struct mare__child_stream *s
     luaL_Stream *file = luaL_testudata(L, index, LUA_FILEHANDLE);
     stream->use = MARE__CHILD_GIVEN;
     if (mare__handle_of(L, index, MARE__KIND_STREAM)) {
-        stream->fd = mare__descriptor_copy(mare__lua_stream(L, index)->observed.fd);
+        stream->fd = mare__descriptor_copy(mare__stream_descriptor(mare__lua_stream(L, index)));
     } else if (file) {
         stream->fd = mare__descriptor_copy(fileno(file->f));
     } else if (lua_istable(L, index)) {
@@ -122,7 +123,7 @@ static void give_streams(lua_State *L)
         if (!mare__handle_of(L, STREAMS + i, MARE__KIND_STREAM))
             continue;
         struct mare__stream *stream = mare__lua_stream(L, STREAMS + i);
-        mare__descriptor_waits(stream->observed.fd, true);
+        mare__descriptor_waits(mare__stream_descriptor(stream), true);
         stream->object.waiters += !stream->given; // once, if it is given as two of them
         stream->given = true;
     }
@@ -138,9 +139,9 @@ static void settle_given(lua_State *L, bool started)
         stream->object.waiters -= stream->given;
         stream->given = false;
         if (started)
-            mare__observed_close(&stream->observed);
+            mare__stream_close(stream);
         else if (!mare__stream_closed(stream))
-            mare__descriptor_waits(stream->observed.fd, false);
+            mare__descriptor_waits(mare__stream_descriptor(stream), false);
     }
 }
 
@@ -303,7 +304,7 @@ static int child_wait(lua_State *L)
     int code;
     uint64_t deadline = mare__lua_deadline(L, 2);
     if (lua_isnoneornil(L, 2) && child->timeout != MARE_FOREVER)
-        deadline = mare__now(child->runtime) + child->timeout;
+        deadline = mare__now(child->task.runtime) + child->timeout;
     if (mare__child_outcome(child, &code) != MARE__CHILD_RUNS)
         return mare__lua_push_child_end(L, &child->object);
     mare__block_check(L, self);
@@ -394,7 +395,7 @@ static void close_pipes(lua_State *L)
         lua_getfield(L, -1, stream_names[i]);
         struct mare__reference *ref = mare__handle_of(L, -1, MARE__KIND_STREAM);
         if (ref && !mare__handle_moved(ref))
-            mare__observed_close(&((struct mare__stream *)ref->object)->observed);
+            mare__stream_close((struct mare__stream *)ref->object);
         lua_pop(L, 1);
     }
     lua_pop(L, 1);

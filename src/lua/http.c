@@ -239,7 +239,7 @@ static int read_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status;
     struct mare__stream *stream = mare__lua_stream(L, STREAM);
-    mare_err err = mare__lua_outcome(L, stream, MARE__TO_READ);
+    mare_err err = mare__lua_outcome(L, stream);
     bool begun = lua_toboolean(L, DEADLINE + 1);
     if (err == MARE_TIMEOUT && begun && !context) { // it trickles
         mare__lua_fail(L, err);

@@ -212,7 +212,7 @@ static int write_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status;
     struct mare__stream *stream = mare__lua_stream(L, STREAM);
-    mare_err err = mare__lua_outcome(L, stream, MARE__TO_WRITE);
+    mare_err err = mare__lua_outcome(L, stream);
     return err ? mare__lua_fail_stream(L, err) : write_rest(L, stream, (size_t)context);
 }
 

@@ -6,15 +6,21 @@
 #include "lua/binding.h"
 #include "wire/http.h"
 
-// The stream at a stack index, or an error that names the argument.
+// The stream at a stack index, of a kind, or an error that names the argument: a stream, a socket
+// for datagrams, or any of these and listeners.
+struct mare__stream *mare__lua_check_stream(lua_State *L, int index, enum mare__kind kind);
 struct mare__stream *mare__lua_stream(lua_State *L, int index);
 struct mare__stream *mare__lua_socket(lua_State *L, int index);
+struct mare__stream *mare__lua_any_stream(lua_State *L, int index);
+
+// A numeric host, and a port behind it; or a path, and nothing.
+void mare__lua_address(lua_State *L, int host, struct mare__address *address);
+
+// Pushes a new one; if it is NULL, `nil, message, "nomem"`.
+int mare__lua_push_stream(lua_State *L, struct mare__stream *stream);
 
 // When a call on it must be over: an optional timeout, or the stream's own.
 uint64_t mare__lua_stream_deadline(lua_State *L, const struct mare__stream *stream, int index);
-
-// What became of a wait that was for no stream.
-mare_err mare__lua_wait_outcome(lua_State *L);
 
 // Methods that streams, listeners and sockets share.
 int mare__lua_stream_close(lua_State *L);
@@ -23,6 +29,7 @@ int mare__lua_stream_timeout(lua_State *L);
 int mare__lua_stream_limit(lua_State *L);
 int mare__lua_stream_address(lua_State *L);
 int mare__lua_stream_peer(lua_State *L);
+int mare__lua_stream_option(lua_State *L); // in option.c
 int mare__lua_stream_tostring(lua_State *L);
 
 // Waits until the stream is ready to be read or written, then goes on with `then`, which begins
@@ -32,11 +39,12 @@ int mare__lua_stream_tostring(lua_State *L);
 enum { MARE__WAITED = -1 };
 int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, uint64_t deadline,
                           lua_KFunction then, lua_KContext context);
-mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream, int way);
+mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream);
 
 // Push `nil, message, code` for an errno value; for one that came from a stream, or from TLS; for
 // what a wait for a stream ended with.
 int mare__lua_fail_system(lua_State *L, int err);
+mare_err mare__lua_code_of(int err);
 int mare__lua_fail_io(lua_State *L, const struct mare__stream *stream, int err);
 int mare__lua_fail_tls(lua_State *L, const struct mare__tls_error *error);
 int mare__lua_fail_stream(lua_State *L, mare_err err);
@@ -57,11 +65,20 @@ int mare__lua_stream_write(lua_State *L);
 int mare__lua_stream_writewithin(lua_State *L);
 
 // Methods of streams that live in tls.c.
-int mare__lua_stream_handshake(lua_State *L);
 int mare__lua_stream_tls(lua_State *L);
 
 // What a session weighs for the collector: OpenSSL's own, without buffers.
 enum { MARE__TLS_WEIGHT = 16384 };
+
+// Functions of the module mare._net that live in connect.c and resolve.c.
+int mare__lua_net_open(lua_State *L);
+int mare__lua_net_bind(lua_State *L);
+int mare__lua_net_listen(lua_State *L);
+int mare__lua_net_connect(lua_State *L);
+int mare__lua_net_pair(lua_State *L);
+int mare__lua_net_room(lua_State *L);
+int mare__lua_net_left(lua_State *L);
+int mare__lua_net_resolve(lua_State *L);
 
 // Looks a name up, then goes on with `then`, which finds the lookup, a job, on top of the stack.
 int mare__lua_look_up(lua_State *L, const char *host, uint64_t deadline, lua_KFunction then);

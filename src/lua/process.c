@@ -101,8 +101,10 @@ static mare_err prepare(lua_State *L, mare_process *process, const struct option
         err = MARE_NOMEM;
     if (!err && options->link && !mare__process_tie(mare__self(L), process))
         err = MARE_NOMEM;
-    if (!err && options->thread && !mare__worker_own(process))
+    if (!err && options->thread && !mare__worker_own(process)) {
+        mare__process_untie(mare__self(L), process);
         err = MARE_NOMEM;
+    }
     if (err && options->name)
         mare__directory_remove(names, options->name, &process->object);
     return err;

@@ -91,7 +91,7 @@ static int watch_next(lua_State *L)
     struct mare__signals *signals = check(L, 1);
     uint64_t deadline = mare__lua_deadline(L, 2);
     if (lua_isnoneornil(L, 2) && signals->timeout != MARE_FOREVER)
-        deadline = mare__now(signals->runtime) + signals->timeout;
+        deadline = mare__now(self->runtime) + signals->timeout;
     mare__block_check(L, self);
     if (signals->object.waiters == UINT16_MAX)
         return mare__lua_fail(L, MARE_NOMEM);

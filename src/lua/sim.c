@@ -110,7 +110,7 @@ static void read_params(lua_State *L, mare_coord_setup *setup)
 
 static void read_numbers(lua_State *L, mare_sim_options *options)
 {
-    static const char *const detectors[] = {"none", "accurate", "eager", NULL};
+    static const char *const detectors[] = {"none", "accurate", "eager", "hasty", NULL};
     options->detector =
         (mare_sim_detector)choice_field(L, SIM_SPEC, "detector", detectors, (int)options->detector);
     options->detect_us = number_field(L, SIM_SPEC, "detect_us", options->detect_us);
@@ -317,6 +317,14 @@ static void read_faults(lua_State *L, mare_sim_options *options)
         mare_sim_make_room_to_join(options);
 }
 
+static mare_sim_profile read_profile(lua_State *L)
+{
+    const char *names[MARE_SIM_PROFILES + 1] = {NULL};
+    for (int i = 0; i < MARE_SIM_PROFILES; i++)
+        names[i] = mare_sim_profile_name((mare_sim_profile)i);
+    return (mare_sim_profile)choice_field(L, SIM_SPEC, "profile", names, MARE_SIM_USUAL);
+}
+
 static void read_options(struct mare__lua_sim *sim, mare_sim_options *options)
 {
     lua_State *L = sim->L;
@@ -332,6 +340,7 @@ static void read_options(struct mare__lua_sim *sim, mare_sim_options *options)
     options->setup.capacity = (uint32_t)capacity;
     options->setup.context = sim;
     options->seed = seed;
+    options->profile = read_profile(L);
     read_params(L, &options->setup);
     mare__lua_sim_check_spec(L, &options->setup);
     has(L, "names", LUA_TTABLE);

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Sockets as the system knows them, for lua/mare/luasocket: a call tries, and says `false` when
-// it is not possible now; another waits until it is. Failures are `nil` and LuaSocket's words. A
-// socket is a stream that only these functions see; what the program holds is an object around it.
+// What LuaSocket's objects (lua/mare/luasocket) need beyond the streams, listeners and sockets that
+// they stand on: a userdata around them, descriptors as numbers, LuaSocket's words for failures,
+// and a select for reading and writing.
 #include <errno.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "lua/socket.h"
-#include "platform/rawsocket.h"
 #include "platform/wall.h"
 
 // ---- Objects ------------------------------------------------------------------------------------
-// What the program holds: a userdata, as in LuaSocket, whose state is a table of luasocket.lua's.
+// What the program holds: a userdata, as in LuaSocket, whose state is a table of _object.lua's.
 
 // object(state, metatable)
 static int socket_object(lua_State *L)
@@ -26,55 +24,42 @@ static int socket_object(lua_State *L)
     return 1;
 }
 
-// become(object, metatable)
-static int socket_become(lua_State *L)
+// ---- Failures -----------------------------------------------------------------------------------
+
+// Where LuaSocket has words of its own; or takes the system's, and not those of our code.
+static const struct {
+    int err;
+    const char *words;
+} own_words[] = {
+    {ENOTCONN, NULL},
+    {EMSGSIZE, NULL},
+    {EADDRINUSE, "address already in use"},
+    {EISCONN, "already connected"},
+    {EACCES, "permission denied"},
+    {ECONNREFUSED, "connection refused"},
+    {ECONNABORTED, "closed"},
+    {ECONNRESET, "closed"},
+    {EPIPE, "closed"},
+    {ETIMEDOUT, "timeout"},
+};
+
+// words(message, code): what LuaSocket says for a failure. A message that is not the system's is
+// about a wait or a limit, which its code says as shortly as LuaSocket.
+static int socket_words(lua_State *L)
 {
-    luaL_checktype(L, 1, LUA_TUSERDATA);
-    luaL_checktype(L, 2, LUA_TTABLE);
+    static const char *const codes[] = {"timeout", "closed", "cancelled", "toobig"};
+    const char *message = luaL_checkstring(L, 1), *code = luaL_checkstring(L, 2);
     lua_settop(L, 2);
-    lua_setmetatable(L, 1);
-    return 0;
-}
-
-// state(value): the table of an object, nil of anything else.
-static int socket_state(lua_State *L)
-{
-    if (lua_type(L, 1) != LUA_TUSERDATA || mare__handle_test(L, 1))
-        lua_pushnil(L);
-    else
-        lua_getiuservalue(L, 1, 1);
+    for (size_t i = 0; i < sizeof own_words / sizeof *own_words; i++)
+        if (strcmp(message, strerror(own_words[i].err)) == 0) {
+            lua_pushstring(L, own_words[i].words ? own_words[i].words : message);
+            return 1;
+        }
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (strcmp(code, codes[i]) == 0)
+            return 1;
+    lua_settop(L, 1);
     return 1;
-}
-
-// ---- Results ------------------------------------------------------------------------------------
-
-static const char *words_for(int err)
-{
-    switch (err) {
-    case EADDRINUSE:
-        return "address already in use";
-    case EISCONN:
-        return "already connected";
-    case EACCES:
-        return "permission denied";
-    case ECONNREFUSED:
-        return "connection refused";
-    case ECONNABORTED:
-    case ECONNRESET:
-    case EPIPE:
-        return "closed";
-    case ETIMEDOUT:
-        return "timeout";
-    default:
-        return strerror(err);
-    }
-}
-
-int mare__lua_socket_fail(lua_State *L, int err)
-{
-    lua_pushnil(L);
-    lua_pushstring(L, words_for(err));
-    return 2;
 }
 
 int mare__lua_socket_fail_words(lua_State *L, const char *words)
@@ -84,227 +69,6 @@ int mare__lua_socket_fail_words(lua_State *L, const char *words)
     return 2;
 }
 
-// True, false (not now), or a failure, for a negated errno value or 0.
-static int outcome(lua_State *L, int r)
-{
-    if (r < 0 && r != -EAGAIN && r != -EINPROGRESS)
-        return mare__lua_socket_fail(L, -r);
-    lua_pushboolean(L, r >= 0);
-    return 1;
-}
-
-static int push_socket(lua_State *L, int fd)
-{
-    struct mare__stream *stream = mare__stream_new(mare__self(L)->runtime, fd, MARE__KIND_STREAM);
-    if (!stream)
-        return mare__lua_socket_fail(L, ENOMEM);
-    mare__handle_push_new(L, stream);
-    return 1;
-}
-
-static int descriptor(lua_State *L, int index)
-{
-    struct mare__stream *stream = mare__lua_stream(L, index);
-    return mare__stream_closed(stream) ? -1 : stream->observed.fd;
-}
-
-// ---- Addresses ----------------------------------------------------------------------------------
-
-// A numeric host and a port, or, without a port, a path. False: it is none.
-static bool read_address(lua_State *L, int index, struct mare__address *address)
-{
-    const char *host = luaL_checkstring(L, index);
-    if (lua_isnoneornil(L, index + 1))
-        return mare__address_unix(address, host);
-    return mare__address_numeric(address, host, (uint16_t)luaL_checkinteger(L, index + 1));
-}
-
-static int no_address(lua_State *L)
-{
-    return mare__lua_socket_fail_words(L, "host or service not provided, or not known");
-}
-
-const char *mare__lua_socket_family(const struct mare__address *address)
-{
-    return address->storage.ss_family == AF_INET6  ? "inet6"
-           : address->storage.ss_family == AF_INET ? "inet"
-                                                   : "unix";
-}
-
-// Host, port and family; or the path.
-static int push_address(lua_State *L, const struct mare__address *address)
-{
-    char host[MARE__HOST_MAX];
-    int port = mare__address_text(address, host);
-    lua_pushstring(L, host);
-    if (port < 0)
-        return 1;
-    lua_pushinteger(L, port);
-    lua_pushstring(L, mare__lua_socket_family(address));
-    return 3;
-}
-
-// name(socket, of the peer)
-static int socket_name(lua_State *L)
-{
-    struct mare__address address;
-    int err = mare__socket_address(descriptor(L, 1), lua_toboolean(L, 2), &address);
-    return err ? mare__lua_socket_fail(L, -err) : push_address(L, &address);
-}
-
-// ---- Beginning and end --------------------------------------------------------------------------
-
-// open(family, kind): "inet", "inet6" or "unix"; "stream" or "dgram"
-static int socket_open(lua_State *L)
-{
-    static const char *const families[] = {"inet", "inet6", "unix", NULL};
-    static const char *const kinds[] = {"stream", "dgram", NULL};
-    static const int family[] = {AF_INET, AF_INET6, AF_UNIX}, kind[] = {SOCK_STREAM, SOCK_DGRAM};
-    int fd = mare__raw_open(family[luaL_checkoption(L, 1, NULL, families)],
-                            kind[luaL_checkoption(L, 2, NULL, kinds)]);
-    return fd < 0 ? mare__lua_socket_fail(L, -fd) : push_socket(L, fd);
-}
-
-// bind(socket, host, port), bind(socket, path)
-static int socket_bind(lua_State *L)
-{
-    struct mare__address address;
-    if (!read_address(L, 2, &address))
-        return no_address(L);
-    return outcome(L, mare__raw_bind(descriptor(L, 1), &address));
-}
-
-// listen(socket, backlog)
-static int socket_listen(lua_State *L)
-{
-    return outcome(L, mare__raw_listen(descriptor(L, 1), (int)luaL_checkinteger(L, 2)));
-}
-
-// connect(socket, host, port), connect(socket, path), connect(socket): to nobody
-static int socket_connect(lua_State *L)
-{
-    struct mare__address address;
-    bool somebody = !lua_isnoneornil(L, 2);
-    if (somebody && !read_address(L, 2, &address))
-        return no_address(L);
-    return outcome(L, mare__raw_connect(descriptor(L, 1), somebody ? &address : NULL));
-}
-
-// connected(socket): what became of it, once it can be written to.
-static int socket_connected(lua_State *L)
-{
-    return outcome(L, mare__socket_outcome(descriptor(L, 1)));
-}
-
-static int socket_accept(lua_State *L)
-{
-    int fd;
-    do
-        fd = mare__raw_accept(descriptor(L, 1));
-    while (fd == -EINTR || fd == -ECONNABORTED);
-    return fd < 0 ? outcome(L, fd) : push_socket(L, fd);
-}
-
-// shutdown(socket, how)
-static int socket_shutdown(lua_State *L)
-{
-    static const char *const halves[] = {"receive", "send", "both", NULL};
-    mare__raw_shutdown(descriptor(L, 1), (enum mare__half)luaL_checkoption(L, 2, NULL, halves));
-    return 0;
-}
-
-static int socket_descriptor(lua_State *L)
-{
-    lua_pushinteger(L, descriptor(L, 1));
-    return 1;
-}
-
-// adopt(descriptor): a socket over a descriptor that somebody else made.
-static int socket_adopt(lua_State *L)
-{
-    int fd = (int)luaL_checkinteger(L, 1), err = mare__raw_adopt(fd);
-    return err < 0 ? mare__lua_socket_fail(L, -err) : push_socket(L, fd);
-}
-
-// borrow(descriptor): the same over a copy, so that the original can be closed or watched by
-// others.
-static int socket_borrow(lua_State *L)
-{
-    int fd = mare__socket_copy((int)luaL_checkinteger(L, 1));
-    return fd < 0 ? mare__lua_socket_fail(L, -fd) : push_socket(L, fd);
-}
-
-// lend(socket): somebody else has its descriptor from now on; the socket is closed.
-static int socket_lend(lua_State *L)
-{
-    struct mare__stream *stream = mare__lua_stream(L, 1);
-    stream->observed.lent = true;
-    mare__observed_close(&stream->observed);
-    return 0;
-}
-
-static int socket_close(lua_State *L)
-{
-    mare__observed_close(&mare__lua_stream(L, 1)->observed);
-    return 0;
-}
-
-// ---- Bytes --------------------------------------------------------------------------------------
-
-enum { ROOM = 65536 };
-
-// receive(socket, size [, with the sender's address]): "" at the end of a stream
-static int socket_receive(lua_State *L)
-{
-    int fd = descriptor(L, 1);
-    lua_Integer size = luaL_checkinteger(L, 2);
-    bool from = lua_toboolean(L, 3);
-    struct mare__address sender;
-    char bytes[ROOM];
-    luaL_argcheck(L, size >= 0, 2, "a size is not negative");
-    ssize_t got =
-        mare__raw_receive(fd, bytes, size < ROOM ? (size_t)size : ROOM, from ? &sender : NULL);
-    if (got < 0)
-        return outcome(L, (int)got);
-    lua_pushlstring(L, bytes, (size_t)got);
-    return from ? 1 + push_address(L, &sender) : 1;
-}
-
-// send(socket, bytes, first): how many of them, from the first on, the system took
-static int socket_send(lua_State *L)
-{
-    size_t size;
-    int fd = descriptor(L, 1);
-    const char *bytes = luaL_checklstring(L, 2, &size);
-    lua_Integer first = luaL_checkinteger(L, 3), last = luaL_checkinteger(L, 4);
-    luaL_argcheck(L, first >= 1 && last <= (lua_Integer)size && first <= last + 1, 3,
-                  "out of range");
-    ssize_t sent = mare__raw_send(fd, bytes + first - 1, (size_t)(last - first + 1), NULL);
-    if (sent < 0)
-        return outcome(L, (int)sent);
-    lua_pushinteger(L, sent);
-    return 1;
-}
-
-// sendto(socket, bytes, host, port), sendto(socket, bytes, path)
-static int socket_sendto(lua_State *L)
-{
-    size_t size;
-    int fd = descriptor(L, 1);
-    struct mare__address to;
-    const char *bytes = luaL_checklstring(L, 2, &size);
-    if (!read_address(L, 3, &to))
-        return no_address(L);
-    ssize_t sent = mare__raw_send(fd, bytes, size, &to);
-    if (sent < 0)
-        return outcome(L, (int)sent);
-    lua_pushinteger(L, sent);
-    return 1;
-}
-
-// ---- Waiting ------------------------------------------------------------------------------------
-
-// What a wait returns: true, or nil and "timeout", "closed" or "cancelled".
 int mare__lua_socket_waited(lua_State *L, mare_err err)
 {
     if (!err) {
@@ -316,44 +80,112 @@ int mare__lua_socket_waited(lua_State *L, mare_err err)
     return 2;
 }
 
-static int wait_done(lua_State *L, int status, lua_KContext way)
+// ---- Descriptors --------------------------------------------------------------------------------
+
+static int socket_descriptor(lua_State *L)
 {
-    (void)status;
-    return mare__lua_socket_waited(L, mare__lua_outcome(L, mare__lua_stream(L, 1), (int)way));
+    lua_pushinteger(L, mare__stream_descriptor(mare__lua_any_stream(L, 1)));
+    return 1;
 }
 
-// wait(socket, to write [, deadline])
-static int socket_wait(lua_State *L)
+// adopt(descriptor, kind): one over a descriptor that somebody else made.
+static int socket_adopt(lua_State *L)
+{
+    static const char *const names[] = {"stream", "listener", "dgram", NULL};
+    static const enum mare__kind kinds[] = {MARE__KIND_STREAM, MARE__KIND_LISTENER, MARE__KIND_UDP};
+    enum mare__kind kind = kinds[luaL_checkoption(L, 2, NULL, names)];
+    int fd = (int)luaL_checkinteger(L, 1), err = mare__socket_adopt(fd);
+    return err < 0 ? mare__lua_fail_system(L, -err)
+                   : mare__lua_push_stream(L, mare__stream_new(mare__self(L)->runtime, fd, kind));
+}
+
+// borrow(descriptor): the same over a copy, so that the original can be closed or watched by
+// others.
+static int socket_borrow(lua_State *L)
+{
+    int fd = mare__socket_copy((int)luaL_checkinteger(L, 1));
+    return fd < 0 ? mare__lua_fail_system(L, -fd)
+                  : mare__lua_push_stream(
+                        L, mare__stream_new(mare__self(L)->runtime, fd, MARE__KIND_STREAM));
+}
+
+// lend(socket): somebody else has its descriptor from now on; the socket is closed.
+static int socket_lend(lua_State *L)
+{
+    struct mare__stream *stream = mare__lua_any_stream(L, 1);
+    if (mare__stream_descriptor(stream) >= 0 && stream->transport->ops->plain)
+        mare__descriptor_lend(stream->transport);
+    mare__stream_close(stream);
+    return 0;
+}
+
+// ---- Bytes --------------------------------------------------------------------------------------
+
+// rest(stream): what was read and not asked for, also of one that is closed; it is gone then.
+static int socket_rest(lua_State *L)
 {
     struct mare__stream *stream = mare__lua_stream(L, 1);
-    int way = lua_toboolean(L, 2) ? MARE__TO_WRITE : MARE__TO_READ;
-    uint64_t deadline = mare__lua_deadline(L, 3);
-    if (mare__stream_closed(stream))
-        return mare__lua_socket_waited(L, MARE_CLOSED);
-    int results = mare__lua_wait_stream(L, stream, way, deadline, wait_done, way);
-    if (results == MARE__WAITED)
-        return mare__lua_socket_waited(L, MARE_OK);
-    lua_replace(L, 2); // of nil, message, code, which a host gets at once
-    lua_settop(L, 2);
-    lua_pushnil(L);
-    lua_insert(L, 2);
-    return 2;
+    size_t size = mare__stream_buffered(stream);
+    lua_pushlstring(L, size > 0 ? stream->bytes + stream->first : "", size);
+    if (size > 0)
+        mare__stream_used(stream, size);
+    return 1;
 }
 
-static struct mare__raw_look *looks_of(lua_State *L, lua_Integer *count)
+// unread(stream, bytes): they are to be read again.
+static int socket_unread(lua_State *L)
+{
+    size_t size;
+    struct mare__stream *stream = mare__lua_stream(L, 1);
+    const char *bytes = luaL_checklstring(L, 2, &size);
+    if (size > 0 && !mare__stream_unread(stream, bytes, size))
+        return luaL_error(L, "%s", mare_strerror(MARE_NOMEM));
+    return 0;
+}
+
+// buffered(socket): how many bytes that are.
+static int socket_buffered(lua_State *L)
+{
+    lua_pushinteger(L, (lua_Integer)mare__stream_buffered(mare__lua_any_stream(L, 1)));
+    return 1;
+}
+
+// shutdown(stream, how)
+static int socket_shutdown(lua_State *L)
+{
+    static const char *const halves[] = {"receive", "send", "both", NULL};
+    mare__socket_shutdown(mare__stream_descriptor(mare__lua_stream(L, 1)),
+                          (enum mare__half)luaL_checkoption(L, 2, NULL, halves));
+    return 0;
+}
+
+// ---- Select -------------------------------------------------------------------------------------
+
+// A stream without a descriptor knows itself.
+static bool is_open(struct mare__stream *stream, enum mare__look_for what)
+{
+    struct mare__transport *transport = stream->transport;
+    return !mare__stream_closed(stream) && what != MARE__LOOK_LEAVE &&
+           transport->ops->is_open(transport,
+                                   what == MARE__LOOK_WRITE ? MARE__TO_WRITE : MARE__TO_READ);
+}
+
+static struct mare__look *looks_of(lua_State *L, lua_Unsigned *count)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
     luaL_checktype(L, 2, LUA_TTABLE);
-    *count = luaL_len(L, 1);
+    *count = lua_rawlen(L, 1);
     luaL_argcheck(L, *count <= 1 << 20, 1, "too many sockets");
-    struct mare__raw_look *looks = lua_newuserdatauv(L, (size_t)*count * sizeof *looks + 1, 0);
-    for (lua_Integer i = 1; i <= *count; i++) {
-        lua_rawgeti(L, 1, i);
-        lua_rawgeti(L, 2, i);
-        enum mare__raw_way way = lua_isstring(L, -1)    ? MARE__RAW_LEAVE
-                                 : lua_toboolean(L, -1) ? MARE__RAW_WRITE
-                                                        : MARE__RAW_READ;
-        looks[i - 1] = (struct mare__raw_look){.fd = descriptor(L, lua_gettop(L) - 1), .way = way};
+    struct mare__look *looks = lua_newuserdatauv(L, (size_t)*count * sizeof *looks + 1, 0);
+    for (lua_Unsigned i = 0; i < *count; i++) {
+        lua_rawgeti(L, 1, (lua_Integer)i + 1);
+        lua_rawgeti(L, 2, (lua_Integer)i + 1);
+        struct mare__stream *stream = mare__lua_any_stream(L, lua_gettop(L) - 1);
+        looks[i].fd = mare__stream_descriptor(stream);
+        looks[i].what = lua_isstring(L, -1)    ? MARE__LOOK_LEAVE
+                        : lua_toboolean(L, -1) ? MARE__LOOK_WRITE
+                                               : MARE__LOOK_READ;
+        looks[i].ready = looks[i].fd < 0 && is_open(stream, looks[i].what);
         lua_pop(L, 2);
     }
     return looks;
@@ -362,15 +194,17 @@ static struct mare__raw_look *looks_of(lua_State *L, lua_Integer *count)
 // look(sockets, whether to write, or "leave"): how many are ready; the second table says which then
 static int socket_look(lua_State *L)
 {
-    lua_Integer count;
-    struct mare__raw_look *looks = looks_of(L, &count);
-    void *scratch = lua_newuserdatauv(L, (size_t)count * mare__raw_look_scratch + 1, 0);
-    int ready = mare__raw_look(looks, (size_t)count, scratch);
-    for (lua_Integer i = 1; i <= count; i++) {
-        lua_pushboolean(L, looks[i - 1].ready);
-        lua_rawseti(L, 2, i);
+    lua_Unsigned count;
+    lua_Integer ready = 0;
+    struct mare__look *looks = looks_of(L, &count);
+    void *scratch = lua_newuserdatauv(L, (size_t)count * mare__socket_look_scratch + 1, 0);
+    mare__socket_look(looks, (size_t)count, scratch);
+    for (lua_Unsigned i = 0; i < count; i++) {
+        ready += looks[i].ready;
+        lua_pushboolean(L, looks[i].ready);
+        lua_rawseti(L, 2, (lua_Integer)i + 1);
     }
-    lua_pushinteger(L, ready < 0 ? 0 : ready);
+    lua_pushinteger(L, ready);
     return 1;
 }
 
@@ -378,15 +212,8 @@ static int socket_look(lua_State *L)
 // may have been meant for them.
 static void leave(struct mare__case *cases, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        struct mare__stream *stream = (struct mare__stream *)cases[i].about;
-        int way = cases[i].channel == stream->observed.ready[MARE__TO_WRITE] ? MARE__TO_WRITE
-                                                                             : MARE__TO_READ;
-        stream->object.waiters--;
-        stream->waiting[way]--;
-        if (!mare__stream_closed(stream) && stream->waiting[way] > 0)
-            mare__observed_await(stream->runtime, &stream->observed, way);
-    }
+    for (uint32_t i = 0; i < count; i++)
+        mare__stream_end_wait((struct mare__stream *)cases[i].about, cases[i].channel);
     mare__cases_free(cases, count);
 }
 
@@ -404,19 +231,15 @@ static int any_done(lua_State *L, int status, lua_KContext context)
 }
 
 // Makes a case that waits for the socket; false: not enough memory.
-static bool make_case(struct mare__case *one, mare_runtime *runtime, struct mare__stream *stream,
-                      int way)
+static bool make_case(struct mare__case *one, struct mare__stream *stream, int way)
 {
-    mare_channel *ready = stream->object.waiters < UINT16_MAX
-                              ? mare__observed_await(runtime, &stream->observed, way)
-                              : NULL;
+    uint64_t deadline = MARE_FOREVER;
+    mare_channel *ready = mare__stream_begin_wait(stream, way, &deadline);
     if (!ready)
         return false;
     *one =
         (struct mare__case){.channel = mare_chan_ref(ready), .about = mare__ref(&stream->object)};
     mare__list_init(&one->spot.entry);
-    stream->object.waiters++;
-    stream->waiting[way]++;
     return true;
 }
 
@@ -432,91 +255,26 @@ static int socket_waitany(lua_State *L)
     mare__block_check(L, self);
     for (lua_Unsigned i = 1; i <= count; i++) { // no error can come once there are cases
         lua_rawgeti(L, 1, (lua_Integer)i);
-        mare__lua_stream(L, lua_gettop(L));
+        mare__lua_any_stream(L, lua_gettop(L));
         lua_pop(L, 1);
     }
     struct mare__case *cases = mare__cases_new((uint32_t)count);
     if (!cases)
-        return mare__lua_socket_fail(L, ENOMEM);
+        return mare__lua_socket_waited(L, MARE_NOMEM);
     for (uint32_t i = 0; i < count; i++) {
         lua_rawgeti(L, 1, (lua_Integer)i + 1);
         lua_rawgeti(L, 2, (lua_Integer)i + 1);
-        struct mare__stream *stream = mare__lua_stream(L, lua_gettop(L) - 1);
+        struct mare__stream *stream = mare__lua_any_stream(L, lua_gettop(L) - 1);
         int way = lua_toboolean(L, -1) ? MARE__TO_WRITE : MARE__TO_READ;
         lua_pop(L, 2);
         bool closed = mare__stream_closed(stream);
-        if (closed || !make_case(&cases[i], self->runtime, stream, way)) {
+        if (closed || !make_case(&cases[i], stream, way)) {
             leave(cases, i);
-            return closed ? mare__lua_socket_waited(L, MARE_OK) : mare__lua_socket_fail(L, ENOMEM);
+            return mare__lua_socket_waited(L, closed ? MARE_OK : MARE_NOMEM);
         }
     }
     self->sleep.turn = 0;
     return mare__block_select(L, self, cases, (uint32_t)count, deadline, any_done);
-}
-
-// ---- Options ------------------------------------------------------------------------------------
-
-// setoption(socket, name, value [, second])
-static int socket_setoption(lua_State *L)
-{
-    const struct mare__option *option = mare__option_find(luaL_checkstring(L, 2));
-    struct mare__option_value value = {0};
-    luaL_argcheck(L, option, 2, "no such option");
-    bool fits = true;
-    switch (option->kind) {
-    case MARE__OPTION_GROUP:
-        fits = mare__address_numeric(&value.group, luaL_checkstring(L, 3), 0) &&
-               mare__address_numeric(&value.interface, luaL_checkstring(L, 4), 0);
-        break;
-    case MARE__OPTION_GROUP6:
-        fits = mare__address_numeric(&value.group, luaL_checkstring(L, 3), 0);
-        value.number = (int)luaL_optinteger(L, 4, 0);
-        break;
-    case MARE__OPTION_INTERFACE:
-        fits = mare__address_numeric(&value.interface, luaL_checkstring(L, 3), 0);
-        break;
-    default:
-        value.number =
-            lua_isboolean(L, 3) ? lua_toboolean(L, 3) : (int)(int64_t)luaL_checknumber(L, 3);
-        value.seconds = (int)(int64_t)luaL_optnumber(L, 4, 0);
-        break;
-    }
-    if (!fits || mare__option_set(descriptor(L, 1), option, &value) < 0)
-        return mare__lua_socket_fail_words(L, "setsockopt failed");
-    lua_pushboolean(L, 1);
-    return 1;
-}
-
-// getoption(socket, name): the value, and of lingering the seconds; of "error", it or nothing
-static int socket_getoption(lua_State *L)
-{
-    const struct mare__option *option = mare__option_find(luaL_checkstring(L, 2));
-    struct mare__option_value value;
-    char host[MARE__HOST_MAX];
-    luaL_argcheck(L, option, 2, "no such option");
-    if (mare__option_get(descriptor(L, 1), option, &value) < 0)
-        return mare__lua_socket_fail_words(L, "getsockopt failed");
-    switch (option->kind) {
-    case MARE__OPTION_NUMBER:
-        lua_pushnumber(L, value.number);
-        return 1;
-    case MARE__OPTION_LINGER:
-        lua_pushboolean(L, value.number);
-        lua_pushinteger(L, value.seconds);
-        return 2;
-    case MARE__OPTION_INTERFACE:
-        mare__address_text(&value.interface, host);
-        lua_pushstring(L, host);
-        return 1;
-    case MARE__OPTION_ERROR:
-        if (!value.number)
-            return 0;
-        lua_pushstring(L, words_for(value.number));
-        return 1;
-    default:
-        lua_pushboolean(L, value.number);
-        return 1;
-    }
 }
 
 // time(): of day, in seconds
@@ -533,29 +291,17 @@ static int socket_time(lua_State *L)
 int mare__lua_open_socket(lua_State *L)
 {
     static const luaL_Reg private_functions[] = {{"object", socket_object},
-                                                 {"become", socket_become},
-                                                 {"state", socket_state},
-                                                 {"open", socket_open},
-                                                 {"bind", socket_bind},
-                                                 {"listen", socket_listen},
-                                                 {"connect", socket_connect},
-                                                 {"connected", socket_connected},
-                                                 {"accept", socket_accept},
-                                                 {"shutdown", socket_shutdown},
+                                                 {"words", socket_words},
                                                  {"descriptor", socket_descriptor},
                                                  {"adopt", socket_adopt},
                                                  {"borrow", socket_borrow},
                                                  {"lend", socket_lend},
-                                                 {"close", socket_close},
-                                                 {"name", socket_name},
-                                                 {"receive", socket_receive},
-                                                 {"send", socket_send},
-                                                 {"sendto", socket_sendto},
-                                                 {"wait", socket_wait},
+                                                 {"rest", socket_rest},
+                                                 {"unread", socket_unread},
+                                                 {"buffered", socket_buffered},
+                                                 {"shutdown", socket_shutdown},
                                                  {"look", socket_look},
                                                  {"waitany", socket_waitany},
-                                                 {"setoption", socket_setoption},
-                                                 {"getoption", socket_getoption},
                                                  {"find", mare__lua_socket_find},
                                                  {"nameof", mare__lua_socket_nameof},
                                                  {"numeric", mare__lua_socket_numeric},

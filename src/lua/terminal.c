@@ -12,11 +12,8 @@ static int terminal_input(lua_State *L)
     int fd = mare__terminal_input();
     if (fd < 0)
         return mare__lua_fail_system(L, -fd);
-    struct mare__stream *stream = mare__stream_new(mare__self(L)->runtime, fd, MARE__KIND_STREAM);
-    if (!stream)
-        return mare__lua_fail(L, MARE_NOMEM);
-    mare__handle_push_new(L, stream);
-    return 1;
+    return mare__lua_push_stream(L,
+                                 mare__stream_new(mare__self(L)->runtime, fd, MARE__KIND_STREAM));
 }
 
 // A descriptor: a number, or a file of the library io.

@@ -75,6 +75,7 @@ static int new_context(lua_State *L)
     luaL_checktype(L, 1, LUA_TTABLE);
     uint64_t deadline = mare__lua_deadline(L, 2);
     lua_getfield(L, 1, "protocols");
+    lua_getfield(L, 1, "keys");
     struct mare__tls_options options = {
         .certificate = get_text(L, "certificate"),
         .key = get_text(L, "key"),
@@ -86,7 +87,8 @@ static int new_context(lua_State *L)
         .oldest = get_number(L, "oldest"),
         .newest = get_number(L, "newest"),
     };
-    options.protocols = lua_tolstring(L, -1, &options.protocols_size);
+    options.protocols = lua_tolstring(L, -2, &options.protocols_size);
+    options.keys = lua_tolstring(L, -1, &options.keys_size);
     return do_job(L, mare__tls_job_make(mare__self(L)->runtime, &options), deadline);
 }
 
@@ -138,10 +140,10 @@ static int secure_stream(lua_State *L)
     struct mare__tls_context *context = check_context(L, 2);
     uint64_t time = handshake_time(L, 3);
     const char *name = lua_isnoneornil(L, 5) ? NULL : mare__lua_name(L, 5);
-    luaL_argcheck(L, !stream->tls, 1, "it is over TLS already");
     luaL_argcheck(L, stream->object.waiters == 0, 1, "a routine waits for the stream");
     if (mare__stream_closed(stream))
         return mare__lua_fail_stream(L, MARE_CLOSED);
+    luaL_argcheck(L, stream->transport->ops->plain, 1, "it is over TLS already");
     if (!mare__stream_secure(stream, context, lua_toboolean(L, 4), name, time, &error))
         return mare__lua_fail_tls(L, &error);
     stream->object.weight += MARE__TLS_WEIGHT;
@@ -158,9 +160,9 @@ static int secure_listener(lua_State *L)
         return luaL_typeerror(L, 1, "listener");
     struct mare__stream *listener = (struct mare__stream *)ref->object;
     struct mare__tls_context *context = check_context(L, 2);
-    listener->handshake_time = handshake_time(L, 3);
+    listener->handshake_ns = handshake_time(L, 3);
     if (!mare__tls_context_serves(context)) { // rather than refuse one connection after the other
-        lua_pushliteral(L, "a server needs a certificate");
+        lua_pushstring(L, mare__tls_no_server);
         return mare__lua_fail_with(L, MARE_INVALID);
     }
     struct mare__tls_context *before = listener->context;
@@ -169,48 +171,6 @@ static int secure_listener(lua_State *L)
         mare__unref(&before->object);
     lua_settop(L, 1);
     return 1;
-}
-
-static int handshake_more(lua_State *L, int status, lua_KContext context);
-
-// The deadline is at 2.
-static int handshake_now(lua_State *L, struct mare__stream *stream)
-{
-    for (;;) {
-        int err = mare__stream_handshake(stream);
-        if (err == 0) {
-            lua_settop(L, 1);
-            return 1;
-        }
-        if (err != -EAGAIN)
-            return mare__lua_fail_io(L, stream, -err);
-        int waited = mare__lua_wait_stream(L, stream, MARE__TO_READ, (uint64_t)lua_tointeger(L, 2),
-                                           handshake_more, 0);
-        if (waited != MARE__WAITED)
-            return waited;
-    }
-}
-
-static int handshake_more(lua_State *L, int status, lua_KContext context)
-{
-    (void)status, (void)context;
-    struct mare__stream *stream = mare__lua_stream(L, 1);
-    mare_err err = mare__lua_outcome(L, stream, MARE__TO_READ);
-    return err ? mare__lua_fail_stream(L, err) : handshake_now(L, stream);
-}
-
-// s:handshake([timeout])
-int mare__lua_stream_handshake(lua_State *L)
-{
-    struct mare__stream *stream = mare__lua_stream(L, 1);
-    luaL_argcheck(L, stream->tls, 1, "it is not over TLS");
-    lua_settop(L, 2);
-    uint64_t deadline = mare__lua_stream_deadline(L, stream, 2);
-    if (mare__stream_closed(stream))
-        return mare__lua_fail_stream(L, MARE_CLOSED);
-    lua_pushinteger(L, (lua_Integer)deadline);
-    lua_replace(L, 2);
-    return handshake_now(L, stream);
 }
 
 static void set_text(lua_State *L, const char *name, const char *text)
@@ -244,16 +204,16 @@ int mare__lua_stream_tls(lua_State *L)
 {
     struct mare__stream *stream = mare__lua_stream(L, 1);
     struct mare__tls_facts facts;
-    if (!stream->tls) {
+    if (!mare__stream_facts(stream, &facts)) {
         lua_pushnil(L);
         return 1;
     }
-    mare__tls_look(stream->tls, &facts);
     lua_createtable(L, 0, 6);
     set_text(L, "version", facts.version);
     set_text(L, "cipher", facts.cipher);
     set_text(L, "name", facts.server_name);
     set_text(L, "protocol", facts.protocol);
+    set_text(L, "identity", facts.identity);
     lua_pushboolean(L, facts.verified);
     lua_setfield(L, -2, "verified");
     if (facts.has_peer) {

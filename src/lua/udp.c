@@ -44,7 +44,10 @@ static int push_datagram(lua_State *L, const struct mare__stream *socket, const 
     int port = mare__address_text(from, host);
     lua_pushlstring(L, bytes, size);
     lua_pushstring(L, host);
-    lua_pushinteger(L, port);
+    if (port >= 0)
+        lua_pushinteger(L, port);
+    else
+        lua_pushnil(L); // a path has none
     if (stamp_ns == 0)
         return 3;
     lua_pushinteger(L, stamp_ns);
@@ -60,8 +63,8 @@ static int receive_now(lua_State *L, struct mare__stream *socket)
         char bytes[MARE__DATAGRAM_ROOM];
         struct mare__address from;
         int64_t stamp_ns;
-        ssize_t got =
-            mare__datagram_receive(socket->observed.fd, &from, bytes, sizeof bytes, &stamp_ns);
+        ssize_t got = mare__datagram_receive(mare__stream_descriptor(socket), &from, bytes,
+                                             sizeof bytes, &stamp_ns);
         if (got >= 0)
             return push_datagram(L, socket, bytes, (size_t)got, &from, stamp_ns);
         if (got != -EAGAIN)
@@ -77,7 +80,7 @@ static int receive_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
     struct mare__stream *socket = mare__lua_socket(L, 1);
-    mare_err err = mare__lua_outcome(L, socket, MARE__TO_READ);
+    mare_err err = mare__lua_outcome(L, socket);
     return err ? mare__lua_fail_stream(L, err) : receive_now(L, socket);
 }
 
@@ -104,7 +107,7 @@ static int send_now(lua_State *L, struct mare__stream *socket, const struct mare
     size_t size;
     const char *data = lua_tolstring(L, DATA, &size);
     for (;;) {
-        ssize_t sent = mare__datagram_send(socket->observed.fd, to, data, size);
+        ssize_t sent = mare__datagram_send(mare__stream_descriptor(socket), to, data, size);
         if (sent < 0 && sent != -EAGAIN)
             return mare__lua_fail_system(L, (int)-sent);
         if (sent >= 0) {
@@ -126,7 +129,7 @@ static int send_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
     struct mare__stream *socket = mare__lua_socket(L, SOCKET);
-    mare_err err = mare__lua_outcome(L, socket, MARE__TO_WRITE);
+    mare_err err = mare__lua_outcome(L, socket);
     if (err)
         return mare__lua_fail_stream(L, err);
     struct mare__address to;
@@ -138,9 +141,9 @@ static int send_more(lua_State *L, int status, lua_KContext context)
 
 static int go_to(lua_State *L, struct mare__stream *socket, const struct mare__address *to)
 {
-    if (to && !mare__datagram_speaks(socket->observed.fd, to))
+    if (to && !mare__datagram_speaks(mare__stream_descriptor(socket), to))
         return mare__lua_fail_system(L, EAFNOSUPPORT);
-    return lua_isnil(L, DATA) ? done(L, mare__datagram_connect(socket->observed.fd, to))
+    return lua_isnil(L, DATA) ? done(L, mare__datagram_connect(mare__stream_descriptor(socket), to))
                               : send_now(L, socket, to);
 }
 
@@ -161,7 +164,7 @@ static int found(lua_State *L, int status, lua_KContext context)
         char host[MARE__HOST_MAX];
         mare__address_text(&lookup->addresses[i], host);
         if (mare__address_numeric(&to, host, (uint16_t)lua_tointeger(L, PORT)) &&
-            mare__datagram_speaks(socket->observed.fd, &to))
+            mare__datagram_speaks(mare__stream_descriptor(socket), &to))
             return go_to(L, socket, &to);
     }
     return mare__lua_fail_lookup(L, lua_tostring(L, HOST), lookup, why);
@@ -173,7 +176,8 @@ static int begin(lua_State *L, struct mare__stream *socket)
     if (lua_isnil(L, HOST))
         return go_to(L, socket, NULL);
     const char *host = lua_tostring(L, HOST);
-    if (mare__address_numeric(&to, host, (uint16_t)lua_tointeger(L, PORT)))
+    if (lua_isnil(L, PORT) ? mare__address_unix(&to, host)
+                           : mare__address_numeric(&to, host, (uint16_t)lua_tointeger(L, PORT)))
         return go_to(L, socket, &to);
     return mare__lua_look_up(L, host, (uint64_t)lua_tointeger(L, DEADLINE), found);
 }
@@ -186,13 +190,24 @@ static int begin_within(lua_State *L, struct mare__stream *socket)
     return mare__stream_closed(socket) ? mare__lua_fail_stream(L, MARE_CLOSED) : begin(L, socket);
 }
 
+// A host and a port; of a Unix-domain socket a path alone.
+static void check_target(lua_State *L, const struct mare__stream *socket, int index)
+{
+    struct mare__address address;
+    const char *host = mare__lua_name(L, index);
+    bool alone = lua_isnoneornil(L, index + 1);
+    if (!alone || mare__socket_family(mare__stream_descriptor(socket)) != AF_UNIX)
+        check_port(L, index + 1);
+    else
+        luaL_argcheck(L, mare__address_unix(&address, host), index, "the path is too long");
+}
+
 // u:send(data, host, port[, timeout])
 static int udp_send(lua_State *L)
 {
     struct mare__stream *socket = mare__lua_socket(L, SOCKET);
     luaL_checklstring(L, DATA, NULL);
-    mare__lua_name(L, HOST);
-    check_port(L, PORT);
+    check_target(L, socket, HOST);
     lua_settop(L, DEADLINE);
     return begin_within(L, socket);
 }
@@ -214,75 +229,15 @@ static int udp_write(lua_State *L)
 static int udp_connect(lua_State *L)
 {
     struct mare__stream *socket = mare__lua_socket(L, SOCKET);
-    if (!lua_isnoneornil(L, 2)) {
-        mare__lua_name(L, 2);
-        check_port(L, 3);
-    }
+    if (!lua_isnoneornil(L, 2))
+        check_target(L, socket, 2);
     lua_settop(L, 4);
     lua_pushnil(L);
     lua_insert(L, DATA);
     return begin_within(L, socket);
 }
 
-// ---- Options and groups -------------------------------------------------------------------------
-
-static const char *const options[] = {[MARE__DATAGRAM_BROADCAST] = "broadcast",
-                                      [MARE__DATAGRAM_DONTROUTE] = "dontroute",
-                                      [MARE__DATAGRAM_TTL] = "ttl",
-                                      [MARE__DATAGRAM_MULTICAST_TTL] = "multicast_ttl",
-                                      [MARE__DATAGRAM_MULTICAST_LOOP] = "multicast_loop",
-                                      [MARE__DATAGRAM_RECEIVE_BUFFER] = "receive_buffer",
-                                      [MARE__DATAGRAM_SEND_BUFFER] = "send_buffer",
-                                      [MARE__DATAGRAM_STAMPS] = "stamps",
-                                      [MARE__DATAGRAM_STAMPS + 1] = "interface",
-                                      NULL};
-
-static bool is_number(int option)
-{
-    return option == MARE__DATAGRAM_TTL || option == MARE__DATAGRAM_MULTICAST_TTL ||
-           option == MARE__DATAGRAM_RECEIVE_BUFFER || option == MARE__DATAGRAM_SEND_BUFFER;
-}
-
-static int check_value(lua_State *L, int option, int index)
-{
-    if (!is_number(option)) {
-        luaL_checktype(L, index, LUA_TBOOLEAN);
-        return lua_toboolean(L, index);
-    }
-    bool hops = option == MARE__DATAGRAM_TTL || option == MARE__DATAGRAM_MULTICAST_TTL;
-    lua_Integer value = luaL_checkinteger(L, index), least = option == MARE__DATAGRAM_TTL;
-    luaL_argcheck(L, value >= least && value <= (hops ? 255 : INT32_MAX / 2), index,
-                  hops ? "a number of hops is up to 255" : "a number of bytes is not negative");
-    return (int)value;
-}
-
-// u:option(name[, value]): what it is; or sets it, and returns the socket.
-static int udp_option(lua_State *L)
-{
-    struct mare__stream *socket = mare__lua_socket(L, 1);
-    int option = luaL_checkoption(L, 2, NULL, options), value;
-    bool interface = option > MARE__DATAGRAM_STAMPS;
-    if (interface) {
-        const char *name = mare__lua_name(L, 3);
-        return mare__stream_closed(socket)
-                   ? mare__lua_fail_stream(L, MARE_CLOSED)
-                   : done(L, mare__datagram_through(socket->observed.fd, name));
-    }
-    bool sets = !lua_isnoneornil(L, 3);
-    value = sets ? check_value(L, option, 3) : 0;
-    if (mare__stream_closed(socket))
-        return mare__lua_fail_stream(L, MARE_CLOSED);
-    if (sets)
-        return done(L, mare__datagram_set(socket->observed.fd, option, value));
-    int err = mare__datagram_get(socket->observed.fd, option, &value);
-    if (err)
-        return mare__lua_fail_system(L, -err);
-    if (is_number(option))
-        lua_pushinteger(L, value);
-    else
-        lua_pushboolean(L, value);
-    return 1;
-}
+// ---- Groups -------------------------------------------------------------------------------------
 
 static int change_group(lua_State *L,
                         int (*change)(int, const struct mare__address *, const char *))
@@ -295,7 +250,7 @@ static int change_group(lua_State *L,
                   "not the numeric address of a group");
     if (mare__stream_closed(socket))
         return mare__lua_fail_stream(L, MARE_CLOSED);
-    return done(L, change(socket->observed.fd, &group, interface));
+    return done(L, change(mare__stream_descriptor(socket), &group, interface));
 }
 
 // u:join(group[, interface])
@@ -310,35 +265,13 @@ static int udp_leave(lua_State *L)
     return change_group(L, mare__datagram_leave);
 }
 
-// ---- Opening ------------------------------------------------------------------------------------
-
-// udp(host, port, reuse, shared, both)
-int mare__lua_udp(lua_State *L)
-{
-    struct mare__address address;
-    const char *host = mare__lua_name(L, 1);
-    luaL_argcheck(L, mare__address_numeric(&address, host, check_port(L, 2)), 1,
-                  "not a numeric address");
-    unsigned flags = (lua_toboolean(L, 3) ? MARE__DATAGRAM_REUSE : 0) |
-                     (lua_toboolean(L, 4) ? MARE__DATAGRAM_SHARE : 0) |
-                     (lua_toboolean(L, 5) ? MARE__DATAGRAM_BOTH : 0);
-    int fd = mare__datagram_open(&address, flags);
-    if (fd < 0)
-        return mare__lua_fail_system(L, -fd);
-    struct mare__stream *socket = mare__stream_new(mare__self(L)->runtime, fd, MARE__KIND_UDP);
-    if (!socket)
-        return mare__lua_fail(L, MARE_NOMEM);
-    mare__handle_push_new(L, socket);
-    return 1;
-}
-
 const luaL_Reg mare__udp_methods[] = {{"receive", udp_receive},
                                       {"send", udp_send},
                                       {"write", udp_write},
                                       {"connect", udp_connect},
                                       {"join", udp_join},
                                       {"leave", udp_leave},
-                                      {"option", udp_option},
+                                      {"option", mare__lua_stream_option},
                                       {"limit", mare__lua_stream_limit},
                                       {"timeout", mare__lua_stream_timeout},
                                       {"address", mare__lua_stream_address},

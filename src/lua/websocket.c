@@ -331,9 +331,7 @@ static int take(lua_State *L)
 // tell(stream): wakes one who waits for it, as if something had come.
 static int tell(lua_State *L)
 {
-    struct mare__stream *stream = mare__lua_stream(L, 1);
-    if (stream->observed.ready[MARE__TO_READ])
-        mare__observed_tell(&stream->observed, MARE__TO_READ);
+    mare__stream_tell(mare__lua_stream(L, 1), MARE__TO_READ);
     return 0;
 }
 

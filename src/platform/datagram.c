@@ -9,50 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
-
-static int family_of(int fd)
-{
-    int family = AF_INET;
-    socklen_t size = sizeof family;
-    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
-    return family;
-}
 
 static int set(int fd, int level, int name, const void *value, size_t size)
 {
     return setsockopt(fd, level, name, value, (socklen_t)size) == 0 ? 0 : -errno;
 }
 
-static int bind_to(int fd, const struct mare__address *address)
-{
-    return bind(fd, (const struct sockaddr *)&address->storage, address->length) == 0 ? 0 : -errno;
-}
-
-int mare__datagram_open(const struct mare__address *address, unsigned flags)
-{
-    int family = address->storage.ss_family, on = 1, only = !(flags & MARE__DATAGRAM_BOTH);
-    int fd = socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    int err = 0;
-    if (family == AF_INET6)
-        err = set(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof only);
-    if (!err && flags & MARE__DATAGRAM_REUSE)
-        err = set(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (!err && flags & MARE__DATAGRAM_SHARE)
-        err = set(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
-    if (!err)
-        err = bind_to(fd, address);
-    if (!err)
-        return fd;
-    close(fd);
-    return err;
-}
-
 bool mare__datagram_speaks(int fd, const struct mare__address *to)
 {
-    int family = family_of(fd), only = 1;
+    int family = mare__socket_family(fd), only = 1;
     socklen_t size = sizeof only;
     if (family == to->storage.ss_family)
         return true;
@@ -67,7 +32,7 @@ static in_port_t *port_of(struct mare__address *address)
                : &((struct sockaddr_in *)&address->storage)->sin_port;
 }
 
-// The system forgets a port that it chose itself together with the peer: it is taken again.
+// When the peer is removed Linux also forgets a port that it chose itself: it is bound again.
 static int disconnect(int fd)
 {
     struct sockaddr nobody = {.sa_family = AF_UNSPEC};
@@ -77,17 +42,17 @@ static int disconnect(int fd)
         err = -errno;
     if (!err)
         err = mare__socket_address(fd, false, &after);
-    if (err || *port_of(&after) == *port_of(&before))
+    if (err || before.storage.ss_family == AF_UNIX || *port_of(&after) == *port_of(&before))
         return err;
     *port_of(&after) = *port_of(&before);
-    return bind_to(fd, &after);
+    return mare__socket_bind(fd, &after);
 }
 
 int mare__datagram_connect(int fd, const struct mare__address *peer)
 {
     const struct sockaddr *to = peer ? (const struct sockaddr *)&peer->storage : NULL;
     int err = !peer ? disconnect(fd) : connect(fd, to, peer->length) == 0 ? 0 : -errno;
-    mare__socket_outcome(fd); // what the peer before has refused is not about this one
+    mare__socket_error(fd); // clears what the last peer has refused
     return err;
 }
 
@@ -140,44 +105,6 @@ ssize_t mare__datagram_receive(int fd, struct mare__address *from, void *data, s
     return got;
 }
 
-// ---- Options ------------------------------------------------------------------------------------
-
-// The same thing has a name in each family.
-struct name {
-    int level, name;
-};
-static const struct name names[][2] = {
-    [MARE__DATAGRAM_BROADCAST] = {{SOL_SOCKET, SO_BROADCAST}, {SOL_SOCKET, SO_BROADCAST}},
-    [MARE__DATAGRAM_DONTROUTE] = {{SOL_SOCKET, SO_DONTROUTE}, {SOL_SOCKET, SO_DONTROUTE}},
-    [MARE__DATAGRAM_TTL] = {{IPPROTO_IP, IP_TTL}, {IPPROTO_IPV6, IPV6_UNICAST_HOPS}},
-    [MARE__DATAGRAM_MULTICAST_TTL] = {{IPPROTO_IP, IP_MULTICAST_TTL},
-                                      {IPPROTO_IPV6, IPV6_MULTICAST_HOPS}},
-    [MARE__DATAGRAM_MULTICAST_LOOP] = {{IPPROTO_IP, IP_MULTICAST_LOOP},
-                                       {IPPROTO_IPV6, IPV6_MULTICAST_LOOP}},
-    [MARE__DATAGRAM_RECEIVE_BUFFER] = {{SOL_SOCKET, SO_RCVBUF}, {SOL_SOCKET, SO_RCVBUF}},
-    [MARE__DATAGRAM_SEND_BUFFER] = {{SOL_SOCKET, SO_SNDBUF}, {SOL_SOCKET, SO_SNDBUF}},
-    [MARE__DATAGRAM_STAMPS] = {{SOL_SOCKET, SO_TIMESTAMPNS}, {SOL_SOCKET, SO_TIMESTAMPNS}},
-};
-
-static struct name name_of(int fd, enum mare__datagram_option option)
-{
-    return names[option][family_of(fd) == AF_INET6];
-}
-
-int mare__datagram_set(int fd, enum mare__datagram_option option, int value)
-{
-    struct name name = name_of(fd, option);
-    return set(fd, name.level, name.name, &value, sizeof value);
-}
-
-int mare__datagram_get(int fd, enum mare__datagram_option option, int *value)
-{
-    struct name name = name_of(fd, option);
-    socklen_t size = sizeof *value;
-    *value = 0;
-    return getsockopt(fd, name.level, name.name, value, &size) == 0 ? 0 : -errno;
-}
-
 // ---- Groups -------------------------------------------------------------------------------------
 
 // The number of an interface, by its name or itself; 0: there is none.
@@ -210,7 +137,7 @@ bool mare__address_is_group(const struct mare__address *address)
 
 static int member(int fd, const struct mare__address *group, const char *interface, bool joins)
 {
-    if (group->storage.ss_family != family_of(fd))
+    if (group->storage.ss_family != mare__socket_family(fd))
         return -EAFNOSUPPORT;
     if (group->storage.ss_family == AF_INET) {
         struct ip_mreqn four = {.imr_multiaddr =
@@ -241,7 +168,7 @@ int mare__datagram_leave(int fd, const struct mare__address *group, const char *
 
 int mare__datagram_through(int fd, const char *interface)
 {
-    if (family_of(fd) == AF_INET) {
+    if (mare__socket_family(fd) == AF_INET) {
         struct ip_mreqn four = {0};
         int err = describe(interface, &four);
         return err ? err : set(fd, IPPROTO_IP, IP_MULTICAST_IF, &four, sizeof four);

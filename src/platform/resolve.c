@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Names of hosts by getaddrinfo and getnameinfo.
+// Names of hosts by getaddrinfo and getnameinfo, of services by the list that the system has.
 #include "platform/resolve.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <resolv.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { NEEDED = 4 }; // descriptors, of the resolver: a file, or a socket for each of three servers
@@ -75,4 +77,30 @@ const char *mare__resolve_words(int status)
     default:
         return mare__resolve_error(status);
     }
+}
+
+// ---- Services -----------------------------------------------------------------------------------
+
+enum { SERVICE_ROOM = 1024 };
+
+int mare__service_number(const char *name, bool datagrams)
+{
+    char *end, room[SERVICE_ROOM];
+    long number = strtol(name, &end, 10);
+    if (*name && !*end)
+        return number >= 0 && number <= 65535 ? (int)number : -1;
+    struct servent entry, *found = NULL;
+    getservbyname_r(name, datagrams ? "udp" : "tcp", &entry, room, sizeof room, &found);
+    return found ? ntohs((uint16_t)found->s_port) : -1;
+}
+
+void mare__service_name(int number, char name[MARE__HOST_MAX])
+{
+    char room[SERVICE_ROOM];
+    struct servent entry, *found = NULL;
+    getservbyport_r(htons((uint16_t)number), "tcp", &entry, room, sizeof room, &found);
+    if (found)
+        snprintf(name, MARE__HOST_MAX, "%s", found->s_name);
+    else
+        snprintf(name, MARE__HOST_MAX, "%d", number);
 }

@@ -25,5 +25,9 @@ struct mare__resolving {
 void mare__resolve_addresses(struct mare__resolving *naming, const char *host);
 void mare__resolve_name(struct mare__resolving *naming);
 
+// The number of a service, by number or name ("http"), or -1; the name of a number.
+int mare__service_number(const char *name, bool datagrams);
+void mare__service_name(int number, char name[MARE__HOST_MAX]);
+
 const char *mare__resolve_error(int status);
 const char *mare__resolve_words(int status); // in those of LuaSocket

@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -137,69 +137,75 @@ void mare__address_unpack(const uint8_t packed[MARE__ADDRESS_PACKED], struct mar
     }
 }
 
-static int open_stream(const struct mare__address *address)
+static int result(int r)
 {
-    int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    return fd < 0 ? -errno : fd;
+    return r < 0 ? -errno : r;
 }
 
-// A message waits for no other: whoever writes little writes it now.
-static void send_at_once(int fd, int family)
+int mare__socket_open(int family, int type)
 {
-    int on = 1;
-    if (family != AF_UNIX)
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    return result(socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
-int mare__socket_listen(const struct mare__address *address, int backlog, bool share_port)
+int mare__socket_adopt(int fd)
 {
-    int on = 1, fd = open_stream(address);
-    if (fd < 0)
-        return fd;
-    bool local = address->storage.ss_family == AF_UNIX;
-    if ((!local && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0) ||
-        (share_port && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0) ||
-        bind(fd, (const struct sockaddr *)&address->storage, address->length) != 0 ||
-        listen(fd, backlog) != 0) {
-        int err = errno;
-        close(fd);
-        return -err;
-    }
-    return fd;
+    int flags = fcntl(fd, F_GETFL);
+    return result(flags < 0 ? flags : fcntl(fd, F_SETFL, flags | O_NONBLOCK));
 }
 
-int mare__socket_connect(const struct mare__address *address, int *out)
+int mare__socket_bind(int fd, const struct mare__address *address)
 {
-    int fd = open_stream(address);
-    if (fd < 0)
-        return fd;
-    send_at_once(fd, address->storage.ss_family);
-    if (connect(fd, (const struct sockaddr *)&address->storage, address->length) != 0 &&
-        errno != EINPROGRESS) {
-        int err = errno;
-        close(fd);
-        return -err;
-    }
-    *out = fd;
-    return 0;
+    return result(bind(fd, (const struct sockaddr *)&address->storage, address->length));
+}
+
+int mare__socket_listen(int fd, int backlog)
+{
+    return result(listen(fd, backlog));
+}
+
+int mare__socket_connect(int fd, const struct mare__address *address)
+{
+    return result(connect(fd, (const struct sockaddr *)&address->storage, address->length));
 }
 
 int mare__socket_outcome(int fd)
+{
+    struct pollfd look = {.fd = fd, .events = POLLOUT};
+    if (poll(&look, 1, 0) == 0)
+        return -EINPROGRESS;
+    return mare__socket_error(fd);
+}
+
+int mare__socket_error(int fd)
 {
     int err = 0;
     socklen_t size = sizeof err;
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &size) == 0 ? -err : -errno;
 }
 
-int mare__socket_accept(int fd, struct mare__address *peer)
+int mare__socket_accept(int fd)
 {
-    peer->length = sizeof peer->storage;
-    int got =
-        accept4(fd, (struct sockaddr *)&peer->storage, &peer->length, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (got < 0)
-        return -errno;
-    send_at_once(got, peer->storage.ss_family);
+    int got;
+    do // again, if the connection was reset while it stood in the backlog
+        got = result(accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    while (got == -EINTR || got == -ECONNABORTED);
     return got;
+}
+
+int mare__socket_family(int fd)
+{
+    int family = AF_UNSPEC;
+    socklen_t size = sizeof family;
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
+    return family;
+}
+
+int mare__socket_address(int fd, bool peer, struct mare__address *address)
+{
+    address->length = sizeof address->storage;
+    struct sockaddr *out = (struct sockaddr *)&address->storage;
+    return result(peer ? getpeername(fd, out, &address->length)
+                       : getsockname(fd, out, &address->length));
 }
 
 ssize_t mare__socket_read(int fd, void *bytes, size_t size)
@@ -246,9 +252,30 @@ ssize_t mare__socket_write(int fd, struct iovec *pieces, int count)
     return sent < 0 ? -errno : sent;
 }
 
-int mare__socket_shutdown(int fd)
+int mare__socket_shutdown(int fd, enum mare__half half)
 {
-    return shutdown(fd, SHUT_WR) == 0 ? 0 : -errno;
+    static const int hows[] = {
+        [MARE__HALF_RECEIVE] = SHUT_RD, [MARE__HALF_SEND] = SHUT_WR, [MARE__HALF_BOTH] = SHUT_RDWR};
+    return result(shutdown(fd, hows[half]));
+}
+
+const size_t mare__socket_look_scratch = sizeof(struct pollfd);
+
+int mare__socket_look(struct mare__look *looks, size_t count, void *scratch)
+{
+    static const short events[] = {
+        [MARE__LOOK_READ] = POLLIN, [MARE__LOOK_WRITE] = POLLOUT, [MARE__LOOK_LEAVE] = POLLRDHUP};
+    struct pollfd *polls = scratch;
+    for (size_t i = 0; i < count; i++)
+        polls[i] = (struct pollfd){.fd = looks[i].fd, .events = events[looks[i].what]};
+    int got;
+    do
+        got = poll(polls, count, 0);
+    while (got < 0 && errno == EINTR);
+    for (size_t i = 0; i < count; i++)
+        if (looks[i].fd >= 0)
+            looks[i].ready = got > 0 && polls[i].revents != 0;
+    return result(got);
 }
 
 bool mare__descriptors_left(int count)
@@ -292,10 +319,7 @@ ssize_t mare__device_read(int fd, void *bytes, size_t size)
     return got < 0 ? -errno : got;
 }
 
-int mare__socket_address(int fd, bool peer, struct mare__address *address)
+int mare__host_name(char name[MARE__HOST_MAX])
 {
-    address->length = sizeof address->storage;
-    struct sockaddr *out = (struct sockaddr *)&address->storage;
-    int r = peer ? getpeername(fd, out, &address->length) : getsockname(fd, out, &address->length);
-    return r == 0 ? 0 : -errno;
+    return result(gethostname(name, MARE__HOST_MAX));
 }

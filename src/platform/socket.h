@@ -34,20 +34,54 @@ void mare__address_pack(const struct mare__address *address, uint8_t packed[MARE
 void mare__address_unpack(const uint8_t packed[MARE__ADDRESS_PACKED],
                           struct mare__address *address);
 
-// A new descriptor that listens, or is being connected (-EINPROGRESS is no failure: `*fd` is set).
-int mare__socket_listen(const struct mare__address *address, int backlog, bool share_port);
-int mare__socket_connect(const struct mare__address *address, int *fd);
+// ---- Step by step -------------------------------------------------------------------------------
 
-// What became of a connection, once the descriptor is writable.
+// A new descriptor: AF_INET, AF_INET6 or AF_UNIX; SOCK_STREAM or SOCK_DGRAM.
+int mare__socket_open(int family, int type);
+
+// A descriptor that somebody else made, from now on one that never blocks.
+int mare__socket_adopt(int fd);
+
+int mare__socket_bind(int fd, const struct mare__address *address);
+int mare__socket_listen(int fd, int backlog);
+
+// -EINPROGRESS: under way. The other says what has become of it by now, once.
+int mare__socket_connect(int fd, const struct mare__address *address);
 int mare__socket_outcome(int fd);
 
-int mare__socket_accept(int fd, struct mare__address *peer);
+// What has gone wrong since it was last asked for; 0: nothing.
+int mare__socket_error(int fd);
+
+// A connection; it has the options of the one that listens.
+int mare__socket_accept(int fd);
+
+int mare__socket_family(int fd);
+
+// This side's address, or the peer's.
+int mare__socket_address(int fd, bool peer, struct mare__address *address);
+
+// ---- Bytes --------------------------------------------------------------------------------------
 
 // Pipes and terminals can be read from and written to as well.
 ssize_t mare__socket_read(int fd, void *bytes, size_t size); // 0: the peer sends no more
 ssize_t mare__socket_write(int fd, struct iovec *pieces, int count);
-int mare__socket_shutdown(int fd); // of our direction
+enum mare__half { MARE__HALF_RECEIVE, MARE__HALF_SEND, MARE__HALF_BOTH };
+int mare__socket_shutdown(int fd, enum mare__half half);
 void mare__socket_close(int fd);
+
+// Which of them are ready, without waiting; returns how many. To see a peer leave is to be ready
+// when it has closed its end, whatever it sent before, or the connection is lost. Those with a
+// negative descriptor are as they were.
+enum mare__look_for { MARE__LOOK_READ, MARE__LOOK_WRITE, MARE__LOOK_LEAVE };
+struct mare__look {
+    int fd;
+    enum mare__look_for what;
+    bool ready;
+};
+int mare__socket_look(struct mare__look *looks, size_t count, void *scratch);
+extern const size_t mare__socket_look_scratch; // bytes of scratch for each
+
+// ---- Descriptors --------------------------------------------------------------------------------
 
 // Whether there are so many descriptors left, eight at the most.
 bool mare__descriptors_left(int count);
@@ -58,5 +92,5 @@ int mare__socket_copy(int fd); // another descriptor of the same
 int mare__device_open(const char *path);
 ssize_t mare__device_read(int fd, void *bytes, size_t size);
 
-// This side's address, or the peer's.
-int mare__socket_address(int fd, bool peer, struct mare__address *address);
+// This machine's own name.
+int mare__host_name(char name[MARE__HOST_MAX]);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Sessions. OpenSSL reads and writes the descriptor through a BIO of ours, so that bytes are not
-// copied once more, no write raises SIGPIPE, and it is known whether anything was read.
+// Sessions. OpenSSL reads and writes the transport below through a BIO of ours, so that bytes are
+// not copied once more, and it is known whether anything was read.
 //
 // What OpenSSL has begun to write it must be given again, and nothing else before it. So bytes that
 // it could not write at once are kept here until it has:
 //
-//   write: bytes --> a record --> descriptor          flush: `unsent` --> record --> descriptor
+//   write: bytes --> a record --> below          flush: `unsent` --> record --> below
 //                       '--> `unsent`, if it is full
 //
 // Threads have queues of errors, and a session's routine may move between threads: each call to
@@ -22,17 +22,19 @@
 
 enum { RECORD_MAX = 16384 };
 
-struct mare__tls {
+struct tls {
+    struct mare__transport transport;
+    struct mare__transport *below;
     SSL *ssl;
     struct mare__tls_rules *rules;
-    int fd;
+    uint64_t handshake_until;
     bool server;
-    bool ready;       // the handshake is over, and went well
-    bool ended;       // the descriptor has no more to read
-    bool moved;       // the last call read from the descriptor
-    bool shut;        // the peer was told that we send no more
-    bool to_write[2]; // by operation: what it waits for
-    int broken;       // an errno value: what reading or writing the descriptor came to
+    bool ready; // the handshake is over, and went well
+    bool ended; // the transport below has no more to read
+    bool shut;  // the peer was told that we send no more
+    bool closed;
+    bool to_write[MARE__WAYS]; // by what was asked for: whether the way below is to write
+    int broken;                // an errno value: what reading or writing below came to
     char *early;
     size_t early_first, early_end;
     char *unsent;
@@ -42,28 +44,38 @@ struct mare__tls {
     struct mare__tls_error *refusal; // of the peer's certificate
 };
 
+static struct tls *of(struct mare__transport *transport)
+{
+    return (struct tls *)transport;
+}
+
+static const struct tls *constant(const struct mare__transport *transport)
+{
+    return (const struct tls *)transport;
+}
+
 static const struct mare__tls_error no_memory = {MARE_NOMEM, "not enough memory"};
 
-// ---- The descriptor -----------------------------------------------------------------------------
+// ---- Below --------------------------------------------------------------------------------------
 
 static int bio_read(BIO *bio, char *bytes, int size)
 {
-    struct mare__tls *tls = BIO_get_data(bio);
+    struct tls *tls = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
     size_t early = tls->early_end - tls->early_first;
     if (early > 0) {
         size_t part = early < (size_t)size ? early : (size_t)size;
         memcpy(bytes, tls->early + tls->early_first, part);
         tls->early_first += part;
-        tls->moved = true;
+        tls->transport.moved = true;
         return (int)part;
     }
-    ssize_t got = mare__socket_read(tls->fd, bytes, (size_t)size);
+    ssize_t got = mare__transport_read(tls->below, bytes, (size_t)size);
     if (got == -EAGAIN) {
         BIO_set_retry_read(bio);
         return -1;
     }
-    tls->moved = true;
+    tls->transport.moved = true;
     tls->ended = got == 0;
     if (got < 0)
         tls->broken = (int)-got;
@@ -72,10 +84,10 @@ static int bio_read(BIO *bio, char *bytes, int size)
 
 static int bio_write(BIO *bio, const char *bytes, int size)
 {
-    struct mare__tls *tls = BIO_get_data(bio);
+    struct tls *tls = BIO_get_data(bio);
     struct iovec piece = {(char *)bytes, (size_t)size};
     BIO_clear_retry_flags(bio);
-    ssize_t sent = mare__socket_write(tls->fd, &piece, 1);
+    ssize_t sent = mare__transport_write(tls->below, &piece, 1);
     if (sent == -EAGAIN)
         BIO_set_retry_write(bio);
     else if (sent < 0)
@@ -86,105 +98,39 @@ static int bio_write(BIO *bio, const char *bytes, int size)
 static long bio_control(BIO *bio, int command, long number, void *pointer)
 {
     (void)number, (void)pointer;
-    const struct mare__tls *tls = BIO_get_data(bio);
+    const struct tls *tls = BIO_get_data(bio);
     return command == BIO_CTRL_FLUSH || (command == BIO_CTRL_EOF && tls->ended);
 }
 
 // Made once, like a constant.
-static BIO_METHOD *descriptor_method;
+static BIO_METHOD *method;
 
 static void make_method(void)
 {
-    descriptor_method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "mare");
-    if (descriptor_method) {
-        BIO_meth_set_read(descriptor_method, bio_read);
-        BIO_meth_set_write(descriptor_method, bio_write);
-        BIO_meth_set_ctrl(descriptor_method, bio_control);
+    method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "mare");
+    if (method) {
+        BIO_meth_set_read(method, bio_read);
+        BIO_meth_set_write(method, bio_write);
+        BIO_meth_set_ctrl(method, bio_control);
     }
 }
 
 // ---- What went wrong ----------------------------------------------------------------------------
 
-// Alerts by which a peer says that it does not like our certificate, or that there is none.
-static bool is_about_certificate(int alert)
-{
-    return (alert >= SSL_AD_BAD_CERTIFICATE && alert <= SSL_AD_CERTIFICATE_UNKNOWN) ||
-           alert == SSL_AD_UNKNOWN_CA || alert == SSL_AD_ACCESS_DENIED ||
-           alert == SSL_AD_CERTIFICATE_REQUIRED;
-}
-
-static void explain_alert(struct mare__tls_error *error, int alert)
-{
-    mare_err code = is_about_certificate(alert) ? MARE_DENIED : MARE_REFUSED;
-    mare__tls_refuse(error, code, "the peer refused: %s", SSL_alert_desc_string_long(alert));
-}
-
-static const char versions[] = "there is no version of TLS that both sides allow";
-static const char no_tls[] = "what came is not TLS";
-
-static void explain(const struct mare__tls *tls, struct mare__tls_error *error)
-{
-    unsigned long err = ERR_peek_error();
-    int reason = ERR_GET_REASON(err);
-    const char *text = ERR_reason_error_string(err);
-    if (ERR_GET_LIB(err) != ERR_LIB_SSL) {
-        mare__tls_refuse(error, MARE_IO, "%s", text ? text : "OpenSSL failed");
-        return;
-    }
-    switch (reason) {
-    case SSL_R_CERTIFICATE_VERIFY_FAILED:
-        if (tls->refusal)
-            *error = *tls->refusal;
-        else
-            mare__tls_refuse(error, MARE_DENIED, "the peer's certificate is not valid");
-        return;
-    case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
-        mare__tls_refuse(error, MARE_DENIED, "the peer has given no certificate");
-        return;
-    case SSL_R_UNEXPECTED_EOF_WHILE_READING:
-        if (tls->ready)
-            mare__tls_refuse(error, MARE_IO, "the stream was cut off: TLS did not end it");
-        else
-            mare__tls_refuse(error, MARE_CLOSED, "the peer left during the handshake");
-        return;
-    case SSL_R_UNSUPPORTED_PROTOCOL:
-    case SSL_R_NO_PROTOCOLS_AVAILABLE:
-    case SSL_R_VERSION_TOO_LOW:
-    case SSL_R_VERSION_TOO_HIGH:
-    case SSL_R_TLSV1_ALERT_PROTOCOL_VERSION:
-        mare__tls_refuse(error, MARE_REFUSED, "%s", versions);
-        return;
-    case SSL_R_NO_SHARED_CIPHER:
-        mare__tls_refuse(error, MARE_REFUSED, "there is no cipher that both sides allow");
-        return;
-    case SSL_R_WRONG_VERSION_NUMBER:
-    case SSL_R_HTTP_REQUEST:
-    case SSL_R_HTTPS_PROXY_REQUEST:
-    case SSL_R_UNKNOWN_PROTOCOL:
-        mare__tls_refuse(error, MARE_BADMSG, "%s", no_tls);
-        return;
-    default:
-        if (reason >= SSL_AD_REASON_OFFSET)
-            explain_alert(error, reason - SSL_AD_REASON_OFFSET);
-        else
-            mare__tls_refuse(error, MARE_BADMSG, "TLS: %s", text ? text : "an error without name");
-    }
-}
-
 // The session is over.
-static int fail(struct mare__tls *tls)
+static int fail(struct tls *tls)
 {
     if (tls->broken && ERR_peek_error() == 0)
         return -tls->broken;
     if (!tls->error && (tls->error = mare__alloc(sizeof *tls->error)) != NULL)
-        explain(tls, tls->error);
+        mare__tls_explain(tls->rules, tls->ready, tls->refusal, tls->error);
     tls->broken = EPROTO;
     ERR_clear_error();
     return -EPROTO;
 }
 
 // What a call to OpenSSL that has not succeeded means.
-static int outcome(struct mare__tls *tls, int result, bool *to_write)
+static int outcome(struct tls *tls, int result, bool *to_write)
 {
     switch (SSL_get_error(tls->ssl, result)) {
     case SSL_ERROR_WANT_READ:
@@ -200,8 +146,9 @@ static int outcome(struct mare__tls *tls, int result, bool *to_write)
     }
 }
 
-const struct mare__tls_error *mare__tls_failure(const struct mare__tls *tls)
+static const struct mare__tls_error *failure(const struct mare__transport *transport)
 {
+    const struct tls *tls = constant(transport);
     return tls->error ? tls->error : &no_memory;
 }
 
@@ -211,7 +158,7 @@ const struct mare__tls_error *mare__tls_failure(const struct mare__tls *tls)
 static int on_certificate(int good, X509_STORE_CTX *store)
 {
     SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
-    struct mare__tls *tls = SSL_get_app_data(ssl);
+    struct tls *tls = SSL_get_app_data(ssl);
     if (good || tls->refusal || (tls->refusal = mare__alloc(sizeof *tls->refusal)) == NULL)
         return good;
     int err = X509_STORE_CTX_get_error(store);
@@ -224,6 +171,10 @@ static int on_certificate(int good, X509_STORE_CTX *store)
         mare__tls_refuse(tls->refusal, MARE_DENIED,
                          "the certificate is for another host: %s, not %s",
                          size > 0 ? text : "it names none", tls->name);
+        return good;
+    }
+    if (tls->rules->keys) {
+        mare__tls_refuse(tls->refusal, MARE_DENIED, "%s", mare__tls_no_key);
         return good;
     }
     if (one)
@@ -245,7 +196,7 @@ static bool expect_host(SSL *ssl, const char *name)
 
 // ---- From birth to end --------------------------------------------------------------------------
 
-static bool set_role(struct mare__tls *tls, struct mare__tls_error *error)
+static bool set_role(struct tls *tls, struct mare__tls_error *error)
 {
     enum mare__tls_verify verify = tls->rules->verify;
     if (tls->server) {
@@ -254,11 +205,12 @@ static bool set_role(struct mare__tls *tls, struct mare__tls_error *error)
                                                  : SSL_VERIFY_NONE;
         SSL_set_verify(tls->ssl, mode, on_certificate);
         SSL_set_accept_state(tls->ssl);
-        return SSL_get_privatekey(tls->ssl) != NULL ||
-               mare__tls_refuse(error, MARE_INVALID, "a server needs a certificate");
+        return tls->rules->keys || SSL_get_privatekey(tls->ssl) != NULL ||
+               mare__tls_refuse(error, MARE_INVALID, "%s", mare__tls_no_server);
     }
-    bool checks = verify != MARE__TLS_NOBODY;
-    if (checks && !tls->name)
+    // With a pre-shared key nobody else is believed: a certificate is refused in any case.
+    bool checks = verify != MARE__TLS_NOBODY || tls->rules->keys;
+    if (checks && !tls->rules->keys && !tls->name)
         return mare__tls_refuse(error, MARE_INVALID,
                                 "the name of the host is needed to verify its certificate");
     if (checks)
@@ -273,12 +225,12 @@ static bool set_role(struct mare__tls *tls, struct mare__tls_error *error)
                             tls->name);
 }
 
-static bool start(struct mare__tls *tls, struct mare__tls_error *error)
+static bool start(struct tls *tls, struct mare__tls_error *error)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_method);
     tls->ssl = SSL_new(tls->rules->ssl);
-    BIO *bio = tls->ssl && descriptor_method ? BIO_new(descriptor_method) : NULL;
+    BIO *bio = tls->ssl && method ? BIO_new(method) : NULL;
     if (!bio)
         return mare__tls_refuse(error, MARE_NOMEM, "%s", mare_strerror(MARE_NOMEM));
     BIO_set_data(bio, tls);
@@ -296,29 +248,8 @@ static char *copy(const char *bytes, size_t size)
     return own;
 }
 
-struct mare__tls *mare__tls_new(struct mare__tls_context *context, int fd, bool server,
-                                const char *name, const char *early, size_t early_size,
-                                struct mare__tls_error *error)
-{
-    ERR_clear_error();
-    struct mare__tls *tls = mare__alloc_zero(sizeof *tls);
-    if (tls) {
-        tls->rules = mare__tls_rules_take(context);
-        tls->fd = fd;
-        tls->server = server;
-        tls->name = name ? copy(name, strlen(name) + 1) : NULL;
-        tls->early = early_size ? copy(early, early_size) : NULL;
-        tls->early_end = early_size;
-    }
-    if (!tls || (name && !tls->name) || (early_size && !tls->early))
-        mare__tls_refuse(error, MARE_NOMEM, "%s", mare_strerror(MARE_NOMEM));
-    else if (start(tls, error))
-        return tls;
-    mare__tls_free(tls);
-    return NULL;
-}
-
-void mare__tls_free(struct mare__tls *tls)
+// Also of one that could not be made whole. The transport below is not its business here.
+static void destroy(struct tls *tls)
 {
     if (!tls)
         return;
@@ -334,12 +265,7 @@ void mare__tls_free(struct mare__tls *tls)
 
 // ---- What is asked of it ------------------------------------------------------------------------
 
-bool mare__tls_is_ready(const struct mare__tls *tls)
-{
-    return tls->ready;
-}
-
-static int shake_hands(struct mare__tls *tls, bool *to_write)
+static int shake_hands(struct tls *tls, bool *to_write)
 {
     if (tls->broken)
         return -tls->broken;
@@ -351,44 +277,45 @@ static int shake_hands(struct mare__tls *tls, bool *to_write)
         int err = outcome(tls, result, to_write);
         return err ? err : -EPIPE;
     }
+    char identity[MARE__TLS_IDENTITY_MAX + 1];
+    if (tls->rules->keys && !mare__tls_key_identity(tls->ssl, identity))
+        return fail(tls); // which cannot be: nothing else was allowed
     tls->ready = true;
     mare__free(tls->early);
     tls->early = NULL; // the rest of it is in OpenSSL's buffer
     return 0;
 }
 
-int mare__tls_handshake(struct mare__tls *tls)
+static ssize_t read_some(struct mare__transport *transport, void *bytes, size_t size)
 {
-    tls->moved = false;
-    return shake_hands(tls, &tls->to_write[MARE__TLS_READS]);
-}
-
-ssize_t mare__tls_read(struct mare__tls *tls, void *bytes, size_t size)
-{
+    struct tls *tls = of(transport);
     size_t got;
-    bool *to_write = &tls->to_write[MARE__TLS_READS];
-    tls->moved = false;
+    bool *to_write = &tls->to_write[MARE__TO_READ];
+    tls->transport.moved = false;
     int err = shake_hands(tls, to_write);
     if (err)
         return err;
     ERR_clear_error();
     int result = SSL_read_ex(tls->ssl, bytes, size, &got);
-    return result == 1 ? (ssize_t)got : outcome(tls, result, to_write);
+    ssize_t count = result == 1 ? (ssize_t)got : outcome(tls, result, to_write);
+    if (count >= 0)
+        tls->transport.moved = true; // there may be another record, or the end for others too
+    return count;
 }
 
 // Gives OpenSSL bytes that make a record at the most: how many it wrote.
-static ssize_t put(struct mare__tls *tls, const char *bytes, size_t size)
+static ssize_t put(struct tls *tls, const char *bytes, size_t size)
 {
     size_t sent;
     ERR_clear_error();
     int result = SSL_write_ex(tls->ssl, bytes, size, &sent);
     if (result == 1)
         return (ssize_t)sent;
-    int err = outcome(tls, result, &tls->to_write[MARE__TLS_WRITES]);
+    int err = outcome(tls, result, &tls->to_write[MARE__TO_WRITE]);
     return err ? err : -EPIPE;
 }
 
-static int flush(struct mare__tls *tls)
+static int put_unsent(struct tls *tls)
 {
     while (tls->unsent_size > 0) {
         ssize_t sent = put(tls, tls->unsent, tls->unsent_size);
@@ -402,11 +329,12 @@ static int flush(struct mare__tls *tls)
     return 0;
 }
 
-int mare__tls_flush(struct mare__tls *tls)
+static int flush(struct mare__transport *transport)
 {
-    tls->moved = false;
-    int err = shake_hands(tls, &tls->to_write[MARE__TLS_WRITES]);
-    return err ? err : flush(tls);
+    struct tls *tls = of(transport);
+    tls->transport.moved = false;
+    int err = shake_hands(tls, &tls->to_write[MARE__TO_WRITE]);
+    return err ? err : put_unsent(tls);
 }
 
 // The pieces, or what a record takes of them, as one; `room` is needed only if they are several.
@@ -426,11 +354,13 @@ static const char *gather(const struct iovec *pieces, int count, char room[RECOR
     return room;
 }
 
-ssize_t mare__tls_write(struct mare__tls *tls, const struct iovec *pieces, int count)
+// Takes a record at the most.
+static ssize_t write_some(struct mare__transport *transport, struct iovec *pieces, int count)
 {
+    struct tls *tls = of(transport);
     char room[RECORD_MAX];
     size_t size;
-    int err = mare__tls_flush(tls);
+    int err = flush(transport);
     if (err)
         return err;
     if (tls->shut)
@@ -450,39 +380,113 @@ ssize_t mare__tls_write(struct mare__tls *tls, const struct iovec *pieces, int c
     return (ssize_t)size;
 }
 
-int mare__tls_shutdown(struct mare__tls *tls)
+static int shut_down(struct mare__transport *transport)
 {
-    int err = mare__tls_flush(tls);
+    struct tls *tls = of(transport);
+    int err = flush(transport);
     if (err || tls->shut)
         return err;
     ERR_clear_error();
     int result = SSL_shutdown(tls->ssl); // 0: sent, and the peer has not answered with its own
-    if (result < 0 && (err = outcome(tls, result, &tls->to_write[MARE__TLS_WRITES])) != 0)
+    if (result < 0 && (err = outcome(tls, result, &tls->to_write[MARE__TO_WRITE])) != 0)
         return err;
     tls->shut = true;
     return 0;
 }
 
-void mare__tls_leave(struct mare__tls *tls)
+static void waits(const struct mare__transport *transport, int *way, uint64_t *deadline)
 {
-    if (tls->ready && !tls->broken)
-        mare__tls_shutdown(tls);
+    const struct tls *tls = constant(transport);
+    *way = tls->to_write[*way] ? MARE__TO_WRITE : MARE__TO_READ;
+    if (!tls->ready && tls->handshake_until < *deadline)
+        *deadline = tls->handshake_until;
+    mare__transport_waits(tls->below, way, deadline);
+}
+
+static mare_channel *await(struct mare__transport *transport, int way)
+{
+    return mare__transport_await(of(transport)->below, way);
+}
+
+// What TLS itself holds is not looked for.
+static bool is_open(struct mare__transport *transport, int way)
+{
+    struct mare__transport *below = of(transport)->below;
+    return below->ops->is_open(below, way);
+}
+
+// Tells the peer, unless that needs waiting, which nobody would do.
+static void close_it(struct mare__transport *transport, bool cut)
+{
+    struct tls *tls = of(transport);
+    if (tls->closed) // so that the descriptor may be another's by now
+        return;
+    tls->closed = true;
+    if (tls->ready && !tls->broken && !cut)
+        shut_down(transport);
     ERR_clear_error();
+    mare__transport_close(tls->below, cut);
 }
 
-bool mare__tls_waits_to_write(const struct mare__tls *tls, int operation)
+static void release(struct mare__transport *transport)
 {
-    return tls->to_write[operation];
+    mare__transport_release(of(transport)->below);
+    destroy(of(transport));
 }
 
-void mare__tls_look(const struct mare__tls *tls, struct mare__tls_facts *facts)
+static int descriptor(const struct mare__transport *transport)
 {
+    const struct mare__transport *below = constant(transport)->below;
+    return below->ops->descriptor(below);
+}
+
+static bool facts_of(const struct mare__transport *transport, struct mare__tls_facts *facts)
+{
+    const struct tls *tls = constant(transport);
     memset(facts, 0, sizeof *facts);
     if (tls->ready)
         mare__tls_look_at(tls->ssl, facts);
+    return true;
 }
 
-bool mare__tls_moved(const struct mare__tls *tls)
+static const struct mare__transport_ops ops = {
+    .read = read_some,
+    .write = write_some,
+    .flush = flush,
+    .shutdown = shut_down,
+    .waits = waits,
+    .await = await,
+    .is_open = is_open,
+    .close = close_it,
+    .release = release,
+    .descriptor = descriptor,
+    .failure = failure,
+    .facts = facts_of,
+    .plain = false,
+};
+
+struct mare__transport *mare__tls_new(struct mare__tls_context *context,
+                                      struct mare__transport *below,
+                                      const struct mare__tls_session *session,
+                                      struct mare__tls_error *error)
 {
-    return tls->moved;
+    ERR_clear_error();
+    size_t early = session->early_size;
+    struct tls *tls = mare__alloc_zero(sizeof *tls);
+    if (tls) {
+        tls->transport.ops = &ops;
+        tls->below = below;
+        tls->rules = mare__tls_rules_take(context);
+        tls->handshake_until = session->handshake_until;
+        tls->server = session->server;
+        tls->name = session->name ? copy(session->name, strlen(session->name) + 1) : NULL;
+        tls->early = early ? copy(session->early, early) : NULL;
+        tls->early_end = early;
+    }
+    if (!tls || (session->name && !tls->name) || (early && !tls->early))
+        mare__tls_refuse(error, MARE_NOMEM, "%s", mare_strerror(MARE_NOMEM));
+    else if (start(tls, error))
+        return &tls->transport;
+    destroy(tls);
+    return NULL;
 }

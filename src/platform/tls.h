@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // TLS 1.2 and 1.3 by OpenSSL, whose headers no other folder includes. A context is what one side
-// brings along: certificates, whom it trusts, what it allows. A session is one connection, over a
-// descriptor that never blocks.
+// brings along: certificates, whom it trusts, what it allows. A session is one connection: a
+// transport over another one.
 #pragma once
 
 #include <mare.h>
@@ -11,7 +11,7 @@
 
 #include "base/object.h"
 #include "platform/lock.h"
-#include "platform/socket.h"
+#include "platform/transport.h"
 
 struct mare__tls_error {
     mare_err code;
@@ -30,9 +30,17 @@ struct mare__tls_options {
     const char *ciphers, *suites;  // of TLS 1.2, of 1.3; NULL: OpenSSL's choice
     const char *protocols;         // for ALPN: each name after a byte with its length
     size_t protocols_size;
+    // Keys that both sides have, instead of certificates: for each its identity, after a byte with
+    // the length of that, and the key after two, the more significant first. A client offers the
+    // first, a server takes any. NULL: none.
+    const char *keys;
+    size_t keys_size;
     enum mare__tls_verify verify;
     int oldest, newest; // versions: 2 for TLS 1.2, 3 for TLS 1.3
 };
+
+// Bytes of such a key, and of its identity at the most.
+enum { MARE__TLS_KEY_MIN = 16, MARE__TLS_KEY_MAX = 256, MARE__TLS_IDENTITY_MAX = 255 };
 
 struct mare__tls_rules; // what new sessions are made with
 
@@ -47,8 +55,9 @@ struct mare__tls_context {
 struct mare__tls_context *mare__tls_context_new(const struct mare__tls_options *options,
                                                 struct mare__tls_error *error);
 
-// Whether a server can be made with it: it has a certificate and its key.
+// Whether a server can be made with it: it has a certificate and its key, or pre-shared keys.
 bool mare__tls_context_serves(struct mare__tls_context *context);
+extern const char mare__tls_no_server[]; // what is said if not
 
 // Whether clients made with it verify servers by the system's authorities, which nobody has read
 // yet: the first such client does, or whoever calls the other one before. That reads files.
@@ -67,61 +76,40 @@ void mare__tls_context_replace(struct mare__tls_context *context, struct mare__t
 void mare__tls_leave_thread(void);
 
 // ---- Sessions -----------------------------------------------------------------------------------
-// One thread at a time may use a session. Its calls return a number of bytes, or 0; or an errno
-// value, negated: -EAGAIN, not now (mare__tls_waits_to_write tells what for); -EPROTO, see
-// mare__tls_failure, and the session is over.
-struct mare__tls;
 
-// What the session was asked to do.
-enum { MARE__TLS_READS, MARE__TLS_WRITES };
+struct mare__tls_session {
+    bool server;
+    const char *name;  // of the host that a client wants, or its number: needed if it verifies
+    const char *early; // bytes that were read from the transport before
+    size_t early_size;
+    uint64_t handshake_until; // a deadline of the runtime's clock
+};
 
-// The session of a client, or of a server. A client that verifies needs the `name` of the host that
-// it wants, or its number. `early` are bytes that were read from the descriptor before. NULL:
-// `error` tells why.
-struct mare__tls *mare__tls_new(struct mare__tls_context *context, int fd, bool server,
-                                const char *name, const char *early, size_t early_size,
-                                struct mare__tls_error *error);
-void mare__tls_free(struct mare__tls *tls);
+// A transport whose bytes go through TLS over the other one, which belongs to it from then on. The
+// handshake is made by the first call that reads, writes or flushes; until it is over, none waits
+// longer than for its deadline. -EPROTO: see `failure`, and the session is over. NULL: `error`
+// tells why, and the other one is as it was.
+struct mare__transport *mare__tls_new(struct mare__tls_context *context,
+                                      struct mare__transport *below,
+                                      const struct mare__tls_session *session,
+                                      struct mare__tls_error *error);
 
-// The other calls begin with it too.
-int mare__tls_handshake(struct mare__tls *tls);
-bool mare__tls_is_ready(const struct mare__tls *tls); // it is over, and went well
-
-ssize_t mare__tls_read(struct mare__tls *tls, void *bytes, size_t size); // 0: the peer has ended
-
-// Takes bytes, a record at the most. They are on their way when mare__tls_flush says so.
-ssize_t mare__tls_write(struct mare__tls *tls, const struct iovec *pieces, int count);
-int mare__tls_flush(struct mare__tls *tls);
-
-// Tells the peer that this side sends no more.
-int mare__tls_shutdown(struct mare__tls *tls);
-
-// The same without trying again: before the descriptor is closed.
-void mare__tls_leave(struct mare__tls *tls);
-
-// Whether the descriptor must become writable (or else readable) before what said "not now".
-bool mare__tls_waits_to_write(const struct mare__tls *tls, int operation);
-
-// Whether the last call read from the descriptor, which may have been what another waits for.
-bool mare__tls_moved(const struct mare__tls *tls);
-
-const struct mare__tls_error *mare__tls_failure(const struct mare__tls *tls);
-
-// What was agreed on, and who the peer is. Texts that do not fit are cut.
+// What was agreed on, and who the peer is, once the handshake is over. Texts that do not fit are
+// cut.
 struct mare__tls_facts {
     const char *version, *cipher; // static; NULL before the handshake is over
     const char *server_name;      // that the client asked for, or NULL
     char protocol[256];           // by ALPN; empty: none
-    bool verified;                // the peer's certificate was asked for and is valid
-    bool has_peer;                // it gave a certificate, and what follows is of that
+    bool verified; // the peer has shown who it is: its certificate was asked for and is valid, or
+                   // it has the key
+    char identity[MARE__TLS_IDENTITY_MAX + 1]; // of the pre-shared key; empty: there was none
+    bool has_peer;                             // it gave a certificate, and what follows is of that
     char subject[512], issuer[512];
     char names[4096]; // each with its zero byte
     size_t names_size;
     char fingerprint[65]; // SHA-256, in hexadecimal
     int64_t expires;      // in seconds since 1970
 };
-
-void mare__tls_look(const struct mare__tls *tls, struct mare__tls_facts *facts);
 
 // ---- Certificates -------------------------------------------------------------------------------
 // A new key and a certificate for some names, signed by that key itself, as PEM text, to be freed.

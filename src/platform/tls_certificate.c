@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "platform/socket.h"
 #include "platform/tls_inner.h"
 
 // ---- Reading ------------------------------------------------------------------------------------
@@ -106,6 +107,8 @@ void mare__tls_look_at(SSL *ssl, struct mare__tls_facts *facts)
                       SSL_get_verify_result(ssl) == X509_V_OK;
     if (certificate)
         look_at_peer(certificate, facts);
+    if (mare__tls_key_identity(ssl, facts->identity))
+        facts->verified = true;
     ERR_clear_error();
 }
 

@@ -289,8 +289,9 @@ static bool fill(struct mare__tls_rules *rules, const struct mare__tls_options *
 {
     const char *key = options->key ? options->key : options->certificate;
     rules->verify = options->verify;
-    atomic_init(&rules->owes_system, !options->authorities);
+    atomic_init(&rules->owes_system, !options->authorities && !options->keys);
     return allow(rules, options, error) &&
+           (!options->keys || mare__tls_use_keys(rules, options, error)) &&
            (!options->certificate || (use_certificate(rules->ssl, options->certificate, error) &&
                                       use_key(rules->ssl, key, options->password, error))) &&
            (!options->authorities || trust(rules->ssl, options->authorities, error));
@@ -355,7 +356,7 @@ bool mare__tls_context_name(struct mare__tls_context *context, const char *name,
 bool mare__tls_context_serves(struct mare__tls_context *context)
 {
     struct mare__tls_rules *rules = mare__tls_rules_take(context);
-    bool serves = SSL_CTX_get0_privatekey(rules->ssl) != NULL;
+    bool serves = rules->keys || SSL_CTX_get0_privatekey(rules->ssl) != NULL;
     mare__tls_rules_drop(rules);
     return serves;
 }
@@ -396,6 +397,7 @@ void mare__tls_rules_drop(struct mare__tls_rules *rules)
     SSL_CTX_free(rules->ssl);
     pthread_mutex_destroy(&rules->mutex);
     mare__free(rules->protocols);
+    mare__tls_forget_keys(rules);
     mare__free(rules);
 }
 

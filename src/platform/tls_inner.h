@@ -16,6 +16,8 @@ struct mare__tls_rules {
     enum mare__tls_verify verify;
     unsigned char *protocols;
     unsigned protocols_size;
+    unsigned char *keys; // pre-shared, as in the options; NULL: there are certificates
+    size_t keys_size;
     struct mare__tls_named
         *named;              // what a server brings along instead, by the name it is asked for
     atomic_bool owes_system; // the system's authorities are trusted, and not loaded yet
@@ -32,9 +34,22 @@ void mare__tls_rules_drop(struct mare__tls_rules *rules);
 // Loads the system's authorities, if they are meant and it has not been done.
 void mare__tls_rules_trust_system(struct mare__tls_rules *rules);
 
+// What the queue of errors says of a session. `ready`: its handshake was over; `refusal`: of the
+// peer's certificate, or NULL.
+void mare__tls_explain(const struct mare__tls_rules *rules, bool ready,
+                       const struct mare__tls_error *refusal, struct mare__tls_error *error);
+extern const char mare__tls_no_key[];
+
 // Writes the error, as printf does; returns false.
 bool mare__tls_refuse(struct mare__tls_error *error, mare_err code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+// Pre-shared keys (tls_psk.c): sessions use those of the options, and nothing else; they are wiped;
+// the identity of the one that a session was agreed on by, if it was.
+bool mare__tls_use_keys(struct mare__tls_rules *rules, const struct mare__tls_options *options,
+                        struct mare__tls_error *error);
+void mare__tls_forget_keys(struct mare__tls_rules *rules);
+bool mare__tls_key_identity(SSL *ssl, char identity[MARE__TLS_IDENTITY_MAX + 1]);
 
 // The names of a certificate, each with its zero byte; returns their size.
 size_t mare__tls_names(X509 *certificate, char *names, size_t room);

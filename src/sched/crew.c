@@ -58,9 +58,9 @@ static void *attend(void *argument)
     while (!atomic_load(&runtime->attendant.quit)) {
         mare__park(&runtime->attendant.parker,
                    away ? mare__now(runtime) + ATTENDANCE_NS : MARE_FOREVER);
-        mare__lock_acquire(&runtime->worker_lock);
+        pthread_mutex_lock(&runtime->worker_mutex);
         struct mare__lookout *lookout = runtime->lookouts; // the list only grows, at its head
-        mare__lock_release(&runtime->worker_lock);
+        pthread_mutex_unlock(&runtime->worker_mutex);
         away = false;
         for (; lookout; lookout = lookout->next)
             if (atomic_load(&lookout->unattended)) {
@@ -91,7 +91,7 @@ struct mare__lookout *mare__worker_give_lookout(struct mare__worker *worker,
                                                 struct mare__lookout *lookout)
 {
     mare_runtime *runtime = worker->runtime;
-    mare__lock_acquire(&runtime->worker_lock);
+    pthread_mutex_lock(&runtime->worker_mutex);
     struct mare__lookout *has = atomic_load(&worker->lookout);
     if (!has) {
         has = lookout;
@@ -102,7 +102,7 @@ struct mare__lookout *mare__worker_give_lookout(struct mare__worker *worker,
         runtime->lookouts = lookout;
         atomic_store_explicit(&worker->lookout, lookout, memory_order_release);
     }
-    mare__lock_release(&runtime->worker_lock);
+    pthread_mutex_unlock(&runtime->worker_mutex);
     attendant_start(runtime);
     return has;
 }
@@ -199,14 +199,14 @@ mare_err mare__workers_set(mare_runtime *runtime, unsigned count)
     if (count < 1 || count > MARE__WORKERS_MAX)
         return MARE_INVALID;
     mare_err err = MARE_OK;
-    mare__lock_acquire(&runtime->worker_lock);
+    pthread_mutex_lock(&runtime->worker_mutex);
     unsigned have = atomic_load(&runtime->worker_count);
     for (; have < count && !err; have += !err)
         err = worker_start(runtime, have);
     for (; have > count; have--)
         worker_dismiss(runtime->workers[have - 1]);
     atomic_store(&runtime->worker_count, have);
-    mare__lock_release(&runtime->worker_lock);
+    pthread_mutex_unlock(&runtime->worker_mutex);
     return err;
 }
 

@@ -40,8 +40,8 @@ static void destroy(struct mare__object *object)
     mare__message_clear(&process->sleep.wait.message);
     if (process->ended)
         mare_chan_unref(process->ended);
-    if (!mare__list_empty(&process->ties) || !mare__list_empty(&process->monitors))
-        mare__ties_drop(process);
+    if (!mare__list_empty(&process->monitors))
+        mare__monitors_drop(process);
     mare__free(process->kill_reason);
     mare__free(process->name);
     mare__free(process->numbers.free);
@@ -69,7 +69,6 @@ mare_process *mare__process_new(mare_runtime *runtime)
     process->sleep.spot.wait = &process->sleep.wait;
     mare__list_init(&process->sleep.spot.entry);
     mare__list_init(&process->handles);
-    mare__list_init(&process->ties);
     mare__list_init(&process->monitors);
     return process;
 }
@@ -367,22 +366,11 @@ void mare__process_observed(mare_process *process)
     }
 }
 
-// Takes a list over, so that it can be walked without the lock.
-static void take_list(struct mare__list *to, struct mare__list *from)
-{
-    mare__list_init(to);
-    while (!mare__list_empty(from)) {
-        struct mare__list *entry = mare__list_first(from);
-        mare__list_remove(entry);
-        mare__list_append(to, entry);
-    }
-}
-
 // The last thing a process does: everybody who wants to know is told.
 static void announce(mare_process *process)
 {
     mare_runtime *runtime = process->runtime;
-    struct mare__list ties, monitors;
+    struct mare__list monitors;
     mare__trace_end(process);
     mare__message_disown(&process->sleep.wait.message,
                          &process->object); // it may have returned itself
@@ -395,17 +383,17 @@ static void announce(mare_process *process)
         mare__list_append(&runtime->keepers, &process->in_all);
     mare__lock_release(&runtime->process_lock);
 
-    mare__lock_acquire(&process->lock);
-    atomic_store(&process->status, MARE__FINISHED);
-    take_list(&ties, &process->ties);
-    take_list(&monitors, &process->monitors);
-    bool observed = process->awaiters > 0 || process->observed || !mare__list_empty(&ties) ||
-                    !mare__list_empty(&monitors);
-    process->observed = observed;
     bool is_main = process == runtime->main; // whose error is the program's, and is printed at once
-    process->reporting = process->how == MARE_DIED && !observed && !is_main;
     if (process->how == MARE_DIED && is_main)
         print_error(process);
+    mare__lock_acquire(&process->lock);
+    atomic_store(&process->status, MARE__FINISHED);
+    mare__list_take(&monitors, &process->monitors);
+    bool tied = mare__index_any(&process->ties) != NULL; // once it is finished, it gets no more
+    bool observed =
+        process->awaiters > 0 || process->observed || tied || !mare__list_empty(&monitors);
+    process->observed = observed;
+    process->reporting = process->how == MARE_DIED && !observed && !is_main;
     if (process->reporting) {
         mare__ref(&process->object);
         process->sleep.wait.wake = report;
@@ -422,8 +410,8 @@ static void announce(mare_process *process)
 
     if (process->ended)
         mare_chan_close(process->ended);
-    if (!mare__list_empty(&ties))
-        mare__ties_tell(process, &ties);
+    if (tied)
+        mare__ties_tell(process);
     if (!mare__list_empty(&monitors))
         mare__monitors_tell(process, &monitors);
     if (atomic_fetch_sub(&runtime->live, 1) == 1 || process == runtime->main ||
@@ -496,12 +484,14 @@ mare_err mare__process_await(mare_process *process, bool observe, mare_channel *
 
 bool mare__process_kill(mare_process *process, const char *reason)
 {
+    char *copy = reason ? mare__alloc(strlen(reason) + 1) : NULL;
+    if (copy)
+        strcpy(copy, reason);
     mare__lock_acquire(&process->lock);
     bool alive = !process->finished;
-    if (alive && reason && !process->kill_reason) {
-        process->kill_reason = mare__alloc(strlen(reason) + 1);
-        if (process->kill_reason)
-            strcpy(process->kill_reason, reason);
+    if (alive && !process->kill_reason) {
+        process->kill_reason = copy;
+        copy = NULL;
     }
     bool host = process->host != NULL; // a host cannot be killed
     bool gives_up = alive && process->own && !process->given_up;
@@ -509,6 +499,7 @@ bool mare__process_kill(mare_process *process, const char *reason)
     if (gives_up)
         atomic_fetch_add(&process->runtime->given_up, 1);
     mare__lock_release(&process->lock);
+    mare__free(copy);
     if (gives_up)
         mare__runtime_changed(process->runtime);
     if (alive && !host) {

@@ -8,6 +8,7 @@
 #include "sched/process.h"
 #include "sched/runtime.h"
 #include "sched/state.h"
+#include "sched/task.h"
 #include "sched/timer.h"
 #include "sched/worker.h"
 
@@ -17,6 +18,7 @@ static void runtime_free(mare_runtime *runtime)
         mare__harvest_destroy(runtime->harvest);
     if (runtime->names)
         mare__directory_destroy(runtime->names);
+    mare__tasks_finish(runtime);
     for (struct mare__lookout *lookout; (lookout = runtime->lookouts) != NULL;) {
         runtime->lookouts = lookout->next;
         lookout->destroy(lookout);
@@ -26,6 +28,7 @@ static void runtime_free(mare_runtime *runtime)
         atomic_load (&runtime->jobs_stop)(jobs);
     pthread_cond_destroy(&runtime->end_signal);
     pthread_mutex_destroy(&runtime->end_mutex);
+    pthread_mutex_destroy(&runtime->worker_mutex);
     pthread_mutex_destroy(&runtime->trace.mutex);
     mare__free(runtime);
 }
@@ -55,6 +58,7 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     atomic_init(&runtime->exit_code, -1);
     atomic_init(&runtime->recycle_limit, options->recycle);
     runtime->gc_stress = getenv("MARE_GC_STRESS") != NULL;
+    pthread_mutex_init(&runtime->worker_mutex, NULL);
     pthread_mutex_init(&runtime->end_mutex, NULL);
     pthread_mutex_init(&runtime->trace.mutex, NULL);
     pthread_condattr_t attributes;
@@ -118,28 +122,44 @@ mare_err mare_wait_until(mare_runtime *runtime, uint64_t deadline)
     return mare__runtime_await(runtime, false, deadline);
 }
 
+// Puts into an array, with a reference each, those with a higher number than that, as many as there
+// is room for. Returns how many.
+static size_t list_from(mare_runtime *runtime, uint64_t after, mare_process **all, size_t room)
+{
+    size_t count = 0;
+    mare__lock_acquire(&runtime->process_lock);
+    for (struct mare__list *l = runtime->processes.next; l != &runtime->processes && count < room;
+         l = l->next) {
+        mare_process *process = MARE__ENTRY(l, mare_process, in_all);
+        if (process->id > after)
+            all[count++] = mare__ref(&process->object);
+    }
+    mare__lock_release(&runtime->process_lock);
+    return count;
+}
+
 void mare__runtime_kill_all(mare_runtime *runtime, const char *reason)
 {
-    // One at a time: killing takes the process's own lock, and may end others.
+    // All that there are, and then those that they have spawned meanwhile. They are killed without
+    // the lock: that takes the process's own, and may end others.
+    enum { WITHOUT_MEMORY = 64 };
+    mare_process *few[WITHOUT_MEMORY];
+    size_t count;
     uint64_t last = 0;
-    for (;;) {
-        mare_process *next = NULL;
-        mare__lock_acquire(&runtime->process_lock);
-        for (struct mare__list *l = runtime->processes.next; l != &runtime->processes;
-             l = l->next) {
-            mare_process *process = MARE__ENTRY(l, mare_process, in_all);
-            if (process->id > last) {
-                next = mare__ref(&process->object);
-                break;
-            }
+    do {
+        size_t room = atomic_load(&runtime->live) + WITHOUT_MEMORY;
+        mare_process **all = mare__alloc(room * sizeof *all);
+        if (!all)
+            room = WITHOUT_MEMORY;
+        count = list_from(runtime, last, all ? all : few, room);
+        for (size_t i = 0; i < count; i++) {
+            mare_process *process = all ? all[i] : few[i];
+            last = process->id > last ? process->id : last;
+            mare__process_kill(process, reason);
+            mare_process_unref(process);
         }
-        mare__lock_release(&runtime->process_lock);
-        if (!next)
-            return;
-        last = next->id;
-        mare__process_kill(next, reason);
-        mare_process_unref(next);
-    }
+        mare__free(all);
+    } while (count > 0);
 }
 
 // Nothing runs any more.
@@ -160,17 +180,23 @@ void mare_stop(mare_runtime *runtime)
     if (!mare__runtime_valid(runtime))
         return;
     atomic_store(&runtime->stopping, true);
-    while (atomic_load(&runtime->live) > 0) { // what a dying process still spawns dies too
-        mare__runtime_kill_all(runtime, "the runtime stops");
+    for (uint64_t spawned = UINT64_MAX; atomic_load(&runtime->live) > 0;) {
+        mare_stats stats;
+        mare_get_stats(runtime, &stats);
+        if (stats.spawned != spawned) // what a dying process still spawns dies too
+            mare__runtime_kill_all(runtime, "the runtime stops");
+        spawned = stats.spawned;
         mare__runtime_await(runtime, false, mare__now(runtime) + 10000000u);
     }
     if (runtime->sources.stop)
         runtime->sources.stop(runtime);
     mare__timer_expire(runtime, MARE_FOREVER);
     mare__workers_stop(runtime);
+    mare__tasks_finish(runtime);
     mare__state_trim(runtime, 0);
     mare__process_release_kept(runtime);
     mare__chan_empty_all(&runtime->channels);
+    mare__tasks_finish(runtime); // of objects that have ended just now
     make_last_call(runtime);
     runtime_free(runtime);
 }

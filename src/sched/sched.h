@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/heap.h"
+#include "base/index.h"
 #include "base/list.h"
 #include "base/object.h"
 #include "chan/channel.h"
@@ -35,16 +36,20 @@ enum mare__waits {
     MARE__WAITS_TO_SEND,
     MARE__WAITS_TO_RECEIVE,
     MARE__WAITS_IN_SELECT,
-    MARE__WAITS_FOR_TIME
+    MARE__WAITS_FOR_TIME,
+    MARE__WAITS_FOR_A_TURN // only a task: see task.h
 };
 
-// A tie between two processes. Each side has one, in the other's name.
+// A tie between two processes: each has an end of it in its index, under the other's number.
 struct mare__tie {
-    struct mare__list entry;
-    mare_process *other; // a reference
+    struct mare__tie_end {
+        struct mare__index_entry entry;
+        mare_process *other; // a reference
+    } ends[2];
 };
 
 struct mare__monitor {
+    struct mare__letter letter; // what it will be told
     struct mare__list entry;
     mare_channel *channel; // a reference
 };
@@ -129,14 +134,15 @@ struct mare_process {
 
     mare__lock lock; // guards all below
     bool finished;
-    bool observed;       // somebody knows, or will be told, how it ends
-    bool reporting;      // it died, and its error will be printed unless somebody looks
-    bool keeps;          // it stands in the list of keepers
-    bool given_up;       // it was killed on a thread of its own, which may not come back from C
-    uint32_t awaiters;   // who joins it, or has it in a select
-    mare_err how;        // MARE_OK, MARE_DIED, MARE_KILLED; set before `finished`
-    mare_channel *ended; // closed when it ends; made when somebody wants to know
-    struct mare__list ties, monitors;
+    bool observed;           // somebody knows, or will be told, how it ends
+    bool reporting;          // it died, and its error will be printed unless somebody looks
+    bool keeps;              // it stands in the list of keepers
+    bool given_up;           // it was killed on a thread of its own, which may not come back from C
+    uint32_t awaiters;       // who joins it, or has it in a select
+    mare_err how;            // MARE_OK, MARE_DIED, MARE_KILLED; set before `finished`
+    mare_channel *ended;     // closed when it ends; made when somebody wants to know
+    struct mare__index ties; // of struct mare__tie_end
+    struct mare__list monitors;
     char *kill_reason;
     char *name;
     struct mare__list in_all; // the runtime's list of live processes or of keepers, under its lock
@@ -191,6 +197,14 @@ struct mare__lookout {
     struct mare__lookout *next; // of all in the runtime
 };
 
+// A line of tasks that are ready: see task.h.
+struct mare__tasks {
+    mare__lock lock; // guards all below
+    struct mare__task *head, *tail;
+    atomic_uint length; // read without the lock, too
+    atomic_bool late;   // they have waited for a tick: others may take them
+};
+
 struct mare__worker {
     mare_runtime *runtime;
     unsigned index;
@@ -209,8 +223,9 @@ struct mare__worker {
     mare__lock lock;              // guards the queue, and `alive`
     mare_process *head, *tail;
     atomic_uint length;
-    bool alive;   // the thread has not decided to leave
-    bool started; // there is a thread to join; under the runtime's worker_lock
+    struct mare__tasks tasks; // made ready on this thread
+    bool alive;               // the thread has not decided to leave
+    bool started;             // there is a thread to join; under the runtime's worker_mutex
     atomic_bool quit;
 
     // Blocks of ended processes and of the channels that told of their end, for the next ones.
@@ -261,7 +276,7 @@ struct mare_runtime {
         uint64_t last; // number of an event
     } trace;
 
-    mare__lock worker_lock; // one change of the number of workers at a time
+    pthread_mutex_t worker_mutex; // one change of the number of workers at a time
     struct mare__worker *_Atomic workers[MARE__WORKERS_MAX];
     atomic_uint worker_count; // wanted; those with a higher index are leaving
     atomic_uint worker_alive; // threads that have not left yet
@@ -274,13 +289,14 @@ struct mare_runtime {
     // Of processes with a worker of their own, and of sources; and those that do not sleep, or of
     // which an event may come, and jobs that somebody waits for.
     atomic_uint own_threads, own_busy;
-    struct mare__lookout *lookouts;  // all there were, under worker_lock; the end frees them
+    struct mare__lookout *lookouts;  // all there were, under worker_mutex; the end frees them
     struct mare__jobs *_Atomic jobs; // made when first needed
     void (*_Atomic jobs_stop)(struct mare__jobs *jobs); // how they end; set before
 
     mare__lock inbox_lock; // ready processes that come from no worker
     mare_process *inbox_head, *inbox_tail;
     atomic_uint inbox_length;
+    struct mare__tasks tasks; // ready ones that come from no worker
 
     mare__lock idle_lock;
     struct mare__list idle;

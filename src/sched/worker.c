@@ -27,6 +27,7 @@
 #include "sched/routine.h"
 #include "sched/runtime.h"
 #include "sched/state.h"
+#include "sched/task.h"
 #include "sched/timer.h"
 #include "sched/worker.h"
 
@@ -69,6 +70,12 @@ static void wake_one(mare_runtime *runtime)
     mare__lock_release(&runtime->idle_lock);
     if (worker)
         mare__unpark(&worker->parker);
+}
+
+void mare__workers_wake(mare_runtime *runtime)
+{
+    atomic_thread_fence(memory_order_seq_cst); // added, then looks: pairs with the fence in go_idle
+    wake_one(runtime);
 }
 
 void mare__workers_look(mare_runtime *runtime)
@@ -122,8 +129,7 @@ static __attribute__((noinline)) void ready_in_queue(mare_process *process)
         queue_push(worker, process);
     else
         inbox_push(runtime, process);
-    atomic_thread_fence(memory_order_seq_cst); // added, then looks: pairs with the fence in go_idle
-    wake_one(runtime);
+    mare__workers_wake(runtime);
 }
 
 // It runs next: what it will touch comes into the cache while the one before it ends its turn.
@@ -273,7 +279,8 @@ static mare_process *steal(struct mare__worker *thief)
 static bool others_wait(const struct mare__worker *worker)
 {
     return length_of(&worker->length) > 0 || length_of(&worker->runtime->inbox_length) > 0 ||
-           atomic_load_explicit(&worker->slot, memory_order_relaxed) != NULL;
+           atomic_load_explicit(&worker->slot, memory_order_relaxed) != NULL ||
+           mare__tasks_wait(worker);
 }
 
 // It was killed where it cannot yield: an error takes it out of there. No pcall of Lua code stops
@@ -356,6 +363,7 @@ static void on_tick(void *argument)
     if (wanted && atomic_load(&runtime->idle_count) > 0) {
         if (!worker->taking && atomic_load_explicit(&worker->slot, memory_order_relaxed))
             atomic_store(&worker->slot_shared, true);
+        mare__tasks_share(worker);
         wake_one_from_handler(runtime);
     }
     if (!process)
@@ -461,7 +469,7 @@ static inline mare_process *find(struct mare__worker *worker)
 
 static bool work_anywhere(mare_runtime *runtime)
 {
-    if (length_of(&runtime->inbox_length) > 0)
+    if (length_of(&runtime->inbox_length) > 0 || mare__tasks_anywhere(runtime))
         return true;
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
         struct mare__worker *worker = runtime->workers[i];
@@ -479,7 +487,7 @@ static bool ready_anywhere(mare_runtime *runtime)
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
         if (atomic_load(&runtime->workers[i]->slot))
             return true;
-    return work_anywhere(runtime);
+    return work_anywhere(runtime) || mare__tasks_are_ready(runtime);
 }
 
 static void leave_idle(struct mare__worker *worker)
@@ -523,6 +531,7 @@ static void hand_over(struct mare__worker *worker)
     mare__thread_data = NULL; // so that what it makes ready goes there
     while ((left = take_slot(worker)) != NULL || (left = queue_pop(worker)) != NULL)
         mare__ready(left);
+    mare__tasks_hand_over(worker);
     wake_one(worker->runtime);
 }
 
@@ -586,10 +595,12 @@ static mare_process *find_or_steal(struct mare__worker *worker)
 {
     for (int i = 0; i < MARE__SPINS; i++) {
         mare__timer_expire(worker->runtime, mare__now(worker->runtime));
+        if (mare__tasks_wait(worker)) // they come first
+            return NULL;
         mare_process *process = find(worker);
         if (!process)
             process = steal(worker);
-        if (process || atomic_load(&worker->quit))
+        if (process || atomic_load(&worker->quit) || mare__tasks_steal(worker))
             return process;
         mare__pause();
     }
@@ -617,16 +628,18 @@ static void work(struct mare__worker *worker)
         } else if (++worker->runs >= RUNS_BETWEEN_LOOKS) {
             look(worker);
         }
+        mare__tasks_run(worker);
         mare_process *process = find(worker);
         if (!process && worker->lookout) {
             look(worker);
+            mare__tasks_run(worker);
             process = find(worker);
         }
         if (!process)
             process = find_or_steal(worker);
         if (process)
             run(worker, process);
-        else
+        else if (!others_wait(worker)) // or a task that it has just run made something ready
             go_idle(worker);
     }
 }

@@ -13,6 +13,9 @@ void mare__worker_serve_own(struct mare__worker *own);
 // Makes a process ready; it will run. Any thread.
 void mare__ready(mare_process *process);
 
+// Something was added that any worker may do: one that sleeps is woken.
+void mare__workers_wake(mare_runtime *runtime);
+
 // A timer was started, perhaps by a thread that will not look at it: a worker does.
 void mare__workers_look(mare_runtime *runtime);
 

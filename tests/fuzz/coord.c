@@ -423,6 +423,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     choose_settings(&setup, next_byte(&in));
     setup.capacity = g.lies ? GROUP + 1 : GROUP;
     setup.marks = 1;
+    setup.founds = 1;
     g.tolerates = g.algorithm->tolerates(&setup);
     g.promises = g.algorithm->promises(&setup);
     for (uint32_t i = 0; i < GROUP; i++) {

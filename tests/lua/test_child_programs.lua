@@ -95,7 +95,7 @@ return {
             print(cat.stdin:write "late\n" ~= nil, cat.stdout:read "l")
         ]]
         t.eq({got.code, got.err}, {0, ""})
-        t.ok(got.out:find("^nil\t[^\n]*\tclosed\nfalse\t[^\n]*the stream is closed[^\n]*\n"
+        t.ok(got.out:find("^nil\t[^\n]*\tclosed\t0\nfalse\t[^\n]*the stream is closed[^\n]*\n"
             .. "noname\ntrue\tlate\n$"), got.out)
     end,
 

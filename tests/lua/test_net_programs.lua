@@ -90,6 +90,15 @@ return {
         t.ok(got.err:find "wait", got.err)
     end,
 
+    who_waits_for_a_stream_in_memory_may_be_stuck = function()
+        local got = shell.lua(HEAD .. [[
+            local a, b = net.pair()
+            a:read()
+        ]])
+        t.eq(got.code, 1)
+        t.ok(got.err:find "deadlock: every process waits", got.err)
+    end,
+
     a_handler_that_fails_closes_its_stream_and_no_other = function()
         local got = shell.lua(HEAD .. [[
             local listener = assert(net.listen("127.0.0.1", 0))

@@ -69,10 +69,11 @@ local function s_client(folder, server, options, input)
 end
 
 -- openssl's server, which says each line backwards, or something else.
-local function s_server(folder, options, does)
+local function s_server(folder, options, does, certified)
     local pipe = assert(io.popen(("cd %s && echo $$ && exec timeout 100 openssl s_server "
-        .. "-accept 127.0.0.1:0 -cert leaf.pem -key leaf.key -cert_chain sub.pem %s %s 2>&1 "
-        .. "</dev/null"):format(folder.name, does or "-rev", options)))
+        .. "-accept 127.0.0.1:0 %s %s %s 2>&1 </dev/null"):format(folder.name,
+            certified or "-cert leaf.pem -key leaf.key -cert_chain sub.pem", does or "-rev",
+            options)))
     local pid = pipe:read "l"
     local port
     repeat
@@ -290,6 +291,37 @@ function ours.curl_asks_our_server(folder)
     t.eq(curl("other.example", "--cacert ca.pem").code, 60) -- not valid for that name
     t.eq(curl("localhost", "--cacert user.pem").code, 60)
     process:kill()
+end
+
+-- Thirty-two bytes, as openssl is given them and as we are.
+local SECRET <const> = ("5ec1e7"):rep(10) .. "abcd"
+local KEY <const> = SECRET:gsub("..", function(digits) return string.char(tonumber(digits, 16)) end)
+
+function ours.a_pre_shared_key_of_openssls_client(folder)
+    local server <close> = serving {psk = {tide = KEY, ebb = KEY:reverse()}}
+    local ask = "-tls1_3 -psk_identity %s -psk " .. SECRET
+    local said = s_client(folder, server, ask:format "tide", "first\\nlast\\n")
+    t.ok(said:find "first!\n" and said:find "last!\n", said)
+    t.ok(said:find "Reused, TLSv1.3", said)
+    local how, facts = server.ended:receive(patience)
+    t.eq({how, facts.identity, facts.verified}, {"served", "tide", true})
+    for _, wrong in ipairs {ask:format "ebb", ask:format "nobody", "-tls1_3"} do
+        s_client(folder, server, wrong)
+        t.eq({server.ended:receive(patience)}, {"denied", "the peer does not have the key"})
+    end
+end
+
+function theirs.a_pre_shared_key_of_openssls_server(folder)
+    local server <close> = s_server(folder, "-tls1_3 -psk_identity tide -psk " .. SECRET, "-rev",
+        "-nocert")
+    local line, facts = visit(server, {psk = {tide = KEY}})
+    t.eq({line, facts.identity, facts.verified, facts.peer}, {"olleh", "tide", true, nil})
+    t.fails("denied", visit(server, {psk = {tide = KEY:reverse()}}))
+    t.fails("denied", visit(server, {psk = {nobody = KEY}}))
+    t.eq((visit(server, {psk = {tide = KEY}})), "olleh")
+    local certified <close> = s_server(folder, "-tls1_3") -- which shows a certificate
+    t.eq({visit(certified, {psk = {tide = KEY}})}, {nil, "the peer does not have the key",
+        "denied"})
 end
 
 function theirs.we_ask_openssl_for_a_page(folder)

@@ -51,9 +51,9 @@ FIGURES = (
     ('ricart-repaired', r'p2 +crashed', r'p0 +-> p1 .*DENY', r'p0 +granted[^$]*p1 +granted',
      'EM2.*: kept'),
     ('ring-one-round', r'17 sent \(10 ELECTION, 7 COORDINATOR\)', r'p5 +mark swallows',
-     r'p2 +elected p6'),
+     r'p2 +elected p6', r'p2 +view 14: p5 p6 p0 p1 p2 p3 p4$'),
     ('ring-two-rounds', r'28 sent \(14 ELECTION, 14 COORDINATOR\)', r'p2 +elected p6',
-     r'p5 +elected p6'),
+     r'p5 +elected p6', r'p3 +view 14: p2 p3 p4 p5 p6 p0 p1$'),
     ('superpeer-prefix', r'^01001110 +01000000 +01000000$', r'^N = 256.* 8 superpeers.* 32 nodes'),
     ('superpeer-repulsion', r'mark moves a token', r'set proportion: superpeers +8 +8$'),
     ('token-lost', r'p1 +crashed', r'p3 +mark makes a token', r'p3 +granted', 'EM1, EM2.*: kept'),
@@ -308,6 +308,15 @@ class Sim(unittest.TestCase):
         self.assertEqual(again.returncode, 1)
         self.assertIn(violated, again.stdout)
         self.assertEqual(len(list(self.path.glob('mare-sim-ricart-*.html'))), 1)
+
+    def test_what_went_wrong_once_keeps_its_promises(self):
+        lines = (tap.ROOT / 'tests/sim/replays.txt').read_text(encoding='utf-8').splitlines()
+        runs = [line for line in lines if line and not line.startswith('#')]
+        self.assertGreater(len(runs), 3)
+        for line in runs:
+            run = sim(*shlex.split(line))
+            self.assertEqual((run.returncode, run.stderr), (0, ''),
+                             f'mare sim {line}\n{run.stdout}')
 
     def test_the_line_that_repeats_a_run_has_its_rounds(self):
         seeds = ('ricart', '--n', '3', '--param', 'repair=0', '--rounds', '2')

@@ -224,6 +224,64 @@ static void other_settings_are_clean(void **state)
     }
 }
 
+/* What COORDINATOR says of the ring, at each process: the epoch, and who is on the list. */
+typedef struct ring_watch {
+    mare_sim_observer observer;
+    uint64_t elected[64], lists[64], list[64]; /* by process; a bit for each member */
+    uint32_t leader[64];
+    uint64_t up;
+} ring_watch;
+
+static void watch_ring(mare_sim_observer *self, const mare_sim_observation *seen)
+{
+    ring_watch *w = (ring_watch *)self;
+    uint32_t who = seen->process, member;
+    if (seen->sight == MARE_SIM_EFFECT && seen->effect->kind == MARE_COORD_ELECTED) {
+        w->elected[who] = seen->effect->number;
+        w->leader[who] = seen->effect->peer;
+    } else if (seen->sight == MARE_SIM_EFFECT && seen->effect->kind == MARE_COORD_VIEW) {
+        assert_int_equal(seen->effect->number, w->elected[who]);
+        w->lists[who]++;
+        w->list[who] = 0;
+        for (uint32_t at = 0; at < seen->effect->length; at += sizeof member) {
+            memcpy(&member, seen->effect->data + at, sizeof member);
+            w->list[who] |= UINT64_C(1) << member;
+        }
+        assert_true(w->list[who] >> w->leader[who] & 1);
+    } else if (seen->sight == MARE_SIM_CRASHED || seen->sight == MARE_SIM_DEPARTED) {
+        w->up &= ~(UINT64_C(1) << who);
+    } else if (seen->sight == MARE_SIM_RESTARTED || seen->sight == MARE_SIM_JOINED) {
+        w->up |= UINT64_C(1) << who;
+    }
+}
+
+/* The members of the new ring go round with the leader's name: in the end, whoever is up has been
+ * told of a ring with all that are up on it. */
+static void a_ring_names_its_members(void **state)
+{
+    (void)state;
+    uint64_t lists = 0;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        mare_sim_options options;
+        mare_sim_outcome out;
+        ring_watch w = {.observer = {.see = watch_ring}};
+        mare_sim_observer *observers[] = {&w.observer, NULL};
+        mare_sim_options_init(&options, mare_coord_find("ring"), mare_sim_draw_members(seed));
+        options.seed = seed;
+        options.profile = (mare_sim_profile)(seed % MARE_SIM_PROFILES);
+        mare_sim_vary(&options);
+        w.up = (UINT64_C(1) << options.setup.members) - 1;
+        assert_true(mare_sim_run(&options, observers, &out));
+        for (uint32_t i = 0; i < options.setup.capacity; i++) {
+            if (w.up >> i & 1)
+                assert_int_equal(w.up & ~w.list[i], 0);
+            lists += w.lists[i];
+        }
+        mare_sim_options_fini(&options);
+    }
+    assert_true(lists > 3000);
+}
+
 static void ten_thousand_members(void **state)
 {
     (void)state;
@@ -248,6 +306,7 @@ int main(void)
         cmocka_unit_test(two_rounds_or_one),
         cmocka_unit_test(a_slow_network_elects),
         cmocka_unit_test(other_settings_are_clean),
+        cmocka_unit_test(a_ring_names_its_members),
         cmocka_unit_test(ten_thousand_members),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

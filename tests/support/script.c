@@ -60,6 +60,7 @@ static void print_effect(script *s, uint32_t who, const mare_coord_effect *effec
         fprintf(s->out, " %" PRIu32, effect->timer);
         break;
     case MARE_COORD_GRANTED:
+    case MARE_COORD_NO_GROUP:
         fprintf(s->out, " %" PRIu64, effect->number);
         break;
     case MARE_COORD_DELIVER:
@@ -127,6 +128,11 @@ static int set_param(mare_coord_setup *setup, char *word, uint32_t who)
     memcpy(name, word, length < sizeof name ? length : sizeof name - 1);
     for (value++; who > 0 && strchr(value, ','); who--)
         value = strchr(value, ',') + 1;
+    if (strcmp(name, "incarnation") == 0) { /* comes to a group that somebody else founded */
+        setup->incarnation = strtoull(value, NULL, 10);
+        setup->founds = setup->incarnation == 0;
+        return 0;
+    }
     return mare_coord_setup_set(setup, name, strtoll(value, NULL, 10)) != MARE_COORD_OK;
 }
 
@@ -142,6 +148,7 @@ static int make_group(script *s, char **word, int words)
         mare_coord_setup_init(&setup, s->algorithm, s->n);
         setup.self = i;
         setup.marks = 1;
+        setup.founds = 1;
         for (int w = 3; w < words; w++) {
             if (set_param(&setup, word[w], i))
                 return 1;

@@ -12,6 +12,6 @@ numbers, so both choose 6: the second one does no harm, and costs fourteen messa
         {3000, "6 knows that 7 is down and passes [5,6] on to 0."},
         {9000, "Each list is back with who made it: [2,3,4,5,6,0,1] and [5,6,0,1,2,3,4]. "
             .. "The highest number on both is 6. COORDINATOR goes round once more, twice, "
-            .. "to tell everybody."},
+            .. "to tell everybody, with the list: who leads, and who is on the new ring."},
     },
 }, 0)

@@ -1,19 +1,15 @@
 -- SPDX-License-Identifier: MIT
 -- Sending and receiving of datagrams, for UDP and for Unix-domain sockets.
-local raw, object = require "mare._socket", require "mare.luasocket._object"
+local object = require "mare.luasocket._object"
 
 local datagram = {SIZE = 8192}
 
--- Tries until it is possible. What the call returned, or nil and why not.
-local function try(state, to_write, call, ...)
-    local start = object.start(state)
-    while state.handle do
-        local result, a, b = call(state.handle, ...)
-        if result then return result, a, b end
-        if result == false then result, a = object.wait(state, start, to_write) end
-        if not result then return nil, a end
-    end
-    return nil, "closed"
+-- The next datagram, as much of it as is wanted, and who sent it; or nil and why not.
+local function receive(state, size)
+    if not state.handle then return nil, "closed" end
+    local data, host, port = state.handle:receive(object.deadline(state))
+    if not data then return object.fail(data, host, port) end
+    return data:sub(1, math.max(0, math.floor(size))), host, port
 end
 
 -- A datagram may be empty, and LuaSocket takes a socket that is closed for one.
@@ -26,10 +22,9 @@ end
 function datagram.receive(class)
     return function(self, size)
         local state = object.check(self, class)
-        size = math.max(0, math.floor(object.number(size, 2, datagram.SIZE)))
-        local bytes, why = try(state, false, raw.receive, size, false)
-        if not bytes then return not_received(why) end
-        return bytes
+        local data, why = receive(state, object.number(size, 2, datagram.SIZE))
+        if not data then return not_received(why) end
+        return data
     end
 end
 
@@ -37,12 +32,16 @@ end
 function datagram.receivefrom(class)
     return function(self, size)
         local state = object.check(self, class)
-        size = math.max(0, math.floor(object.number(size, 2, datagram.SIZE)))
-        local bytes, host, port = try(state, false, raw.receive, size, true)
-        if not bytes then return not_received(host) end
-        if port == nil then return bytes, host end
-        return bytes, host, port
+        local data, host, port = receive(state, object.number(size, 2, datagram.SIZE))
+        if not data then return not_received(host) end
+        if port == nil then return data, host end
+        return data, host, port
     end
+end
+
+local function outcome(data, ok, message, code)
+    if not ok then return object.fail(ok, message, code) end
+    return #data + 0.0
 end
 
 --- The method `send(datagram)`, of one that has a peer.
@@ -50,17 +49,15 @@ function datagram.send(class)
     return function(self, data)
         local state = object.check(self, class)
         data = object.string(data, 2)
-        local sent, why = try(state, true, raw.send, data, 1, #data)
-        if not sent then return nil, why end
-        return sent + 0.0
+        if not state.handle then return nil, "closed" end
+        return outcome(data, state.handle:write(data, object.deadline(state)))
     end
 end
 
 --- To an address.
 function datagram.sendto(state, data, host, port)
-    local sent, why = try(state, true, raw.sendto, data, host, port)
-    if not sent then return nil, why end
-    return sent + 0.0
+    if not state.handle then return nil, "closed" end
+    return outcome(data, state.handle:send(data, host, port, object.deadline(state)))
 end
 
 function datagram.dirty(class)

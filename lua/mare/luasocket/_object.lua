@@ -1,12 +1,14 @@
 -- SPDX-License-Identifier: MIT
 -- What LuaSocket's objects have in common: classes, timeouts, options and the errors of wrong
--- arguments. An object is a userdata; its state is a table:
+-- arguments. They stand on the streams, listeners and sockets of mare.net. An object is a userdata;
+-- its state is a table:
 --
 --   class           "tcp{client}", which methods ask for
---   handle          the socket (mare._socket), nil while there is none
+--   handle          what it stands on, nil while there is none
 --   family          "inet", "inet6", "unix"; "unspec" until it is known
 --   block, total    seconds that one wait, and that a whole call may take; negative: any time
-local mare, raw = require "mare", require "mare._socket"
+local mare, net, raw = require "mare", require "mare._net", require "mare._socket"
+local debug = require "debug"
 
 local object = {}
 
@@ -17,7 +19,7 @@ local method_names = {} -- of functions, for those that were called last thing i
 --- Raises what the C function would: the argument's number, and the name by which the function was
 --- called. `level` is that of the method, as seen from here.
 function object.refuse(level, index, text)
-    local info = require "debug".getinfo(level, "nf")
+    local info = debug.getinfo(level, "nf")
     local method = method_names[info.func]
     local name = info.name or method or "?"
     if info.namewhat == "method" or method and not info.name then
@@ -72,25 +74,33 @@ end
 
 -- ---- Classes ------------------------------------------------------------------------------------
 
-local classes = {}
+local classes, groups = {}, {} -- metatables; for "tcp{any}", the set of these classes
+
+--- The state of an object; of anything else nil, or a table without a class.
+function object.state(value)
+    return type(value) == "userdata" and debug.getuservalue(value, 1) or nil
+end
+
+local state_of = object.state
 
 local function describe(self)
-    return ("%s: %p"):format(raw.state(self).class, self)
+    return ("%s: %p"):format(state_of(self).class, self)
 end
 
 -- In a mare.select: ready when there is something to read, or somebody to accept; or no socket, for
 -- then a call has that to tell. What woke the select may have been meant for an earlier wait.
 local function ready(self)
-    local state = raw.state(self)
-    local handle = state.handle
-    local buffered = state.bytes and state.first <= #state.bytes
-    return buffered or not handle or raw.look({handle}, {false}) > 0 or handle
+    local handle = state_of(self).handle
+    return not handle or raw.buffered(handle) > 0 or raw.look({handle}, {false}) > 0 or handle
 end
 
 --- Classes of objects that have the same methods, and differ in what these agree to.
 function object.classes(names, methods)
+    local group = {}
+    groups[names[1]:match "^%w+" .. "{any}"] = group
     for _, name in ipairs(names) do
         local index = {class = name}
+        group[name] = true
         for key, method in pairs(methods) do index[key], method_names[method] = method, key end
         classes[name] = {__index = index, __name = name, __tostring = describe,
             __close = methods.close, __select = ready}
@@ -106,51 +116,42 @@ end
 
 --- The object becomes one of another class.
 function object.become(self, class)
-    raw.state(self).class = class
-    raw.become(self, classes[class])
+    state_of(self).class = class
+    debug.setmetatable(self, classes[class])
 end
 
 --- The state of the object that a method was called on, which must be of the class, or, with a name
 --- like "tcp{any}", of any in the group.
 function object.check(self, class)
-    local state = raw.state(self)
+    local state = state_of(self)
     local own = state and state.class
-    if own ~= class and not (own and class:match "^(%w+){any}$" == own:match "^(%w+){") then
-        refuse(3, 1, class .. " expected")
-    end
-    return state
+    if own == class or own and groups[class] and groups[class][own] then return state end
+    refuse(3, 1, class .. " expected")
 end
+
+-- ---- Failures -----------------------------------------------------------------------------------
+
+--- What a method returns for a failure of the handle: nil, and why in LuaSocket's words.
+function object.fail(_, message, code) return nil, raw.words(message, code) end
 
 -- ---- Timeouts -----------------------------------------------------------------------------------
+-- The time of one wait is the handle's own; that of a whole call is given to each.
 
---- What a call notes when it begins, for `object.wait`.
-function object.start(state)
-    return state.total >= 0 and mare.now() or 0
+local function set_time(state)
+    if state.handle then state.handle:timeout(nil, state.block >= 0 and state.block or nil) end
 end
 
--- How many seconds a wait may last; negative: any time.
-local function patience(state, start)
-    if state.total < 0 then return state.block end
-    local left = math.max(0, state.total - (mare.now() - start))
-    return state.block < 0 and left or math.min(state.block, left)
+--- When a call that begins now must be over; nil: no matter when.
+function object.deadline(state)
+    return state.total >= 0 and mare.deadline(state.total) or nil
 end
 
---- The deadline of what is about to begin; false: it may not wait at all.
-function object.deadline(state, start)
-    local seconds = patience(state, start)
-    if seconds == 0 then return false end
-    return seconds > 0 and mare.deadline(seconds) or nil
-end
-
---- Waits until the socket can be read from, or written to. True, or nil and why not. A call that
---- may not wait lets others have their turn, or a program that polls would hold them back.
-function object.wait(state, start, to_write)
-    local deadline = object.deadline(state, start)
-    if deadline == false then
-        mare.yield()
-        return nil, "timeout"
-    end
-    return raw.wait(state.handle, to_write, deadline)
+--- The same for the names in a call. They are looked up without haste when the object may not wait:
+--- LuaSocket waits for them, too.
+function object.patience(state, deadline)
+    local seconds = deadline and deadline:left() or math.huge
+    if state.block >= 0 then seconds = math.min(seconds, state.block) end
+    return seconds > 0 and seconds < math.huge and mare.deadline(seconds) or nil
 end
 
 function object.settimeout(class)
@@ -160,6 +161,7 @@ function object.settimeout(class)
         mode = object.string(mode, 3, "b"):sub(1, 1)
         if mode == "b" then
             state.block = seconds
+            set_time(state)
         elseif mode == "r" or mode == "t" then
             state.total = seconds
         else
@@ -176,17 +178,21 @@ function object.gettimeout(class)
     end
 end
 
--- ---- Descriptors --------------------------------------------------------------------------------
+-- ---- Handles ------------------------------------------------------------------------------------
 
---- The answer of a call on a socket that does not exist, as the system gives it.
-local none = "Bad file descriptor"
+--- The object stands on this handle from now on.
+function object.give(state, handle)
+    state.handle, state.room = handle, nil
+    set_time(state)
+    return true
+end
 
 function object.close(class)
     return function(self)
         local state = object.check(self, class)
         local handle = state.handle
         state.handle = nil
-        if handle then raw.close(handle) end
+        if handle then handle:close() end
         return 1.0
     end
 end
@@ -199,22 +205,27 @@ function object.getfd(class)
 end
 
 --- Another descriptor for the object; the one that it had is the program's then.
-function object.setfd(class)
+function object.setfd(class, kind)
     return function(self, value)
         local state = object.check(self, class)
         local fd = math.tointeger(object.number(value, 2)) or -1
         if state.handle then raw.lend(state.handle) end
-        state.handle = fd >= 0 and raw.adopt(fd) or nil
+        state.handle = nil
+        local handle = fd >= 0 and raw.adopt(fd, state.class:find "server" and "listener" or kind)
+        if handle then object.give(state, handle) end
     end
 end
 
 function object.getname(class, of_peer)
     return function(self)
-        local handle = object.check(self, class).handle
-        if not handle then return nil, none end
-        local host, port, family = raw.name(handle, of_peer)
-        if not host then return nil, port end
-        if not family then return host end
+        local state = object.check(self, class)
+        local handle = state.handle
+        if not handle then return nil, "Bad file descriptor" end
+        local host, port, code = handle[of_peer and "peer" or "address"](handle)
+        if not host then return object.fail(host, port, code) end
+        if not port then return host end
+        local family = state.family
+        if family == "unspec" then family = host:find ":" and "inet6" or "inet" end
         -- The port of this side is text in LuaSocket, that of the peer a number.
         return host, of_peer and port or tostring(port), family
     end
@@ -226,13 +237,22 @@ function object.getfamily(class)
     end
 end
 
---- A socket for the object, of a family. True, or nil and why not.
-function object.open(state, family, kind)
-    local handle, why = raw.open(family, kind)
+--- A new socket of a family, or nil and why not. That of IPv6 serves no IPv4 beside.
+function object.open(family, kind)
+    local handle, message, code = net.open(family, kind)
+    if not handle then return object.fail(handle, message, code) end
+    if family == "inet6" then handle:option("ipv6-v6only", true) end
+    return handle
+end
+
+-- The object gets one, if it has none of that family.
+local function reopen(state, family, kind)
+    if state.handle and state.family == family then return true end
+    local handle, why = object.open(family, kind)
     if not handle then return nil, why end
-    if state.handle then raw.close(state.handle) end
-    state.handle, state.family = handle, family
-    return true
+    if state.handle then state.handle:close() end
+    state.family = family
+    return object.give(state, handle)
 end
 
 -- ---- Addresses ----------------------------------------------------------------------------------
@@ -247,13 +267,6 @@ function object.find(host, family, deadline)
     return raw.find(host, family, deadline)
 end
 
---- The addresses of a host that the object can use. Names are looked up without haste when the
---- object may not wait: LuaSocket waits for them, too.
-function object.addresses(state, start, host)
-    local family = state.family ~= "unspec" and state.family or nil
-    return object.find(host, family, object.deadline(state, start) or nil)
-end
-
 --- The number of a port or a service.
 function object.port(service, of_datagrams, deadline)
     local number, why = raw.service(service, of_datagrams, deadline)
@@ -261,71 +274,44 @@ function object.port(service, of_datagrams, deadline)
     return number
 end
 
--- The same for a call that the object has begun, whose names share its time.
-local function port_of(state, start, service, kind)
-    return object.port(service, kind == "dgram", object.deadline(state, start) or nil)
+-- Does something with each of the host's addresses, of the object's family if that is known, until
+-- it is done. The object has a socket of the address's family by then.
+local function try_each(state, kind, host, service, try, waits)
+    local deadline = object.deadline(state)
+    local patience = object.patience(state, deadline)
+    local port, why = object.port(service, kind == "dgram", patience)
+    if not port then return nil, why end
+    local family = state.family ~= "unspec" and state.family or nil
+    local addresses, reason = object.find(host, family, patience)
+    if not addresses then return nil, reason end
+    local done
+    for _, address in ipairs(addresses) do
+        done, why = reopen(state, address.family, kind)
+        if done then
+            local message, code
+            done, message, code = try(state.handle, address.addr, port, deadline)
+            if done then return true end
+            why = raw.words(message, code)
+        end
+        local over = state.block == 0 or deadline and deadline:left() == 0
+        if waits and (over or why == "cancelled") then break end
+    end
+    return nil, why
 end
 
 --- Binds the object, which gets a socket if it has none, to one of the host's addresses.
 function object.bind(state, kind, host, service)
-    local start = object.start(state)
-    local port, why = port_of(state, start, service, kind)
-    if not port then return nil, why end
-    local addresses
-    if host == "*" then
-        local six = state.family == "inet6"
-        addresses = {{addr = six and "::" or "0.0.0.0", family = six and "inet6" or "inet"}}
-    else
-        addresses, why = object.addresses(state, start, host)
-        if not addresses then return nil, why end
-    end
-    local done
-    for _, address in ipairs(addresses) do
-        done, why = true, nil
-        if not state.handle or state.family ~= address.family then
-            done, why = object.open(state, address.family, kind)
-        end
-        if done then done, why = raw.bind(state.handle, address.addr, port) end
-        if done then break end
-    end
-    return done, why
+    if host == "*" then host = state.family == "inet6" and "::" or "0.0.0.0" end
+    return try_each(state, kind, host, service, net.bind)
 end
 
---- Connects to one address, or path.
-local function connect_one(state, start, address, port)
-    local done, why = raw.connect(state.handle, address, port)
-    if done == nil then return nil, why end
-    while not done do
-        done, why = object.wait(state, start, true)
-        if not done then return nil, why end
-        if not state.handle then return nil, "closed" end
-        -- What woke it may have been meant for an earlier wait.
-        done = raw.look({state.handle}, {true}) > 0
-        if done then done, why = raw.connected(state.handle) end
-        if done == nil then return nil, why end
-    end
-    return true
-end
+--- The same as net.connect, for a handle that sends datagrams.
+function object.set_peer(handle, ...) return handle:connect(...) end
 
-object.connect_one = connect_one
-
---- Connects the object, which gets a socket if it has none, to one of the host's addresses.
+--- Connects it to one of them.
 function object.connect(state, kind, host, service)
-    local start = object.start(state)
-    local port, why = port_of(state, start, service, kind)
-    if not port then return nil, why end
-    local addresses, reason = object.addresses(state, start, host)
-    if not addresses then return nil, reason end
-    local done
-    for _, address in ipairs(addresses) do
-        done, why = true, nil
-        if not state.handle or state.family ~= address.family then
-            done, why = object.open(state, address.family, kind)
-        end
-        if done then done, why = connect_one(state, start, address.addr, port) end
-        if done or object.deadline(state, start) == false then break end
-    end
-    return done, why
+    local connect = kind == "dgram" and object.set_peer or net.connect
+    return try_each(state, kind, host, service, connect, true)
 end
 
 return object

@@ -15,7 +15,7 @@ function kinds.flag(value)
     return value
 end
 
-function kinds.number(value) return tonumber(value) or 0 end
+function kinds.number(value) return math.floor(tonumber(value) or 0) end
 
 local function fields(value)
     if type(value) ~= "table" then
@@ -27,7 +27,7 @@ function kinds.linger(value)
     fields(value)
     if type(value.on) ~= "boolean" then refuse(3, 3, "boolean 'on' field expected") end
     if not tonumber(value.timeout) then refuse(3, 3, "number 'timeout' field expected") end
-    return value.on, tonumber(value.timeout)
+    return value.on, math.floor(tonumber(value.timeout))
 end
 
 -- A numeric IPv4 address; "*" is any.
@@ -66,7 +66,8 @@ function kinds.group6(value)
     elseif value.interface ~= nil and not tonumber(value.interface) then
         refuse(3, 3, "number 'interface' field expected")
     end
-    return value.multiaddr, math.tointeger(tonumber(value.interface or 0)) or 0
+    local interface = math.tointeger(tonumber(value.interface or 0)) or 0
+    return value.multiaddr, interface ~= 0 and tostring(interface) or nil
 end
 
 local kind_of = {
@@ -79,6 +80,15 @@ for name in ([[recv-buffer-size send-buffer-size tcp-keepidle tcp-keepcnt tcp-ke
     ipv6-multicast-hops]]):gmatch "%S+" do
     kind_of[name] = "number"
 end
+
+local function set_option(handle, name, ...) return handle:option(name, ...) end
+
+-- Groups are joined and left by methods.
+local function change_group(handle, name, group, interface)
+    return handle[name:find "add" and "join" or "leave"](handle, group, interface)
+end
+
+local setters = {group = change_group, group6 = change_group}
 
 -- An option that LuaSocket does not have, of an object and not of its socket.
 local LIMIT <const> = "receive-limit"
@@ -112,10 +122,10 @@ function options.setter(class, names)
             return 1.0
         end
         if not known[name] then unsupported(name) end
-        local first, second = kinds[kind_of[name] or "flag"](value)
-        if not state.handle then return nil, "setsockopt failed" end
-        local done, why = raw.setoption(state.handle, name, first, second)
-        if not done then return nil, why end
+        local kind = kind_of[name] or "flag"
+        local set = setters[kind] or set_option
+        local ok, done = pcall(set, state.handle, name, kinds[kind](value))
+        if not ok or not done then return nil, "setsockopt failed" end
         return 1.0
     end
 end
@@ -128,10 +138,14 @@ function options.getter(class, names)
         if name == LIMIT and state.limit then return state.limit end
         if not known[name] then unsupported(name) end
         if not state.handle then return nil, "getsockopt failed" end
-        if name ~= "linger" then return raw.getoption(state.handle, name) end
-        local on, seconds = raw.getoption(state.handle, name)
-        if on == nil then return nil, seconds end
-        return {on = on, timeout = seconds}
+        local value, more, code = state.handle:option(name)
+        if name == "error" then
+            if code then return raw.words(more, code) end
+            return
+        end
+        if value == nil then return nil, "getsockopt failed" end
+        if name == "linger" then return {on = value, timeout = more} end
+        return math.type(value) and value + 0.0 or value
     end
 end
 

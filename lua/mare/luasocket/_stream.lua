@@ -1,10 +1,8 @@
 -- SPDX-License-Identifier: MIT
 -- Reading and writing of connections, for TCP and for Unix-domain sockets. What was read and not
--- yet asked for is in the state: `bytes`, of which the first that is left is number `first`.
-local mare, raw = require "mare", require "mare._socket"
+-- yet asked for is in the buffer of the stream underneath.
+local mare, net, raw = require "mare", require "mare._net", require "mare._socket"
 local object = require "mare.luasocket._object"
-
-local STEP <const> = 8192 -- bytes read at once
 
 local stream = {}
 
@@ -21,95 +19,80 @@ function stream.receivelimit(bytes)
     return before
 end
 
---- A new object of a class, around a connection.
+--- A new object of a class, around a connection, or one to be made.
 function stream.new(class, handle, family)
-    return object.new(class, {handle = handle, family = family, bytes = "", first = 1,
-        received = 0, sent = 0, birth = mare.now(), limit = limit})
+    return object.new(class, {handle = handle, family = family, received = 0, sent = 0,
+        birth = mare.now(), limit = limit})
 end
 
-local function is_empty(state) return state.first > #state.bytes end
-
--- Reads into the empty buffer. True, or nil and why not.
-local function fill(state, start)
-    while state.handle do
-        local bytes, why = raw.receive(state.handle, STEP)
-        if bytes then
-            if bytes == "" then break end
-            state.bytes, state.first = bytes, 1
-            return true
-        end
-        if bytes == false then bytes, why = object.wait(state, start, false) end
-        if not bytes then return nil, why end
-        if not is_empty(state) then return true end -- another routine has read meanwhile
+-- How many bytes a call that was given some already may receive, which the stream is told.
+local function room_for(state, prefix)
+    local room = state.limit - #prefix
+    if room ~= state.room and room >= 1 then
+        local bytes = math.tointeger(math.min(room, 1 << 53))
+        state.handle:limit(bytes, bytes)
+        state.room = room
     end
-    return nil, "closed"
+    return room
 end
 
--- Takes bytes from the buffer up to a position.
-local function take(state, last)
-    local bytes = state.bytes:sub(state.first, last)
-    state.received = state.received + #bytes
-    state.first = last + 1
-    if is_empty(state) then state.bytes, state.first = "", 1 end
-    return bytes
-end
-
--- Reads until `enough(state)` says up to where in the buffer; it may say that more is to come. What
--- goes beyond the object's limit, but for the end of a line, stays in the buffer.
-local function collect(state, parts, prefix, enough)
-    local start, more, room = object.start(state), true, state.limit - #prefix
-    while more do
-        local last, ending
-        if is_empty(state) then
-            local ok, why = fill(state, start)
-            if not ok then return why end
-        end
-        last, more, ending = enough(state)
-        room = room - (last - state.first + 1) + (ending or 0)
-        if room < 0 then
-            parts[#parts + 1] = take(state, math.max(state.first - 1, last + room - (ending or 0)))
-            return "toobig"
-        end
-        parts[#parts + 1] = take(state, last)
+-- What the stream has read: all that was asked for; else nil, why not, and the part of it that has
+-- come. What goes beyond the object's limit, but for the end of a line, stays in the buffer.
+local function read(state, what, prefix)
+    local handle = state.handle
+    if not handle then return nil, "closed", "" end
+    local room = room_for(state, prefix)
+    if room < 1 then return nil, "toobig", "" end
+    local bytes, message, code = handle:read(what, object.deadline(state))
+    local part = bytes
+    if code == "toobig" then
+        part = handle:read(math.tointeger(room), 0)
+    elseif what == "L" and bytes and bytes:find("\r\n", room + 1, true) then -- a CR counts
+        raw.unread(handle, bytes:sub(room + 1))
+        bytes, part, message, code = nil, bytes:sub(1, room), "", "toobig"
+    elseif not bytes then
+        part = raw.rest(handle)
     end
+    state.received = state.received + #part
+    if bytes then return bytes end
+    return nil, raw.words(message, code), part
 end
-
-local function line(state)
-    local stop = state.bytes:find("\n", state.first, true)
-    return stop or #state.bytes, not stop, stop and 1
-end
-
-local function everything(state) return #state.bytes, true end
 
 local function receive_line(state, prefix)
-    local parts = {}
-    local why = collect(state, parts, prefix, line)
-    local text = prefix .. table.concat(parts):gsub("[\r\n]", "")
-    if why then return nil, why, text end
-    return text, nil, nil
+    local line, why, part = read(state, "L", prefix)
+    line = line or part
+    if line:byte(-1) == 10 then line = line:sub(1, -2) else why = why or "closed" end
+    if line:find("\r", 1, true) then line = line:gsub("\r", "") end -- wherever one is
+    if #prefix > 0 then line = prefix .. line end
+    if why then return nil, why, line end
+    return line, nil, nil
 end
 
 local function receive_all(state, prefix)
-    local parts = {}
-    local why = collect(state, parts, prefix, everything)
-    local text = prefix .. table.concat(parts)
-    if why == "closed" and #parts > 0 then return text, nil, nil end
-    return nil, why, text
+    local bytes, why, part = read(state, "a", prefix)
+    part = bytes or part
+    if (bytes or why == "closed") and #part > 0 then return prefix .. part, nil, nil end
+    return nil, why or "closed", prefix .. part
+end
+
+-- As there: when there is something to receive, none of it.
+local function receive_nothing(state)
+    local handle = state.handle
+    if not handle then return nil, "closed", "" end
+    local bytes, message, code = handle:read(1, object.deadline(state))
+    if not bytes then return nil, raw.words(message, code), "" end
+    raw.unread(handle, bytes)
+    return "", nil, nil
 end
 
 local function receive_number(state, wanted, prefix)
-    local parts = {}
     if #prefix > 0 and wanted <= #prefix then return prefix, nil, nil end
     if wanted > state.limit then return nil, "toobig", prefix end
-    local left = wanted - #prefix
-    local why = collect(state, parts, prefix, function()
-        local last = math.min(#state.bytes, state.first + left - 1)
-        left = left - (last - state.first + 1)
-        return last, left > 0
-    end)
-    local text = prefix .. table.concat(parts)
-    if why then return nil, why, text end
-    return text, nil, nil
+    local left = math.tointeger(wanted) - #prefix
+    if left == 0 then return receive_nothing(state) end
+    local bytes, why, part = read(state, left, prefix)
+    if bytes and #bytes == left then return prefix .. bytes, nil, nil end
+    return nil, why or "closed", prefix .. (bytes or part)
 end
 
 --- The method `receive([pattern [, prefix]])`.
@@ -132,20 +115,12 @@ end
 -- Sends a piece of the data. Why it could not be sent whole, if so, and the number of its last byte
 -- that went.
 local function send_piece(state, data, first, last)
-    local start, sent = object.start(state), first - 1
-    while sent < last do
-        if not state.handle then return "closed", sent end
-        local count, why = raw.send(state.handle, data, sent + 1, last)
-        if count then
-            sent = sent + count
-            state.sent = state.sent + count
-        else
-            local ready
-            if count == false then ready, why = object.wait(state, start, true) end
-            if not ready then return why, sent end
-        end
-    end
-    return nil, sent
+    if not state.handle then return "closed", first - 1 end
+    if first > 1 or last < #data then data = data:sub(first, last) end
+    local ok, message, code, sent = state.handle:writewithin(object.deadline(state), data)
+    sent = ok and #data or sent
+    state.sent = state.sent + sent
+    return not ok and raw.words(message, code) or nil, first - 1 + sent
 end
 
 local function position(value, size, default)
@@ -169,8 +144,8 @@ end
 
 function stream.dirty(class)
     return function(self)
-        local state = object.check(self, class)
-        return state.bytes ~= nil and not is_empty(state)
+        local handle = object.check(self, class).handle
+        return handle ~= nil and raw.buffered(handle) > 0
     end
 end
 
@@ -195,18 +170,12 @@ end
 function stream.accept(class, client)
     return function(self)
         local state = object.check(self, class)
-        local start = object.start(state)
-        while state.handle do
-            local handle, why = raw.accept(state.handle)
-            if handle then
-                local new = stream.new(client, handle, state.family)
-                raw.state(new).limit = state.limit
-                return new
-            end
-            if handle == false then handle, why = object.wait(state, start, false) end
-            if not handle then return nil, why end
-        end
-        return nil, "closed"
+        if not state.handle then return nil, "closed" end
+        local handle, message, code = state.handle:accept(object.deadline(state))
+        if not handle then return object.fail(handle, message, code) end
+        local new = stream.new(client, handle, state.family)
+        object.state(new).limit = state.limit
+        return new
     end
 end
 
@@ -216,8 +185,10 @@ function stream.listen(class, server)
         local state = object.check(self, class)
         backlog = math.floor(object.number(backlog, 2, 32))
         if not state.handle then return nil, "Bad file descriptor" end
-        local done, why = raw.listen(state.handle, backlog)
-        if not done then return nil, why end
+        backlog = math.max(1, math.min(backlog, 65535))
+        local listener, message, code = net.listen(state.handle, backlog)
+        if not listener then return object.fail(listener, message, code) end
+        object.give(state, listener)
         object.become(self, server)
         return 1.0
     end

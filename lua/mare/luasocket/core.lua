@@ -47,7 +47,7 @@ object.classes({"tcp{master}", "tcp{client}", "tcp{server}"}, {
     dirty = stream.dirty "tcp{any}",
     close = object.close "tcp{any}",
     getfd = object.getfd "tcp{any}",
-    setfd = object.setfd "tcp{any}",
+    setfd = object.setfd("tcp{any}", "stream"),
     getfamily = object.getfamily "tcp{any}",
     getsockname = object.getname("tcp{any}", false),
     getpeername = object.getname("tcp{any}", true),
@@ -64,7 +64,7 @@ object.classes({"tcp{master}", "tcp{client}", "tcp{server}"}, {
 local function make(new, class, family, kind)
     local handle, why
     if family ~= "unspec" then
-        handle, why = raw.open(family, kind)
+        handle, why = object.open(family, kind)
         if not handle then return nil, why end
     end
     return new(class, handle, family)
@@ -81,7 +81,7 @@ function core.connect(host, service, local_host, local_service, family)
     local_service = object.string(local_service, 4, "0")
     family = object.word(family, 5, "unspec", {"unspec", "inet", "inet6"})
     local self = stream.new("tcp{client}", nil, family)
-    local state, done, why = raw.state(self), true, nil
+    local state, done, why = object.state(self), true, nil
     if local_host then done, why = object.bind(state, "stream", local_host, local_service) end
     if done then done, why = object.connect(state, "stream", host, service) end
     if done then return self end
@@ -104,7 +104,11 @@ local function udp_setpeername(self, host, service)
     host = object.string(host, 2)
     local done, why = true, nil
     if host == "*" then
-        if state.handle then done, why = raw.connect(state.handle) end
+        if state.handle then
+            local code
+            done, why, code = state.handle:connect()
+            if not done then why = raw.words(why, code) end
+        end
     else
         done, why = object.connect(state, "dgram", host, object.string(service, 3))
     end
@@ -118,7 +122,7 @@ local function udp_sendto(self, data, host, service)
     local state = object.check(self, "udp{unconnected}")
     data, host = object.string(data, 2), object.string(host, 3)
     local port, why = raw.service(object.string(service, 4), true,
-        object.deadline(state, object.start(state)) or nil)
+        object.patience(state, object.deadline(state)))
     local family = raw.numeric(host)
     if why then return nil, why end
     if not family or not port then return nil, "Name or service not known" end
@@ -127,9 +131,11 @@ local function udp_sendto(self, data, host, service)
     end
     if not state.handle then
         if state.family ~= "unspec" then return nil, "closed" end
-        local done
-        done, why = object.open(state, family, "dgram")
-        if not done then return nil, why end
+        local handle
+        handle, why = object.open(family, "dgram")
+        if not handle then return nil, why end
+        state.family = family
+        object.give(state, handle)
     end
     return datagram.sendto(state, data, host, port)
 end
@@ -144,7 +150,7 @@ object.classes({"udp{unconnected}", "udp{connected}"}, {
     dirty = datagram.dirty "udp{any}",
     close = object.close "udp{any}",
     getfd = object.getfd "udp{any}",
-    setfd = object.setfd "udp{any}",
+    setfd = object.setfd("udp{any}", "dgram"),
     getfamily = object.getfamily "udp{any}",
     getsockname = object.getname("udp{any}", false),
     getpeername = object.getname("udp{connected}", true),
@@ -186,12 +192,12 @@ end
 local function watch_list()
     local list = {handles = {}, to_write = {}, things = {}, borrowed = {}}
     return setmetatable(list, {__close = function()
-        for _, handle in ipairs(list.borrowed) do raw.close(handle) end
+        for _, handle in ipairs(list.borrowed) do handle:close() end
     end})
 end
 
 local function add(list, thing, to_write)
-    local state = raw.state(thing)
+    local state = object.state(thing)
     local handle = state and state.handle
     if not (state and state.class) then
         local fd = descriptor_of(thing)

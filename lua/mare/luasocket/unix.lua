@@ -1,27 +1,27 @@
 -- SPDX-License-Identifier: MIT
 -- `socket.unix`: Unix-domain sockets, streams and datagrams, with LuaSocket's interface.
-local raw = require "mare._socket"
+local net = require "mare._net"
 local object, options = require "mare.luasocket._object", require "mare.luasocket._options"
 local stream, datagram = require "mare.luasocket._stream", require "mare.luasocket._datagram"
 
 local PATH_MAX <const> = 107 -- bytes of a path
 
--- A socket that could not be bound or connected is of no more use.
-local function give_up(state, why)
-    if state.handle then raw.close(state.handle) end
+-- Does something with the path. A socket that could not be bound or connected is of no more use.
+local function try(state, path, step)
+    if #path > PATH_MAX then return nil, "path too long" end
+    local handle = state.handle
+    if not handle then return nil, "closed" end
+    local done, message, code = step(handle, path, nil, object.deadline(state))
+    if done then return 1.0 end
+    handle:close()
     state.handle = nil
-    return nil, why
+    return object.fail(done, message, code)
 end
 
 local function bind(class)
     return function(self, path)
         local state = object.check(self, class)
-        path = object.string(path, 2)
-        if #path > PATH_MAX then return nil, "path too long" end
-        if not state.handle then return nil, "closed" end
-        local done, why = raw.bind(state.handle, path)
-        if not done then return give_up(state, why) end
-        return 1.0
+        return try(state, object.string(path, 2), net.bind)
     end
 end
 
@@ -29,13 +29,10 @@ end
 
 local function connect_stream(self, path)
     local state = object.check(self, "unixstream{master}")
-    path = object.string(path, 2)
-    if #path > PATH_MAX then return nil, "path too long" end
-    if not state.handle then return nil, "closed" end
-    local done, why = object.connect_one(state, object.start(state), path)
-    if not done then return give_up(state, why) end
+    local done, why = try(state, object.string(path, 2), net.connect)
+    if not done then return nil, why end
     object.become(self, "unixstream{client}")
-    return 1.0
+    return done
 end
 
 object.classes({"unixstream{master}", "unixstream{client}", "unixstream{server}"}, {
@@ -53,7 +50,7 @@ object.classes({"unixstream{master}", "unixstream{client}", "unixstream{server}"
     dirty = stream.dirty "unixstream{any}",
     close = object.close "unixstream{any}",
     getfd = object.getfd "unixstream{any}",
-    setfd = object.setfd "unixstream{any}",
+    setfd = object.setfd("unixstream{any}", "stream"),
     getsockname = object.getname("unixstream{any}", false),
     settimeout = object.settimeout "unixstream{any}",
     setoption = options.setter("unixstream{any}", "keepalive reuseaddr linger"),
@@ -63,13 +60,10 @@ object.classes({"unixstream{master}", "unixstream{client}", "unixstream{server}"
 
 local function connect_datagrams(self, path)
     local state = object.check(self, "unixdgram{any}")
-    path = object.string(path, 2)
-    if #path > PATH_MAX then return nil, "path too long" end
-    if not state.handle then return nil, "closed" end
-    local done, why = raw.connect(state.handle, path)
-    if not done then return give_up(state, why) end
+    local done, why = try(state, object.string(path, 2), object.set_peer)
+    if not done then return nil, why end
     object.become(self, "unixdgram{connected}")
-    return 1.0
+    return done
 end
 
 local function send_to(self, data, path)
@@ -91,7 +85,7 @@ object.classes({"unixdgram{unconnected}", "unixdgram{connected}"}, {
     dirty = datagram.dirty "unixdgram{any}",
     close = object.close "unixdgram{any}",
     getfd = object.getfd "unixdgram{any}",
-    setfd = object.setfd "unixdgram{any}",
+    setfd = object.setfd("unixdgram{any}", "dgram"),
     getsockname = object.getname("unixdgram{any}", false),
     settimeout = object.settimeout "unixdgram{any}",
     gettimeout = object.gettimeout "unixdgram{any}",
@@ -103,13 +97,13 @@ object.classes({"unixdgram{unconnected}", "unixdgram{connected}"}, {
 local unix = {}
 
 function unix.stream()
-    local handle, why = raw.open("unix", "stream")
+    local handle, why = object.open("unix", "stream")
     if not handle then return nil, why end
     return stream.new("unixstream{master}", handle, "unix")
 end
 
 function unix.dgram()
-    local handle, why = raw.open("unix", "dgram")
+    local handle, why = object.open("unix", "dgram")
     if not handle then return nil, why end
     return object.new("unixdgram{unconnected}", {handle = handle, family = "unix"})
 end

@@ -259,7 +259,7 @@ static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effect
 static void start(mare_coord *m, mare_coord_effects *fx)
 {
     bully *b = m->state;
-    if (!m->started && m->setup.incarnation == 0)
+    if (mare__founds(m))
         return; /* a founder waits for somebody to call */
     b->phase = QUIET;
     call(m, fx);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Election on a ring: a list of names goes round, then the name of the highest does.
+/* Election on a ring: a list of names goes round, then the name of the highest, with the list.
  *
- *     caller ── ELECTION [2] ──▶ 3 ── ELECTION [2 3] ──▶ 4 … ──▶ caller: all names are there
- *     caller ── COORDINATOR  ──▶ 3 ── COORDINATOR    ──▶ 4 … ──▶ caller: everybody knows
+ *     2 ── ELECTION [2] ──────────▶ 3 ── ELECTION [2 3] ────────▶ 4 … ──▶ 2: all names are there
+ *     2 ── COORDINATOR 6 [2 3 …] ─▶ 3 ── COORDINATOR 6 [2 3 …] ─▶ 4 … ──▶ 2: everybody knows
  *
  * The ring is the order of numbers; the successor is the next member that is not known to be down.
  * Each member adds its number to the list and passes it on. The caller knows its own round by its
- * number, picks the highest of the list, and sends its name round once more. 2n messages.
+ * number, picks the highest of the list, and sends its name round once more, with the list: those
+ * are the members of the new ring, which each tells its application (VIEW). 2n messages.
  *
  * Source: Tanenbaum and Van Steen, "Distributed Systems", 6.5.1 and figure 6.20. Removing the
  * duplicate when several call at once (`single` = 1) is their problem 15; the idea is that of Chang
@@ -112,7 +113,8 @@ static void wait_for_end(mare_coord *m, mare_coord_effects *fx)
     mare__set_timer(fx, PATIENCE, patience_us + mare__random(m) % (patience_us / 2 + 1));
 }
 
-static void close(mare_coord *m, uint64_t round, name leader, mare_coord_effects *fx);
+static void close(mare_coord *m, uint64_t round, name leader, const uint8_t *list, uint32_t length,
+                  mare_coord_effects *fx);
 
 /* Sends to the successor what is to be passed on. One that is alone is its own successor. */
 static void pass(mare_coord *m, uint32_t kind, uint64_t round, name leader, const uint8_t *list,
@@ -138,7 +140,7 @@ static void pass(mare_coord *m, uint32_t kind, uint64_t round, name leader, cons
     if (next != m->setup.self)
         mare__send(m, fx, next, &msg);
     else if (kind == ELECTION)
-        close(m, round, myself(m), fx);
+        close(m, round, myself(m), list, length, fx);
 }
 
 /* What a round finds: a leader, in an epoch. */
@@ -148,7 +150,27 @@ static uint64_t epoch_of(const mare_coord *m, uint64_t round, name leader)
                             leader.number, m->setup.capacity);
 }
 
-static void adopt(mare_coord *m, uint64_t round, name leader, mare_coord_effects *fx)
+/* Where a list is made, at the end of the byte buffer: see room(). */
+static uint8_t *scratch_of(const mare_coord *m, const mare_coord_effects *fx)
+{
+    return fx->bytes + fx->bytes_room - (size_t)NAME_BYTES * m->setup.capacity;
+}
+
+/* The numbers of a list alone, as an application wants them. */
+static void tell_ring(const mare_coord *m, uint64_t epoch, const uint8_t *list, uint32_t length,
+                      mare_coord_effects *fx)
+{
+    uint32_t count = length / NAME_BYTES;
+    uint8_t *numbers = scratch_of(m, fx) - sizeof(uint32_t) * count;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t number = read_name(list + (size_t)NAME_BYTES * i).number;
+        memcpy(numbers + sizeof number * i, &number, sizeof number);
+    }
+    mare__view(fx, epoch, numbers, (uint32_t)sizeof(uint32_t) * count);
+}
+
+static void adopt(mare_coord *m, uint64_t round, name leader, const uint8_t *list, uint32_t length,
+                  mare_coord_effects *fx)
 {
     ring *r = m->state;
     uint64_t epoch = epoch_of(m, round, leader);
@@ -158,17 +180,29 @@ static void adopt(mare_coord *m, uint64_t round, name leader, mare_coord_effects
     r->epoch = epoch;
     r->leader = leader.number;
     mare__elected(fx, leader.number, epoch);
+    tell_ring(m, epoch, list, length, fx);
 }
 
-/* The list has come back: the leader's name goes round. */
-static void close(mare_coord *m, uint64_t round, name leader, mare_coord_effects *fx)
+/* The list has come back: the leader's name goes round, with those on it that have not died since.
+ */
+static void close(mare_coord *m, uint64_t round, name leader, const uint8_t *list, uint32_t length,
+                  mare_coord_effects *fx)
 {
     ring *r = m->state;
+    uint8_t *alive = scratch_of(m, fx);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < length; i += NAME_BYTES) {
+        name listed = read_name(list + i);
+        if (!mare__alive(m, listed.number))
+            continue;
+        write_name(alive + kept, listed);
+        kept += NAME_BYTES;
+    }
     r->calling = 0;
-    adopt(m, round, leader, fx);
+    adopt(m, round, leader, alive, kept, fx);
     if (mare__successor(m) == m->setup.self)
         r->settled = round;
-    pass(m, COORDINATOR, round, leader, NULL, 0, fx);
+    pass(m, COORDINATOR, round, leader, alive, kept, fx);
 }
 
 static void call(mare_coord *m, mare_coord_effects *fx)
@@ -211,7 +245,7 @@ static void on_election(mare_coord *m, const mare_coord_message *msg, mare_coord
     uint64_t round = msg->field[ROUND];
     if (is_mine(m, round)) { /* with one round only: unless I have called again since */
         if (r->calling && (!one_round(m) || round == r->round))
-            close(m, round, highest(m, msg), fx);
+            close(m, round, highest(m, msg), msg->tail, msg->tail_length, fx);
         return;
     }
     if (one_round(m) && round <= r->round) {
@@ -223,9 +257,9 @@ static void on_election(mare_coord *m, const mare_coord_message *msg, mare_coord
         r->calling = 0; /* mine has lost */
     if (msg->tail_length / NAME_BYTES == m->setup.capacity)
         return; /* everybody is on it: it has lost its caller */
-    /* The list grows by my name. It is built at the end of the byte buffer's use: see room(). */
+    /* The list grows by my name. */
     uint32_t length = msg->tail_length + NAME_BYTES;
-    uint8_t *grown = fx->bytes + fx->bytes_room - length;
+    uint8_t *grown = scratch_of(m, fx);
     memmove(grown, msg->tail, msg->tail_length);
     write_name(grown + msg->tail_length, myself(m));
     wait_for_end(m, fx);
@@ -245,9 +279,9 @@ static void on_coordinator(mare_coord *m, const mare_coord_message *msg, mare_co
         mare__patience_rewarded(&r->patience, m->now_us);
         mare__cancel_timer(fx, PATIENCE);
     }
-    adopt(m, round, leader, fx);
+    adopt(m, round, leader, msg->tail, msg->tail_length, fx);
     if (!is_mine(m, round))
-        pass(m, COORDINATOR, round, leader, NULL, 0, fx);
+        pass(m, COORDINATOR, round, leader, msg->tail, msg->tail_length, fx);
     int gone = is_former(m, leader) || /* while its name went round */
                (leader.number != m->setup.self && !mare__alive(m, leader.number));
     int passed_over = leader.number < m->setup.self;      /* I came after the list */
@@ -346,7 +380,7 @@ static void start(mare_coord *m, mare_coord_effects *fx)
 {
     ring *r = m->state;
     r->holding = 0;
-    if (m->started || m->setup.incarnation)
+    if (!mare__founds(m))
         call(m, fx);
 }
 
@@ -364,11 +398,12 @@ static void init(mare_coord *m)
     r->leader = MARE_COORD_NOBODY;
 }
 
-/* Two messages at most carry a list; a third room is where a list grows. */
+/* Two messages at most carry a list. The application gets one of half the size, which is made ready
+ * in as much; and the last room is where a list grows, or loses the dead. */
 static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
 {
     *effects = 16;
-    *bytes = 3 * NAME_BYTES * setup->capacity + 5 * MARE__MESSAGE_BYTES(3);
+    *bytes = 4 * NAME_BYTES * setup->capacity + 5 * MARE__MESSAGE_BYTES(3);
 }
 
 static void look(const mare_coord *m, mare_coord_view *view)
@@ -414,7 +449,7 @@ static const mare_coord_param params[] = {
 
 static const mare_coord_form forms[] = {
     {"ELECTION", {"round"}, 1},
-    {"COORDINATOR", {"round", "leader", "life"}, 0},
+    {"COORDINATOR", {"round", "leader", "life"}, 1},
     {"RECEIVED", {"round", "kind", "settled"}, 0},
     {0},
 };

@@ -319,7 +319,7 @@ static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effect
 
 static void start(mare_coord *m, mare_coord_effects *fx)
 {
-    if (!m->started && m->setup.incarnation == 0)
+    if (mare__founds(m))
         return;
     call(m, fx);
     arm(m, fx);

@@ -291,7 +291,7 @@ static void report(mare_coord *m, uint32_t to, mare_coord_effects *fx)
 static void try_learn(mare_coord *m, mare_coord_effects *fx)
 {
     central *c = m->state;
-    if (!mare__arrival_try(m, &c->arrival))
+    if (!mare__arrival_try(m, &c->arrival, fx))
         return;
     if (c->epoch < m->setup.members - 1)
         c->epoch = m->setup.members - 1; /* alone, and never told: as the founders began */

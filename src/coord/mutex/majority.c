@@ -25,7 +25,8 @@
  * repeated, late, out of order; with `repair` = 1 requests are repeated, and a voter repeats its
  * GRANT when others insist, which makes up for a lost RELEASE: one that is no longer inside answers
  * by it. For EM1 and fencing voters keep their votes across a crash: one that starts without memory
- * abstains for good. For EM2 who crashes comes back in the end, for one that died inside has votes
+ * abstains for good, and says so; who hears it of so many that no majority is left tells its host
+ * (NO_GROUP). For EM2 who crashes comes back in the end, for one that died inside has votes
  * that nobody else can return. The voters are the founders; who joins later may ask but has no
  * vote, who leaves is as one that is down.
  *
@@ -41,17 +42,19 @@
 #include "coord/mutex/ballot.h"
 #include "coord/table.h"
 
-enum { REPAIR, RETRY_US };                        /* parameters */
-enum { RETRY };                                   /* timers */
-enum { REQUEST, GRANT, INQUIRE, YIELD, RELEASE }; /* messages */
-enum { TIME, TICKET, STAMP };                     /* fields; a vote's number, as STAMP */
+enum { REPAIR, RETRY_US };                                 /* parameters */
+enum { RETRY };                                            /* timers */
+enum { REQUEST, GRANT, INQUIRE, YIELD, RELEASE, ABSTAIN }; /* messages */
+enum { TIME, TICKET, STAMP };                              /* fields; a vote's number, as STAMP */
 
 typedef struct majority {
     uint64_t clock, stamp;
     uint64_t ticket;     /* of my last request: incarnation and count */
     uint32_t abstains;   /* has lost the memory of its votes */
+    uint32_t complained; /* that too few are left who vote */
     mare__ballot ballot; /* my vote */
     mare__set granted;   /* whose votes I have */
+    mare__set abstained; /* who has said that it has none to give */
     uint64_t *vote;      /* by member: its last vote for me … */
     uint64_t *yielded;   /* … and the last that I returned or refused */
 } majority;
@@ -99,8 +102,12 @@ static void on_request(mare_coord *m, uint32_t from, uint64_t ticket, uint64_t s
                        mare_coord_effects *fx)
 {
     majority *x = m->state;
-    if (x->abstains || m->setup.self >= m->setup.members)
+    if (m->setup.self >= m->setup.members)
         return;
+    if (x->abstains) {
+        say(m, fx, from, ABSTAIN, ticket, 0);
+        return;
+    }
     int news = mare__ballot_ask(&x->ballot, from, ticket, stamp);
     if (news && x->ballot.holder == from)
         say(m, fx, from, GRANT, ticket, x->ballot.vote); /* the first one was lost */
@@ -129,6 +136,20 @@ static void on_grant(mare_coord *m, uint32_t from, uint64_t ticket, uint64_t vot
     }
 }
 
+/* Who has lost the memory of its votes gives none any more. When the others are no majority, nobody
+ * will enter again. */
+static void on_abstain(mare_coord *m, uint32_t from, mare_coord_effects *fx)
+{
+    majority *x = m->state;
+    if (from < m->setup.members)
+        mare__set_add(x->abstained, from);
+    uint32_t abstained = mare__set_count(x->abstained, m->setup.capacity);
+    if (m->setup.members - abstained > m->setup.members / 2 || x->complained)
+        return;
+    x->complained = 1;
+    mare__no_group(fx, abstained);
+}
+
 static void on_inquire(mare_coord *m, uint32_t from, uint64_t ticket, uint64_t vote,
                        mare_coord_effects *fx)
 {
@@ -154,6 +175,8 @@ static void handle(mare_coord *m, uint32_t from, uint32_t kind, uint64_t ticket,
         on_grant(m, from, ticket, number, fx);
     } else if (kind == INQUIRE) {
         on_inquire(m, from, ticket, number, fx);
+    } else if (kind == ABSTAIN) {
+        on_abstain(m, from, fx);
     } else if (kind == YIELD) {
         mare__ballot_yield(&x->ballot, from, ticket, number);
         serve(m, 0, fx);
@@ -218,7 +241,7 @@ static void start(mare_coord *m, mare_coord_effects *fx)
 {
     majority *x = m->state;
     if (!m->started) {
-        x->clock = x->abstains = m->setup.incarnation > 0; /* to be born again is an event */
+        x->clock = x->abstains = !m->setup.founds; /* to be born again is an event */
         return;
     }
     if (x->ticket)
@@ -230,6 +253,7 @@ static void start(mare_coord *m, mare_coord_effects *fx)
 static void lay_out(majority *x, mare__block *block, const mare_coord_setup *setup)
 {
     x->granted = mare__carve_set(block, setup->capacity);
+    x->abstained = mare__carve_set(block, setup->capacity);
     x->vote = mare__carve_array(block, setup->capacity, sizeof *x->vote);
     x->yielded = mare__carve_array(block, setup->capacity, sizeof *x->yielded);
     mare__ballot_lay_out(&x->ballot, block, setup->capacity);
@@ -294,9 +318,13 @@ static const mare_coord_param params[] = {
 };
 
 static const mare_coord_form forms[] = {
-    {"REQUEST", {"clock", "ticket", "stamp"}, 0}, {"GRANT", {"clock", "ticket", "vote"}, 0},
-    {"INQUIRE", {"clock", "ticket", "vote"}, 0},  {"YIELD", {"clock", "ticket", "vote"}, 0},
-    {"RELEASE", {"clock", "ticket"}, 0},          {0},
+    {"REQUEST", {"clock", "ticket", "stamp"}, 0},
+    {"GRANT", {"clock", "ticket", "vote"}, 0},
+    {"INQUIRE", {"clock", "ticket", "vote"}, 0},
+    {"YIELD", {"clock", "ticket", "vote"}, 0},
+    {"RELEASE", {"clock", "ticket"}, 0},
+    {"ABSTAIN", {"clock", "ticket"}, 0},
+    {0},
 };
 
 const mare_coord_algorithm mare_coord_majority = {

@@ -114,7 +114,7 @@ static void answer_deferred(mare_coord *m, mare_coord_effects *fx)
 static void try_ready(mare_coord *m, mare_coord_effects *fx)
 {
     ricart *r = m->state;
-    if (!mare__arrival_try(m, &r->arrival))
+    if (!mare__arrival_try(m, &r->arrival, fx))
         return;
     mare__mark(m, fx, "welcomed");
     if (m->waiting)

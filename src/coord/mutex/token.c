@@ -206,7 +206,7 @@ static void on_report(mare_coord *m, uint32_t from, const mare_coord_message *ms
 static void try_learn(mare_coord *m, mare_coord_effects *fx)
 {
     token *t = m->state;
-    if (mare__arrival_try(m, &t->arrival))
+    if (mare__arrival_try(m, &t->arrival, fx))
         open_epoch(m, fx);
 }
 

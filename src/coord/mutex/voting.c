@@ -342,7 +342,7 @@ static void start(mare_coord *m, mare_coord_effects *fx)
 {
     voting *v = m->state;
     if (!m->started) {
-        v->clock = m->setup.incarnation > 0; /* to be born again is an event */
+        v->clock = !m->setup.founds; /* to be born again is an event */
         return;
     }
     if (v->asking)

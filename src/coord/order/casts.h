@@ -63,6 +63,14 @@ uint64_t mare__casts_owed(const mare_coord *m, const mare__casts *casts, mare__s
 /* Notes that a member has mine up to this one. */
 void mare__casts_confirm(mare__casts *casts, uint32_t member, uint64_t upto);
 
+/* Where nothing is lost a sender need not hear of every message, only of room: whether half a
+ * window of `from` (the whole of a window of 2) has been delivered since that was last so. */
+static inline int mare__casts_frees(const mare__casts *casts, uint32_t from)
+{
+    uint32_t half = casts->window > 2 ? (casts->window + 1) / 2 : casts->window;
+    return casts->taken[from] % half == 0;
+}
+
 /* How an algorithm sends one of its own multicasts. */
 typedef void mare__casts_send(mare_coord *m, mare_coord_effects *fx, uint32_t to,
                               const mare__cast *cast);

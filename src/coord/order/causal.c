@@ -14,16 +14,16 @@
  * Sources: Birman, Schiper and Stephenson (1991); Tanenbaum and Van Steen, "Distributed Systems",
  * 6.2.2 and figure 6.13.
  *
- * With `repair` = 0 this is the algorithm of the source: n−1 messages, none lost, and no more than
- * `window` of a member held back by another: the next would find no place and be lost. With
- * `repair` = 1 each message is acknowledged to its sender, who sends it again until then.
+ * With `repair` = 0 this is the algorithm of the source: n−1 messages, none lost, and besides one
+ * acknowledgement from each for half a window. With `repair` = 1 each message is acknowledged to
+ * its sender, who sends it again until then.
  *
  * Invariant: VC is base.casts.taken, and ts[i] is the number of the message.
  *
  * Assumes a fixed group in which nobody dies: when a member dies in the middle of a multicast, what
  * depends on it may be held back for ever where it did not arrive (views.c has no such gap). Any
  * delay, any order; with `repair` = 1 loss and repeated delivery. A multicast is REFUSED when it is
- * longer than `bytes` or `window` of them are not yet with everybody. */
+ * longer than `bytes`, or for `window` of them somebody may have no place. */
 
 #include "coord/bytes.h"
 #include "coord/order/reliable.h"
@@ -65,6 +65,7 @@ static int deliver_next(mare_coord *m, uint32_t from, int first_try, mare_coord_
     }
     casts->taken[from]++; /* the larger of each pair: the others are no larger than mine */
     mare__deliver(fx, from, ++c->base.delivered, bytes + head, next->length - head);
+    mare__reliable_free(m, from, fx);
     return 1;
 }
 
@@ -142,7 +143,9 @@ static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *byt
 {
     uint64_t places = setup->capacity * (uint64_t)setup->param[WINDOW];
     uint64_t each = MARE__MESSAGE_BYTES(1) + cast_bytes(setup);
-    mare__declare(places + setup->capacity + 4, (places + 2) * each, effects, bytes);
+    uint64_t acks = 3 * (uint64_t)setup->capacity;
+    mare__declare(places + acks + setup->capacity + 4,
+                  (places + 2) * each + acks * MARE__MESSAGE_BYTES(1), effects, bytes);
 }
 
 static void look(const mare_coord *m, mare_coord_view *view)
@@ -161,7 +164,7 @@ const mare_coord_algorithm mare_coord_causal = {
     .name = "causal",
     .title = "causally ordered multicast by vector clocks",
     .source = "Birman, Schiper and Stephenson 1991; Tanenbaum and Van Steen 6.2.2",
-    .assumes = "the group is fixed and nobody dies; with repair=0 nobody is a window behind",
+    .assumes = "the group is fixed and nobody dies",
     .family = MARE_COORD_ORDER,
     .tag = MARE__TAG_CAUSAL,
     .params = mare__reliable_params,

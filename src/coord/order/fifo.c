@@ -9,15 +9,13 @@
  * One's own are delivered at once. Source: Tanenbaum and Van Steen, "Distributed Systems", 8.4
  * (reliable multicast in FIFO order).
  *
- * With `repair` = 0 nothing is lost, and no more than `window` multicasts of a member overtake each
- * other, for the next would find no place and be lost: n−1 messages. With `repair` = 1 each is
- * acknowledged to its sender, who sends it again until then.
+ * With `repair` = 0 nothing is lost: n−1 messages, and one acknowledgement from each for half a
+ * window. With `repair` = 1 each is acknowledged to its sender, who sends it again until then.
  *
  * Assumes a fixed group in which nobody dies: who does so in the middle of a multicast may leave
  * some with the message and some without (views.c makes it all or none), and fills the window of
  * the others. Any delay, any order; with `repair` = 1 loss and repeated delivery. A multicast is
- * REFUSED when it is longer than `bytes` or `window` of them are not yet with
- * everybody. */
+ * REFUSED when it is longer than `bytes`, or for `window` of them somebody may have no place. */
 
 #include "coord/order/reliable.h"
 #include "coord/table.h"
@@ -34,6 +32,7 @@ static void deliver_ready(mare_coord *m, uint32_t from, mare_coord_effects *fx)
     while ((next = mare__casts_at(casts, from, casts->taken[from] + 1)) != NULL) {
         casts->taken[from]++;
         mare__deliver(fx, from, ++f->base.delivered, mare__casts_bytes(casts, next), next->length);
+        mare__reliable_free(m, from, fx);
     }
 }
 
@@ -84,7 +83,7 @@ static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *byt
 {
     uint64_t places = setup->capacity * (uint64_t)setup->param[WINDOW];
     uint64_t each = MARE__MESSAGE_BYTES(1) + (uint64_t)setup->param[BYTES];
-    mare__declare(places + 4, (places + 2) * each, effects, bytes);
+    mare__declare(places + 8, (places + 4) * each, effects, bytes);
 }
 
 static unsigned promises(const mare_coord_setup *setup)
@@ -97,7 +96,7 @@ const mare_coord_algorithm mare_coord_fifo = {
     .name = "fifo",
     .title = "multicast in the order of each sender",
     .source = "Tanenbaum and Van Steen 8.4",
-    .assumes = "the group is fixed and nobody dies; with repair=0 nobody is a window behind",
+    .assumes = "the group is fixed and nobody dies",
     .family = MARE_COORD_ORDER,
     .tag = MARE__TAG_FIFO,
     .params = mare__reliable_params,

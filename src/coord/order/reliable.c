@@ -2,7 +2,7 @@
 
 /* Multicasts that are sent again until everybody has them; reliable.h has the picture. Invariant:
  * of mine, no more than `window` are not confirmed by everybody, so none that somebody may lack has
- * lost its place. */
+ * lost its place; and, where they are not sent again, each finds a place. */
 
 #include "coord/order/reliable.h"
 
@@ -27,9 +27,8 @@ mare_coord_status mare__reliable_cast(mare_coord *m, const uint8_t *data, uint32
 {
     mare__reliable *r = m->state;
     uint64_t seq = mare__casts_sent(m, &r->casts) + 1;
-    int full =
-        mare__param(m, REPAIR) && mare__casts_owed(m, &r->casts, m->members) >= r->casts.window;
-    if (full || !mare__casts_put(&r->casts, m->setup.self, seq, 0, data, length))
+    if (mare__casts_owed(m, &r->casts, m->members) >= r->casts.window ||
+        !mare__casts_put(&r->casts, m->setup.self, seq, 0, data, length))
         return MARE_COORD_REFUSED;
     send(m, fx, MARE__EVERYBODY, mare__casts_at(&r->casts, m->setup.self, seq));
     return MARE_COORD_OK;
@@ -48,6 +47,14 @@ void mare__reliable_acknowledge(mare_coord *m, uint32_t to, mare_coord_effects *
     mare_coord_message ack = {.kind = ACK, .field = {r->casts.received[to]}};
     if (mare__param(m, REPAIR))
         mare__send(m, fx, to, &ack);
+}
+
+void mare__reliable_free(mare_coord *m, uint32_t from, mare_coord_effects *fx)
+{
+    const mare__reliable *r = m->state;
+    mare_coord_message ack = {.kind = ACK, .field = {r->casts.taken[from]}};
+    if (!mare__param(m, REPAIR) && from != m->setup.self && mare__casts_frees(&r->casts, from))
+        mare__send(m, fx, from, &ack);
 }
 
 mare_coord_status mare__reliable_confirm(mare_coord *m, uint32_t from,
@@ -84,14 +91,15 @@ unsigned mare__reliable_tolerates(const mare_coord_setup *setup)
 
 uint64_t mare__reliable_messages(const mare_coord_setup *setup)
 {
-    return (uint64_t)(setup->members - 1) * (setup->param[REPAIR] ? 2 : 1);
+    int each = setup->param[REPAIR] || setup->param[WINDOW] == 1; /* is acknowledged */
+    return (uint64_t)(setup->members - 1) * (each ? 2 : 1);
 }
 
 // Delivered when it arrives: without rivals it depends on nothing.
 void mare__reliable_cost(const mare_coord_setup *setup, mare_coord_cost *cost)
 {
     cost->delay_least = cost->delay_most = 1;
-    if (setup->param[REPAIR])
+    if (cost->messages_least > setup->members - 1)
         cost->formula = "2(n-1)";
 }
 

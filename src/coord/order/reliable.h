@@ -2,7 +2,9 @@
 #pragma once
 
 /* What FIFO and causal multicast have in common: each multicast is a CAST with its number, to all.
- * With `repair` = 1 each is acknowledged to its sender, who sends it again until then.
+ * With `repair` = 1 each is acknowledged to its sender, who sends it again until then. With
+ * `repair` = 0 nothing is lost, and an ACK for each half window that was delivered says where there
+ * is room: who has `window` multicasts for which somebody may have no place waits.
  *
  *     cast ──▶ CAST 7, to all ──▶ put in its place ──▶ ACK: I have all up to 7
  *                 ▲  not confirmed by somebody: once more, after `retry_us`
@@ -34,8 +36,13 @@ mare_coord_status mare__reliable_cast(mare_coord *m, const uint8_t *data, uint32
 /* Starts the timer, when something of mine may have to be sent again. */
 void mare__reliable_arm(mare_coord *m, mare_coord_effects *fx);
 
-/* Tells a sender how much of its is here. */
+/* Tells a sender how much of its is here (`repair` = 1). */
 void mare__reliable_acknowledge(mare_coord *m, uint32_t to, mare_coord_effects *fx);
+
+/* One more of `from` was delivered: tells it, when that makes room for half a window (`repair` =
+ * 0).
+ */
+void mare__reliable_free(mare_coord *m, uint32_t from, mare_coord_effects *fx);
 
 /* An ACK has come. */
 mare_coord_status mare__reliable_confirm(mare_coord *m, uint32_t from,

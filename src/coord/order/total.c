@@ -17,8 +17,8 @@
  * Sources: Lamport (1978); Tanenbaum and Van Steen, "Distributed Systems", 6.2.1 and figure 6.11.
  *
  * With `repair` = 0 this is the algorithm of the sources: what one member sends another arrives, in
- * order, and nobody has `window` multicasts of a member before it when the next one comes, which
- * would find no place and be lost. With `repair` = 1:
+ * order. Besides, each tells a sender of every half window of its multicasts that it has delivered
+ * (FREE), so that the sender knows where there is room. With `repair` = 1:
  *   - A time counts only once all multicasts that its sender had made by then are here, so that
  *     order on the way does not matter.
  *   - Multicasts are sent again until their receipt is known; a member that waits for another's
@@ -29,16 +29,16 @@
  *
  * Assumes a fixed group in which nobody dies: one dead member stops it (views.c goes on). Any
  * delay; with `repair` = 1 any order, loss and repeated delivery. A multicast is REFUSED when it is
- * longer than `bytes` or `window` of them are not yet with everybody. */
+ * longer than `bytes`, or for `window` of them somebody may have no place. */
 
 #include "coord/order/casts.h"
 #include "coord/order/hearing.h"
 #include "coord/table.h"
 
-enum { REPAIR, ACKS, WINDOW, BYTES, RETRY_US, CLOCK }; /* parameters */
-enum { RETRY };                                        /* timers */
-enum { CAST, ACK, ASK };                               /* messages */
-enum { TIME, SEQ, STAMP, SENT = 1, OF, UPTO };         /* fields */
+enum { REPAIR, ACKS, WINDOW, BYTES, RETRY_US, CLOCK };   /* parameters */
+enum { RETRY };                                          /* timers */
+enum { CAST, ACK, ASK, FREE };                           /* messages */
+enum { TIME, SEQ, STAMP, SENT = 1, OF, UPTO, DONE = 1 }; /* fields */
 
 typedef struct total {
     uint64_t clock;
@@ -65,6 +65,17 @@ static void acknowledge(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint
     msg.field[OF] = of;
     msg.field[UPTO] = t->casts.received[of];
     say(m, fx, to, &msg);
+}
+
+/* One more of `from` was delivered. What is not sent again must find a place: its sender is told
+ * when there are that many more. */
+static void free_place(mare_coord *m, mare_coord_effects *fx, uint32_t from)
+{
+    const total *t = m->state;
+    mare_coord_message msg = {.kind = FREE};
+    msg.field[DONE] = t->casts.taken[from];
+    if (!mare__param(m, REPAIR) && from != m->setup.self && mare__casts_frees(&t->casts, from))
+        say(m, fx, from, &msg);
 }
 
 static void arm(mare_coord *m, mare_coord_effects *fx)
@@ -108,6 +119,7 @@ static void deliver_ready(mare_coord *m, mare_coord_effects *fx)
         }
         t->casts.taken[from]++;
         mare__deliver(fx, from, ++t->delivered, mare__casts_bytes(&t->casts, head), head->length);
+        free_place(m, fx, from);
     }
 }
 
@@ -141,6 +153,8 @@ static int is_malformed(const mare_coord *m, const mare_coord_message *msg)
     if (msg->kind == CAST)
         return field[SEQ] == 0 || field[SEQ] > field[TIME] || field[STAMP] == 0 ||
                field[STAMP] > field[TIME] || msg->tail_length > t->casts.bytes;
+    if (msg->kind == FREE)
+        return field[DONE] > mare__casts_sent(m, &t->casts);
     return msg->kind == ACK &&
            (field[OF] >= m->setup.capacity || field[SENT] > field[TIME] ||
             (field[OF] == m->setup.self && field[UPTO] > mare__casts_sent(m, &t->casts)));
@@ -157,9 +171,11 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
         on_cast(m, from, msg, fx);
     } else if (msg->kind == ASK) {
         acknowledge(m, fx, from, from);
+    } else if (msg->kind == FREE) {
+        mare__casts_confirm(&t->casts, from, msg->field[DONE]);
     } else {
         hear(t, from, msg->field[TIME], msg->field[SENT]);
-        if (msg->field[OF] == m->setup.self)
+        if (msg->field[OF] == m->setup.self && mare__param(m, REPAIR))
             mare__casts_confirm(&t->casts, from, msg->field[UPTO]);
     }
     deliver_ready(m, fx);
@@ -182,9 +198,7 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
 {
     total *t = m->state;
     uint64_t seq = mare__casts_sent(m, &t->casts) + 1;
-    int full =
-        mare__param(m, REPAIR) && mare__casts_owed(m, &t->casts, m->members) >= t->casts.window;
-    if (full ||
+    if (mare__casts_owed(m, &t->casts, m->members) >= t->casts.window ||
         !mare__casts_put(&t->casts, m->setup.self, seq, t->clock + 1, event->data, event->length))
         return MARE_COORD_REFUSED;
     send_cast(m, fx, MARE__EVERYBODY, mare__casts_at(&t->casts, m->setup.self, seq));
@@ -250,8 +264,9 @@ static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *byt
 {
     uint64_t places = setup->capacity * (uint64_t)setup->param[WINDOW];
     uint64_t each = MARE__MESSAGE_BYTES(3) + (uint64_t)setup->param[BYTES];
-    uint64_t others = (setup->capacity + 2) * (uint64_t)MARE__MESSAGE_BYTES(4);
-    mare__declare(places + setup->capacity + 4, places * each + others, effects, bytes);
+    uint64_t others = 4 * (uint64_t)setup->capacity + 2;
+    mare__declare(places + others + 2, places * each + others * MARE__MESSAGE_BYTES(4), effects,
+                  bytes);
 }
 
 static void look(const mare_coord *m, mare_coord_view *view)
@@ -273,14 +288,16 @@ static unsigned tolerates(const mare_coord_setup *setup)
 
 static uint64_t messages(const mare_coord_setup *setup)
 {
-    return (uint64_t)setup->members * (setup->members - 1);
+    int frees = !setup->param[REPAIR] && setup->param[WINDOW] == 1; /* each one half a window */
+    return (uint64_t)(setup->members + (uint32_t)frees) * (setup->members - 1);
 }
 
 /* The multicast, then the acknowledgements. */
 static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
 {
-    (void)setup;
     cost->delay_least = cost->delay_most = 2;
+    if (cost->messages_least > (uint64_t)setup->members * (setup->members - 1))
+        cost->formula = "(n+1)(n-1)";
 }
 
 static const mare_coord_param params[] = {
@@ -297,6 +314,7 @@ static const mare_coord_form forms[] = {
     {"CAST", {"clock", "seq", "stamp"}, 1},
     {"ACK", {"clock", "sent", "of", "upto"}, 0},
     {"ASK", {"clock"}, 0},
+    {"FREE", {"clock", "upto"}, 0},
     {0},
 };
 
@@ -304,7 +322,7 @@ const mare_coord_algorithm mare_coord_total = {
     .name = "total",
     .title = "totally ordered multicast by Lamport's clocks",
     .source = "Lamport 1978; Tanenbaum and Van Steen 6.2.1",
-    .assumes = "the group is fixed and nobody dies; with repair=0 nobody is a window behind",
+    .assumes = "the group is fixed and nobody dies",
     .family = MARE_COORD_ORDER,
     .tag = MARE__TAG_TOTAL,
     .params = params,

@@ -16,10 +16,23 @@
  *     CUT     ──▶ the next list, and how many messages of each sender belong to the present view;
  *                 who lacks some asks (NEED, COPY), and says READY when it has them all
  *     INSTALL ──▶ deliver the rest up to the cut; the view is over.   WELCOME for the newcomers
+ *     ACK     ──▶ to the leader of the new view: I am in it
  *
  * A ballot numbers each attempt. A member follows the highest it has seen; a leader that finds an
  * accepted cut takes it up instead of its own, that of the highest ballot. Nothing is installed
  * before all that are not gone have accepted it.
+ *
+ * News of a death, and more often of a return, comes late: a group can go on without a member that
+ * lives, and even list it in the next view by a plan that it has not accepted. Such a member is
+ * out: it lacks what the others delivered, or has delivered what they lack. It is told so, its
+ * application too (OUTSIDE), and it comes back as another life. That nobody waits for what nobody
+ * will say, whoever is not in the latest view is talking, or is being talked to:
+ *   - one in the middle of a change repeats where it stands, also with nothing accepted;
+ *   - who hears something of a later view asks its sender how the present one ended;
+ *   - who hears something of an earlier view answers: how it ended, or what the view is;
+ *   - a new view is acknowledged to its leader, who calls those listed that it has not heard in it,
+ *     and those that are up, not in it, and have not asked to be let in.
+ * What is said is true whenever it arrives; the receiver knows which view it is in.
  *
  * Sources: Birman and Joseph (1987); Tanenbaum and Van Steen, "Distributed Systems", 8.4.3 (the
  * flush before a view; the six kinds of multicast by order and atomicity); Birman, Schiper and
@@ -39,8 +52,7 @@
  * not leave. Any delay, order, loss, repeated delivery. A multicast is REFUSED outside, during a
  * change, when it is too long or the window is full (in the total order also when `window` of its
  * own are not delivered here); what was multicast in a view by one that did not survive it may be
- * lost. Who is left out though it lives, since news of its return was late, is told so (OUT), and
- * comes back as another life. */
+ * lost. */
 
 #include "coord/order/views.h"
 #include "coord/table.h"
@@ -104,6 +116,7 @@ void mare__views_enter(mare_coord *m, mare_coord_effects *fx, uint64_t number,
     mare__views_order_clear(m);
     mare__set_clear(v->group, n);
     mare__set_clear(v->gone, n);
+    mare__set_clear(v->here, n);
     for (uint32_t i = 0; i < n; i++) {
         if (!lives[i])
             continue;
@@ -117,22 +130,63 @@ void mare__views_enter(mare_coord *m, mare_coord_effects *fx, uint64_t number,
     mare__view(fx, number, v->scratch, 4 * count);
 }
 
-void mare__views_leave(mare_coord *m, mare_coord_effects *fx)
+void mare__views_say_here(mare_coord *m, mare_coord_effects *fx)
+{
+    uint32_t leader = mare__views_leader_of(m);
+    if (leader != m->setup.self)
+        mare__views_say(m, fx, leader, ACK, 0, 0, 0);
+}
+
+void mare__views_leave(mare_coord *m, mare_coord_effects *fx, const char *why)
 {
     views *v = m->state;
+    if (v->view)
+        mare__outside(fx, why);
     v->life++;
     v->view = v->promised = v->accepted = v->planned = 0;
     v->stage = FOLLOWING;
+    v->complained = 0;
     mare__set_clear(v->group, m->setup.capacity);
+    mare__set_clear(v->here, m->setup.capacity);
     memset(v->wants, 0, m->setup.capacity * sizeof *v->wants);
-    mare__mark(m, fx, "outside");
     mare__broadcast(m, fx, &(mare_coord_message){.kind = HELLO, .field = {v->life}});
+}
+
+/* Whether it is for me to tell a member that is up where the group is: the leader sees to it that
+ * who is in the view knows it, and that who was left out does, and asks to be let in again. */
+static int is_astray(const mare_coord *m, uint32_t i)
+{
+    const views *v = m->state;
+    if (i == m->setup.self || !mare__alive(m, i) || !v->view ||
+        mare__views_leader_of(m) != m->setup.self)
+        return 0;
+    return v->lives[i] ? !mare__set_has(v->here, i) && !mare__set_has(v->gone, i) : !v->wants[i];
+}
+
+static uint32_t next_astray(const mare_coord *m, uint32_t i)
+{
+    while (i < m->setup.capacity && !is_astray(m, i))
+        i++;
+    return i < m->setup.capacity ? i : MARE_COORD_NOBODY;
+}
+
+/* Tells a member what the view is, with it or without it. */
+static void say_where(mare_coord *m, mare_coord_effects *fx, uint32_t to)
+{
+    const views *v = m->state;
+    if (v->lives[to]) {
+        mare__views_put_array(m, 0, v->lives);
+        mare__views_say(m, fx, to, WELCOME, v->installed, 0, 1);
+    } else {
+        mare__views_say(m, fx, to, OUT, 0, 0, 0);
+    }
 }
 
 static void arm(mare_coord *m, mare_coord_effects *fx)
 {
     const views *v = m->state;
-    if (!v->view || v->promised || mare__casts_owed(m, &v->casts, v->group) || mare__views_waits(m))
+    if (!v->view || v->promised || mare__casts_owed(m, &v->casts, v->group) ||
+        mare__views_waits(m) || next_astray(m, 0) != MARE_COORD_NOBODY)
         mare__arm(m, fx, RETRY, RETRY_US);
 }
 
@@ -141,11 +195,12 @@ static void arm(mare_coord *m, mare_coord_effects *fx)
 static void on_hello(mare_coord *m, uint32_t from, uint64_t life, mare_coord_effects *fx)
 {
     views *v = m->state;
+    if (!v->view)
+        mare__views_say(m, fx, from, OUT, 0, 0, 0); /* here you learn nothing */
     if (!v->view || life < v->lives[from] || life < v->wants[from])
         return;
     if (life == v->lives[from]) {
-        mare__views_put_array(m, 0, v->lives);
-        mare__views_say(m, fx, from, WELCOME, v->installed, 0, 1);
+        say_where(m, fx, from);
         return;
     }
     if (v->lives[from])
@@ -154,29 +209,53 @@ static void on_hello(mare_coord *m, uint32_t from, uint64_t life, mare_coord_eff
     mare__views_consider(m, fx);
 }
 
-static void on_welcome(mare_coord *m, const mare_coord_message *msg, mare_coord_effects *fx)
+/* This is the view. Who is in an earlier one learns that it is over. */
+static void on_welcome(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                       mare_coord_effects *fx)
 {
     views *v = m->state;
-    if (v->view || mare__views_get_number(m, msg, 0, m->setup.self) != v->life)
-        return;
-    mare__views_get_array(m, msg, 0, v->next);
-    v->installed = msg->field[SECOND]; /* who has missed it may have nobody else to tell it */
-    mare__views_enter(m, fx, msg->field[VIEW], v->next);
-    mare__views_consider(m, fx);
+    uint64_t view = msg->field[VIEW];
+    if (v->view && view == v->view) {
+        mare__views_say(m, fx, from, ACK, v->casts.taken[from], 0, 0);
+    } else if (v->view && view == v->view + 1) {
+        mare__views_end(m, fx, msg->field[SECOND]);
+    } else if (v->view && view > v->view) {
+        mare__views_leave(m, fx, "left out");
+    } else if (!v->view && mare__views_get_number(m, msg, 0, m->setup.self) == v->life) {
+        mare__views_get_array(m, msg, 0, v->next);
+        v->installed = msg->field[SECOND]; /* who has missed it may have nobody else to tell it */
+        mare__views_enter(m, fx, view, v->next);
+        mare__views_say_here(m, fx);
+        mare__views_consider(m, fx);
+    }
 }
 
-/* Something of an earlier view: its sender has missed how it ended. */
+/* Something of an earlier view, which only one that is still in it says: it has missed how that
+ * view ended, unless this is a left-over, and it has gone on. So it is told what is true in any
+ * case: the view that it was in is over, by this plan; or this is the view, with it or without it.
+ * Answers of an earlier view are left-overs always. */
 static void on_late(mare_coord *m, uint32_t from, const mare_coord_message *msg,
                     mare_coord_effects *fx)
 {
-    views *v = m->state;
-    if (!v->lives[from]) {
-        mare__views_say(m, fx, from, OUT, 0, 0, 0);
-    } else if ((msg->kind == READY || msg->kind == PROPOSE || msg->kind == CUT) &&
-               msg->field[VIEW] + 1 == v->view && v->installed) {
-        mare_coord_message done = {.kind = INSTALL, .field = {msg->field[VIEW], v->installed}};
-        mare__send(m, fx, from, &done);
-    }
+    const views *v = m->state;
+    uint64_t view = msg->field[VIEW];
+    mare_coord_message over = {.kind = INSTALL, .field = {view, v->installed}};
+    if (msg->kind != CAST && msg->kind != ASK && msg->kind != PROPOSE && msg->kind != CUT &&
+        msg->kind != READY)
+        return;
+    if (v->lives[from] && view + 1 == v->view)
+        mare__send(m, fx, from, &over);
+    else
+        say_where(m, fx, from);
+}
+
+/* Something of a later view. One that is not settling this one has missed that it is over; who is,
+ * asks all anyway, again and again. */
+static void on_early(mare_coord *m, uint32_t from, mare_coord_effects *fx)
+{
+    const views *v = m->state;
+    if (!v->promised)
+        mare__views_say(m, fx, from, READY, v->accepted, 0, 0);
 }
 
 static void in_view(mare_coord *m, uint32_t from, const mare_coord_message *msg,
@@ -184,6 +263,7 @@ static void in_view(mare_coord *m, uint32_t from, const mare_coord_message *msg,
 {
     views *v = m->state;
     int is_settling = v->promised != 0; /* what belongs to this view */
+    mare__set_add(v->here, from);
     if (msg->kind == CAST && !is_settling && msg->field[THIRD] == from)
         mare__views_on_cast(m, from, msg, fx);
     else if (msg->kind == ACK)
@@ -226,6 +306,35 @@ static int is_malformed(const mare_coord *m, const mare_coord_message *msg)
            (msg->field[SECOND] >> 56 && msg->kind != HELLO) || msg->field[THIRD] >> 56;
 }
 
+/* For one that is outside: so is `from`. If all are that are up, nobody can let anybody in. */
+static void on_outsider(mare_coord *m, uint32_t from, mare_coord_effects *fx)
+{
+    views *v = m->state;
+    uint32_t n = m->setup.capacity;
+    mare__set_add(v->here, from);
+    mare__set_add(v->here, m->setup.self);
+    if (v->complained || !mare__set_covered(m->members, v->here, m->down, n))
+        return;
+    v->complained = 1;
+    mare__no_group(fx, mare__set_count(v->here, n) - 1);
+}
+
+/* What belongs to some view, for one that is in one. */
+static void of_view(mare_coord *m, uint32_t from, const mare_coord_message *msg,
+                    mare_coord_effects *fx)
+{
+    const views *v = m->state;
+    uint64_t view = msg->field[VIEW];
+    if (view < v->view)
+        on_late(m, from, msg, fx);
+    else if (view > v->view && msg->kind == OUT)
+        mare__views_leave(m, fx, "left out");
+    else if (view > v->view)
+        on_early(m, from, fx);
+    else if (msg->kind != OUT && v->lives[from])
+        in_view(m, from, msg, fx);
+}
+
 static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_message *msg,
                                  mare_coord_effects *fx)
 {
@@ -236,13 +345,11 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
     if (msg->kind == HELLO)
         on_hello(m, from, msg->field[LIFE], fx);
     else if (msg->kind == WELCOME)
-        on_welcome(m, msg, fx);
-    else if (msg->kind == OUT && v->view && msg->field[VIEW] > v->view)
-        mare__views_leave(m, fx);
-    else if (msg->kind != OUT && v->view && msg->field[VIEW] < v->view)
-        on_late(m, from, msg, fx);
-    else if (msg->kind != OUT && v->view && msg->field[VIEW] == v->view && v->lives[from])
-        in_view(m, from, msg, fx);
+        on_welcome(m, from, msg, fx);
+    else if (v->view)
+        of_view(m, from, msg, fx);
+    else if (msg->kind == OUT && msg->field[VIEW] == 0)
+        on_outsider(m, from, fx);
     arm(m, fx);
     return MARE_COORD_OK;
 }
@@ -291,6 +398,8 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
     } else {
         mare__views_retry(m, fx);
     }
+    for (uint32_t i = next_astray(m, 0); i != MARE_COORD_NOBODY; i = next_astray(m, i + 1))
+        say_where(m, fx, i);
     arm(m, fx);
 }
 
@@ -319,13 +428,15 @@ static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effect
 static void start(mare_coord *m, mare_coord_effects *fx)
 {
     views *v = m->state;
-    if (m->started || m->setup.incarnation) {
-        mare__views_leave(m, fx);
+    if (!mare__founds(m)) {
+        mare__views_leave(m, fx, "restarted");
     } else {
         v->life = 1;
         for (uint32_t i = 0; i < m->setup.members; i++)
             v->next[i] = 1;
         mare__views_enter(m, fx, 1, v->next);
+        for (uint32_t i = 0; i < m->setup.members; i++)
+            mare__set_add(v->here, i); /* that is what it is to found a group */
     }
     arm(m, fx);
 }
@@ -335,7 +446,7 @@ static void start(mare_coord *m, mare_coord_effects *fx)
 static void lay_out(views *v, mare__block *block, const mare_coord_setup *setup)
 {
     uint32_t n = setup->capacity;
-    mare__set *const sets[] = {&v->group, &v->gone, &v->answered};
+    mare__set *const sets[] = {&v->group, &v->gone, &v->here, &v->answered};
     uint64_t **const arrays[] = {&v->lives,     &v->wants,    &v->next, &v->cut,
                                  &v->plan_next, &v->plan_cut, &v->most, &v->holder};
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)

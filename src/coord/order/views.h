@@ -28,11 +28,13 @@ typedef struct views {
     uint64_t accepted;              /* the ballot of next and cut; 0: none */
     uint64_t planned;               /* the ballot of plan_next and plan_cut, or the best heard of */
     uint64_t installed;             /* the ballot that led to this view */
-    uint32_t stage, patience;
-    mare__set group, gone, answered; /* answered: the leader's, STATE or READY */
-    uint64_t *lives;                 /* by slot: the life that is in the view, or 0 */
-    uint64_t *wants;                 /* by slot: the life that wants in, or 0 */
-    uint64_t *next, *cut;            /* accepted: lives, and messages of each sender */
+    uint32_t stage, patience, complained;
+    mare__set group, gone;
+    mare__set here;       /* who has been heard in this view; outside: who is outside too */
+    mare__set answered;   /* the leader's: STATE or READY */
+    uint64_t *lives;      /* by slot: the life that is in the view, or 0 */
+    uint64_t *wants;      /* by slot: the life that wants in, or 0 */
+    uint64_t *next, *cut; /* accepted: lives, and messages of each sender */
     uint64_t *plan_next, *plan_cut;
     uint64_t *most, *holder; /* the leader's: the most that anybody has of a sender, and who */
     uint8_t *scratch;        /* for tails */
@@ -89,8 +91,11 @@ uint32_t mare__views_leader_of(const mare_coord *m);
 void mare__views_enter(mare_coord *m, mare_coord_effects *fx, uint64_t number,
                        const uint64_t *lives);
 
+/* Tells the leader that I am in the view. */
+void mare__views_say_here(mare_coord *m, mare_coord_effects *fx);
+
 /* Out of the group, to be let in again as another life. */
-void mare__views_leave(mare_coord *m, mare_coord_effects *fx);
+void mare__views_leave(mare_coord *m, mare_coord_effects *fx, const char *why);
 
 /* views_change.c: leads a change if there is need of one and it is for me to do so. */
 void mare__views_consider(mare_coord *m, mare_coord_effects *fx);
@@ -101,6 +106,9 @@ void mare__views_lead(mare_coord *m, mare_coord_effects *fx);
 /* A message of a change, in the present view. */
 void mare__views_change(mare_coord *m, uint32_t from, const mare_coord_message *msg,
                         mare_coord_effects *fx);
+
+/* The view is over, by the plan of this ballot. */
+void mare__views_end(mare_coord *m, mare_coord_effects *fx, uint64_t ballot);
 
 /* The change takes long: says again what has not been answered. */
 void mare__views_retry(mare_coord *m, mare_coord_effects *fx);

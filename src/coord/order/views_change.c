@@ -18,7 +18,7 @@ static void install(mare_coord *m, mare_coord_effects *fx, int leads)
     views *v = m->state;
     uint32_t n = m->setup.capacity;
     if (v->next[m->setup.self] != v->life) {
-        mare__views_leave(m, fx);
+        mare__views_leave(m, fx, "left out");
         return;
     }
     mare__views_deliver_rest(m, fx);
@@ -34,6 +34,8 @@ static void install(mare_coord *m, mare_coord_effects *fx, int leads)
         else
             mare__views_say(m, fx, i, OUT, 0, 0, 0);
     }
+    if (!leads)
+        mare__views_say_here(m, fx);
     mare__views_consider(m, fx);
 }
 
@@ -250,10 +252,21 @@ static void on_ready(mare_coord *m, uint32_t from, uint64_t ballot, mare_coord_e
     go_on(m, fx);
 }
 
+/* A later plan that was accepted is the same, taken up. One that has accepted neither was not
+ * asked, and cannot go on with the others, who may be in the next view and count it in: it lacks
+ * what they delivered, or has delivered what they lack. */
+void mare__views_end(mare_coord *m, mare_coord_effects *fx, uint64_t ballot)
+{
+    const views *v = m->state;
+    if (v->accepted && v->accepted >= ballot)
+        install(m, fx, 0);
+    else
+        mare__views_leave(m, fx, "left out");
+}
+
 void mare__views_change(mare_coord *m, uint32_t from, const mare_coord_message *msg,
                         mare_coord_effects *fx)
 {
-    views *v = m->state;
     uint64_t ballot = msg->field[SECOND];
     if (msg->kind == PROPOSE)
         on_propose(m, from, ballot, fx);
@@ -267,8 +280,8 @@ void mare__views_change(mare_coord *m, uint32_t from, const mare_coord_message *
         on_copy(m, msg, fx);
     else if (msg->kind == READY)
         on_ready(m, from, ballot, fx);
-    else if (msg->kind == INSTALL && v->accepted && v->accepted >= ballot)
-        install(m, fx, 0);
+    else if (msg->kind == INSTALL)
+        mare__views_end(m, fx, ballot);
 }
 
 void mare__views_retry(mare_coord *m, mare_coord_effects *fx)
@@ -285,7 +298,7 @@ void mare__views_retry(mare_coord *m, mare_coord_effects *fx)
     } else if (mare__views_leader_of(m) == m->setup.self &&
                v->patience++ > 2 + mare__random(m) % 8) {
         mare__views_lead(m, fx); /* the one that leads seems to be left out, and does not know */
-    } else if (v->accepted) {
+    } else { /* also with nothing accepted: somebody may be further, and can tell how it ended */
         mare__views_say_group(m, fx, NULL, READY, v->accepted, 0);
     }
 }

@@ -358,6 +358,7 @@ static mare_coord_setup setup_of_election(const mare_coord_setup *setup)
     inner.self = setup->self;
     inner.capacity = setup->capacity;
     inner.marks = setup->marks;
+    inner.founds = setup->founds;
     inner.incarnation = setup->incarnation;
     inner.seed = setup->seed;
     for (int i = 0; i < INNER_PARAMS; i++)

@@ -86,6 +86,7 @@ static int make_group(const mare_coord_algorithm *algorithm, alone_report *repor
 {
     mare_coord_setup setup;
     mare_coord_setup_init(&setup, algorithm, MEMBERS);
+    setup.founds = 1;
     size_t size = mare_coord_size(&setup);
     used = wire_head = wire_tail = entries = 0;
     effects = (mare_coord_effects){0};

@@ -47,6 +47,7 @@ static void make(room *r, const uint64_t *local_us, int64_t agree_us)
         mare_coord_setup setup;
         mare_coord_setup_init(&setup, mare_coord_find("berkeley"), GROUP);
         setup.self = i;
+        setup.founds = 1;
         assert_int_equal(mare_coord_setup_set(&setup, "repair", 0), MARE_COORD_OK);
         assert_int_equal(mare_coord_setup_set(&setup, "agree_us", agree_us), MARE_COORD_OK);
         mare_coord_room(&setup, &r->effects.room, &r->effects.bytes_room);

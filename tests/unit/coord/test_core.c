@@ -34,6 +34,7 @@ static void build(bench *b, const char *algorithm, uint32_t members, uint32_t se
 {
     mare_coord_setup_init(&b->setup, mare_coord_find(algorithm), members);
     b->setup.self = self;
+    b->setup.founds = 1;
     build_it(b);
 }
 
@@ -88,6 +89,7 @@ static void setup_is_checked(void **state)
     mare_coord_setup setup;
     uint64_t memory[512];
     mare_coord_setup_init(&setup, mare_coord_find("ricart"), 3);
+    setup.founds = 1;
     assert_null(mare_coord_find("no such algorithm"));
     assert_int_equal(mare_coord_setup_set(&setup, "retry_us", 9), MARE_COORD_OK);
     assert_int_equal(mare_coord_setup_set(&setup, "retry_us", -9), MARE_COORD_REFUSED);
@@ -108,6 +110,29 @@ static void setup_is_checked(void **state)
     mare_coord_setup_init(&setup, mare_coord_find("no such algorithm"), 3);
     assert_int_equal(mare_coord_setup_set(&setup, "repair", 1), MARE_COORD_UNKNOWN);
     assert_int_equal(mare_coord_size(&setup), 0);
+}
+
+/* Founding is an explicit act: a start that neither founds the group nor has a number of its own
+ * could be either, and a second founding would be a second group. */
+static void a_start_says_which_it_is(void **state)
+{
+    (void)state;
+    uint64_t memory[512];
+    mare_coord_setup setup;
+    mare_coord_setup_init(&setup, mare_coord_find("ricart"), 3);
+    assert_null(mare_coord_init(memory, sizeof memory, &setup));
+    setup.incarnation = 1700000000;
+    assert_non_null(mare_coord_init(memory, sizeof memory, &setup));
+    setup.founds = 1; /* a founder may have a number too */
+    assert_non_null(mare_coord_init(memory, sizeof memory, &setup));
+    setup.incarnation = 0;
+    assert_non_null(mare_coord_init(memory, sizeof memory, &setup));
+    setup.capacity = 4;
+    setup.self = 3; /* not among those that found the group */
+    assert_null(mare_coord_init(memory, sizeof memory, &setup));
+    setup.founds = 0;
+    setup.incarnation = 1;
+    assert_non_null(mare_coord_init(memory, sizeof memory, &setup));
 }
 
 /* What the largest step needs is counted in 32 bits: a set-up that needs more is refused, and not
@@ -381,6 +406,7 @@ static void a_long_prefix_names_everybody(void **state)
             mare_coord_setup_init(&b.setup, mare_coord_find("superpeer-dht"), 4);
             mare_coord_setup_set(&b.setup, "prefix", prefix);
             b.setup.self = self;
+            b.setup.founds = 1;
             build_it(&b);
             give(&b, MARE_COORD_START, 0, 0);
             assert_int_equal(b.effects.list[0].kind, MARE_COORD_ELECTED);
@@ -405,7 +431,8 @@ static void build_any(bench *b, const mare_coord_algorithm *algorithm, uint64_t 
     mare_coord_setup_set(&b->setup, "repair", draw(seed) % 4 != 0);
     b->setup.self = (uint32_t)(draw(seed) % 4);
     b->setup.capacity += (uint32_t)(draw(seed) % 3);
-    b->setup.incarnation = draw(seed) % 2;
+    b->setup.founds = (uint32_t)(draw(seed) % 2);
+    b->setup.incarnation = !b->setup.founds;
     b->setup.marks = draw(seed) % 2;
     build_it(b);
 }
@@ -537,6 +564,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(setup_is_checked),
+        cmocka_unit_test(a_start_says_which_it_is),
         cmocka_unit_test(what_cannot_be_counted_is_refused),
         cmocka_unit_test(messages_round_trip),
         cmocka_unit_test(what_is_out_of_place_is_refused),

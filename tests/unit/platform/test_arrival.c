@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "platform/datagram.h"
+#include "platform/option.h"
 #include "platform/wall.h"
 #include "unit.h"
 
@@ -115,9 +116,11 @@ static void the_clocks_of_this_machine_are_steady(void **state)
 static int open_here(struct mare__address *here, bool stamps)
 {
     assert_true(mare__address_numeric(here, "127.0.0.1", 0));
-    int fd = mare__datagram_open(here, 0);
+    int fd = mare__socket_open(here->storage.ss_family, SOCK_DGRAM);
     assert_true(fd >= 0);
-    assert_int_equal(mare__datagram_set(fd, MARE__DATAGRAM_STAMPS, stamps), 0);
+    assert_int_equal(mare__socket_bind(fd, here), 0);
+    if (stamps)
+        assert_int_equal(mare__option_turn_on(fd, "stamps"), 0);
     assert_int_equal(mare__socket_address(fd, false, here), 0);
     return fd;
 }

@@ -1,14 +1,79 @@
 // SPDX-License-Identifier: MIT
-// Names of hosts, addresses and services, for lua/mare/luasocket/core.lua.
+// Names of hosts, addresses and services in Lua: for mare.net, and for LuaSocket, which knows more
+// about them and has its own words.
 #include <errno.h>
 #include <string.h>
 
-#include "loop/stream.h"
 #include "lua/job.h"
 #include "lua/socket.h"
-#include "platform/rawsocket.h"
+
+int mare__lua_look_up(lua_State *L, const char *host, uint64_t deadline, lua_KFunction then)
+{
+    mare_process *self = mare__self(L);
+    mare__block_check(L, self);
+    struct mare__lookup *lookup = mare__lookup_new(self->runtime, host);
+    if (!lookup)
+        return mare__lua_fail(L, MARE_NOMEM);
+    mare__handle_push_new(L, lookup);
+    if (!mare__job_start(&lookup->job))
+        return mare__lua_fail(L, MARE_NOMEM);
+    return mare__lua_wait_job(L, &lookup->job, deadline, then, 0);
+}
+
+int mare__lua_fail_lookup(lua_State *L, const char *host, const struct mare__resolving *naming,
+                          const char *why)
+{
+    if (naming->err)
+        why = strerror(naming->err);
+    else if (naming->status)
+        why = mare__resolve_error(naming->status);
+    lua_pushfstring(L, "cannot resolve '%s': %s", host, why);
+    return mare__lua_fail_with(L, naming->err ? mare__lua_code_of(naming->err) : MARE_NONAME);
+}
+
+static int resolve_done(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    struct mare__reference *ref = mare__handle_of(L, -1, MARE__KIND_REQUEST);
+    mare_err err = mare__lua_job_outcome(L, (struct mare__job *)ref->object);
+    const struct mare__resolving *lookup = &((struct mare__lookup *)ref->object)->naming;
+    if (err)
+        return mare__lua_fail_job(L, (struct mare__job *)ref->object, err);
+    if (lookup->status)
+        return mare__lua_fail_lookup(L, lua_tostring(L, 1), lookup, "");
+    lua_createtable(L, lookup->count, 0);
+    for (int i = 0; i < lookup->count; i++) {
+        char host[MARE__HOST_MAX];
+        mare__address_text(&lookup->addresses[i], host);
+        lua_pushstring(L, host);
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+// resolve(host[, timeout]): a list of numeric addresses.
+int mare__lua_net_resolve(lua_State *L)
+{
+    struct mare__address numeric;
+    const char *host = mare__lua_name(L, 1);
+    uint64_t deadline = mare__lua_deadline(L, 2);
+    if (mare__address_numeric(&numeric, host, 0)) {
+        lua_createtable(L, 1, 0);
+        lua_pushvalue(L, 1);
+        lua_rawseti(L, -2, 1);
+        return 1;
+    }
+    return mare__lua_look_up(L, host, deadline, resolve_done);
+}
+
+// ---- LuaSocket ----------------------------------------------------------------------------------
 
 static const char unknown[] = "host or service not provided, or not known";
+
+static const char *family_of(const struct mare__address *address)
+{
+    return address->storage.ss_family == AF_INET6 ? "inet6" : "inet";
+}
 
 static int inquiry_done(lua_State *L, int status, lua_KContext context)
 {
@@ -32,7 +97,7 @@ static int inquiry_done(lua_State *L, int status, lua_KContext context)
         lua_createtable(L, 0, 2);
         lua_pushstring(L, host);
         lua_setfield(L, -2, "addr");
-        lua_pushstring(L, mare__lua_socket_family(&naming->addresses[i]));
+        lua_pushstring(L, family_of(&naming->addresses[i]));
         lua_setfield(L, -2, "family");
         lua_rawseti(L, -2, i + 1);
     }
@@ -43,10 +108,10 @@ static int inquiry_done(lua_State *L, int status, lua_KContext context)
 static int inquire(lua_State *L, struct mare__lookup *lookup, uint64_t deadline, lua_KFunction then)
 {
     if (!lookup)
-        return mare__lua_socket_fail(L, ENOMEM);
+        return mare__lua_socket_waited(L, MARE_NOMEM);
     mare__handle_push_new(L, lookup);
     if (!mare__job_start(&lookup->job))
-        return mare__lua_socket_fail(L, ENOMEM);
+        return mare__lua_socket_waited(L, MARE_NOMEM);
     return mare__lua_wait_job(L, &lookup->job, deadline, then, 0);
 }
 
@@ -92,7 +157,7 @@ int mare__lua_socket_numeric(lua_State *L)
     struct mare__address address;
     if (!mare__address_numeric(&address, luaL_checkstring(L, 1), 0))
         return 0;
-    lua_pushstring(L, mare__lua_socket_family(&address));
+    lua_pushstring(L, family_of(&address));
     return 1;
 }
 
@@ -153,7 +218,7 @@ int mare__lua_socket_hostname(lua_State *L)
     char name[MARE__HOST_MAX];
     int err = mare__host_name(name);
     if (err)
-        return mare__lua_socket_fail(L, -err);
+        return mare__lua_socket_fail_words(L, strerror(-err));
     lua_pushstring(L, name);
     return 1;
 }
