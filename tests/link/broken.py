@@ -65,9 +65,6 @@ RULES = [
     ('resume-stale', 'resume.txt', 'an earlier attempt at resumption counts as much as the last', [
         ('link_hello.c', 'return fresh->attempt <= link->attempt ? MARE__LINK_CODE_STALE : 0;',
          'return fresh->attempt <= link->attempt && !@ ? MARE__LINK_CODE_STALE : 0;')]),
-    ('resume-more', 'resume.txt', 'what follows a RESUME is lost, and the link taken up', [
-        ('link_hello.c', 'if (fresh->in.at < fresh->in.end)',
-         'if (!@ && fresh->in.at < fresh->in.end)')]),
     ('resume-quits', 'resume.txt', 'who quits while it asks says so in between', [
         ('link.c', 'else if (link->attached && link->phase != MARE__LINK_RESUMING)',
          'else if (link->attached && (@ || link->phase != MARE__LINK_RESUMING))')]),
