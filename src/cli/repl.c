@@ -19,6 +19,7 @@
 #include <wchar.h>
 
 #include "cli/cli.h"
+#include "sched/local.h"
 #include "sched/process.h"
 #include "sched/runtime.h"
 
@@ -314,7 +315,7 @@ static void await_keys(struct repl *repl)
         el_set(repl->editor, EL_PREP_TERM, 1);
     while (mare_chan_try_receive(repl->output, &late) == MARE_OK)
         mare_message_destroy(late);
-    mare__process_heed(repl->process);
+    mare__local_heed(mare__local_of(repl->process));
 }
 
 static bool collect(struct repl *repl, const char *line)

@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "platform/terminal.h"
 #include "sched/foreign.h"
+#include "sched/local.h"
 #include "sched/marshal.h"
 #include "sched/process.h"
 #include "sched/routine.h"
@@ -91,7 +92,7 @@ static bool interrupt_repl(void)
     mare_process *repl = interrupt.repl;
     bool taken = repl && atomic_compare_exchange_strong(&interrupt.number, &number, 0);
     if (taken)
-        mare__process_interrupt(repl);
+        mare__local_interrupt(mare__local_of(repl));
     pthread_mutex_unlock(&interrupt.mutex);
     return taken;
 }
@@ -165,8 +166,8 @@ int mare__cli_finish(mare_runtime *runtime)
 {
     mare_process *main = runtime->main;
     mare_err err = mare__runtime_await(runtime, true, MARE_FOREVER);
-    if (err == MARE_DEADLOCK &&
-        mare__wait_end(mare__main_wait(main), MARE_DEADLOCK)) // an error where it waits
+    if (err == MARE_DEADLOCK && mare__wait_end(mare__main_wait(mare__local_of(main)),
+                                               MARE_DEADLOCK)) // an error where it waits
         err = mare__runtime_await(runtime, true, MARE_FOREVER);
     int code = atomic_load(&runtime->exit_code);
     if (err == MARE_DEADLOCK && mare_process_alive(main)) {
@@ -209,7 +210,7 @@ struct program {
     enum source source;
     int argc;
     char **argv;
-    mare_process *process;
+    struct mare__local *process;
 };
 
 // In a state that is thrown away: the program and the table of its arguments, marshalled.
@@ -238,7 +239,7 @@ static int prepare(lua_State *L)
 int mare__cli_run(enum source source, int argc, char **argv)
 {
     mare_runtime *runtime = mare__cli_start();
-    mare_process *main = runtime ? mare__process_new(runtime) : NULL;
+    struct mare__local *main = runtime ? mare__local_new(runtime) : NULL;
     if (!main)
         return EXIT_DIED;
     struct program program = {source, argc, argv, main};
@@ -247,14 +248,14 @@ int mare__cli_run(enum source source, int argc, char **argv)
     if (err) {
         fprintf(stderr, "mare: %s\n", error ? error : mare_strerror(err));
         free(error);
-        mare_process_unref(main);
+        mare_process_unref(&main->shared);
         stop(runtime);
         return EXIT_DIED;
     }
     main->is_main = true;
-    main->observed = true; // by mare__cli_finish
-    runtime->main = main;
-    mare__process_launch(main);
+    main->shared.observed = true; // by mare__cli_finish
+    runtime->main = &main->shared;
+    mare__local_launch(main);
     return mare__cli_finish(runtime);
 }
 

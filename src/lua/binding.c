@@ -59,7 +59,7 @@ struct mare__reference *mare__lua_reference(lua_State *L, int index, enum mare__
 {
     struct mare__reference *ref = mare__handle_of(L, index, kind);
     if (!ref)
-        mare__lua_no_reference(L, index, ref, mare__self(L)->runtime->classes[kind].name);
+        mare__lua_no_reference(L, index, ref, mare__self(L)->shared.runtime->classes[kind].name);
     return ref;
 }
 
@@ -94,7 +94,7 @@ int mare__lua_option_error(lua_State *L, int index, const char *name, const char
 
 mare_channel *mare__lua_channel_unknown(lua_State *L, int index)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     struct mare__reference *ref = mare__handle_of(L, index, MARE__KIND_CHANNEL);
     if (!ref || !ref->object)
         mare__lua_no_reference(L, index, ref, "channel");
@@ -134,7 +134,7 @@ uint64_t mare__lua_deadline(lua_State *L, int index)
     luaL_argcheck(L, !isnan(seconds), index, "a timeout cannot be NaN");
     if (seconds <= 0)
         return 0;
-    uint64_t now = mare__now(mare__self(L)->runtime);
+    uint64_t now = mare__now(mare__self(L)->shared.runtime);
     return seconds > 1e9 ? MARE_FOREVER : now + (uint64_t)(seconds * 1e9);
 }
 

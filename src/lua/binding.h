@@ -35,7 +35,7 @@ mare_channel *mare__lua_channel_unknown(lua_State *L, int index);
 
 static inline mare_channel *mare__lua_channel(lua_State *L, int index)
 {
-    const mare_process *process = mare__self(L);
+    const struct mare__local *process = mare__self(L);
     const struct mare__reference *ref = lua_touserdata(L, index);
     bool known = ref && (ref == process->known[0] || ref == process->known[1]);
     if (__builtin_expect(known, 1))

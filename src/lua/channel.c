@@ -9,7 +9,7 @@
 #include "sched/trace.h"
 
 // A statistic: a host's messages are not counted.
-static void count_message(mare_process *process, bool sent)
+static void count_message(struct mare__local *process, bool sent)
 {
     struct mare__worker *worker = process->worker;
     if (worker)
@@ -19,7 +19,7 @@ static void count_message(mare_process *process, bool sent)
 static int send_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     mare__block_clean(process);
     mare_err err = process->sleep.wait.result;
     if (process->sleep.leaving)
@@ -36,7 +36,7 @@ static int send_done(lua_State *L, int status, lua_KContext context)
 // Sends the values from `first` on.
 static inline int send(lua_State *L, mare_channel *channel, int first, bool wait, uint64_t deadline)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     mare_message message;
     struct mare__leaving *leaving = NULL;
     mare__message_init(&message);
@@ -80,7 +80,7 @@ static int channel_trysend(lua_State *L)
     return send(L, mare__lua_channel(L, 1), 2, false, 0);
 }
 
-static int push_received(lua_State *L, mare_process *process, mare_message *message)
+static int push_received(lua_State *L, struct mare__local *process, mare_message *message)
 {
     count_message(process, false);
     return mare__unmarshal_quickly(L, message);
@@ -89,7 +89,7 @@ static int push_received(lua_State *L, mare_process *process, mare_message *mess
 static int receive_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     mare__block_clean(process);
     if (process->sleep.wait.result)
         return mare__lua_fail(L, process->sleep.wait.result);
@@ -99,7 +99,7 @@ static int receive_done(lua_State *L, int status, lua_KContext context)
 
 static inline int receive(lua_State *L, mare_channel *channel, bool wait, uint64_t deadline)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     mare_message message;
     mare_err err = MARE_EMPTY;
     if (mare__can(channel, MARE__CAN_RECEIVE))
@@ -129,7 +129,7 @@ static int channel_tryreceive(lua_State *L)
 // The iterator: what failed ends the loop.
 static int messages_done(lua_State *L, int status, lua_KContext context)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     if (process->sleep.wait.result == MARE_OK)
         return receive_done(L, status, context);
     mare__block_clean(process);
@@ -141,7 +141,7 @@ static int messages_done(lua_State *L, int status, lua_KContext context)
 static int messages_next(lua_State *L)
 {
     mare_channel *channel = mare__lua_channel(L, 1);
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     mare_message message;
     mare_err err = mare__chan_receive(channel, &message, NULL);
     if (err == MARE_OK) {
@@ -235,7 +235,8 @@ int mare__lua_channel_new(lua_State *L)
     luaL_argcheck(L, capacity >= 0, 1, "a capacity cannot be negative");
     mare_channel *channel;
     mare__handle_affords(L, sizeof *channel + (name ? strlen(name) + 1 : 0)); // or garbage goes
-    mare_err err = mare__chan_create(mare__self(L)->runtime, (size_t)capacity, name, &channel);
+    mare_err err =
+        mare__chan_create(mare__self(L)->shared.runtime, (size_t)capacity, name, &channel);
     if (err == MARE_EXISTS) {
         lua_pushfstring(L, "the name '%s' is taken", name);
         return mare__lua_fail_with(L, err);

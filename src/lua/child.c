@@ -247,7 +247,7 @@ static int child_spawn(lua_State *L)
         lua_pushfstring(L, "cannot open 'a stream': %s", strerror(-err));
         return fail_saying(L, -err);
     }
-    err = mare__launch_new(mare__self(L)->runtime, &spawning, streams, &launch);
+    err = mare__launch_new(mare__self(L)->shared.runtime, &spawning, streams, &launch);
     if (err) {
         lua_pushfstring(L, "cannot run '%s': %s", spawning.arguments[0], strerror(-err));
         return fail_saying(L, -err);
@@ -288,7 +288,7 @@ int mare__lua_push_child_end(lua_State *L, struct mare__object *object)
 static int wait_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare__block_clean(self);
     struct mare__child *child = check(L, 1);
     child->object.waiters--;
@@ -300,7 +300,7 @@ static int wait_done(lua_State *L, int status, lua_KContext context)
 // c:wait([timeout])
 static int child_wait(lua_State *L)
 {
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     struct mare__child *child = check(L, 1);
     int code;
     uint64_t deadline = mare__lua_deadline(L, 2);

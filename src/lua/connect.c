@@ -47,7 +47,7 @@ int mare__lua_net_open(lua_State *L)
     if (fd < 0)
         return mare__lua_fail_system(L, -fd);
     return mare__lua_push_stream(L,
-                                 mare__stream_new(mare__self(L)->runtime, fd,
+                                 mare__stream_new(mare__self(L)->shared.runtime, fd,
                                                   datagrams ? MARE__KIND_UDP : MARE__KIND_STREAM));
 }
 
@@ -240,7 +240,7 @@ enum { PAIR_MAX = 16 << 20 }; // bytes of room
 // pair(room)
 int mare__lua_net_pair(lua_State *L)
 {
-    mare_runtime *runtime = mare__self(L)->runtime;
+    mare_runtime *runtime = mare__self(L)->shared.runtime;
     lua_Integer room = luaL_checkinteger(L, 1);
     luaL_argcheck(L, room > 0 && room <= PAIR_MAX, 1, "room is for 1 byte to 16 MiB");
     struct mare__transport *end = mare__pair_new(runtime, (size_t)room);

@@ -480,7 +480,7 @@ int mare__lua_push_file(lua_State *L, struct mare__file_job *job, enum mare__kin
 {
     struct mare__descriptor *descriptor = job->opened;
     job->opened = NULL;
-    struct mare__file *file = mare__file_new(mare__self(L)->runtime, descriptor, kind, path);
+    struct mare__file *file = mare__file_new(mare__self(L)->shared.runtime, descriptor, kind, path);
     if (!file)
         return mare__lua_fail(L, MARE_NOMEM);
     mare__handle_push_new(L, file);

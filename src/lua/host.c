@@ -15,7 +15,7 @@ static pthread_mutex_t shared_mutex = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;
 
 struct host {
-    mare_process *process; // first, for the functions that find it here; NULL after the end
+    struct mare__local *process; // first, for the functions that find it here; NULL after the end
     struct mare__parker parker;
 };
 
@@ -48,8 +48,8 @@ static bool leave_shared(void)
 static int host_close(lua_State *L)
 {
     struct host *host = lua_touserdata(L, 1);
-    mare_process *process = host->process;
-    mare_runtime *runtime = process ? process->runtime : NULL;
+    struct mare__local *process = host->process;
+    mare_runtime *runtime = process ? process->shared.runtime : NULL;
     if (!process || !mare__runtime_valid(runtime))
         return 0;
     host->process = NULL;
@@ -62,14 +62,14 @@ static int host_close(lua_State *L)
             fprintf(stderr, "mare: %lu processes wait for messages that nobody can send: ended\n",
                     atomic_load(&runtime->live));
     }
-    mare_process_unref(process);
+    mare_process_unref(&process->shared);
     if (last && err != MARE_STOPPED) // else a thread may never come back, and goes with the program
         mare_stop(runtime);
     return 0;
 }
 
 // The host's own process, made on first use.
-static mare_process *host_process(lua_State *L)
+static struct mare__local *host_process(lua_State *L)
 {
     if (lua_rawgeti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_HOST) == LUA_TUSERDATA) {
         struct host *host = lua_touserdata(L, -1);
@@ -98,6 +98,6 @@ static mare_process *host_process(lua_State *L)
 
 int mare__lua_host_open(lua_State *L, lua_CFunction open)
 {
-    *(mare_process **)lua_getextraspace(L) = host_process(L);
+    *(struct mare__local **)lua_getextraspace(L) = host_process(L);
     return open(L);
 }

@@ -5,14 +5,14 @@
 int mare__lua_wait_job(lua_State *L, struct mare__job *job, uint64_t deadline, lua_KFunction then,
                        lua_KContext context)
 {
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare__job_expect(job);
     return mare__block(L, self, MARE__WAITS_TO_RECEIVE, job->done, deadline, then, context);
 }
 
 mare_err mare__lua_job_outcome(lua_State *L, struct mare__job *job)
 {
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare__block_clean(self);
     mare_err err = self->sleep.wait.result;
     bool over = mare__job_is_over(job); // before leaving, after which it may never be begun

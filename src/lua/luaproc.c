@@ -3,6 +3,7 @@
 // its functions return `true` or `nil, message`, with luaproc's own messages.
 #include "lua/binding.h"
 #include "sched/foreign.h"
+#include "sched/local.h"
 #include "sched/process.h"
 #include "sched/trace.h"
 #include "sched/worker.h"
@@ -17,7 +18,7 @@ static int refuse(lua_State *L, const char *format, const char *name)
 // The channel with a name, kept on the stack; NULL after pushing a refusal.
 static mare_channel *channel_named(lua_State *L, const char *name)
 {
-    struct mare__object *object = mare__directory_find(mare__self(L)->runtime->names, name);
+    struct mare__object *object = mare__directory_find(mare__self(L)->shared.runtime->names, name);
     if (!object || object->kind != MARE__KIND_CHANNEL) {
         if (object)
             mare__unref(object);
@@ -31,7 +32,7 @@ static mare_channel *channel_named(lua_State *L, const char *name)
 // luaproc.newproc(string or function)
 static int newproc(lua_State *L)
 {
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     int type = lua_type(L, 1);
     if (type != LUA_TSTRING && type != LUA_TFUNCTION)
         return refuse(L, "cannot use '%s' to create a new process", luaL_typename(L, 1));
@@ -44,7 +45,7 @@ static int newproc(lua_State *L)
         lua_replace(L, 1);
     }
     struct mare__leaving *leaving = NULL;
-    mare_process *process = mare__process_new(self->runtime);
+    struct mare__local *process = mare__local_new(self->shared.runtime);
     if (!process)
         return refuse(L, "%s", mare_strerror(MARE_NOMEM));
     mare__handle_push_new(L, process);
@@ -53,7 +54,7 @@ static int newproc(lua_State *L)
     if (mare__marshal_body(L, 1, 1, message, &leaving, &refused) != MARE_OK)
         return refuse(L, "failed to copy upvalue of unsupported type '%s'", refused);
     process->luaproc = true;
-    mare__process_launch(process);
+    mare__local_launch(process);
     mare__leaving_end(L, &leaving, 0, true);
     lua_pushboolean(L, 1);
     return 1;
@@ -74,7 +75,7 @@ static int outcome(lua_State *L, mare_err err, const char *peer)
 static int send_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare__block_clean(self);
     mare__leaving_end(L, &self->sleep.leaving, 0, !self->sleep.wait.result);
     if (self->sleep.wait.result) {
@@ -89,7 +90,7 @@ static int send_done(lua_State *L, int status, lua_KContext context)
 static int send(lua_State *L)
 {
     const char *name = mare__lua_name(L, 1);
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     int count = lua_gettop(L) - 1;
     mare_message message;
     struct mare__leaving *leaving = NULL;
@@ -125,7 +126,7 @@ static int push_received(lua_State *L, const mare_channel *channel, mare_message
 static int receive_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare__block_clean(self);
     return self->sleep.wait.result
                ? outcome(L, self->sleep.wait.result, "sender")
@@ -137,7 +138,7 @@ static int receive(lua_State *L)
 {
     const char *name = mare__lua_name(L, 1);
     bool async = lua_toboolean(L, 2);
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare_message message;
     mare_channel *channel = channel_named(L, name);
     if (!channel)
@@ -159,7 +160,7 @@ static int newchannel(lua_State *L)
 {
     const char *name = mare__lua_name(L, 1);
     mare_channel *channel;
-    mare_err err = mare__chan_create(mare__self(L)->runtime, 0, name, &channel);
+    mare_err err = mare__chan_create(mare__self(L)->shared.runtime, 0, name, &channel);
     if (err == MARE_EXISTS)
         return refuse(L, "channel '%s' already exists", name);
     if (err)
@@ -186,14 +187,14 @@ static int setnumworkers(lua_State *L)
     lua_Integer count = luaL_checkinteger(L, 1);
     luaL_argcheck(L, count > 0, 1, "number of workers must be positive");
     luaL_argcheck(L, count <= MARE__WORKERS_MAX, 1, "too many workers");
-    mare__workers_set(mare__self(L)->runtime, (unsigned)count);
+    mare__workers_set(mare__self(L)->shared.runtime, (unsigned)count);
     return 0;
 }
 
 // luaproc.getnumworkers()
 static int getnumworkers(lua_State *L)
 {
-    lua_pushinteger(L, atomic_load(&mare__self(L)->runtime->worker_count));
+    lua_pushinteger(L, atomic_load(&mare__self(L)->shared.runtime->worker_count));
     return 1;
 }
 
@@ -211,7 +212,7 @@ static int recycle(lua_State *L)
     luaL_argcheck(L, count >= 0, 1, "number of processes to recycle must be non-negative");
     if (count > UINT32_MAX / 2)
         count = UINT32_MAX / 2; // as good as all
-    mare_set_recycle(mare__self(L)->runtime, (unsigned)count);
+    mare_set_recycle(mare__self(L)->shared.runtime, (unsigned)count);
     return 0;
 }
 

@@ -15,14 +15,14 @@
 
 static int mare_self(lua_State *L)
 {
-    mare__handle_push(L, mare_process_ref(mare__self(L)));
+    mare__handle_push(L, mare_process_ref(&mare__self(L)->shared));
     return 1;
 }
 
 static int mare_find(lua_State *L)
 {
     const char *name = mare__lua_name(L, 1);
-    struct mare__object *object = mare__directory_find(mare__self(L)->runtime->names, name);
+    struct mare__object *object = mare__directory_find(mare__self(L)->shared.runtime->names, name);
     if (!object) {
         lua_pushfstring(L, "nobody has the name '%s'", name);
         return mare__lua_fail_with(L, MARE_NONAME);
@@ -33,7 +33,7 @@ static int mare_find(lua_State *L)
 
 static int mare_workers(lua_State *L)
 {
-    mare_runtime *runtime = mare__self(L)->runtime;
+    mare_runtime *runtime = mare__self(L)->shared.runtime;
     if (!lua_isnoneornil(L, 1)) {
         lua_Integer count = luaL_checkinteger(L, 1);
         luaL_argcheck(L, count >= 1 && count <= MARE__WORKERS_MAX, 1,
@@ -48,7 +48,7 @@ static int mare_workers(lua_State *L)
 
 static int mare_recycle(lua_State *L)
 {
-    mare_runtime *runtime = mare__self(L)->runtime;
+    mare_runtime *runtime = mare__self(L)->shared.runtime;
     if (!lua_isnoneornil(L, 1)) {
         lua_Integer count = luaL_checkinteger(L, 1);
         luaL_argcheck(L, count >= 0 && count <= UINT32_MAX / 2, 1,
@@ -63,21 +63,21 @@ static int mare_recycle(lua_State *L)
 
 static int mare_now(lua_State *L)
 {
-    lua_pushnumber(L, (double)mare__now(mare__self(L)->runtime) / 1e9);
+    lua_pushnumber(L, (double)mare__now(mare__self(L)->shared.runtime) / 1e9);
     return 1;
 }
 
 static int sleep_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare__block_clean(self);
     return self->sleep.wait.result == MARE_TIMEOUT ? 0 : mare__lua_fail(L, self->sleep.wait.result);
 }
 
 static int mare_sleep(lua_State *L)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     if (lua_isnoneornil(L, 1))
         return luaL_typeerror(L, 1, "number of seconds or deadline");
     uint64_t deadline = mare__lua_deadline(L, 1);
@@ -87,7 +87,7 @@ static int mare_sleep(lua_State *L)
 
 static int mare_yield(lua_State *L)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     if (process->host || !mare__block_possible(L, process))
         return 0;
     process->yield = MARE__YIELD_TURN;
@@ -97,7 +97,7 @@ static int mare_yield(lua_State *L)
 static int deadline_left(lua_State *L)
 {
     uint64_t deadline = *(uint64_t *)luaL_checkudata(L, 1, "mare.deadline");
-    uint64_t now = mare__now(mare__self(L)->runtime);
+    uint64_t now = mare__now(mare__self(L)->shared.runtime);
     lua_pushnumber(L, deadline == MARE_FOREVER ? (double)INFINITY
                       : deadline > now         ? (double)(deadline - now) / 1e9
                                                : 0.0);
@@ -122,16 +122,16 @@ static int mare_deadline(lua_State *L)
 // ---- The program's end --------------------------------------------------------------------------
 
 // A process other than this one that is alive, with a reference.
-static mare_process *another(mare_process *self)
+static mare_process *another(struct mare__local *self)
 {
-    mare_runtime *runtime = self->runtime;
+    mare_runtime *runtime = self->shared.runtime;
     mare_process *found = NULL;
     mare__lock_acquire(&runtime->process_lock);
     for (struct mare__list *l = runtime->processes.next; l != &runtime->processes && !found;
          l = l->next) {
-        mare_process *process = MARE__ENTRY(l, mare_process, in_all);
+        struct mare__local *process = MARE__ENTRY(l, struct mare__local, in_all);
         if (process != self)
-            found = mare_process_ref(process);
+            found = mare_process_ref(&process->shared);
     }
     mare__lock_release(&runtime->process_lock);
     return found;
@@ -142,7 +142,7 @@ static int wait_for_others(lua_State *L, uint64_t deadline);
 static int wait_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status;
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare__block_clean(self);
     if (self->sleep.wait.result != MARE_CLOSED)
         return mare__lua_fail(L, self->sleep.wait.result);
@@ -152,7 +152,8 @@ static int wait_done(lua_State *L, int status, lua_KContext context)
 // Waits for one after the other, for as long as there is one.
 static int wait_for_others(lua_State *L, uint64_t deadline)
 {
-    mare_process *self = mare__self(L), *process;
+    struct mare__local *self = mare__self(L);
+    mare_process *process;
     while ((process = another(self)) != NULL) {
         mare_channel *ended;
         lua_settop(L, 0);
@@ -242,7 +243,7 @@ enum { NEWCOMERS = 16 }; // room for those that come between the two calls
 
 static int mare_processes(lua_State *L)
 {
-    mare_runtime *runtime = mare__self(L)->runtime;
+    mare_runtime *runtime = mare__self(L)->shared.runtime;
     size_t room = mare_list_processes(runtime, NULL, 0) + NEWCOMERS;
     mare_process_info *rows = lua_newuserdatauv(L, room * sizeof *rows, 0);
     size_t count = mare_list_processes(runtime, rows, room);
@@ -251,7 +252,7 @@ static int mare_processes(lua_State *L)
 
 static int mare_channels(lua_State *L)
 {
-    mare_runtime *runtime = mare__self(L)->runtime;
+    mare_runtime *runtime = mare__self(L)->shared.runtime;
     size_t room = mare_list_channels(runtime, NULL, 0) + NEWCOMERS;
     mare_chan_info *rows = lua_newuserdatauv(L, room * sizeof *rows, 0);
     size_t count = mare_list_channels(runtime, rows, room);
@@ -261,7 +262,7 @@ static int mare_channels(lua_State *L)
 static int lua_stats(lua_State *L)
 {
     mare_stats stats;
-    mare_get_stats(mare__self(L)->runtime, &stats);
+    mare_get_stats(mare__self(L)->shared.runtime, &stats);
     lua_createtable(L, 0, 10);
     set_integer(L, "spawned", stats.spawned);
     set_integer(L, "live", stats.live);

@@ -66,7 +66,7 @@ int mare__lua_fail_stream(lua_State *L, mare_err err)
 
 static const char *name_of(lua_State *L, enum mare__kind kind)
 {
-    return mare__self(L)->runtime->classes[kind].name;
+    return mare__self(L)->shared.runtime->classes[kind].name;
 }
 
 struct mare__stream *mare__lua_check_stream(lua_State *L, int index, enum mare__kind kind)
@@ -123,7 +123,7 @@ uint64_t mare__lua_stream_deadline(lua_State *L, const struct mare__stream *stre
 
 mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream)
 {
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare__block_clean(self);
     mare_err err = self->sleep.wait.result;
     if (self->sleep.waits_for) // NULL: it was given no time
@@ -140,7 +140,7 @@ static int nothing_more(lua_State *L, int status, lua_KContext context)
 int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, uint64_t deadline,
                           lua_KFunction then, lua_KContext context)
 {
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     bool timed = deadline != MARE_FOREVER || stream->idle != MARE_FOREVER;
     bool no_time = timed && (stream->idle == 0 || deadline <= mare__now(stream->runtime));
     // Inside a callback of a C function nothing can wait. To say "timeout" needs no waiting.

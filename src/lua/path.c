@@ -50,7 +50,8 @@ struct mare__file_job *mare__lua_file_job(lua_State *L)
 struct mare__file_job *mare__lua_push_job(lua_State *L, int (*act)(struct mare__file_job *job),
                                           const char *path, const char *other)
 {
-    struct mare__file_job *job = mare__file_job_new(mare__self(L)->runtime, act, path, other);
+    struct mare__file_job *job =
+        mare__file_job_new(mare__self(L)->shared.runtime, act, path, other);
     if (!job)
         mare__lua_no_memory(L);
     mare__handle_push_new(L, job);
@@ -63,7 +64,7 @@ struct mare__file_job *mare__lua_push_writer(lua_State *L, int (*act)(struct mar
     size_t size = 0;
     for (int i = first; i <= last; i++)
         size += lua_rawlen(L, i);
-    struct mare__file_job *job = mare__file_job_new(mare__self(L)->runtime, act, path, NULL);
+    struct mare__file_job *job = mare__file_job_new(mare__self(L)->shared.runtime, act, path, NULL);
     char *at = job ? job->bytes = mare__alloc(size ? size : 1) : NULL;
     if (!at) {
         if (job)

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "lua/binding.h"
 #include "sched/foreign.h"
+#include "sched/local.h"
 #include "sched/process.h"
 #include "sched/trace.h"
 #include "sched/worker.h"
@@ -44,7 +45,8 @@ static void read_option(lua_State *L, const char *key, struct options *options)
         if (ref) {
             options->monitor = (mare_channel *)ref->object;
         } else if (lua_toboolean(L, -1)) {
-            mare_err err = mare__chan_create(mare__self(L)->runtime, 1, NULL, &options->monitor);
+            mare_err err =
+                mare__chan_create(mare__self(L)->shared.runtime, 1, NULL, &options->monitor);
             if (err)
                 luaL_error(L, "%s", mare_strerror(err));
             mare__handle_push_new(L, options->monitor);
@@ -84,38 +86,38 @@ static void compile_body(lua_State *L, int body)
 }
 
 // Gives a new process its limit, name, monitor and link; what fails leaves nothing behind.
-static mare_err prepare(lua_State *L, mare_process *process, const struct options *options)
+static mare_err prepare(lua_State *L, struct mare__local *process, const struct options *options)
 {
-    struct mare__directory *names = process->runtime->names;
+    struct mare__directory *names = process->shared.runtime->names;
     mare_err err = MARE_OK;
     if (options->memory && !(process->account = mare__account_new(options->memory)))
         return MARE_NOMEM;
     if (options->name) {
-        process->name = mare__alloc(strlen(options->name) + 1);
-        if (!process->name)
+        process->shared.name = mare__alloc(strlen(options->name) + 1);
+        if (!process->shared.name)
             return MARE_NOMEM;
-        strcpy(process->name, options->name);
-        err = mare__directory_add(names, options->name, &process->object);
+        strcpy(process->shared.name, options->name);
+        err = mare__directory_add(names, options->name, &process->shared.object);
         if (err)
             return err;
     }
-    if (options->monitor && !mare__process_monitor(process, options->monitor))
+    if (options->monitor && !mare__process_monitor(&process->shared, options->monitor))
         err = MARE_NOMEM;
-    if (!err && options->link && !mare__process_tie(mare__self(L), process))
+    if (!err && options->link && !mare__process_tie(&mare__self(L)->shared, &process->shared))
         err = MARE_NOMEM;
     if (!err && options->thread && !mare__worker_own(process)) {
-        mare__process_untie(mare__self(L), process);
+        mare__process_untie(&mare__self(L)->shared, &process->shared);
         err = MARE_NOMEM;
     }
     if (err && options->name)
-        mare__directory_remove(names, options->name, &process->object);
+        mare__directory_remove(names, options->name, &process->shared.object);
     return err;
 }
 
 int mare__lua_spawn(lua_State *L)
 {
-    mare_process *self = mare__self(L);
-    mare_runtime *runtime = self->runtime;
+    struct mare__local *self = mare__self(L);
+    mare_runtime *runtime = self->shared.runtime;
     struct options options = {0};
     int body = lua_istable(L, 1) ? 2 : 1;
     if (body == 2)
@@ -128,7 +130,7 @@ int mare__lua_spawn(lua_State *L)
     if (atomic_load_explicit(&runtime->stopping, memory_order_relaxed))
         return mare__lua_fail(L, MARE_STOPPED);
     struct mare__leaving *leaving = NULL;
-    mare_process *process = mare__process_new(runtime);
+    struct mare__local *process = mare__local_new(runtime);
     if (!process)
         return mare__lua_fail(L, MARE_NOMEM);
     int top = lua_gettop(L);
@@ -146,7 +148,7 @@ int mare__lua_spawn(lua_State *L)
     }
     if (err)
         return mare__lua_fail(L, err);
-    mare__process_launch(process);
+    mare__local_launch(process);
     if (leaving)
         mare__leaving_end(L, &leaving, 0, true);
     if (!options.monitor)
@@ -160,15 +162,15 @@ int mare__lua_spawn(lua_State *L)
 int mare__lua_push_end(lua_State *L, mare_process *process)
 {
     int top;
-    mare__trace_receive(mare__self(L), NULL, &process->sleep.wait.message);
+    mare__trace_receive(mare__self(L), NULL, process->result);
     switch (process->how) {
     case MARE_OK:
         lua_pushboolean(L, 1);
-        return 1 + mare__unmarshal(L, &process->sleep.wait.message);
+        return 1 + mare__unmarshal(L, process->result);
     case MARE_DIED:
         lua_pushnil(L);
         top = lua_gettop(L);
-        mare__unmarshal(L, &process->sleep.wait.message);
+        mare__unmarshal(L, process->result);
         lua_settop(L, top + 2); // the error and the traceback; what is printed comes after them
         lua_pushstring(L, mare__err_word(MARE_DIED));
         lua_insert(L, -2);
@@ -179,7 +181,7 @@ int mare__lua_push_end(lua_State *L, mare_process *process)
         lua_pushstring(L, process->kill_reason);
         return mare__lua_fail_with(L, MARE_KILLED);
     default:
-        mare__unmarshal(L, &process->sleep.wait.message);
+        mare__unmarshal(L, process->result);
         return mare__lua_fail_with(L, process->how);
     }
 }
@@ -187,7 +189,7 @@ int mare__lua_push_end(lua_State *L, mare_process *process)
 static int join_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare__block_clean(self);
     if (self->sleep.wait.result == MARE_CLOSED)
         return mare__lua_push_end(L, mare__lua_process(L, 1));
@@ -197,9 +199,10 @@ static int join_done(lua_State *L, int status, lua_KContext context)
 
 static int process_join(lua_State *L)
 {
-    mare_process *process = mare__lua_process(L, 1), *self = mare__self(L);
+    mare_process *process = mare__lua_process(L, 1);
+    struct mare__local *self = mare__self(L);
     uint64_t deadline = mare__lua_deadline(L, 2);
-    if (process == self)
+    if (process == &self->shared)
         return luaL_error(L, "a process cannot join itself");
     mare__block_check(L, self);
     mare_channel *ended;
@@ -211,9 +214,10 @@ static int process_join(lua_State *L)
 
 static int process_kill(lua_State *L)
 {
-    mare_process *process = mare__lua_process(L, 1), *self = mare__self(L);
+    mare_process *process = mare__lua_process(L, 1);
+    struct mare__local *self = mare__self(L);
     bool alive = mare__process_kill(process, luaL_optstring(L, 2, NULL));
-    if (process == self && mare__block_possible(L, self) && !self->host) {
+    if (process == &self->shared && mare__block_possible(L, self) && !self->host) {
         self->yield = MARE__YIELD_TURN;
         return lua_yield(L, 0); // and never comes back
     }
@@ -248,7 +252,7 @@ static int process_name(lua_State *L)
 static int process_link(lua_State *L)
 {
     mare_process *process = mare__lua_process(L, 1);
-    if (!mare__process_tie(mare__self(L), process))
+    if (!mare__process_tie(&mare__self(L)->shared, process))
         return mare__lua_fail(L, MARE_NOMEM);
     lua_pushboolean(L, 1);
     return 1;
@@ -256,7 +260,7 @@ static int process_link(lua_State *L)
 
 static int process_unlink(lua_State *L)
 {
-    mare__process_untie(mare__self(L), mare__lua_process(L, 1));
+    mare__process_untie(&mare__self(L)->shared, mare__lua_process(L, 1));
     lua_pushboolean(L, 1);
     return 1;
 }

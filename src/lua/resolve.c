@@ -9,9 +9,9 @@
 
 int mare__lua_look_up(lua_State *L, const char *host, uint64_t deadline, lua_KFunction then)
 {
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare__block_check(L, self);
-    struct mare__lookup *lookup = mare__lookup_new(self->runtime, host);
+    struct mare__lookup *lookup = mare__lookup_new(self->shared.runtime, host);
     if (!lookup)
         return mare__lua_fail(L, MARE_NOMEM);
     mare__handle_push_new(L, lookup);
@@ -118,13 +118,13 @@ static int inquire(lua_State *L, struct mare__lookup *lookup, uint64_t deadline,
 // find(host, family or nil [, deadline]): a list of {addr =, family =}, and the canonical name
 int mare__lua_socket_find(lua_State *L)
 {
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     const char *host = luaL_checkstring(L, 1), *family = luaL_optstring(L, 2, "");
     uint64_t deadline = mare__lua_deadline(L, 3);
     if (!*host)
         return mare__lua_socket_fail_words(L, unknown);
     mare__block_check(L, self);
-    struct mare__lookup *lookup = mare__lookup_new(self->runtime, host);
+    struct mare__lookup *lookup = mare__lookup_new(self->shared.runtime, host);
     if (lookup) {
         lookup->naming.canonical = true;
         lookup->naming.family = strcmp(family, "inet") == 0    ? AF_INET
@@ -137,13 +137,13 @@ int mare__lua_socket_find(lua_State *L)
 // nameof(address, whether it must have one [, deadline])
 int mare__lua_socket_nameof(lua_State *L)
 {
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     struct mare__address address;
     uint64_t deadline = mare__lua_deadline(L, 3);
     if (!mare__address_numeric(&address, luaL_checkstring(L, 1), 0))
         return mare__lua_socket_fail_words(L, unknown);
     mare__block_check(L, self);
-    struct mare__lookup *lookup = mare__lookup_new(self->runtime, "");
+    struct mare__lookup *lookup = mare__lookup_new(self->shared.runtime, "");
     if (lookup) {
         lookup->naming.addresses[0] = address;
         lookup->naming.must_exist = lua_toboolean(L, 2);
@@ -181,9 +181,9 @@ static int service_done(lua_State *L, int status, lua_KContext context)
 // The system's list of services may lie on a disk, or with a server that is asked.
 static int ask_service(lua_State *L, const char *name, bool datagrams, int port, uint64_t deadline)
 {
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare__block_check(L, self);
-    struct mare__lookup *lookup = mare__lookup_new(self->runtime, name);
+    struct mare__lookup *lookup = mare__lookup_new(self->shared.runtime, name);
     if (lookup) {
         lookup->naming.is_service = true;
         lookup->naming.datagrams = datagrams;

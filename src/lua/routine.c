@@ -47,7 +47,7 @@ static mare_err watch_end(lua_State *L, int index, struct mare__routine *routine
     mare_channel *ended;
     if (routine->ended)
         return MARE_OK;
-    mare_err err = mare__chan_create(mare__self(L)->runtime, 0, NULL, &ended);
+    mare_err err = mare__chan_create(mare__self(L)->shared.runtime, 0, NULL, &ended);
     if (err)
         return err;
     mare__handle_push_new(L, ended);
@@ -59,7 +59,7 @@ static mare_err watch_end(lua_State *L, int index, struct mare__routine *routine
 static int join_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare__block_clean(self);
     if (self->sleep.wait.result == MARE_CLOSED)
         return push_end(L, check_routine(L, 1));
@@ -70,7 +70,7 @@ static int join_done(lua_State *L, int status, lua_KContext context)
 static int routine_join(lua_State *L)
 {
     struct mare__routine *routine = check_routine(L, 1);
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     uint64_t deadline = mare__lua_deadline(L, 2);
     if (routine->stage != MARE__ROUTINE_LIVES)
         return push_end(L, routine);
@@ -181,7 +181,7 @@ int mare__lua_needs_routines(lua_State *L)
 // _routine(): the routine that calls; nil for the main one.
 int mare__lua_routine(lua_State *L)
 {
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     if (lua_rawgeti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_ROUTINES) == LUA_TTABLE)
         lua_rawgetp(L, -1, self->routine);
     return 1;
@@ -192,7 +192,7 @@ int mare__lua_go(lua_State *L)
 {
     int count = lua_gettop(L);
     luaL_checktype(L, 1, LUA_TFUNCTION);
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     if (self->winding_up)
         return luaL_error(L, "cannot start a routine: the process is ending");
     if (self->host)

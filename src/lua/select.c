@@ -68,7 +68,7 @@ static bool add_reference(lua_State *L, struct selecting *s, struct mare__refere
         add(s, channel, NULL);
         return true;
     }
-    const struct mare__class *class = &mare__self(L)->runtime->classes[object->kind];
+    const struct mare__class *class = &mare__self(L)->shared.runtime->classes[object->kind];
     if (object->kind == MARE__KIND_PROCESS)
         err = mare__process_await((mare_process *)object, true, &channel);
     else if (class->await)
@@ -229,7 +229,7 @@ static int return_outcome(lua_State *L, struct selecting *s, uint32_t fired, mar
 static int select_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare__block_clean(self);
     struct selecting s = {.leaving = self->sleep.leaving};
     s.cases = mare__block_cases(self, &s.count);
@@ -288,7 +288,7 @@ static int ask_objects(lua_State *L)
 // mare.select(cases [, timeout])
 int mare__lua_select(lua_State *L)
 {
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     luaL_checktype(L, CASES, LUA_TTABLE);
     lua_settop(L, TIMEOUT);
     uint64_t deadline = mare__lua_deadline(L, TIMEOUT);

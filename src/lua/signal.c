@@ -47,7 +47,7 @@ static int signal_watch(lua_State *L)
         set |= UINT64_C(1) << number;
     }
     struct mare__signals *signals;
-    int err = mare__signals_open(mare__self(L)->runtime, set, &signals);
+    int err = mare__signals_open(mare__self(L)->shared.runtime, set, &signals);
     if (err == -ENOSPC) {
         lua_pushfstring(L, "there are %d watches for signals already", MARE__SIGNAL_LISTENERS);
         return mare__lua_fail_with(L, MARE_TOOBIG);
@@ -76,7 +76,7 @@ int mare__lua_push_signal(lua_State *L, struct mare__object *object, mare_err er
 static int next_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare__block_clean(self);
     mare_err err = self->sleep.wait.result;
     struct mare__signals *signals = check(L, 1);
@@ -87,11 +87,11 @@ static int next_done(lua_State *L, int status, lua_KContext context)
 // w:next([timeout])
 static int watch_next(lua_State *L)
 {
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     struct mare__signals *signals = check(L, 1);
     uint64_t deadline = mare__lua_deadline(L, 2);
     if (lua_isnoneornil(L, 2) && signals->timeout != MARE_FOREVER)
-        deadline = mare__now(self->runtime) + signals->timeout;
+        deadline = mare__now(self->shared.runtime) + signals->timeout;
     mare__block_check(L, self);
     if (signals->object.waiters == UINT16_MAX)
         return mare__lua_fail(L, MARE_NOMEM);

@@ -137,7 +137,8 @@ static int socket_adopt(lua_State *L)
     enum mare__kind kind = kinds[luaL_checkoption(L, 2, NULL, names)];
     int fd = (int)luaL_checkinteger(L, 1), err = mare__socket_adopt(fd);
     return err < 0 ? mare__lua_fail_system(L, -err)
-                   : mare__lua_push_stream(L, mare__stream_new(mare__self(L)->runtime, fd, kind));
+                   : mare__lua_push_stream(
+                         L, mare__stream_new(mare__self(L)->shared.runtime, fd, kind));
 }
 
 // borrow(descriptor): the same over a copy, so that the original can be closed or watched by
@@ -147,7 +148,7 @@ static int socket_borrow(lua_State *L)
     int fd = mare__socket_copy((int)luaL_checkinteger(L, 1));
     return fd < 0 ? mare__lua_fail_system(L, -fd)
                   : mare__lua_push_stream(
-                        L, mare__stream_new(mare__self(L)->runtime, fd, MARE__KIND_STREAM));
+                        L, mare__stream_new(mare__self(L)->shared.runtime, fd, MARE__KIND_STREAM));
 }
 
 // lend(socket): somebody else has its descriptor from now on; the socket is closed.
@@ -261,7 +262,7 @@ static void leave(struct mare__case *cases, uint32_t count)
 static int any_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare__block_clean(self);
     bool fired = self->sleep.wait.fired != MARE__FIRED_NONE;
     mare_err err = self->sleep.wait.result;
@@ -287,7 +288,7 @@ static bool make_case(struct mare__case *one, struct mare__stream *stream, int w
 // waitany(sockets, whether to write, deadline): until one seems to be ready
 static int socket_waitany(lua_State *L)
 {
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     uint64_t deadline = mare__lua_deadline(L, 3);
     luaL_checktype(L, 1, LUA_TTABLE);
     luaL_checktype(L, 2, LUA_TTABLE);
@@ -321,7 +322,7 @@ static int socket_waitany(lua_State *L)
 // time(): of day, in seconds
 static int socket_time(lua_State *L)
 {
-    const struct mare__platform *platform = &mare__self(L)->runtime->platform;
+    const struct mare__platform *platform = &mare__self(L)->shared.runtime->platform;
     struct mare__wall wall;
     platform->read_wall(platform->context, &wall);
     lua_pushnumber(L, (double)wall.utc_ns / 1e9);

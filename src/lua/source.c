@@ -26,7 +26,7 @@ int mare__lua_fail_source(lua_State *L, struct mare__object *object, mare_err er
 static int next_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare__block_clean(self);
     if (self->sleep.wait.result)
         return mare__lua_fail_source(L, &check(L, 1)->object, self->sleep.wait.result);
@@ -36,7 +36,7 @@ static int next_done(lua_State *L, int status, lua_KContext context)
 // s:next([timeout])
 static int source_next(lua_State *L)
 {
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare_source *source = check(L, 1);
     uint64_t deadline = mare__lua_deadline(L, 2);
     mare_message event;
@@ -79,7 +79,7 @@ mare_err mare__source_events(struct mare__object *object, mare_channel **channel
 static int source_device(lua_State *L)
 {
     mare_source *source;
-    int err = mare__device_source(mare__self(L)->runtime, mare__lua_name(L, 1), &source);
+    int err = mare__device_source(mare__self(L)->shared.runtime, mare__lua_name(L, 1), &source);
     if (err)
         return mare__lua_fail_system(L, err);
     mare__handle_push_new(L, source);
@@ -96,11 +96,11 @@ int mare__lua_open_source(lua_State *L)
 // ---- For C modules ------------------------------------------------------------------------------
 
 // In the state of a host, what its threads have in their extra space is not ours to rely on.
-static mare_process *process_of(lua_State *L)
+static struct mare__local *process_of(lua_State *L)
 {
-    mare_process *process = NULL;
+    struct mare__local *process = NULL;
     if (lua_rawgeti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_HOST) == LUA_TUSERDATA)
-        process = *(mare_process **)lua_touserdata(L, -1);
+        process = *(struct mare__local **)lua_touserdata(L, -1);
     else
         process = mare__self(L);
     lua_pop(L, 1);
@@ -109,12 +109,12 @@ static mare_process *process_of(lua_State *L)
 
 mare_runtime *mare_lua_runtime(struct lua_State *L)
 {
-    mare_process *process = process_of(L);
-    return process ? process->runtime : NULL;
+    struct mare__local *process = process_of(L);
+    return process ? process->shared.runtime : NULL;
 }
 
 void mare_lua_push_source(struct lua_State *L, mare_source *source)
 {
-    *(mare_process **)lua_getextraspace(L) = process_of(L);
+    *(struct mare__local **)lua_getextraspace(L) = process_of(L);
     mare__handle_push(L, source);
 }

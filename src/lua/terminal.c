@@ -12,8 +12,8 @@ static int terminal_input(lua_State *L)
     int fd = mare__terminal_input();
     if (fd < 0)
         return mare__lua_fail_system(L, -fd);
-    return mare__lua_push_stream(L,
-                                 mare__stream_new(mare__self(L)->runtime, fd, MARE__KIND_STREAM));
+    return mare__lua_push_stream(
+        L, mare__stream_new(mare__self(L)->shared.runtime, fd, MARE__KIND_STREAM));
 }
 
 // A descriptor: a number, or a file of the library io.

@@ -10,7 +10,7 @@
 
 static void read_wall(lua_State *L, struct mare__wall *wall)
 {
-    const struct mare__platform *platform = &mare__self(L)->runtime->platform;
+    const struct mare__platform *platform = &mare__self(L)->shared.runtime->platform;
     platform->read_wall(platform->context, wall);
 }
 
@@ -33,7 +33,7 @@ static int time_now(lua_State *L)
 // nonce() -> a number nobody can guess
 static int time_nonce(lua_State *L)
 {
-    const struct mare__platform *platform = &mare__self(L)->runtime->platform;
+    const struct mare__platform *platform = &mare__self(L)->shared.runtime->platform;
     lua_pushinteger(L, (lua_Integer)platform->random(platform->context));
     return 1;
 }

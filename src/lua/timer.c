@@ -18,7 +18,7 @@ static struct mare__object *check(lua_State *L, int index)
 // mare.timer(seconds [, period])
 int mare__lua_timer(lua_State *L)
 {
-    mare_runtime *runtime = mare__self(L)->runtime;
+    mare_runtime *runtime = mare__self(L)->shared.runtime;
     lua_Number first = luaL_checknumber(L, 1), period = luaL_optnumber(L, 2, 0);
     luaL_argcheck(L, first >= 0 && first < 1e9, 1, "a time is not negative, and not for ever");
     luaL_argcheck(L, lua_isnoneornil(L, 2) || (period >= 0.001 && period < 1e9), 2,
@@ -34,7 +34,7 @@ int mare__lua_timer(lua_State *L)
 static int wait_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare__block_clean(self);
     if (self->sleep.wait.result)
         return mare__lua_fail(L, self->sleep.wait.result);
@@ -45,7 +45,7 @@ static int wait_done(lua_State *L, int status, lua_KContext context)
 // t:wait([timeout])
 static int timer_wait(lua_State *L)
 {
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     struct mare__object *timer = check(L, 1);
     bool over = mare__alarm_over(timer); // asked before the channel is
     mare_channel *channel = mare__alarm_channel(timer);

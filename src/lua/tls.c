@@ -89,7 +89,7 @@ static int new_context(lua_State *L)
     };
     options.protocols = lua_tolstring(L, -2, &options.protocols_size);
     options.keys = lua_tolstring(L, -1, &options.keys_size);
-    return do_job(L, mare__tls_job_make(mare__self(L)->runtime, &options), deadline);
+    return do_job(L, mare__tls_job_make(mare__self(L)->shared.runtime, &options), deadline);
 }
 
 // trust(context [, timeout]): what clients made with it have to read is read.
@@ -100,7 +100,7 @@ static int trust_system(lua_State *L)
     lua_settop(L, 1);
     if (!mare__tls_context_owes(context))
         return 1;
-    return do_job(L, mare__tls_job_trust(mare__self(L)->runtime, context), deadline);
+    return do_job(L, mare__tls_job_trust(mare__self(L)->shared.runtime, context), deadline);
 }
 
 // name(context, name, other): for one that is new.

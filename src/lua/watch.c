@@ -57,7 +57,7 @@ enum { FOR_SOURCE, FOR_WALK, WAITED = -1 };
 // The wait is over; the walk, if it was for one, is on top of the stack and popped.
 static mare_err end_wait(lua_State *L, struct mare__watch *watch, lua_KContext what)
 {
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     mare_err err;
     watch->object.waiters--;
     if (what == FOR_WALK) {
@@ -77,11 +77,11 @@ static mare_err end_wait(lua_State *L, struct mare__watch *watch, lua_KContext w
 // In a host, which has nothing to yield to, returns WAITED, or what to return to Lua.
 static int wait_for_more(lua_State *L, struct mare__watch *watch, uint64_t deadline)
 {
-    mare_process *self = mare__self(L);
+    struct mare__local *self = mare__self(L);
     lua_KContext what = watch->walk ? FOR_WALK : FOR_SOURCE;
     mare_channel *ready = NULL;
     if (what == FOR_SOURCE)
-        ready = mare__observed_await(self->runtime, &watch->observed, MARE__TO_READ);
+        ready = mare__observed_await(self->shared.runtime, &watch->observed, MARE__TO_READ);
     if ((what == FOR_SOURCE && !ready) || watch->object.waiters == UINT16_MAX)
         return mare__lua_fail(L, MARE_NOMEM);
     lua_KFunction then = self->host ? nothing_more : next_more;
@@ -158,7 +158,7 @@ static int push_watcher(lua_State *L, struct mare__walk *walk)
     }
     if (walk->result)
         return mare__lua_fail_file(L, walk->path, -walk->result);
-    struct mare__watch *watch = mare__watch_new(mare__self(L)->runtime, walk);
+    struct mare__watch *watch = mare__watch_new(mare__self(L)->shared.runtime, walk);
     if (!watch)
         return mare__lua_fail(L, MARE_NOMEM);
     mare__handle_push_new(L, watch);
@@ -184,8 +184,8 @@ int mare__lua_watch(lua_State *L)
     uint64_t deadline = mare__lua_deadline(L, 4);
     luaL_argcheck(L, limit > 0, 3, "a limit is positive");
     mare__block_check(L, mare__self(L));
-    struct mare__walk *walk =
-        mare__walk_new(mare__self(L)->runtime, path, lua_toboolean(L, 2), (size_t)limit, NULL);
+    struct mare__walk *walk = mare__walk_new(mare__self(L)->shared.runtime, path,
+                                             lua_toboolean(L, 2), (size_t)limit, NULL);
     if (!walk)
         return mare__lua_fail(L, MARE_NOMEM);
     mare__handle_push_new(L, walk);

@@ -140,7 +140,7 @@ static int new_reader(lua_State *L)
 
 static uint64_t draw(lua_State *L)
 {
-    const struct mare__platform *platform = &mare__self(L)->runtime->platform;
+    const struct mare__platform *platform = &mare__self(L)->shared.runtime->platform;
     return platform->random(platform->context);
 }
 

@@ -11,7 +11,7 @@
 #include "sched/trace.h"
 #include "sched/want.h"
 
-void mare__block_refuse(lua_State *L, const mare_process *process)
+void mare__block_refuse(lua_State *L, const struct mare__local *process)
 {
     if (L != process->current)
         luaL_error(L, "cannot wait inside a coroutine that a C library resumed");
@@ -21,7 +21,8 @@ void mare__block_refuse(lua_State *L, const mare_process *process)
 
 // Does what the routine waits for, or stands in line for it, without a deadline. MARE_EMPTY,
 // MARE_FULL: it waits.
-static inline mare_err attempt(mare_process *process, struct mare__sleep *sleep, uint32_t *fired)
+static inline mare_err attempt(struct mare__local *process, struct mare__sleep *sleep,
+                               uint32_t *fired)
 {
     struct mare__wait *wait = &sleep->wait;
     switch (sleep->waits) {
@@ -33,9 +34,9 @@ static inline mare_err attempt(mare_process *process, struct mare__sleep *sleep,
         return mare__chan_select(sleep->cases, sleep->case_count, sleep->turn, wait, &wait->message,
                                  fired, mare__cases_scratch(sleep->cases, sleep->case_count));
     default: // for ever. Published under a lock that the owner needs (see mare__sleep_clean)
-        mare__lock_acquire(&process->lock);
+        mare__lock_acquire(&process->shared.lock);
         mare_err err = mare__wait_publish(wait) ? MARE_EMPTY : wait->result;
-        mare__lock_release(&process->lock);
+        mare__lock_release(&process->shared.lock);
         return err;
     }
 }
@@ -72,12 +73,12 @@ static mare_err attempt_timed(mare_runtime *runtime, struct mare__sleep *sleep, 
     }
 }
 
-bool mare__sleep_commit(mare_process *process, struct mare__sleep *sleep)
+bool mare__sleep_commit(struct mare__local *process, struct mare__sleep *sleep)
 {
     struct mare__wait *wait = &sleep->wait;
     uint32_t fired = MARE__FIRED_NONE;
     mare__wait_begin(wait);
-    mare_err err = sleep->timed ? attempt_timed(process->runtime, sleep, &fired)
+    mare_err err = sleep->timed ? attempt_timed(process->shared.runtime, sleep, &fired)
                                 : attempt(process, sleep, &fired);
     if (mare__must_wait(err))
         return true;
@@ -88,18 +89,18 @@ bool mare__sleep_commit(mare_process *process, struct mare__sleep *sleep)
     return false;
 }
 
-void mare__sleep_clean(mare_process *process, struct mare__sleep *sleep)
+void mare__sleep_clean(struct mare__local *process, struct mare__sleep *sleep)
 {
     const struct mare__choice choice = {.cases = sleep->cases, .count = sleep->case_count};
     if (!sleep->timed && sleep->waits == MARE__WAITS_FOR_TIME) {
         // Who published the wait has this lock, and may still look at it: only when he is done may
         // the owner begin another, which he would take for the one he published.
-        mare__lock_acquire(&process->lock);
-        mare__lock_release(&process->lock);
+        mare__lock_acquire(&process->shared.lock);
+        mare__lock_release(&process->shared.lock);
     }
     const struct mare__want want = want_of(sleep, &choice);
     if (sleep->waits != MARE__WAITS_NOT)
-        mare__want_leave(process->runtime, &want, &sleep->spot);
+        mare__want_leave(process->shared.runtime, &want, &sleep->spot);
     sleep->timed = false;
     sleep->waits = MARE__WAITS_NOT;
 }
@@ -133,17 +134,17 @@ void mare__sleep_drop(struct mare__sleep *sleep)
 }
 
 // A host's thread sleeps until its wait has ended.
-static void host_sleep(mare_process *process)
+static void host_sleep(struct mare__local *process)
 {
     if (!mare__sleep_commit(process, &process->sleep))
         return;
-    atomic_fetch_add(&process->runtime->waiters, 1);
-    while (!mare__runtime_park(process->runtime, process->host, process->sleep.deadline))
+    atomic_fetch_add(&process->shared.runtime->waiters, 1);
+    while (!mare__runtime_park(process->shared.runtime, process->host, process->sleep.deadline))
         mare__wait_end(&process->sleep.wait, MARE_TIMEOUT); // if too late, the wake is on its way
-    atomic_fetch_sub(&process->runtime->waiters, 1);
+    atomic_fetch_sub(&process->shared.runtime->waiters, 1);
 }
 
-int mare__block_otherwise(lua_State *L, mare_process *process, uint64_t deadline,
+int mare__block_otherwise(lua_State *L, struct mare__local *process, uint64_t deadline,
                           lua_KFunction then, lua_KContext context)
 {
     mare__trace_block(process, process->sleep.waits_for);

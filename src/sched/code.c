@@ -32,7 +32,7 @@ static int copy(lua_State *L, const void *bytes, size_t size, void *ud)
 
 struct mare__code *mare__code_of(lua_State *L, int index)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     const void *body = lua_topointer(L, index);
     if (lua_iscfunction(L, index) || process->last_body != body) {
         process->last_body = body;

@@ -17,7 +17,7 @@
 #include "sched/libraries.h"
 #include "sched/routine.h"
 
-static bool enter(lua_State *L, mare_process *process, lua_State *co)
+static bool enter(lua_State *L, struct mare__local *process, lua_State *co)
 {
     if (process->nested == process->nest_room) {
         uint32_t room = process->nest_room ? process->nest_room * 2 : 4;
@@ -34,14 +34,14 @@ static bool enter(lua_State *L, mare_process *process, lua_State *co)
     return true;
 }
 
-static void leave(lua_State *L, mare_process *process)
+static void leave(lua_State *L, struct mare__local *process)
 {
     process->current = process->nest[--process->nested].before;
     if (!lua_isyieldable(L))
         process->unyieldable--;
 }
 
-int mare__thread_close(mare_process *process, lua_State *co, lua_State *then)
+int mare__thread_close(struct mare__local *process, lua_State *co, lua_State *then)
 {
     process->current = co;
     int status = lua_resetthread(co);
@@ -78,7 +78,7 @@ static int collect(lua_State *L, lua_State *co, int status, int results, finishe
 
 static int go_on(lua_State *L, lua_State *co, int arguments, lua_KFunction again, finisher finish)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     int results, status = lua_resume(co, L, arguments, &results);
     if (status == LUA_YIELD && process->yield != MARE__YIELD_BY_PROGRAM)
         return lua_yieldk(L, 0, 0, again);
@@ -89,7 +89,7 @@ static int go_on(lua_State *L, lua_State *co, int arguments, lua_KFunction again
 // Begins to resume `co` with the arguments on top of L.
 static int begin(lua_State *L, lua_State *co, int arguments, lua_KFunction again, finisher finish)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     const char *refusal = NULL;
     if (mare__routine_holds(process, co))
         refusal = is_at_bottom(co) ? "cannot resume dead coroutine"
@@ -184,7 +184,7 @@ static int co_close(lua_State *L)
 {
     lua_State *co = lua_tothread(L, 1);
     luaL_argexpected(L, co, 1, "coroutine");
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     bool held = mare__routine_holds(process, co), at_bottom = is_at_bottom(co);
     if (co == L)
         return luaL_error(L, "cannot close a running coroutine");

@@ -123,10 +123,10 @@ void mare__own_leave(struct mare__worker *own)
     mare__runtime_left(runtime);
 }
 
-bool mare__worker_own(mare_process *process)
+bool mare__worker_own(struct mare__local *process)
 {
     struct mare__worker *own = mare__alloc_zero(sizeof *own);
-    mare_runtime *runtime = process->runtime;
+    mare_runtime *runtime = process->shared.runtime;
     const struct mare__platform *platform = &runtime->platform;
     if (!own)
         return false;
@@ -139,7 +139,7 @@ bool mare__worker_own(mare_process *process)
                                         .parker = &own->parker,
                                         .is_detached = true};
     snprintf(own->runner.name, sizeof own->runner.name, "mare-p%lu",
-             (unsigned long)process->id % 100000000);
+             (unsigned long)process->shared.id % 100000000);
     process->own = own;
     atomic_fetch_add(&runtime->own_threads, 1);
     if (platform->start(platform->context, &own->runner) == 0)

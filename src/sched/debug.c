@@ -169,7 +169,7 @@ static int debug_setmetatable(lua_State *L)
 // Calls the function of the stock interpreter that one of these stands for, in its place.
 static int original(lua_State *L, enum mare__original which)
 {
-    return mare__original(mare__self(L)->runtime, which)(L);
+    return mare__original(mare__self(L)->shared.runtime, which)(L);
 }
 
 // debug.getlocal([thread,] level or function, number)

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "sched/foreign.h"
 #include "sched/handle.h"
+#include "sched/local.h"
 #include "sched/marshal.h"
 #include "sched/process.h"
 #include "sched/runtime.h"
@@ -180,12 +181,12 @@ mare_err mare_process_join_until(mare_process *process, uint64_t deadline, mare_
             mare__process_unawait(process);
         return err;
     }
-    mare__trace_receive_outside(process->runtime, NULL, &process->sleep.wait.message);
-    if (result && !mare__message_empty(&process->sleep.wait.message)) {
+    mare__trace_receive_outside(process->runtime, NULL, process->result);
+    if (result && !mare__message_empty(process->result)) {
         err = mare_message_create(result);
         if (err)
             return err;
-        if (!mare__message_copy(*result, &process->sleep.wait.message)) {
+        if (!mare__message_copy(*result, process->result)) {
             mare_message_destroy(*result);
             *result = NULL;
             return MARE_NOMEM;
@@ -196,9 +197,9 @@ mare_err mare_process_join_until(mare_process *process, uint64_t deadline, mare_
 
 // ---- Spawning -----------------------------------------------------------------------------------
 
-mare_process *mare__host_open(mare_runtime *runtime, struct mare__parker *parker)
+struct mare__local *mare__host_open(mare_runtime *runtime, struct mare__parker *parker)
 {
-    mare_process *host = mare__process_new(runtime);
+    struct mare__local *host = mare__local_new(runtime);
     if (host) {
         host->host = parker;
         host->sleep.wait.wake = mare__host_wake;
@@ -209,7 +210,7 @@ mare_process *mare__host_open(mare_runtime *runtime, struct mare__parker *parker
 
 void mare__host_wake(struct mare__wait *wait)
 {
-    mare_process *process = MARE__ENTRY(wait, mare_process, sleep.wait);
+    struct mare__local *process = MARE__ENTRY(wait, struct mare__local, sleep.wait);
     mare__trace_wake(process);
     mare__unpark(process->host);
 }
@@ -218,7 +219,7 @@ struct request {
     const char *code, *name;
     size_t length;
     const mare_message *arguments;
-    mare_process *process;
+    struct mare__local *process;
     mare_err err; // why, when it is not the code's fault
 };
 
@@ -247,14 +248,15 @@ static int in_host_state(lua_State *L)
     return 0;
 }
 
-mare_err mare__compile(mare_process *process, lua_CFunction function, void *argument, char **error)
+mare_err mare__compile(struct mare__local *process, lua_CFunction function, void *argument,
+                       char **error)
 {
     struct mare__parker parker = {0};
-    mare_process *host = mare__host_open(process->runtime, &parker);
+    struct mare__local *host = mare__host_open(process->shared.runtime, &parker);
     lua_State *L = host ? luaL_newstate() : NULL;
     mare_err err = L ? MARE_OK : MARE_NOMEM;
     if (L) {
-        *(mare_process **)lua_getextraspace(L) = host;
+        *(struct mare__local **)lua_getextraspace(L) = host;
         lua_pushcfunction(L, in_host_state);
         lua_pushlightuserdata(L, &host);
         lua_pushcfunction(L, function);
@@ -269,7 +271,7 @@ mare_err mare__compile(mare_process *process, lua_CFunction function, void *argu
     }
     if (host) {
         mare__handles_drop(host);
-        mare_process_unref(host);
+        mare_process_unref(&host->shared);
     }
     return err;
 }
@@ -281,7 +283,7 @@ mare_err mare_spawn(mare_runtime *runtime, const char *code, size_t length, cons
         *error = NULL;
     if (!mare__runtime_valid(runtime) || atomic_load(&runtime->stopping))
         return MARE_STOPPED;
-    mare_process *process = mare__process_new(runtime);
+    struct mare__local *process = mare__local_new(runtime);
     if (!process)
         return MARE_NOMEM;
     struct request request = {code,   name ? name : "=(mare_spawn)", length, arguments, process,
@@ -295,10 +297,10 @@ mare_err mare_spawn(mare_runtime *runtime, const char *code, size_t length, cons
         }
     }
     if (err) {
-        mare_process_unref(process);
+        mare_process_unref(&process->shared);
         return err;
     }
-    mare__process_launch(process);
-    *out = process;
+    mare__local_launch(process);
+    *out = &process->shared;
     return MARE_OK;
 }

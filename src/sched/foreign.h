@@ -10,10 +10,11 @@ mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *n
 
 // Something that stands for a Lua state which is not ours, so that it can use the bindings: its
 // thread sleeps in `parker`.
-mare_process *mare__host_open(mare_runtime *runtime, struct mare__parker *parker);
+struct mare__local *mare__host_open(mare_runtime *runtime, struct mare__parker *parker);
 void mare__host_wake(struct mare__wait *wait);
 
 // Runs a C function with a light userdata in a state that is thrown away, to marshal what a new
 // process starts with. On failure `*error` (if not NULL) is a string to free: MARE_SYNTAX,
 // MARE_NOMEM.
-mare_err mare__compile(mare_process *process, lua_CFunction function, void *argument, char **error);
+mare_err mare__compile(struct mare__local *process, lua_CFunction function, void *argument,
+                       char **error);

@@ -43,13 +43,13 @@ static void push_table(lua_State *L, int key)
 
 // Numbers in the table of objects made here. One is free again when its userdata has been
 // finalized, not when it was collected.
-static int take_number(mare_process *process)
+static int take_number(struct mare__local *process)
 {
     struct mare__numbers *numbers = &process->numbers;
     return numbers->free_count ? numbers->free[--numbers->free_count] : (int)++numbers->highest;
 }
 
-static void give_number(mare_process *process, int number)
+static void give_number(struct mare__local *process, int number)
 {
     struct mare__numbers *numbers = &process->numbers;
     if (numbers->free_count == numbers->room) {
@@ -63,7 +63,7 @@ static void give_number(mare_process *process, int number)
     numbers->free[numbers->free_count++] = number;
 }
 
-static void let_go(mare_process *process, struct mare__reference *ref)
+static void let_go(struct mare__local *process, struct mare__reference *ref)
 {
     process->known[0] = process->known[1] = NULL; // its place may be another's next
     process->weight -= ref->object->weight;
@@ -74,7 +74,7 @@ static void let_go(mare_process *process, struct mare__reference *ref)
 }
 
 // Takes the reference out of the list of its process.
-static void leave_list(const mare_process *process, struct mare__reference *ref)
+static void leave_list(const struct mare__local *process, struct mare__reference *ref)
 {
     if (!process->host) {
         mare__list_remove(&ref->entry); // alone if it was never filled, or finalized before
@@ -106,17 +106,17 @@ static int handle_gc(lua_State *L)
 // is a userdata that begins with the process, or NULL after the end.
 static int call_in_host(lua_State *L)
 {
-    mare_process *process = *(mare_process **)lua_touserdata(L, lua_upvalueindex(1));
+    struct mare__local *process = *(struct mare__local **)lua_touserdata(L, lua_upvalueindex(1));
     lua_CFunction function = lua_tocfunction(L, lua_upvalueindex(2));
     if (!process) // a finalizer that runs after ours
         return function == handle_gc ? 0 : luaL_error(L, "the runtime has ended");
-    *(mare_process **)lua_getextraspace(L) = process;
+    *(struct mare__local **)lua_getextraspace(L) = process;
     return function(L);
 }
 
 void mare__function_push(lua_State *L, lua_CFunction function)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     if (process->host) {
         lua_rawgeti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_HOST);
         lua_pushcfunction(L, function);
@@ -129,7 +129,8 @@ void mare__function_push(lua_State *L, lua_CFunction function)
 // A reference is the process's own until a userdata has it; so when making that fails for want of
 // memory, it is given back at the process's end. There is one place for it; a finalizer that runs
 // meanwhile and makes another userdata needs more. Returns what to give to `kept`.
-static struct mare__pending *keep(lua_State *L, mare_process *process, struct mare__object *object)
+static struct mare__pending *keep(lua_State *L, struct mare__local *process,
+                                  struct mare__object *object)
 {
     if (!process->pending) {
         process->pending = object;
@@ -147,7 +148,7 @@ static struct mare__pending *keep(lua_State *L, mare_process *process, struct ma
 }
 
 // Up to this one, and with NULL all: above it may lie what errors have left.
-static void drop_pending(mare_process *process, const struct mare__pending *last)
+static void drop_pending(struct mare__local *process, const struct mare__pending *last)
 {
     for (bool over = false; process->more_pending && !over;) {
         struct mare__pending *top = process->more_pending;
@@ -160,7 +161,7 @@ static void drop_pending(mare_process *process, const struct mare__pending *last
 }
 
 // It is in good hands; or, with `drop`, not wanted.
-static void kept(mare_process *process, struct mare__pending *more, bool drop)
+static void kept(struct mare__local *process, struct mare__pending *more, bool drop)
 {
     struct mare__object *object = more ? more->object : process->pending;
     if (more) {
@@ -188,7 +189,7 @@ static void drop_outside(struct mare__ref_outside *outside)
     mare__free(outside);
 }
 
-void mare__handles_drop(mare_process *process)
+void mare__handles_drop(struct mare__local *process)
 {
     struct mare__list *entry;
     drop_pending(process, NULL); // what errors have left; it may refer to the process itself
@@ -209,12 +210,12 @@ void mare__handles_drop(mare_process *process)
 }
 
 // Pushes the metatable of a kind, making it on first use.
-static void push_metatable(lua_State *L, mare_process *process, int kind)
+static void push_metatable(lua_State *L, struct mare__local *process, int kind)
 {
     if (lua_rawgeti(L, LUA_REGISTRYINDEX, CLASSES + kind) == LUA_TTABLE)
         return;
     lua_pop(L, 1);
-    const struct mare__class *class = &process->runtime->classes[kind];
+    const struct mare__class *class = &process->shared.runtime->classes[kind];
     lua_createtable(L, 0, 8);
     for (const luaL_Reg *m = class->metamethods; m->name; m++) {
         mare__function_push(L, m->func);
@@ -259,7 +260,7 @@ const luaL_Reg *mare__handle_methods(lua_State *L, int index)
         if (lua_rawgeti(L, LUA_REGISTRYINDEX, CLASSES + kind) == LUA_TTABLE) {
             lua_getfield(L, -1, "__index");
             if (lua_rawequal(L, -1, index))
-                methods = mare__self(L)->runtime->classes[kind].methods;
+                methods = mare__self(L)->shared.runtime->classes[kind].methods;
         }
         lua_settop(L, top);
     }
@@ -278,10 +279,10 @@ static bool push_first(lua_State *L, const struct mare__object *object)
     return false;
 }
 
-static bool push_existing(lua_State *L, const mare_process *process,
+static bool push_existing(lua_State *L, const struct mare__local *process,
                           const struct mare__object *object)
 {
-    return (object->home == process->id && push_from(L, MADE_HERE, object)) ||
+    return (object->home == process->shared.id && push_from(L, MADE_HERE, object)) ||
            push_first(L, object) || push_from(L, CAME_HERE, object);
 }
 
@@ -313,7 +314,7 @@ static void enter(lua_State *L, const struct mare__object *object)
     }
 }
 
-static void make_outside(lua_State *L, mare_process *process, struct mare__reference *ref)
+static void make_outside(lua_State *L, struct mare__local *process, struct mare__reference *ref)
 {
     struct mare__ref_outside *outside = mare__alloc_zero(sizeof *outside);
     if (!outside) {
@@ -325,7 +326,7 @@ static void make_outside(lua_State *L, mare_process *process, struct mare__refer
 }
 
 // Pushes a new userdata for a kind of object, empty.
-static struct mare__reference *push_userdata(lua_State *L, mare_process *process, int kind)
+static struct mare__reference *push_userdata(lua_State *L, struct mare__local *process, int kind)
 {
     if (process->closing)
         luaL_error(L, "no reference can be made any more: the process has ended");
@@ -342,8 +343,8 @@ static struct mare__reference *push_userdata(lua_State *L, mare_process *process
 }
 
 // The last step, which cannot fail: from here on the userdata holds the reference.
-static void fill(mare_process *process, struct mare__reference *ref, struct mare__object *object,
-                 struct mare__pending *more)
+static void fill(struct mare__local *process, struct mare__reference *ref,
+                 struct mare__object *object, struct mare__pending *more)
 {
     ref->object = object;
     process->weight += object->weight;
@@ -358,7 +359,7 @@ static void fill(mare_process *process, struct mare__reference *ref, struct mare
 // Tells the collector of the memory behind userdata, which it does not see: it would take its time
 // with a hundred bytes that hold a megabyte. A generational one does not look at what has grown
 // old, so when there is much more than after the last time, everything is collected.
-static void weigh(lua_State *L, mare_process *process)
+static void weigh(lua_State *L, struct mare__local *process)
 {
     enum { STEP = 4096, LEAST = 1 << 20 };
     if (process->unweighed < STEP)
@@ -386,7 +387,7 @@ bool mare__handle_affords(lua_State *L, size_t bytes)
 }
 
 // Makes an object that is kept meanwhile the process's to pay for.
-static void charge(lua_State *L, mare_process *process, struct mare__object *object,
+static void charge(lua_State *L, struct mare__local *process, struct mare__object *object,
                    struct mare__pending *more)
 {
     if (mare__object_charge(object, process->account) ||
@@ -399,7 +400,7 @@ static void charge(lua_State *L, mare_process *process, struct mare__object *obj
 
 void mare__handle_push(lua_State *L, void *object)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     struct mare__pending *more = keep(L, process, object);
     if (push_existing(L, process, object)) {
         kept(process, more, true);
@@ -413,7 +414,7 @@ void mare__handle_push(lua_State *L, void *object)
 
 void mare__handle_push_new(lua_State *L, void *made)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     struct mare__object *object = made;
     struct mare__pending *more = keep(L, process, object);
     if (__builtin_expect(process->account != NULL, 0))
@@ -424,7 +425,7 @@ void mare__handle_push_new(lua_State *L, void *made)
     lua_pushvalue(L, -2);
     lua_rawseti(L, -2, ref->index);
     lua_pop(L, 1);
-    object->home = process->id;
+    object->home = process->shared.id;
     object->home_index = ref->index;
     fill(process, ref, object, more);
     weigh(L, process);
@@ -432,7 +433,7 @@ void mare__handle_push_new(lua_State *L, void *made)
 
 void mare__handle_push_owned(lua_State *L, void *object)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     struct mare__object *buffer = object;
     struct mare__pending *more = keep(L, process, buffer);
     bool again = push_existing(L, process, buffer); // for the second time in one message

@@ -11,7 +11,7 @@ void mare__function_push(lua_State *L, lua_CFunction function);
 void mare__weak_table(lua_State *L, int key, const char *mode);
 
 // Gives back every reference that the process's userdata hold.
-void mare__handles_drop(mare_process *process);
+void mare__handles_drop(struct mare__local *process);
 
 // Pushes a reference to an object (a channel, a process, a buffer), taking over the caller's.
 void mare__handle_push(lua_State *L, void *object);

@@ -77,7 +77,7 @@ static struct setting *setting_of(lua_State *L, int index, bool make)
 static void on_event(lua_State *L, lua_Debug *event);
 
 // Sets it while the tick, a signal handler on this thread, leaves it alone.
-static void set_hook(mare_process *process, lua_State *L, int mask, int count)
+static void set_hook(struct mare__local *process, lua_State *L, int mask, int count)
 {
     process->hooking = true;
     atomic_signal_fence(memory_order_seq_cst);
@@ -89,7 +89,7 @@ static void set_hook(mare_process *process, lua_State *L, int mask, int count)
     process->hooking = false;
 }
 
-void mare__hook_arm(mare_process *process, lua_State *L)
+void mare__hook_arm(struct mare__local *process, lua_State *L)
 {
     lua_Hook hook = lua_gethook(L);
     if (process->hooking || (hook && hook != on_event)) // the next tick comes; a library's own
@@ -103,9 +103,9 @@ void mare__hook_arm(mare_process *process, lua_State *L)
         lua_sethook(L, on_event, mask | LUA_MASKCOUNT, 1);
 }
 
-static int *countdown(const mare_process *process, lua_State *L)
+static int *countdown(const struct mare__local *process, lua_State *L)
 {
-    return mare__countdown(process->runtime, L);
+    return mare__countdown(process->shared.runtime, L);
 }
 
 static int most_of(int count)
@@ -114,7 +114,7 @@ static int most_of(int count)
 }
 
 // Lets Lua count what the program counts, with so much left to count now.
-static void count_on(mare_process *process, lua_State *L, struct setting *setting, int left)
+static void count_on(struct mare__local *process, lua_State *L, struct setting *setting, int left)
 {
     int base = most_of(setting->count);
     if (setting->based || lua_gethookcount(L) != base)
@@ -140,7 +140,7 @@ static int push_function(lua_State *L, int thread)
 }
 
 // False: it has set another hook meanwhile.
-static bool tell(mare_process *process, lua_State *L, struct setting *setting,
+static bool tell(struct mare__local *process, lua_State *L, struct setting *setting,
                  const lua_Debug *event)
 {
     static const char *const names[] = {"call", "return", "line", "count", "tail call"};
@@ -193,7 +193,7 @@ static bool in_half_an_instruction(lua_State *L)
 
 // Whether a hook that counts instructions or lines, of the program's, would see that we give way
 // here. Nobody waits for a better place for long.
-static bool would_be_seen(mare_process *process, lua_State *L, const struct setting *setting)
+static bool would_be_seen(struct mare__local *process, lua_State *L, const struct setting *setting)
 {
     enum { PATIENCE_NS = 100000000, TRACES = LUA_MASKLINE | LUA_MASKCOUNT };
     if (process->worker->age_ns >= PATIENCE_NS || atomic_load(&process->sleep.wait.note))
@@ -210,7 +210,7 @@ static bool would_be_seen(mare_process *process, lua_State *L, const struct sett
 
 // Gives way, as the tick has asked. Returns whether it does: then Lua yields when there is no more
 // to tell of this instruction.
-static bool give_way(mare_process *process, lua_State *L, const struct setting *setting)
+static bool give_way(struct mare__local *process, lua_State *L, const struct setting *setting)
 {
     process->armed = NULL;
     if (would_be_seen(process, L, setting))
@@ -220,7 +220,7 @@ static bool give_way(mare_process *process, lua_State *L, const struct setting *
 }
 
 // The same at an instruction that is a good one for it. `counted`: Lua has counted down to it.
-static void give_way_here(mare_process *process, lua_State *L, struct setting *setting,
+static void give_way_here(struct mare__local *process, lua_State *L, struct setting *setting,
                           bool counted)
 {
     int left = *countdown(process, L);
@@ -241,7 +241,7 @@ static void give_way_here(mare_process *process, lua_State *L, struct setting *s
 // ---- Events -------------------------------------------------------------------------------------
 
 // Lets Lua tell of the next instruction.
-static void look_closely(mare_process *process, lua_State *L, struct setting *setting)
+static void look_closely(struct mare__local *process, lua_State *L, struct setting *setting)
 {
     if (setting->near)
         return;
@@ -250,7 +250,7 @@ static void look_closely(mare_process *process, lua_State *L, struct setting *se
     *countdown(process, L) = 1;
 }
 
-static void on_call_or_return(mare_process *process, lua_State *L, struct setting *setting,
+static void on_call_or_return(struct mare__local *process, lua_State *L, struct setting *setting,
                               lua_Debug *event)
 {
     enum { BOTH = LUA_MASKCOUNT | LUA_MASKLINE };
@@ -266,7 +266,8 @@ static void on_call_or_return(mare_process *process, lua_State *L, struct settin
     setting->called = lua_getinfo(L, "u", event) && !event->isvararg;
 }
 
-static void on_line(mare_process *process, lua_State *L, struct setting *setting, lua_Debug *event)
+static void on_line(struct mare__local *process, lua_State *L, struct setting *setting,
+                    lua_Debug *event)
 {
     bool counted = *countdown(process, L) == setting->told;
     setting->told = 0; // by the program's function it may come to the same again
@@ -278,7 +279,7 @@ static void on_line(mare_process *process, lua_State *L, struct setting *setting
 
 // What Lua has counted to is the program's count, a part of it, or the next instruction. Returns
 // whether it is the first.
-static bool is_due(mare_process *process, lua_State *L, struct setting *setting)
+static bool is_due(struct mare__local *process, lua_State *L, struct setting *setting)
 {
     int left = setting->near ? setting->held - 1 : 0;
     bool due = left == 0 && setting->beyond == 0;
@@ -292,7 +293,8 @@ static bool is_due(mare_process *process, lua_State *L, struct setting *setting)
     return due;
 }
 
-static void on_count(mare_process *process, lua_State *L, struct setting *setting, lua_Debug *event)
+static void on_count(struct mare__local *process, lua_State *L, struct setting *setting,
+                     lua_Debug *event)
 {
     bool lines = setting->mask & LUA_MASKLINE, counts = setting->mask & LUA_MASKCOUNT;
     bool sure = setting->near || setting->count == 1 || !(setting->mask & LUA_MASKCALL);
@@ -317,7 +319,7 @@ static void on_count(mare_process *process, lua_State *L, struct setting *settin
 
 static void on_event(lua_State *L, lua_Debug *event)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     struct setting *setting = process->hooked ? setting_of(L, 0, false) : NULL;
     if (!setting || !setting->mask || setting->inherited) {
         if (process->armed != L || !give_way(process, L, NULL))
@@ -342,7 +344,7 @@ static void on_event(lua_State *L, lua_Debug *event)
 
 void mare__hook_inherit(lua_State *L, lua_State *made)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     if (lua_gethook(made) == on_event)
         mare__hook_rest(made); // nobody would be told
     const struct setting *from = process->hooked ? setting_of(L, 0, false) : NULL;
@@ -369,7 +371,7 @@ int mare__hook_set(lua_State *L)
 {
     int first, mask = 0, count = 0;
     lua_State *of = mare__debug_about(L, &first);
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     if (lua_isnoneornil(L, first)) {
         lua_settop(L, first);
     } else {

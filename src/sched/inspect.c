@@ -3,7 +3,7 @@
 // taken under the locks of the lists, so it copies and calls nobody.
 #include <string.h>
 
-#include "sched/process.h"
+#include "sched/local.h"
 #include "sched/runtime.h"
 
 void mare_get_stats(mare_runtime *runtime, mare_stats *out)
@@ -31,16 +31,16 @@ static void copy_name(char (*to)[64], const char *name)
         strncat(*to, name, sizeof *to - 1);
 }
 
-static void describe_process(mare_process *process, mare_process_info *info)
+static void describe_process(struct mare__local *process, mare_process_info *info)
 {
-    mare__lock_acquire(&process->lock); // its state may be going
+    mare__lock_acquire(&process->shared.lock); // its state may be going
     struct mare__arena *arena = atomic_load_explicit(&process->arena, memory_order_acquire);
     info->memory = arena ? mare__arena_used(arena) : 0;
-    mare__lock_release(&process->lock);
-    info->id = process->id;
+    mare__lock_release(&process->shared.lock);
+    info->id = process->shared.id;
     info->slices = atomic_load(&process->slices);
-    info->status = mare__process_status(process);
-    copy_name(&info->name, process->name);
+    info->status = mare__local_status(process);
+    copy_name(&info->name, process->shared.name);
 }
 
 size_t mare_list_processes(mare_runtime *runtime, mare_process_info *rows, size_t room)
@@ -51,7 +51,7 @@ size_t mare_list_processes(mare_runtime *runtime, mare_process_info *rows, size_
     mare__lock_acquire(&runtime->process_lock);
     for (struct mare__list *l = runtime->processes.next; l != &runtime->processes; l = l->next) {
         if (count < room)
-            describe_process(MARE__ENTRY(l, mare_process, in_all), &rows[count]);
+            describe_process(MARE__ENTRY(l, struct mare__local, in_all), &rows[count]);
         count++;
     }
     mare__lock_release(&runtime->process_lock);

@@ -141,9 +141,9 @@ void mare__harvest_destroy(struct mare__harvest *harvest)
 enum { BIT_ENVIRONMENT = LIBRARY_COUNT, BIT_VERSION, BIT_REQUIRE, BIT_LUAPROC, BIT_BASE };
 
 // The bit of a global that can be supplied, or -1.
-static int bit_of(const mare_process *process, const char *name)
+static int bit_of(const struct mare__local *process, const char *name)
 {
-    const struct mare__harvest *harvest = process->runtime->harvest;
+    const struct mare__harvest *harvest = process->shared.runtime->harvest;
     for (unsigned i = 0; i < harvest->count; i++)
         if (strcmp(name, harvest->base[i].name) == 0)
             return (int)(BIT_BASE + i);
@@ -202,7 +202,7 @@ static void open_library(lua_State *L, int index)
 // Pushes what belongs to a bit.
 static void supply(lua_State *L, int bit)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     uint64_t before = process->libraries;
     if (bit < LIBRARY_COUNT)
         open_library(L, bit);
@@ -215,24 +215,24 @@ static void supply(lua_State *L, int bit)
     else if (bit == BIT_LUAPROC)
         mare__lazy_require(L, "luaproc");
     else
-        lua_pushcfunction(L, process->runtime->harvest->base[bit - BIT_BASE].func);
+        lua_pushcfunction(L, process->shared.runtime->harvest->base[bit - BIT_BASE].func);
     process->libraries =
         before | UINT64_C(1) << bit; // only now: opening may have failed, or set globals itself
 }
 
-static bool supplied(const mare_process *process, int bit)
+static bool supplied(const struct mare__local *process, int bit)
 {
     return (process->libraries >> bit & 1) != 0;
 }
 
 void mare__lazy_finish(lua_State *L)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     if (!process->globals)
         return;
     process->globals = NULL;
     lua_pushglobaltable(L);
-    int bits = (int)(BIT_BASE + process->runtime->harvest->count);
+    int bits = (int)(BIT_BASE + process->shared.runtime->harvest->count);
     for (int bit = 0; bit < bits; bit++) {
         if (supplied(process, bit) || (bit == BIT_LUAPROC && !process->luaproc))
             continue;
@@ -242,7 +242,7 @@ void mare__lazy_finish(lua_State *L)
                            : bit == BIT_REQUIRE     ? "require"
                            : bit == BIT_LUAPROC
                                ? "luaproc"
-                               : process->runtime->harvest->base[bit - BIT_BASE].name;
+                               : process->shared.runtime->harvest->base[bit - BIT_BASE].name;
         lua_pushstring(L, name);
         supply(L, bit);
         lua_rawset(L, -3);
@@ -263,7 +263,7 @@ void mare__lazy_finish(lua_State *L)
 // The bit of the string at an index of the stack, if it is one that has not been supplied; else -1.
 static int wanted(lua_State *L, int index)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     if (!process->globals || lua_type(L, index) != LUA_TSTRING)
         return -1;
     const char *name = lua_tostring(L, index);
@@ -462,7 +462,7 @@ void mare__lazy_methods(lua_State *L, const luaL_Reg *methods)
 
 bool mare__lazy_require(lua_State *L, const char *name)
 {
-    mare_runtime *runtime = mare__self(L)->runtime;
+    mare_runtime *runtime = mare__self(L)->shared.runtime;
     if (strcmp(name, LUA_DBLIBNAME) == 0 || strcmp(name, LUA_LOADLIBNAME) == 0)
         mare__lazy_finish(L); // they see through all of this
     for (int i = 0; i < LIBRARY_COUNT; i++)
@@ -490,7 +490,7 @@ static bool name_in(lua_State *L, int index)
 
 bool mare__lazy_name_of(lua_State *L, int index)
 {
-    const struct mare__harvest *harvest = mare__self(L)->runtime->harvest;
+    const struct mare__harvest *harvest = mare__self(L)->shared.runtime->harvest;
     index = lua_absindex(L, index);
     for (unsigned i = 0; i < harvest->count; i++)
         if (lua_tocfunction(L, index) == harvest->base[i].func) {

@@ -107,7 +107,7 @@ int mare__hook_get(lua_State *L);
 void mare__hook_inherit(lua_State *L, lua_State *made);
 
 // Sees to it that the process gives way soon, in a coroutine that runs. Also from a signal handler.
-void mare__hook_arm(mare_process *process, lua_State *L);
+void mare__hook_arm(struct mare__local *process, lua_State *L);
 
 // ---- coroutine.c --------------------------------------------------------------------------------
 // Replaces create, resume, wrap, status and close in the coroutine library on top of the stack.
@@ -115,4 +115,4 @@ void mare__coroutine_patch(lua_State *L);
 
 // Closes a coroutine: its handlers of <close> run on it, so the tick must find it there meanwhile,
 // and then at another, which must live: what ran before may be collected by then.
-int mare__thread_close(mare_process *process, lua_State *co, lua_State *then);
+int mare__thread_close(struct mare__local *process, lua_State *co, lua_State *then);

@@ -584,7 +584,7 @@ static bool walk(struct writer *w, const struct writing *job, int count)
 }
 
 // What the values can make run while they are written: see the top.
-static bool has_callbacks(const mare_process *process)
+static bool has_callbacks(const struct mare__local *process)
 {
     return process->host || process->finalizes || process->has_c_modules;
 }

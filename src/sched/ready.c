@@ -53,7 +53,7 @@ static void add_length(struct mare__line *line, int change)
                           memory_order_relaxed);
 }
 
-static void append(struct mare__line *line, mare_process *process)
+static void append(struct mare__line *line, struct mare__local *process)
 {
     process->next = NULL;
     if (line->head)
@@ -64,7 +64,7 @@ static void append(struct mare__line *line, mare_process *process)
     add_length(line, 1);
 }
 
-static void put_first(struct mare__line *line, mare_process *process)
+static void put_first(struct mare__line *line, struct mare__local *process)
 {
     process->next = line->head;
     if (!line->head)
@@ -73,9 +73,9 @@ static void put_first(struct mare__line *line, mare_process *process)
     add_length(line, 1);
 }
 
-static mare_process *take_first(struct mare__line *line)
+static struct mare__local *take_first(struct mare__line *line)
 {
-    mare_process *process = line->head;
+    struct mare__local *process = line->head;
     if (process) {
         line->head = process->next;
         add_length(line, -1);
@@ -106,17 +106,18 @@ void mare__workers_wake(mare_runtime *runtime)
     mare__ready_wake_one(runtime);
 }
 
-static void append_common(mare_runtime *runtime, struct mare__line *line, mare_process *process)
+static void append_common(mare_runtime *runtime, struct mare__line *line,
+                          struct mare__local *process)
 {
     mare__lock_acquire(&runtime->common.lock);
     append(line, process);
     mare__lock_release(&runtime->common.lock);
 }
 
-static void append_fresh(mare_process *process)
+static void append_fresh(struct mare__local *process)
 {
-    append_common(process->runtime, &process->runtime->common.fresh, process);
-    mare__workers_wake(process->runtime);
+    append_common(process->shared.runtime, &process->shared.runtime->common.fresh, process);
+    mare__workers_wake(process->shared.runtime);
 }
 
 // The number of the turn that runs, or ran last.
@@ -125,14 +126,14 @@ static unsigned long turn_of(const struct mare__worker *worker)
     return atomic_load_explicit(&worker->counters.switches, memory_order_relaxed);
 }
 
-static bool is_new(const mare_process *process)
+static bool is_new(const struct mare__local *process)
 {
     return atomic_load_explicit(&process->slices, memory_order_relaxed) == 0;
 }
 
 // ---- Becoming ready -----------------------------------------------------------------------------
 
-static void own_ready(struct mare__worker *own, mare_process *process)
+static void own_ready(struct mare__worker *own, struct mare__local *process)
 {
     atomic_fetch_add(&own->runtime->own_busy, 1); // so that nobody takes it for a deadlock
     mare__lock_acquire(&own->lock);
@@ -142,9 +143,9 @@ static void own_ready(struct mare__worker *own, mare_process *process)
 }
 
 // Into a queue, where others see it.
-static __attribute__((noinline)) void ready_in_queue(mare_process *process)
+static __attribute__((noinline)) void ready_in_queue(struct mare__local *process)
 {
-    mare_runtime *runtime = process->runtime;
+    mare_runtime *runtime = process->shared.runtime;
     struct mare__worker *worker = mare__this_worker();
     if (process->own) {
         own_ready(process->own, process);
@@ -159,7 +160,7 @@ static __attribute__((noinline)) void ready_in_queue(mare_process *process)
 }
 
 // It runs next: what it will touch comes into the cache while the one before it ends its turn.
-static inline void fetch(const mare_process *process)
+static inline void fetch(const struct mare__local *process)
 {
     enum { LINE = 64, STATE_LINES = 3 };
     if (!process->routine) // it has not begun
@@ -171,26 +172,26 @@ static inline void fetch(const mare_process *process)
 }
 
 // Into the slot. Nobody is woken: this worker will be free for it before that.
-static inline void fill_slot(struct mare__worker *worker, mare_process *process)
+static inline void fill_slot(struct mare__worker *worker, struct mare__local *process)
 {
     // Release: pairs with the exchange of whoever takes it.
     atomic_store_explicit(&worker->slot, process, memory_order_release);
 }
 
-static inline bool is_slot_free(struct mare__worker *worker, const mare_process *process)
+static inline bool is_slot_free(struct mare__worker *worker, const struct mare__local *process)
 {
     // Relaxed: only this thread fills its slot.
-    return worker && worker->runtime == process->runtime && !process->own &&
+    return worker && worker->runtime == process->shared.runtime && !process->own &&
            mare__line_length(&worker->queue) == 0 && worker->tick.made &&
            !atomic_load_explicit(&worker->slot, memory_order_relaxed);
 }
 
-static void mark_ready(mare_process *process)
+static void mark_ready(struct mare__local *process)
 {
     atomic_store_explicit(&process->status, MARE__READY, memory_order_relaxed); // for those who ask
 }
 
-void mare__ready(mare_process *process)
+void mare__ready(struct mare__local *process)
 {
     struct mare__worker *worker = mare__this_worker();
     mark_ready(process);
@@ -210,10 +211,10 @@ static bool parts_new(const struct mare__worker *worker)
            (worker->wary && mare__line_length(&runtime->common.spent) > 0);
 }
 
-void mare__ready_new(mare_process *process)
+void mare__ready_new(struct mare__local *process)
 {
     struct mare__worker *worker = mare__this_worker();
-    bool here = worker && worker->runtime == process->runtime;
+    bool here = worker && worker->runtime == process->shared.runtime;
     if (here)
         worker->spawning_turn = turn_of(worker);
     if (here && !process->own && parts_new(worker)) {
@@ -239,7 +240,7 @@ static uint32_t slice_for(unsigned in_line, uint32_t most_ns)
 
 // What one got too little or too much of its slice. Of the next turns, one may be twice as long, or
 // be left out.
-static void settle(struct mare__worker *worker, mare_process *process)
+static void settle(struct mare__worker *worker, struct mare__local *process)
 {
     if (!mare__ready_common_turn(worker) || !worker->spent_turn) {
         process->owed_ns = 0;
@@ -256,7 +257,7 @@ static void settle(struct mare__worker *worker, mare_process *process)
 }
 
 // The length of its turns since it last waited, this one included, by the ticks that came.
-static uint32_t used_ns(const struct mare__worker *worker, mare_process *process)
+static uint32_t used_ns(const struct mare__worker *worker, struct mare__local *process)
 {
     uint32_t turn = (uint32_t)atomic_load_explicit(&process->slices, memory_order_relaxed);
     bool in_a_row = process->used_until + 1 == turn; // a new one has used nothing until 0
@@ -274,7 +275,7 @@ static void become_wary(struct mare__worker *worker)
     struct mare__line queue = {0};
     worker->wary = true;
     mare__lock_acquire(&worker->lock);
-    for (mare_process *process; (process = take_first(&worker->queue)) != NULL;)
+    for (struct mare__local *process; (process = take_first(&worker->queue)) != NULL;)
         if (is_new(process))
             append_common(worker->runtime, &worker->runtime->common.fresh, process);
         else
@@ -286,7 +287,7 @@ static void become_wary(struct mare__worker *worker)
 }
 
 // It has used up its slice.
-static void change_place(struct mare__worker *worker, mare_process *process)
+static void change_place(struct mare__worker *worker, struct mare__local *process)
 {
     mare_runtime *runtime = worker->runtime;
     if (worker->spawning_turn == turn_of(worker)) {
@@ -301,14 +302,14 @@ static void change_place(struct mare__worker *worker, mare_process *process)
 }
 
 // Its turn has been cut short, and it will be the first that goes on.
-static void keep_place(struct mare__worker *worker, mare_process *process)
+static void keep_place(struct mare__worker *worker, struct mare__local *process)
 {
     mare__lock_acquire(&worker->lock);
     put_first(&worker->queue, process);
     mare__lock_release(&worker->lock);
 }
 
-void mare__ready_again(struct mare__worker *worker, mare_process *process)
+void mare__ready_again(struct mare__worker *worker, struct mare__local *process)
 {
     mare_runtime *runtime = worker->runtime;
     if (process->own || process->yield == MARE__YIELD_WAIT) { // one of its routines has waited
@@ -337,9 +338,9 @@ void mare__ready_again(struct mare__worker *worker, mare_process *process)
 // ---- Who comes next -----------------------------------------------------------------------------
 
 // Under the lock, where alone a shared slot stops being shared.
-mare_process *mare__ready_take_shared_slot(struct mare__worker *worker)
+struct mare__local *mare__ready_take_shared_slot(struct mare__worker *worker)
 {
-    mare_process *process = NULL;
+    struct mare__local *process = NULL;
     mare__lock_acquire(&worker->lock);
     if (atomic_load_explicit(&worker->slot_shared, memory_order_relaxed)) {
         // Acquire: pairs with the release in fill_slot.
@@ -353,10 +354,10 @@ mare_process *mare__ready_take_shared_slot(struct mare__worker *worker)
     return process;
 }
 
-mare_process *mare__ready_take_queue(struct mare__worker *worker)
+struct mare__local *mare__ready_take_queue(struct mare__worker *worker)
 {
     mare__lock_acquire(&worker->lock);
-    mare_process *process = take_first(&worker->queue);
+    struct mare__local *process = take_first(&worker->queue);
     mare__lock_release(&worker->lock);
     return process;
 }
@@ -365,7 +366,7 @@ void mare__ready_fetch_inbox(struct mare__worker *worker)
 {
     mare_runtime *runtime = worker->runtime;
     mare__lock_acquire(&runtime->inbox_lock);
-    mare_process *process = take_first(&runtime->inbox);
+    struct mare__local *process = take_first(&runtime->inbox);
     mare__lock_release(&runtime->inbox_lock);
     if (!process)
         return;
@@ -385,19 +386,20 @@ enum {
 
 // The first of the spent who has not had more than its share. If that is far to look for, they all
 // have, and the first it is.
-static mare_process *take_spent(struct mare__line *spent, int32_t slice_ns)
+static struct mare__local *take_spent(struct mare__line *spent, int32_t slice_ns)
 {
     for (int i = 0; i < LOOKED_AT && spent->head->owed_ns <= -slice_ns; i++) {
-        mare_process *process = take_first(spent);
+        struct mare__local *process = take_first(spent);
         process->owed_ns += slice_ns;
         append(spent, process);
     }
     return take_first(spent);
 }
 
-static mare_process *take_from_lines(struct mare__common *common, int32_t slice_ns, bool *spent)
+static struct mare__local *take_from_lines(struct mare__common *common, int32_t slice_ns,
+                                           bool *spent)
 {
-    mare_process *process = NULL;
+    struct mare__local *process = NULL;
     mare__lock_acquire(&common->lock);
     bool fresh_first = common->fresh.head && common->fresh_turns < FRESH_TURNS;
     *spent = common->spent.head && !fresh_first;
@@ -423,14 +425,14 @@ static uint32_t common_slice_ns(const mare_runtime *runtime)
     return slice_ns;
 }
 
-mare_process *mare__ready_take_common(struct mare__worker *worker)
+struct mare__local *mare__ready_take_common(struct mare__worker *worker)
 {
     mare_runtime *runtime = worker->runtime;
     bool spent = false;
     if (!mare__ready_common(runtime))
         return NULL;
     uint32_t slice_ns = common_slice_ns(runtime);
-    mare_process *process = take_from_lines(&runtime->common, (int32_t)slice_ns, &spent);
+    struct mare__local *process = take_from_lines(&runtime->common, (int32_t)slice_ns, &spent);
     if (!process)
         return NULL;
     if (worker->tick.period_ns != slice_ns)
@@ -446,9 +448,9 @@ mare_process *mare__ready_take_common(struct mare__worker *worker)
 }
 
 // Takes the older half of a queue; returns its first and keeps the others.
-static mare_process *steal_from(struct mare__worker *thief, struct mare__worker *victim)
+static struct mare__local *steal_from(struct mare__worker *thief, struct mare__worker *victim)
 {
-    mare_process *first = NULL, *last = NULL;
+    struct mare__local *first = NULL, *last = NULL;
     unsigned taken = 0;
     if (mare__line_length(&victim->queue) > 0) {
         mare__lock_acquire(&victim->lock);
@@ -475,7 +477,7 @@ static mare_process *steal_from(struct mare__worker *thief, struct mare__worker 
     return first;
 }
 
-mare_process *mare__ready_steal(struct mare__worker *thief)
+struct mare__local *mare__ready_steal(struct mare__worker *thief)
 {
     mare_runtime *runtime = thief->runtime;
     for (unsigned i = 1; i < MARE__WORKERS_MAX; i++) {
@@ -484,7 +486,7 @@ mare_process *mare__ready_steal(struct mare__worker *thief)
             i = MARE__WORKERS_MAX - thief->index - 1; // workers fill the array from its start
             continue;
         }
-        mare_process *process = victim ? steal_from(thief, victim) : NULL;
+        struct mare__local *process = victim ? steal_from(thief, victim) : NULL;
         if (process) {
             mare__count(&thief->counters.steals);
             return process;

@@ -12,17 +12,17 @@ static inline unsigned mare__line_length(const struct mare__line *line)
 }
 
 // By a thief, or by the owner when thieves may be about.
-mare_process *mare__ready_take_shared_slot(struct mare__worker *worker);
+struct mare__local *mare__ready_take_shared_slot(struct mare__worker *worker);
 
 // By the owner, without a lock. Only the tick, on this same thread, lets others touch the slot, and
 // it does not while `taking` is set; so as long as it has not, the slot is the owner's alone.
-static inline mare_process *mare__ready_take_slot(struct mare__worker *worker)
+static inline struct mare__local *mare__ready_take_slot(struct mare__worker *worker)
 {
     if (!atomic_load_explicit(&worker->slot, memory_order_relaxed))
         return NULL;
     worker->taking = 1;
     atomic_signal_fence(memory_order_seq_cst);
-    mare_process *process;
+    struct mare__local *process;
     // Acquire: pairs with the release in mare__ready_take_shared_slot.
     if (atomic_load_explicit(&worker->slot_shared, memory_order_acquire)) {
         process = mare__ready_take_shared_slot(worker);
@@ -36,28 +36,28 @@ static inline mare_process *mare__ready_take_slot(struct mare__worker *worker)
 }
 
 // The first of the worker's own queue. And what came from outside goes to its end.
-mare_process *mare__ready_take_queue(struct mare__worker *worker);
+struct mare__local *mare__ready_take_queue(struct mare__worker *worker);
 void mare__ready_fetch_inbox(struct mare__worker *worker);
 
 // The oldest that has waited, of those that this worker looks after.
-static inline mare_process *mare__ready_find(struct mare__worker *worker)
+static inline struct mare__local *mare__ready_find(struct mare__worker *worker)
 {
     if (mare__line_length(&worker->runtime->inbox) > 0)
         mare__ready_fetch_inbox(worker);
-    mare_process *process = mare__ready_take_slot(worker);
+    struct mare__local *process = mare__ready_take_slot(worker);
     return process                                 ? process
            : mare__line_length(&worker->queue) > 0 ? mare__ready_take_queue(worker)
                                                    : NULL;
 }
 
 // Begins a turn of the common lines: the first of the one whose turn it is, or NULL.
-mare_process *mare__ready_take_common(struct mare__worker *worker);
+struct mare__local *mare__ready_take_common(struct mare__worker *worker);
 
 // One of those that another worker looks after; more of them come along.
-mare_process *mare__ready_steal(struct mare__worker *thief);
+struct mare__local *mare__ready_steal(struct mare__worker *thief);
 
 // The process has given up the worker, and goes on later: it gave way, or its time was over.
-void mare__ready_again(struct mare__worker *worker, mare_process *process);
+void mare__ready_again(struct mare__worker *worker, struct mare__local *process);
 
 // Whether somebody stands in the lines of this worker; in the common ones; in any (of other
 // workers only what can be stolen).

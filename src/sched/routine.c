@@ -15,13 +15,14 @@
 #include "base/alloc.h"
 #include "sched/block.h"
 #include "sched/libraries.h"
+#include "sched/local.h"
 #include "sched/process.h"
 #include "sched/routine.h"
 #include "sched/state.h"
 #include "sched/trace.h"
 #include "sched/worker.h"
 
-static struct mare__pool *pool_of(const mare_process *process)
+static struct mare__pool *pool_of(const struct mare__local *process)
 {
     return atomic_load_explicit(&process->pool, memory_order_relaxed); // set by this very thread
 }
@@ -62,14 +63,15 @@ static void requeue(struct mare__pool *pool, struct mare__routine *routine)
 static void wake(struct mare__wait *wait)
 {
     struct mare__routine *routine = MARE__ENTRY(wait, struct mare__routine, sleep.wait);
-    mare_process *process = routine->process;
+    struct mare__local *process = routine->process;
     mare__trace_wake(process);
     if (enqueue(atomic_load_explicit(&process->pool, memory_order_relaxed), routine))
         mare__ready(process);
 }
 
 // The first in line; or NULL, and the process is parked, unless it was killed.
-static struct mare__routine *dequeue(mare_process *process, struct mare__pool *pool, bool *killed)
+static struct mare__routine *dequeue(struct mare__local *process, struct mare__pool *pool,
+                                     bool *killed)
 {
     mare__lock_acquire(&pool->lock);
     struct mare__routine *routine = pool->head;
@@ -85,7 +87,7 @@ static struct mare__routine *dequeue(mare_process *process, struct mare__pool *p
     return routine;
 }
 
-void mare__pool_wake(mare_process *process)
+void mare__pool_wake(struct mare__local *process)
 {
     struct mare__pool *pool = atomic_load(&process->pool);
     if (!pool)
@@ -102,16 +104,16 @@ void mare__pool_wake(mare_process *process)
 
 // A coroutine at rest belongs to no process, by which mare__routine_holds knows it. The main thread
 // is the exception, for from it new coroutines take whom they belong to.
-static void lend(const struct mare__routine *routine, mare_process *process)
+static void lend(const struct mare__routine *routine, struct mare__local *process)
 {
     for (uint32_t i = 0; i < routine->nested; i++)
-        *(mare_process **)lua_getextraspace(routine->nest[i].co) = process;
+        *(struct mare__local **)lua_getextraspace(routine->nest[i].co) = process;
     if (routine->thread != routine->process->state)
-        *(mare_process **)lua_getextraspace(routine->thread) = process;
+        *(struct mare__local **)lua_getextraspace(routine->thread) = process;
 }
 
 // Whoever waits takes along what it waits with.
-static void move_out(mare_process *process, struct mare__routine *routine)
+static void move_out(struct mare__local *process, struct mare__routine *routine)
 {
     struct mare__sleep *to = &routine->sleep, *from = &process->sleep;
     to->waits = from->waits;
@@ -138,7 +140,7 @@ static void move_out(mare_process *process, struct mare__routine *routine)
     lend(routine, NULL);
 }
 
-static void move_in(mare_process *process, struct mare__routine *routine)
+static void move_in(struct mare__local *process, struct mare__routine *routine)
 {
     struct mare__sleep *to = &process->sleep, *from = &routine->sleep;
     lend(routine, process);
@@ -168,9 +170,9 @@ static void move_in(mare_process *process, struct mare__routine *routine)
     process->current = routine->current;
 }
 
-static void dismiss(mare_process *process, struct mare__routine *routine);
+static void dismiss(struct mare__local *process, struct mare__routine *routine);
 
-bool mare__pool_next(mare_process *process, int *arguments)
+bool mare__pool_next(struct mare__local *process, int *arguments)
 {
     struct mare__pool *pool = pool_of(process);
     struct mare__routine *routine;
@@ -194,8 +196,8 @@ bool mare__pool_next(mare_process *process, int *arguments)
 
 // ---- The beginning and the end of one -----------------------------------------------------------
 
-static void init(mare_process *process, struct mare__pool *pool, struct mare__routine *routine,
-                 lua_State *thread)
+static void init(struct mare__local *process, struct mare__pool *pool,
+                 struct mare__routine *routine, lua_State *thread)
 {
     routine->process = process;
     routine->id = ++pool->last_id;
@@ -207,7 +209,7 @@ static void init(mare_process *process, struct mare__pool *pool, struct mare__ro
     pool->alive++;
 }
 
-static struct mare__pool *pool_new(mare_process *process)
+static struct mare__pool *pool_new(struct mare__local *process)
 {
     struct mare__pool *pool = mare__alloc_zero(sizeof *pool);
     if (!pool)
@@ -234,7 +236,7 @@ static void push_table(lua_State *L)
 
 void mare__routine_start(lua_State *L, struct mare__routine *routine, lua_State *thread)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     struct mare__pool *pool = pool_of(process);
     if (!pool)
         pool = pool_new(process);
@@ -269,7 +271,7 @@ static int push_text(lua_State *L)
 }
 
 // Closes its variables, which may change the error, and leaves that and the traceback on its stack.
-static void close_failed(mare_process *process, struct mare__routine *routine)
+static void close_failed(struct mare__local *process, struct mare__routine *routine)
 {
     lua_State *L = routine->thread;
     struct mare__worker *worker = process->worker;
@@ -291,7 +293,7 @@ static void close_failed(mare_process *process, struct mare__routine *routine)
 }
 
 // Its error, nobody having asked.
-static void report(mare_process *process, struct mare__routine *routine)
+static void report(struct mare__local *process, struct mare__routine *routine)
 {
     lua_State *L = routine->thread;
     int error = lua_gettop(L) - routine->values + 1;
@@ -299,7 +301,7 @@ static void report(mare_process *process, struct mare__routine *routine)
     const char *traceback = routine->values > 1 ? lua_tostring(L, error + 1) : "";
     flockfile(stderr);
     fprintf(stderr, "mare: routine %llu of process %llu died: ", (unsigned long long)routine->id,
-            (unsigned long long)process->id);
+            (unsigned long long)process->shared.id);
     if (text)
         fprintf(stderr, "%s\n%s\n", text, traceback);
     else
@@ -308,7 +310,7 @@ static void report(mare_process *process, struct mare__routine *routine)
 }
 
 // One that failed has waited long enough for somebody to ask.
-static void dismiss(mare_process *process, struct mare__routine *routine)
+static void dismiss(struct mare__local *process, struct mare__routine *routine)
 {
     mare__sleep_clean(process, &routine->sleep);
     if (!routine->noted)
@@ -319,7 +321,7 @@ static void dismiss(mare_process *process, struct mare__routine *routine)
 }
 
 // One that failed waits a little, for whoever started it may be about to join.
-static void await_notice(mare_process *process, struct mare__pool *pool,
+static void await_notice(struct mare__local *process, struct mare__pool *pool,
                          struct mare__routine *routine)
 {
     struct mare__sleep *sleep = &routine->sleep;
@@ -328,7 +330,7 @@ static void await_notice(mare_process *process, struct mare__pool *pool,
     sleep->waits = MARE__WAITS_FOR_TIME;
     sleep->waits_for = NULL;
     sleep->timed = true;
-    sleep->deadline = mare__now(process->runtime) + MARE__REPORT_NS;
+    sleep->deadline = mare__now(process->shared.runtime) + MARE__REPORT_NS;
     if (!mare__sleep_commit(process, sleep))
         enqueue(pool, routine);
 }
@@ -342,7 +344,7 @@ void mare__routine_note(struct mare__routine *routine)
         dismiss(routine->process, routine);
 }
 
-static void end(mare_process *process, struct mare__pool *pool, int status, int results)
+static void end(struct mare__local *process, struct mare__pool *pool, int status, int results)
 {
     struct mare__routine *routine = pool->running;
     pool->running = NULL;
@@ -364,7 +366,7 @@ static void end(mare_process *process, struct mare__pool *pool, int status, int 
         await_notice(process, pool, routine);
 }
 
-bool mare__pool_back(mare_process *process, int *status, int *results)
+bool mare__pool_back(struct mare__local *process, int *status, int *results)
 {
     struct mare__pool *pool = pool_of(process);
     struct mare__routine *routine = pool->running;
@@ -405,7 +407,7 @@ static void calm(struct mare__pool *pool, struct mare__routine *routine)
     }
 }
 
-void mare__pool_calm(mare_process *process)
+void mare__pool_calm(struct mare__local *process)
 {
     struct mare__pool *pool = pool_of(process);
     if (!pool)
@@ -426,7 +428,7 @@ void mare__pool_calm(mare_process *process)
     pool->head = pool->tail = NULL;
 }
 
-void mare__pool_unwind(mare_process *process)
+void mare__pool_unwind(struct mare__local *process)
 {
     struct mare__pool *pool = pool_of(process);
     if (!pool)
@@ -465,18 +467,18 @@ bool mare__routine_detach(struct mare__routine *routine)
     return true;
 }
 
-bool mare__routine_is_main(const mare_process *process)
+bool mare__routine_is_main(const struct mare__local *process)
 {
     struct mare__pool *pool = pool_of(process);
     return !pool || pool->running == &pool->main;
 }
 
-bool mare__routine_holds(const mare_process *process, lua_State *co)
+bool mare__routine_holds(const struct mare__local *process, lua_State *co)
 {
     return pool_of(process) && (co == process->state || mare__self(co) != process);
 }
 
-bool mare__at_rest(const mare_process *process)
+bool mare__at_rest(const struct mare__local *process)
 {
     struct mare__pool *pool = atomic_load(&process->pool);
     if (!pool)
@@ -487,7 +489,7 @@ bool mare__at_rest(const mare_process *process)
     return parked;
 }
 
-struct mare__wait *mare__main_wait(mare_process *process)
+struct mare__wait *mare__main_wait(struct mare__local *process)
 {
     struct mare__pool *pool = atomic_load(&process->pool);
     return pool ? &pool->main.sleep.wait : &process->sleep.wait;

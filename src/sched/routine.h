@@ -7,7 +7,7 @@
 // One of several routines of a process. It is a userdata of the state, kept in the registry as long
 // as it lives. While it runs, what it has here is in the process.
 struct mare__routine {
-    mare_process *process;
+    struct mare__local *process;
     struct mare__list in_all;
     struct mare__routine *next; // in the line of the ready
     uint64_t id;
@@ -50,31 +50,31 @@ void mare__routine_cancel(struct mare__routine *routine);
 bool mare__routine_detach(struct mare__routine *routine);
 
 // Whether the routine that runs is the main one, which others can interrupt but not cancel.
-bool mare__routine_is_main(const mare_process *process);
+bool mare__routine_is_main(const struct mare__local *process);
 
 // Somebody knows how it ended.
 void mare__routine_note(struct mare__routine *routine);
 
 // Whether a coroutine is a routine, or one that a routine at rest is in: nobody may resume it.
-bool mare__routine_holds(const mare_process *process, lua_State *co);
+bool mare__routine_holds(const struct mare__local *process, lua_State *co);
 
 // Whether the process waits, all of it. Any thread.
-bool mare__at_rest(const mare_process *process);
+bool mare__at_rest(const struct mare__local *process);
 
 // Which routine shall run next, with how many arguments: it is the one that runs. False: none, the
 // process is at rest and must not be touched any more. True also if the process was killed.
-bool mare__pool_next(mare_process *process, int *arguments);
+bool mare__pool_next(struct mare__local *process, int *arguments);
 
 // The running routine gave up the worker with this status of lua_resume, and that many results.
 // False: the process shall end, with *status and *results.
-bool mare__pool_back(mare_process *process, int *status, int *results);
+bool mare__pool_back(struct mare__local *process, int *status, int *results);
 
 // The process shall look around: it is to be killed.
-void mare__pool_wake(mare_process *process);
+void mare__pool_wake(struct mare__local *process);
 
 // The main routine's wait, which others may end.
-struct mare__wait *mare__main_wait(mare_process *process);
+struct mare__wait *mare__main_wait(struct mare__local *process);
 
 // The process ends: no routine waits any more; and they are closed, but for the main one.
-void mare__pool_calm(mare_process *process);
-void mare__pool_unwind(mare_process *process);
+void mare__pool_calm(struct mare__local *process);
+void mare__pool_unwind(struct mare__local *process);

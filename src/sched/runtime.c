@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "sched/libraries.h"
+#include "sched/local.h"
 #include "sched/process.h"
 #include "sched/runtime.h"
 #include "sched/state.h"
@@ -180,15 +181,16 @@ mare_err mare_wait_until(mare_runtime *runtime, uint64_t deadline)
 
 // Puts into an array, with a reference each, those with a higher number than that, as many as there
 // is room for. Returns how many.
-static size_t list_from(mare_runtime *runtime, uint64_t after, mare_process **all, size_t room)
+static size_t list_from(mare_runtime *runtime, uint64_t after, struct mare__local **all,
+                        size_t room)
 {
     size_t count = 0;
     mare__lock_acquire(&runtime->process_lock);
     for (struct mare__list *l = runtime->processes.next; l != &runtime->processes && count < room;
          l = l->next) {
-        mare_process *process = MARE__ENTRY(l, mare_process, in_all);
-        if (process->id > after)
-            all[count++] = mare__ref(&process->object);
+        struct mare__local *process = MARE__ENTRY(l, struct mare__local, in_all);
+        if (process->shared.id > after)
+            all[count++] = mare__ref(&process->shared.object);
     }
     mare__lock_release(&runtime->process_lock);
     return count;
@@ -199,20 +201,20 @@ void mare__runtime_kill_all(mare_runtime *runtime, const char *reason)
     // All that there are, and then those that they have spawned meanwhile. They are killed without
     // the lock: that takes the process's own, and may end others.
     enum { WITHOUT_MEMORY = 64 };
-    mare_process *few[WITHOUT_MEMORY];
+    struct mare__local *few[WITHOUT_MEMORY];
     size_t count;
     uint64_t last = 0;
     do {
         size_t room = atomic_load(&runtime->live) + WITHOUT_MEMORY;
-        mare_process **all = mare__alloc(room * sizeof *all);
+        struct mare__local **all = mare__alloc(room * sizeof *all);
         if (!all)
             room = WITHOUT_MEMORY;
         count = list_from(runtime, last, all ? all : few, room);
         for (size_t i = 0; i < count; i++) {
-            mare_process *process = all ? all[i] : few[i];
-            last = process->id > last ? process->id : last;
-            mare__process_kill(process, reason);
-            mare_process_unref(process);
+            struct mare__local *process = all ? all[i] : few[i];
+            last = process->shared.id > last ? process->shared.id : last;
+            mare__local_kill(process, reason);
+            mare_process_unref(&process->shared);
         }
         mare__free(all);
     } while (count > 0);
@@ -250,7 +252,7 @@ void mare_stop(mare_runtime *runtime)
     mare__workers_stop(runtime);
     mare__tasks_finish(runtime);
     mare__state_trim(runtime, 0);
-    mare__process_release_kept(runtime);
+    mare__local_release_kept(runtime);
     mare__chan_empty_all(&runtime->channels);
     mare__tasks_finish(runtime); // of objects that have ended just now
     make_last_call(runtime);

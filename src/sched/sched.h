@@ -70,13 +70,34 @@ struct mare__sleep {
     uint32_t turn; // where the next select begins to look
 };
 
+// A process as others know it: who it is, whether and how it has ended, and who wants to know. That
+// is all there is of one that runs elsewhere.
 struct mare_process {
-    // What a switch touches comes first and lies together: a program of many processes is as fast
-    // as these few lines of the cache.
     struct mare__object object;
-    mare_runtime *runtime;
+    uint64_t id;
+    char *name; // constant from the launch on; or NULL
 
-    // From here to the lock: touched only by the thread that runs it.
+    mare__lock lock;            // guards what follows
+    atomic_bool finished;       // read by anybody
+    bool observed;              // somebody knows, or will be told, how it ends
+    uint32_t awaiters;          // who joins it, or has it in a select
+    mare_err how;               // MARE_OK, MARE_DIED, MARE_KILLED; set before `finished`
+    char *kill_reason;          // or NULL
+    const mare_message *result; // once it has finished: what it returned, or the error
+    mare_channel *ended;        // closed when it ends; made when somebody wants to know
+    struct mare__index ties;    // of struct mare__tie_end
+    struct mare__list monitors;
+
+    mare_runtime *runtime; // constant; the last, next to what a switch touches
+};
+
+// A process that runs here: what others know of it, and what only its runner touches.
+struct mare__local {
+    mare_process shared;
+
+    // What a switch touches comes first and lies together: a program of many processes is as fast
+    // as these few lines of the cache. Touched only by the thread that runs it, but for what is
+    // said to be read by others.
     lua_State *state; // its main thread is the first routine. NULL before the start, after the end
     lua_State *routine;                // the routine that runs, or ran last
     _Atomic(struct mare__pool *) pool; // its routines, if it has ever had more than one
@@ -96,13 +117,12 @@ struct mare_process {
     struct mare__parker *host; // not NULL: no process of ours but a thread of a host, asleep here
     struct mare__sleep sleep;  // of the routine that runs, or of the only one
 
-    mare_process *next; // in a line of the ready
+    struct mare__local *next; // in a line of the ready
     // Of the turns in a row that it did not end by waiting: their length, counted in ticks, and the
     // number of the last; and what of its slices it did not get, or had too much: see ready.c.
     uint32_t used_ns, used_until;
     int32_t owed_ns;
     bool has_waited;
-    uint64_t id;
     _Atomic(struct mare__arena *) arena; // read by others, under the lock
     uint64_t libraries;                  // bits of the globals that were supplied: see lazy.c
     const void *globals;                 // address of its globals table while that is lazy
@@ -138,21 +158,19 @@ struct mare_process {
     const void *last_body;      // what it spawned last: see code.c
     struct mare__reader *start; // of what it starts with, until that was read
 
-    mare__lock lock; // guards all below
-    bool finished;
-    bool observed;           // somebody knows, or will be told, how it ends
-    bool reporting;          // it died, and its error will be printed unless somebody looks
-    bool keeps;              // it stands in the list of keepers
-    bool given_up;           // it was killed on a thread of its own, which may not come back from C
-    uint32_t awaiters;       // who joins it, or has it in a select
-    mare_err how;            // MARE_OK, MARE_DIED, MARE_KILLED; set before `finished`
-    mare_channel *ended;     // closed when it ends; made when somebody wants to know
-    struct mare__index ties; // of struct mare__tie_end
-    struct mare__list monitors;
-    char *kill_reason;
-    char *name;
+    // Under the lock of the shared half.
+    bool reporting; // it died, and its error will be printed unless somebody looks
+    bool keeps;     // it stands in the list of keepers
+    bool given_up;  // it was killed on a thread of its own, which may not come back from C
+
     struct mare__list in_all; // the runtime's list of live processes or of keepers, under its lock
 };
+
+// The whole of a process, of which it is known that it runs here.
+static inline struct mare__local *mare__local_of(mare_process *process)
+{
+    return MARE__ENTRY(process, struct mare__local, shared);
+}
 
 // A pointer that a C function gets as its argument from lua_pcall. A program can find such a
 // function, with debug.getinfo, and call it with anything: so the pointer is good for one call, as
@@ -196,7 +214,7 @@ enum mare__spares { MARE__SPARE_PROCESS, MARE__SPARE_CHANNEL, MARE__SPARES };
 // ---- Workers ------------------------------------------------------------------------------------
 // Ready processes, first come first served; under the lock that is beside it.
 struct mare__line {
-    mare_process *head, *tail;
+    struct mare__local *head, *tail;
     atomic_uint length; // read without the lock, as a hint
 };
 
@@ -233,14 +251,14 @@ struct mare__worker {
     struct mare__tick tick;
 
     // For the signal handler on this same thread.
-    mare_process *volatile running;
+    struct mare__local *volatile running;
     volatile uint64_t age_ns;     // time since it was given the worker, counted in ticks
     volatile uint64_t burnt_ns;   // of that, what the thread had of a processor
     volatile uint64_t burnt_till; // the thread's processor time at the last tick
     volatile sig_atomic_t ticked; // a tick came: look at the timers
 
-    _Atomic(mare_process *) slot; // the oldest ready process, while the queue is empty
-    atomic_bool slot_shared;      // it has waited for a tick: others may take it
+    _Atomic(struct mare__local *) slot; // the oldest ready process, while the queue is empty
+    atomic_bool slot_shared;            // it has waited for a tick: others may take it
     volatile sig_atomic_t taking; // the owner is about to take it: the tick must not share it now
     mare__lock lock;              // guards the queue, and `alive`
     struct mare__line queue;      // who has waited, behind the slot
@@ -391,15 +409,15 @@ struct mare_runtime {
 // ---- Small accessors ----------------------------------------------------------------------------
 // The process that a Lua state or one of its coroutines belongs to. (NULL in a coroutine in which a
 // routine is at rest: nothing runs there that could ask.)
-static inline mare_process *mare__self(lua_State *L)
+static inline struct mare__local *mare__self(lua_State *L)
 {
-    return *(mare_process **)lua_getextraspace(L);
+    return *(struct mare__local **)lua_getextraspace(L);
 }
 
 // Pushes a pointer for a C function that lua_pcall will call; to be ended when that has returned.
 static inline void mare__pass_push(lua_State *L, struct mare__pass *pass, const void *what)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     *pass = (struct mare__pass){process->passing, what};
     process->passing = pass;
     lua_pushlightuserdata(L, (void *)what);
@@ -439,7 +457,7 @@ static inline uint64_t mare__thread_time_ns(const mare_runtime *runtime)
     return runtime->platform.thread_time_ns(runtime->platform.context);
 }
 
-static inline bool mare__killed(const mare_process *process)
+static inline bool mare__killed(const struct mare__local *process)
 {
     // Relaxed: see mare__wait_publish.
     return atomic_load_explicit(&process->sleep.wait.note, memory_order_relaxed) == MARE_KILLED;
@@ -447,7 +465,7 @@ static inline bool mare__killed(const mare_process *process)
 
 // Whether somebody listens to what it does. A process has a flag of its own, where a switch looks
 // anyway.
-static inline bool mare__traced(const mare_process *process)
+static inline bool mare__traced(const struct mare__local *process)
 {
     // Relaxed: who has just begun to listen may miss what happens at the same time.
     return __builtin_expect(atomic_load_explicit(&process->traced, memory_order_relaxed), 0);

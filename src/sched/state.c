@@ -36,7 +36,7 @@ static int panic(lua_State *L)
 
 static void on_warning(void *ud, const char *message, int continues)
 {
-    mare_process *process = ud;
+    struct mare__local *process = ud;
     if (!process->warning && !continues && *message == '@') {
         if (strcmp(message, "@on") == 0)
             process->warnings_on = true;
@@ -72,7 +72,7 @@ static lua_State *state_new(mare_runtime *runtime, struct mare__arena **arena)
         return NULL;
     }
     lua_atpanic(L, panic);
-    *(mare_process **)lua_getextraspace(L) = NULL;
+    *(struct mare__local **)lua_getextraspace(L) = NULL;
     lua_pushcfunction(L, give_birth);
     if (lua_pcall(L, 0, 0, 0) != LUA_OK) {
         lua_close(L);
@@ -104,12 +104,12 @@ static struct mare__recycled *take_recycled(mare_runtime *runtime, unsigned leav
 }
 
 // Relaxed: by the thread that runs it, which alone changes it.
-static struct mare__arena *arena_of(const mare_process *process)
+static struct mare__arena *arena_of(const struct mare__local *process)
 {
     return atomic_load_explicit(&process->arena, memory_order_relaxed);
 }
 
-void mare__state_loaded(mare_process *process, struct mare__code *code)
+void mare__state_loaded(struct mare__local *process, struct mare__code *code)
 {
     struct mare__arena *arena = arena_of(process);
     if (!mare__arena_remembers(arena, MARE__AT_BIRTH))
@@ -121,9 +121,9 @@ void mare__state_loaded(mare_process *process, struct mare__code *code)
     recycled->code = done ? mare__ref(&code->object) : NULL;
 }
 
-bool mare__state_open(mare_process *process, const struct mare__code *code)
+bool mare__state_open(struct mare__local *process, const struct mare__code *code)
 {
-    mare_runtime *runtime = process->runtime;
+    mare_runtime *runtime = process->shared.runtime;
     struct mare__recycled *recycled = take_recycled(runtime, 0);
     struct mare__arena *arena;
     lua_State *L;
@@ -139,7 +139,7 @@ bool mare__state_open(mare_process *process, const struct mare__code *code)
         if (!L)
             return false;
     }
-    *(mare_process **)lua_getextraspace(L) = process;
+    *(struct mare__local **)lua_getextraspace(L) = process;
     lua_setwarnf(L, on_warning, process);
     if (runtime->gc_stress)
         lua_gc(L, LUA_GCINC, 1, 1000, 0);
@@ -155,7 +155,7 @@ bool mare__state_open(mare_process *process, const struct mare__code *code)
     return true;
 }
 
-void mare__wind_up(mare_process *process, bool begins)
+void mare__wind_up(struct mare__local *process, bool begins)
 {
     struct mare__worker *worker = process->worker;
     worker->running = NULL;
@@ -166,7 +166,7 @@ void mare__wind_up(mare_process *process, bool begins)
         worker->running = process;
 }
 
-void mare__routine_close(mare_process *process, lua_State *routine)
+void mare__routine_close(struct mare__local *process, lua_State *routine)
 {
     while (process->nested > 0)
         mare__thread_close(process, process->nest[--process->nested].co, routine);
@@ -174,7 +174,7 @@ void mare__routine_close(mare_process *process, lua_State *routine)
     mare__thread_close(process, routine, routine);
 }
 
-void mare__state_unwind(mare_process *process)
+void mare__state_unwind(struct mare__local *process)
 {
     mare__pool_unwind(process);
     mare__routine_close(process, process->state);
@@ -211,7 +211,7 @@ static void discard(mare_runtime *runtime, struct mare__arena *arena)
     mare__arena_destroy(arena);
 }
 
-void mare__state_close(mare_process *process)
+void mare__state_close(struct mare__local *process)
 {
     lua_State *L = process->state;
     struct mare__arena *arena = arena_of(process);
@@ -223,12 +223,12 @@ void mare__state_close(mare_process *process)
     if (process->needs_close || MARE__ARENA_PLAIN)
         lua_close(L);
     mare__handles_drop(process);
-    mare__lock_acquire(&process->lock); // nobody looks at the arena meanwhile
+    mare__lock_acquire(&process->shared.lock); // nobody looks at the arena meanwhile
     process->state = process->current = NULL;
     atomic_store_explicit(&process->arena, NULL, memory_order_relaxed); // the lock orders it
-    mare__lock_release(&process->lock);
-    if (process->has_c_modules || !keep(process->runtime, arena, L))
-        discard(process->runtime, arena);
+    mare__lock_release(&process->shared.lock);
+    if (process->has_c_modules || !keep(process->shared.runtime, arena, L))
+        discard(process->shared.runtime, arena);
     mare__free(process->nest);
     process->nest = NULL;
     process->nest_room = 0;

@@ -19,7 +19,7 @@
 
 static void see_globals(lua_State *L, int index)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     if (process->globals && lua_topointer(L, index) == process->globals)
         mare__lazy_finish(L);
 }
@@ -105,7 +105,7 @@ static int base_print(lua_State *L)
     bool written = fwrite(luaL_buffaddr(&line), 1, length, stdout) == length;
     // It has no way to tell its caller; the end of the program does.
     if (fflush(stdout) != 0 || !written)
-        atomic_store(&mare__self(L)->runtime->print_error, errno);
+        atomic_store(&mare__self(L)->shared.runtime->print_error, errno);
     luaL_pushresult(&line);
     return 0;
 }
@@ -221,7 +221,7 @@ int mare__host_require(lua_State *L)
 // Where C modules are loaded, by the original. The state has one from then on.
 static int load_c(lua_State *L, enum mare__original which)
 {
-    int results = mare__original(mare__self(L)->runtime, which)(L);
+    int results = mare__original(mare__self(L)->shared.runtime, which)(L);
     if (lua_isfunction(L, -results))
         mare__self(L)->has_c_modules = true;
     return results;
@@ -269,10 +269,10 @@ void mare__package_patch(lua_State *L)
 
 void mare__math_seed(lua_State *L)
 {
-    mare_process *process = mare__self(L);
+    struct mare__local *process = mare__self(L);
     lua_getfield(L, -1, "randomseed");
-    lua_pushinteger(L, (lua_Integer)process->runtime->seed);
-    lua_pushinteger(L, (lua_Integer)process->id);
+    lua_pushinteger(L, (lua_Integer)process->shared.runtime->seed);
+    lua_pushinteger(L, (lua_Integer)process->shared.id);
     lua_call(L, 2, 0);
 }
 
@@ -280,8 +280,8 @@ void mare__math_seed(lua_State *L)
 
 int mare__exit(lua_State *L)
 {
-    mare_process *process = mare__self(L);
-    mare_runtime *runtime = process->runtime;
+    struct mare__local *process = mare__self(L);
+    mare_runtime *runtime = process->shared.runtime;
     int code = lua_isboolean(L, 1) ? (lua_toboolean(L, 1) ? EXIT_SUCCESS : EXIT_FAILURE)
                                    : (int)luaL_optinteger(L, 1, EXIT_SUCCESS);
     int nobody = -1;

@@ -116,8 +116,7 @@ void mare__ties_tell(mare_process *process)
     mare_process *other;
     mare_value error = {.type = MARE_NIL};
     if (process->how == MARE_DIED)
-        mare_message_get(&process->sleep.wait.message,
-                         process->sleep.wait.message.count > 2 ? 2 : 0, &error);
+        mare_message_get(process->result, process->result->count > 2 ? 2 : 0, &error);
     bool text = error.type == MARE_STRING;
     snprintf(reason, sizeof reason, "linked process %llu %s%s%.*s", (unsigned long long)process->id,
              process->how == MARE_KILLED ? "was killed" : how_word(process->how), text ? ": " : "",
@@ -147,8 +146,8 @@ static void tell(mare_process *process, struct mare__monitor *monitor)
     if (process->how == MARE_KILLED && process->kill_reason)
         mare_message_add_string(message, process->kill_reason);
     else if (process->how != MARE_OK && process->how != MARE_KILLED)
-        mare__message_join(message, &process->sleep.wait.message);
-    mare__message_stamp(message, mare__message_stamp_of(&process->sleep.wait.message));
+        mare__message_join(message, process->result);
+    mare__message_stamp(message, mare__message_stamp_of(process->result));
     mare__chan_post(channel, &monitor->letter);
     mare_chan_unref(channel);
 }

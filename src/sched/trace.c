@@ -29,7 +29,7 @@ void mare_trace(mare_runtime *runtime, mare_listener *listener, void *user)
     // Under the lock under which a new process looks at `on`.
     mare__lock_acquire(&runtime->process_lock);
     for (struct mare__list *l = runtime->processes.next; l != &runtime->processes; l = l->next)
-        atomic_store(&MARE__ENTRY(l, mare_process, in_all)->traced, atomic_load(&trace->on));
+        atomic_store(&MARE__ENTRY(l, struct mare__local, in_all)->traced, atomic_load(&trace->on));
     mare__lock_release(&runtime->process_lock);
 }
 
@@ -47,10 +47,12 @@ static uint64_t tell(mare_runtime *runtime, mare_event event)
     return event.number;
 }
 
-void mare__tell_of(const mare_process *process, mare_event_kind kind, const mare_channel *channel)
+void mare__tell_of(const struct mare__local *process, mare_event_kind kind,
+                   const mare_channel *channel)
 {
-    tell(process->runtime,
-         (mare_event){.kind = kind, .process = process->id, .channel = channel ? channel->id : 0});
+    tell(process->shared.runtime, (mare_event){.kind = kind,
+                                               .process = process->shared.id,
+                                               .channel = channel ? channel->id : 0});
 }
 
 // `process` is 0 for a thread that is none.
@@ -70,16 +72,16 @@ static void tell_of_receive(mare_runtime *runtime, uint64_t process, const mare_
                                .cause = mare__message_stamp_of(message)});
 }
 
-void mare__tell_of_send(const mare_process *process, const mare_channel *channel,
+void mare__tell_of_send(const struct mare__local *process, const mare_channel *channel,
                         mare_message *message)
 {
-    tell_of_send(process->runtime, process->id, channel, message);
+    tell_of_send(process->shared.runtime, process->shared.id, channel, message);
 }
 
-void mare__tell_of_receive(const mare_process *process, const mare_channel *channel,
+void mare__tell_of_receive(const struct mare__local *process, const mare_channel *channel,
                            const mare_message *message)
 {
-    tell_of_receive(process->runtime, process->id, channel, message);
+    tell_of_receive(process->shared.runtime, process->shared.id, channel, message);
 }
 
 void mare__trace_send_outside(const mare_channel *channel, mare_message *message)
@@ -96,30 +98,32 @@ void mare__trace_receive_outside(mare_runtime *runtime, const mare_channel *chan
         tell_of_receive(runtime, 0, channel, message);
 }
 
-void mare__trace_spawn(mare_process *process)
+void mare__trace_spawn(struct mare__local *process)
 {
-    mare_runtime *runtime = process->runtime;
+    mare_runtime *runtime = process->shared.runtime;
     if (!atomic_load(&runtime->trace.on))
         return;
     struct mare__worker *worker = mare__this_worker();
-    const mare_process *parent = worker && worker->runtime == runtime ? worker->running : NULL;
-    mare_event event = {
-        .kind = MARE_EVENT_SPAWN, .process = parent ? parent->id : 0, .other = process->id};
+    const struct mare__local *parent =
+        worker && worker->runtime == runtime ? worker->running : NULL;
+    mare_event event = {.kind = MARE_EVENT_SPAWN,
+                        .process = parent ? parent->shared.id : 0,
+                        .other = process->shared.id};
     mare__message_stamp(&process->sleep.wait.message, tell(runtime, event));
 }
 
-void mare__trace_start(mare_process *process)
+void mare__trace_start(struct mare__local *process)
 {
     if (mare__traced(process))
-        tell(process->runtime,
+        tell(process->shared.runtime,
              (mare_event){.kind = MARE_EVENT_START,
-                          .process = process->id,
+                          .process = process->shared.id,
                           .cause = mare__message_stamp_of(&process->sleep.wait.message)});
 }
 
-void mare__trace_end(mare_process *process)
+void mare__trace_end(struct mare__local *process)
 {
-    mare_event event = {.kind = MARE_EVENT_END, .process = process->id};
-    uint64_t number = mare__traced(process) ? tell(process->runtime, event) : 0;
+    mare_event event = {.kind = MARE_EVENT_END, .process = process->shared.id};
+    uint64_t number = mare__traced(process) ? tell(process->shared.runtime, event) : 0;
     mare__message_stamp(&process->sleep.wait.message, number); // what it had was of something else
 }

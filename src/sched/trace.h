@@ -10,34 +10,34 @@
 // The listener is told, if there is one: of what a process does, with or to a channel (may be
 // NULL), with a message on its way. The message to be sent takes the event's number with it; one
 // that was received from no channel is what the end of another process left.
-MARE__COLD void mare__tell_of(const mare_process *process, mare_event_kind kind,
+MARE__COLD void mare__tell_of(const struct mare__local *process, mare_event_kind kind,
                               const mare_channel *channel);
-MARE__COLD void mare__tell_of_send(const mare_process *process, const mare_channel *channel,
+MARE__COLD void mare__tell_of_send(const struct mare__local *process, const mare_channel *channel,
                                    mare_message *message);
-MARE__COLD void mare__tell_of_receive(const mare_process *process, const mare_channel *channel,
-                                      const mare_message *message);
+MARE__COLD void mare__tell_of_receive(const struct mare__local *process,
+                                      const mare_channel *channel, const mare_message *message);
 
-static inline void mare__trace_block(const mare_process *process, const mare_channel *channel)
+static inline void mare__trace_block(const struct mare__local *process, const mare_channel *channel)
 {
     if (mare__traced(process))
         mare__tell_of(process, MARE_EVENT_BLOCK, channel);
 }
 
-static inline void mare__trace_wake(const mare_process *process)
+static inline void mare__trace_wake(const struct mare__local *process)
 {
     if (mare__traced(process))
         mare__tell_of(process, MARE_EVENT_WAKE, NULL);
 }
 
-static inline void mare__trace_send(const mare_process *process, const mare_channel *channel,
+static inline void mare__trace_send(const struct mare__local *process, const mare_channel *channel,
                                     mare_message *message)
 {
     if (mare__traced(process))
         mare__tell_of_send(process, channel, message);
 }
 
-static inline void mare__trace_receive(const mare_process *process, const mare_channel *channel,
-                                       const mare_message *message)
+static inline void mare__trace_receive(const struct mare__local *process,
+                                       const mare_channel *channel, const mare_message *message)
 {
     if (mare__traced(process))
         mare__tell_of_receive(process, channel, message);
@@ -50,6 +50,6 @@ void mare__trace_receive_outside(mare_runtime *runtime, const mare_channel *chan
 
 // A process is born, starts to run, and ends: the first and the last leave their number in its
 // message, where its first run, and whoever is told of its end, find it.
-void mare__trace_spawn(mare_process *process);
-void mare__trace_start(mare_process *process);
-void mare__trace_end(mare_process *process);
+void mare__trace_spawn(struct mare__local *process);
+void mare__trace_start(struct mare__local *process);
+void mare__trace_end(struct mare__local *process);

@@ -15,6 +15,7 @@
 
 #include "sched/block.h"
 #include "sched/libraries.h"
+#include "sched/local.h"
 #include "sched/process.h"
 #include "sched/ready.h"
 #include "sched/routine.h"
@@ -48,7 +49,7 @@ static bool others_wait(const struct mare__worker *worker)
 // It was killed where it cannot yield: an error takes it out of there. No pcall of Lua code stops
 // that error (see stdlib.c), and handlers of <close> on its way have their time. A C function's
 // lua_pcall may stop it; from the third time on, every instruction raises it again.
-static void throw_kill(lua_State *L, mare_process *process)
+static void throw_kill(lua_State *L, struct mare__local *process)
 {
     enum { PATIENCE = 2 };
     if ((process->winding_up || process->throws > 0) &&
@@ -64,8 +65,8 @@ static void throw_kill(lua_State *L, mare_process *process)
 
 void mare__give_way(lua_State *L)
 {
-    mare_process *process = mare__self(L);
-    if (mare__routine_is_main(process) && mare__process_heed(process))
+    struct mare__local *process = mare__self(L);
+    if (mare__routine_is_main(process) && mare__local_heed(process))
         luaL_error(L, "interrupted!");
     if (L != process->current || process->unyieldable || process->winding_up ||
         !lua_isyieldable(L)) {
@@ -121,7 +122,7 @@ static void grow_older(struct mare__worker *worker)
 static bool ends_turn(struct mare__worker *worker)
 {
     mare_runtime *runtime = worker->runtime;
-    mare_process *process = worker->running;
+    struct mare__local *process = worker->running;
     worker->ticked = 1;
     grow_older(worker);
     uint64_t next = atomic_load_explicit(&runtime->next_deadline, memory_order_relaxed);
@@ -183,7 +184,7 @@ static void on_count(lua_State *L, lua_Debug *event)
 
 void mare__hook_rest(lua_State *L)
 {
-    int count = mare__self(L)->runtime->platform.instructions;
+    int count = mare__self(L)->shared.runtime->platform.instructions;
     lua_sethook(L, count ? on_count : NULL, count ? LUA_MASKCOUNT : 0, count);
 }
 
@@ -202,7 +203,7 @@ static bool is_wanted(const struct mare__worker *worker)
 
 // Gives the process the worker until it waits, its turn is over or it ends.
 static inline __attribute__((always_inline)) void run(struct mare__worker *worker,
-                                                      mare_process *process)
+                                                      struct mare__local *process)
 {
     int arguments = 0, results = 0, turns = 0;
     process->worker = worker;
@@ -212,10 +213,10 @@ static inline __attribute__((always_inline)) void run(struct mare__worker *worke
         if (process->pool && !mare__pool_next(process, &arguments))
             return;
         if (mare__killed(process)) {
-            mare__process_finish(process, LUA_YIELD, 0);
+            mare__local_finish(process, LUA_YIELD, 0);
             return;
         }
-        if (!process->state && !mare__process_start(process, &arguments))
+        if (!process->state && !mare__local_start(process, &arguments))
             return;
         process->yield = MARE__YIELD_BY_PROGRAM;
         atomic_store_explicit(&process->status, MARE__RUNNING, memory_order_relaxed); // as above
@@ -226,7 +227,7 @@ static inline __attribute__((always_inline)) void run(struct mare__worker *worke
         arguments = 0;
         if (process->pool) {
             if (!mare__pool_back(process, &status, &results)) {
-                mare__process_finish(process, status, results);
+                mare__local_finish(process, status, results);
                 return;
             }
             bool yields = process->yield != MARE__YIELD_WAIT;
@@ -240,7 +241,7 @@ static inline __attribute__((always_inline)) void run(struct mare__worker *worke
             continue;
         }
         if (status != LUA_YIELD) {
-            mare__process_finish(process, status, results);
+            mare__local_finish(process, status, results);
             return;
         }
         if (results > 0)
@@ -262,7 +263,7 @@ static inline __attribute__((always_inline)) void run(struct mare__worker *worke
 
 // Messages that it writes meanwhile count against its limit, if it has one.
 static inline __attribute__((always_inline)) void run_paying(struct mare__worker *worker,
-                                                             mare_process *process)
+                                                             struct mare__local *process)
 {
     mare__paying = process->account;
     run(worker, process);
@@ -315,7 +316,7 @@ static bool anything_looked_for(mare_runtime *runtime)
 // the timers, for this one may have started one that nobody has looked at.
 static void hand_over(struct mare__worker *worker)
 {
-    mare_process *left;
+    struct mare__local *left;
     mare__thread_data = NULL; // so that what it makes ready goes there
     while ((left = mare__ready_take_slot(worker)) || (left = mare__ready_take_queue(worker)))
         mare__ready(left);
@@ -414,12 +415,12 @@ static void on_ticked(struct mare__worker *worker)
 }
 
 // Nobody is ready in its own lines: everywhere else. A task of another is run where it is found.
-static mare_process *find_elsewhere(struct mare__worker *worker)
+static struct mare__local *find_elsewhere(struct mare__worker *worker)
 {
     mare__timer_expire(worker->runtime, mare__now(worker->runtime));
     if (mare__tasks_wait(worker)) // they come first
         return NULL;
-    mare_process *process = mare__ready_find(worker);
+    struct mare__local *process = mare__ready_find(worker);
     if (!process)
         process = mare__ready_steal(worker);
     if (!process && !mare__tasks_steal(worker))
@@ -428,9 +429,9 @@ static mare_process *find_elsewhere(struct mare__worker *worker)
 }
 
 // Looks a few times before it sleeps: a wake through the kernel costs more than a short wait.
-static mare_process *find_patiently(struct mare__worker *worker)
+static struct mare__local *find_patiently(struct mare__worker *worker)
 {
-    mare_process *process = NULL;
+    struct mare__local *process = NULL;
     for (int i = 1; i < MARE__SPINS && !process && !others_wait(worker) && !worker->quit; i++) {
         mare__pause();
         process = find_elsewhere(worker);
@@ -438,14 +439,14 @@ static mare_process *find_patiently(struct mare__worker *worker)
     return process;
 }
 
-static inline mare_process *find(struct mare__worker *worker)
+static inline struct mare__local *find(struct mare__worker *worker)
 {
     if (worker->ticked || !worker->tick.made)
         on_ticked(worker);
     else if (++worker->runs >= RUNS_BETWEEN_LOOKS)
         look(worker);
     mare__tasks_run(worker);
-    mare_process *process = worker->common_first ? mare__ready_take_common(worker) : NULL;
+    struct mare__local *process = worker->common_first ? mare__ready_take_common(worker) : NULL;
     if (!process)
         process = mare__ready_find(worker);
     if (!process && worker->lookout) {
@@ -458,7 +459,7 @@ static inline mare_process *find(struct mare__worker *worker)
 
 static inline bool step(struct mare__worker *worker, bool patiently)
 {
-    mare_process *process = find(worker);
+    struct mare__local *process = find(worker);
     if (!process && patiently)
         process = find_patiently(worker);
     if (process)
@@ -563,7 +564,7 @@ enum mare__progress mare__worker_advance(void *argument, uint64_t *until_ns)
 static bool serve_own(struct mare__worker *own)
 {
     mare_runtime *runtime = own->runtime;
-    mare_process *process = mare__ready_take_queue(own);
+    struct mare__local *process = mare__ready_take_queue(own);
     if (!process)
         return false;
     mare__worker_tick(own, MARE__TICK_NS);

@@ -20,8 +20,8 @@ enum mare__progress mare__own_advance(void *own, uint64_t *until_ns);
 void mare__worker_tick(struct mare__worker *worker, uint64_t period_ns);
 
 // Makes a process ready that has waited, or that is new; it will run. Any thread.
-void mare__ready(mare_process *process);
-void mare__ready_new(mare_process *process);
+void mare__ready(struct mare__local *process);
+void mare__ready_new(struct mare__local *process);
 
 // Something was added that any worker may do: one that sleeps is woken.
 void mare__workers_wake(mare_runtime *runtime);
@@ -51,7 +51,7 @@ void mare__workers_stop(mare_runtime *runtime);
 
 // Gives a new process a worker of its own, which runs it and nothing else, so that it may block in
 // C functions for as long as it likes. False: no memory, or no thread.
-bool mare__worker_own(mare_process *process);
+bool mare__worker_own(struct mare__local *process);
 
 // The last thing that its runner does: frees it.
 void mare__own_leave(struct mare__worker *own);

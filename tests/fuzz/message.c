@@ -16,7 +16,7 @@ enum { PER_BYTE = 400, BASE = 1 << 20 }; // the most memory that a message may c
 
 static struct {
     mare_runtime *runtime;
-    mare_process *host;
+    struct mare__local *host;
     struct mare__parker parker;
     size_t used, limit;
 } all;
@@ -141,7 +141,7 @@ static lua_State *state_new(size_t size)
     lua_State *L = lua_newstate(allocate, NULL);
     if (!L)
         abort();
-    *(mare_process **)lua_getextraspace(L) = all.host;
+    *(struct mare__local **)lua_getextraspace(L) = all.host;
     return L;
 }
 

@@ -2,6 +2,7 @@
 // The evaluating half of the REPL (lua/mare/_repl.lua) and interrupts, wherever they hit it: the
 // terminal's thread waits for an answer to each text, and must get one.
 #include "runtime.h"
+#include "sched/local.h"
 #include "sched/process.h"
 
 static struct {
@@ -65,7 +66,7 @@ static void it_says_when_it_can_be_interrupted(void **state)
     (void)state;
     assert_answer(0);
     for (int i = 0; i < 100; i++) {
-        mare__process_interrupt(repl.process);
+        mare__local_interrupt(mare__local_of(repl.process));
         assert_answer(0);
     }
     send_text(1, "x = 1");
@@ -81,7 +82,7 @@ static void an_interrupt_is_told_even_where_there_is_no_room_for_it(void **state
     await_it(repl.input); // the answer lies there
     send_text(2, "x = 2");
     await_it(repl.output);
-    mare__process_interrupt(repl.process);
+    mare__local_interrupt(mare__local_of(repl.process));
     await_it(repl.input);
     assert_answer(0);
     send_text(3, "x = 3");

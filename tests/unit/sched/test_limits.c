@@ -60,7 +60,7 @@ static struct mare__account *play(mare_runtime *runtime, const char *code, int64
     mare_chan_unref(find(runtime, "ready"));
     mare_process *limited = (mare_process *)mare__directory_find(runtime->names, "limited");
     assert_non_null(limited);
-    struct mare__account *account = mare__account_ref(limited->account);
+    struct mare__account *account = mare__account_ref(mare__local_of(limited)->account);
     mare_process_unref(limited);
     tell(runtime, "gate");
     tell(runtime, "ready");

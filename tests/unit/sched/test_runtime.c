@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "runtime.h"
+#include "sched/local.h"
 #include "sched/process.h"
 
 static void starts_and_stops_many_times(void **state)
@@ -508,7 +509,7 @@ static void a_channel_is_listed_with_its_name_or_not_at_all(void **state)
 static void *interrupt_again_and_again(void *process)
 {
     for (int i = 0; i < 3000; i++)
-        mare__process_interrupt(process);
+        mare__local_interrupt(mare__local_of(process));
     return NULL;
 }
 
@@ -539,7 +540,7 @@ static void two_interrupts_are_no_two_resumes(void **state)
             pthread_join(threads[i], NULL);
         mare_chan_close(over);
         while (mare_process_alive(process)) // it may be about to sleep once more
-            mare__process_interrupt(process);
+            mare__local_interrupt(mare__local_of(process));
         mare_err err = run_join(runtime, process, NULL); // or it died of one, between two pcalls
         assert_true(err == MARE_OK || err == MARE_DIED);
         mare_chan_unref(over);

@@ -340,7 +340,7 @@ static void a_computation_gives_way(void **state)
     (void)state;
     mare_runtime *runtime = run_start(1);
     mare_process *process = run_spawn(runtime, run_spin(), NULL);
-    while (atomic_load(&process->status) != MARE__RUNNING)
+    while (atomic_load(&mare__local_of(process)->status) != MARE__RUNNING)
         sched_yield();
     struct probe *probe = probe_new(runtime, NULL);
     start(probe, yields_until_cancelled);
@@ -433,7 +433,7 @@ static void a_worker_that_is_stuck_keeps_no_task(void **state)
     run_add_channel(arguments, woken->channel);
     mare_process *process = run_spawn(runtime, "return (...):receive()", arguments);
     mare_message_destroy(arguments);
-    while (atomic_load(&process->sleep.wait.word) != MARE__WAIT_WAITING)
+    while (atomic_load(&mare__local_of(process)->sleep.wait.word) != MARE__WAIT_WAITING)
         sched_yield();
     start(woken, sleeps);
     start(stuck, yields_until_cancelled);

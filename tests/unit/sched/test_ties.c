@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "runtime.h"
+#include "sched/local.h"
 #include "sched/process.h"
 
 static int end_countdown(void **state)
@@ -235,7 +236,7 @@ static bool monitors_with(mare_runtime *runtime, size_t capacity, long n, bool k
     mare_channel *told = run_channel(runtime, capacity);
     mare_process *process = run_spawn(runtime, "require 'mare'.sleep(1000)", NULL);
     int made = 0;
-    while (atomic_load(&process->status) != MARE__BLOCKED)
+    while (atomic_load(&mare__local_of(process)->status) != MARE__BLOCKED)
         sched_yield(); // to begin it needs memory
     mare__alloc_fail_after(n);
     for (int i = 0; i < MONITORS; i++)
@@ -245,7 +246,7 @@ static bool monitors_with(mare_runtime *runtime, size_t capacity, long n, bool k
     if (killed)
         mare_process_kill(process);
     else
-        mare__process_interrupt(process);
+        mare__local_interrupt(mare__local_of(process));
     await_all(runtime);
     bool failed = mare__alloc_has_failed();
     mare__alloc_fail_after(0);
