@@ -85,19 +85,23 @@ static void leave_list(const struct mare__local *process, struct mare__reference
     }
 }
 
+static void finalize(struct mare__local *process, struct mare__reference *ref)
+{
+    if (ref->away) // nobody refers to it but the message
+        mare__leaving_remove(ref);
+    leave_list(process, ref);
+    if (ref->object)
+        let_go(process, ref);
+    if (ref->index)
+        give_number(process, ref->index);
+    ref->index = 0;
+}
+
 static int handle_gc(lua_State *L)
 {
     struct mare__reference *ref = mare__handle_test(L, 1);
-    if (!ref)
-        return 0;
-    if (ref->away) // nobody refers to it but the message
-        mare__leaving_remove(ref);
-    leave_list(mare__self(L), ref);
-    if (ref->object)
-        let_go(mare__self(L), ref);
-    if (ref->index)
-        give_number(mare__self(L), ref->index);
-    ref->index = 0;
+    if (ref)
+        finalize(mare__self(L), ref);
     return 0;
 }
 
@@ -396,6 +400,34 @@ static void charge(lua_State *L, struct mare__local *process, struct mare__objec
     kept(process, more, true);
     lua_pushliteral(L, "not enough memory"); // as Lua says it
     lua_error(L);
+}
+
+// Whether its userdata is still found by its object. What is about to be finalized is not: Lua
+// takes it out of weak tables before.
+static bool is_entered(lua_State *L, const struct mare__reference *ref)
+{
+    int top = lua_gettop(L);
+    bool found = ref->object &&
+                 (ref->index ? push_from(L, MADE_HERE, ref->object)
+                             : push_first(L, ref->object) || push_from(L, CAME_HERE, ref->object));
+    found = found && lua_touserdata(L, -1) == ref;
+    lua_settop(L, top);
+    return found;
+}
+
+void mare__handles_salvage(struct mare__local *process)
+{
+    if (process->closing) { // nothing was freed yet, but everything will be
+        mare__handles_drop(process);
+        return;
+    }
+    struct mare__list *next;
+    for (struct mare__list *at = process->handles.next; at != &process->handles; at = next) {
+        struct mare__reference *ref = MARE__ENTRY(at, struct mare__reference, entry);
+        next = at->next;
+        if (!is_entered(process->state, ref))
+            finalize(process, ref);
+    }
 }
 
 void mare__handle_push(lua_State *L, void *object)

@@ -13,6 +13,11 @@ void mare__weak_table(lua_State *L, int key, const char *mode);
 // Gives back every reference that the process's userdata hold.
 void mare__handles_drop(struct mare__local *process);
 
+// A finalizer has failed, perhaps one of ours, which Lua could not even call for want of memory: it
+// will free the userdata without another word. Gives back the references of all that are about to
+// be finalized.
+void mare__handles_salvage(struct mare__local *process);
+
 // Pushes a reference to an object (a channel, a process, a buffer), taking over the caller's.
 void mare__handle_push(lua_State *L, void *object);
 

@@ -37,6 +37,8 @@ static int panic(lua_State *L)
 static void on_warning(void *ud, const char *message, int continues)
 {
     struct mare__local *process = ud;
+    if (process->state && !process->warning && strcmp(message, "error in ") == 0)
+        mare__handles_salvage(process); // Lua says so of a finalizer, as a program may too
     if (!process->warning && !continues && *message == '@') {
         if (strcmp(message, "@on") == 0)
             process->warnings_on = true;
