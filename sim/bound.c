@@ -24,6 +24,10 @@
  * Who does not promise EM2 goes by luck, as rivals do that back off at random; then all of it is
  * taken 32 times.
  *
+ * How many steps: for each millisecond of the first phase, and of a second more, a thousand, and a
+ * message to everybody for every pair (elections among many that all hear each other come near
+ * that). A run that works takes a small part of it; test_sim.c measures that too.
+ *
  * The factors are the coarse part. tests/sim/test_sim.c measures how much of the bound runs really
  * take, and fails when it could be a fifth of what it is. */
 
@@ -41,6 +45,8 @@
 #define TOTAL 2        /* the order of views */
 #define TURNS 4u
 #define WAYS_OF_TREE 3u /* down, up and down again */
+#define STEPS 1000u
+#define SECOND_MS 1000u
 #define LUCK 32u
 
 #define PAUSE_US 200000u /* ten times the mean of workload_order.c */
@@ -121,4 +127,11 @@ uint64_t mare_sim_bound(const mare_sim_options *options)
     uint64_t bound_us = 2 * options->detect_us + tries(setup) * WAITS * timers_us(setup) +
                         messages * longest_us(options) + work_us(options);
     return by_luck ? LUCK * bound_us : bound_us;
+}
+
+uint64_t mare_sim_budget(const mare_sim_options *options)
+{
+    uint64_t n = options->setup.capacity, each_ms = STEPS + n * n * n;
+    uint64_t ms = SECOND_MS + options->duration_us / 1000;
+    return each_ms > UINT64_MAX / ms ? UINT64_MAX : each_ms * ms;
 }

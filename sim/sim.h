@@ -105,6 +105,8 @@ typedef struct mare_sim_options {
     uint64_t think_us, hold_us;
     uint32_t abandon_ppm; /* requests with a short deadline */
     int no_vectors;       /* no happened-before: saves n² memory; checkers that need it rest */
+    uint64_t steps_most; /* more are a runaway, which breaks BUDGET; 0: as mare_sim_budget() says */
+    uint64_t bytes_most; /* … and so is more memory for messages and what is due */
 } mare_sim_options;
 
 void mare_sim_options_init(mare_sim_options *options, const mare_coord_algorithm *algorithm,
@@ -140,6 +142,9 @@ typedef struct mare_sim_outcome {
 
 /* How long progress may take when nothing fails any more: sim/bound.c has the rule. */
 uint64_t mare_sim_bound(const mare_sim_options *options);
+
+/* How many steps a run may take: far more than any that works takes. sim/bound.c has the rule. */
+uint64_t mare_sim_budget(const mare_sim_options *options);
 
 /* Sets a parameter by name. Returns 0, or nonzero after writing into `why` what there is instead:
  * the algorithm's parameters, or the limits of this one. */

@@ -159,6 +159,7 @@ static uint64_t run_seed(const mare_coord_algorithm *algorithm, uint64_t seed)
         fail_msg("%s: mare sim %s --n %u --seed %u", out.violation, algorithm->name,
                  (unsigned)options.setup.members, (unsigned)seed);
     uint64_t per_cent = (out.time_us - options.duration_us) * 100 / mare_sim_bound(&options);
+    assert_true(out.steps * 4 < mare_sim_budget(&options));
     mare_sim_options_fini(&options);
     return per_cent;
 }
