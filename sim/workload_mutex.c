@@ -10,7 +10,7 @@
  * which it rests: nobody is kept waiting for one that wants nothing any more. Where EM2 is promised
  * (every request is granted in the end) all then come again and again until each has been inside:
  * one that is served only when nobody else asks is not served. Who is not in time breaks EM2. Who
- * is quiet (sim.h) asks for nothing there. */
+ * is quiet (sim.h) asks for nothing any more. */
 
 #include "sim/workload.h"
 
@@ -35,12 +35,14 @@ static int takes_part(const mare_sim *sim, uint32_t process)
 {
     const mare_sim_options *options = mare_sim_options_of(sim);
     return (!options->entrants || process < options->entrants) &&
-           !(mare_sim_settling(sim) && mare_sim_is_quiet(options, process));
+           !mare_sim_is_quiet(options, process, mare_sim_now(sim));
 }
 
 static void think(member *who, mare_sim *sim, uint32_t process, uint64_t mean_us)
 {
     const mare_sim_options *options = mare_sim_options_of(sim);
+    if (!takes_part(sim, process))
+        who->stage = ABSENT;
     if (!takes_part(sim, process) || (who->stage == FINISHED && !mare_sim_settling(sim)))
         return;
     if (options->rounds && who->done >= options->rounds && !mare_sim_settling(sim)) {
@@ -149,7 +151,7 @@ static void wake(void *state, mare_sim *sim, uint32_t process, uint32_t number)
     member *all = state, *who = &all[process];
     if (number != who->turn)
         return;
-    if (who->stage == THINKING) {
+    if (who->stage == THINKING && takes_part(sim, process)) {
         ask(who, sim, process);
     } else if (who->stage == INSIDE) {
         mare_sim_request(sim, process, MARE_COORD_EXIT, 0, NULL, 0);
