@@ -177,18 +177,27 @@ static int settled(void *state, mare_sim *sim)
     return all_have(state, sim, entries_to_settle(mare_sim_options_of(sim)));
 }
 
+/* Whom to name: of those that have not been inside often enough, the one that has waited longest.
+ * Others may have been served, and wait for it to have its turn. */
 static void overdue(void *state, mare_sim *sim)
 {
     const member *all = state;
     const mare_sim_options *options = mare_sim_options_of(sim);
-    uint32_t entries = entries_to_settle(options);
-    for (uint32_t i = 0; i < options->setup.capacity; i++) {
-        if (takes_part(sim, i) && mare_sim_is_up(sim, i) && all[i].settled < entries) {
-            mare_sim_violate(sim, "EM2", "p%" PRIu32 " asked at %" PRIu64 " us and is not served",
-                             i, all[i].asked_us);
-            return;
-        }
+    uint32_t entries = entries_to_settle(options), late = 0, starving = MARE_COORD_NOBODY;
+    for (uint32_t i = options->setup.capacity; i-- > 0;) {
+        if (!takes_part(sim, i) || !mare_sim_is_up(sim, i) || all[i].settled >= entries)
+            continue;
+        late = i;
+        if (all[i].stage == ASKED &&
+            (starving == MARE_COORD_NOBODY || all[i].asked_us <= all[starving].asked_us))
+            starving = i;
     }
+    if (starving != MARE_COORD_NOBODY)
+        mare_sim_violate(sim, "EM2", "p%" PRIu32 " asked at %" PRIu64 " us and is not served",
+                         starving, all[starving].asked_us);
+    else
+        mare_sim_violate(sim, "EM2", "p%" PRIu32 " was inside %" PRIu32 " of %" PRIu32 " times",
+                         late, all[late].settled, entries);
 }
 
 const mare_sim_workload mare_sim_workload_mutex = {
