@@ -62,7 +62,7 @@ plots: ## measure how it scales, and draw the plots in docs/img
 	@python3 tools/plot_clocks.py
 	@python3 bench/scaling.py
 
-sweep: ## simulate SWEEP_SEEDS (100000) runs of each coordination algorithm, with faults
+sweep: ## simulate SWEEP_SEEDS (100000) runs of each algorithm, and of links between nodes, with faults
 	@tools/setup.sh build
 	@tools/build.sh build
 	@tools/sweep.sh

@@ -101,15 +101,25 @@ class Tools:
             raise Absent("lua5.4 is not installed")
         return run([program, BENCH / script, *arguments])
 
-    def erlang(self, name, *arguments):
+    def erlang_command(self, name, *arguments, cores=None):
+        """Compiled if need be; on so many scheduler threads, or one a core."""
         self.compile("erlang", name, "erlc", lambda source, place: ["erlc", "-o", place, source])
-        return run(["erl", "+S", "1", "+P", "2000000", "-noshell", "-noinput",
-                    "-pa", OUT / "peers", "-run", name, "main", *arguments])
+        threads = ["+S", cores] if cores else []
+        return [str(word) for word in [
+            "erl", *threads, "+P", "2000000", "-noshell", "-noinput", "-pa", OUT / "peers",
+            "-run", name, "main", *arguments]]
 
-    def go(self, name, *arguments):
+    def erlang(self, name, *arguments, cores=1, timeout=600):
+        return run(self.erlang_command(name, *arguments, cores=cores), timeout=timeout)
+
+    def go_command(self, name, *arguments):
         self.compile("go", name, "go",
                      lambda source, place: ["go", "build", "-o", place / name, source])
-        return run([OUT / "peers" / name, *arguments], env={"GOMAXPROCS": "1"})
+        return [str(word) for word in [OUT / "peers" / name, *arguments]]
+
+    def go(self, name, *arguments, cores=1, timeout=600):
+        return run(self.go_command(name, *arguments), timeout=timeout,
+                   env={"GOMAXPROCS": str(cores)} if cores else None)
 
     def compile(self, language, name, compiler, command):
         if shutil.which(compiler) is None:

@@ -62,12 +62,14 @@ def judge(row, samples, missing, failed, not_built):
     if needed <= set(result["columns"]):
         score = harness.summary(row.scores(samples))
         result["score"] = score
-        result["met"] = row.reaches(score["median"], row.must)
+        result["met"] = row.must is None or row.reaches(score["median"], row.must)
         if row.aim is not None:
             result["aim_met"] = row.reaches(score["median"], row.aim)
         if row.also and set(row.also[1]) <= set(result["columns"]):
             result["met"] = result["met"] and row.also[2](row, samples)
             result["aim_met"] = result["aim_met"] and result["met"]
+        elif row.must is None:
+            result["met"] = None
     why = row.unjudged(samples) if callable(row.unjudged) else row.unjudged
     if why and not result["met"]:
         result["met"] = result["aim_met"] = None
@@ -82,8 +84,8 @@ def judge(row, samples, missing, failed, not_built):
 
 
 def must_text(row):
-    text = row.limit_text(row.must)
-    return f"{text}, {row.also[0]}" if row.also else text
+    texts = [] if row.must is None else [row.limit_text(row.must)]
+    return ", ".join(texts + ([row.also[0]] if row.also else []))
 
 
 def number(value):

@@ -222,6 +222,12 @@ static unsigned try_place(const mare_sim_drawing *d, const mare_sim_record *reco
 }
 
 /* Views stand above the line, deliveries and stays below it, where one looks for them. */
+static int has_its_place(const mare_sim_record *record)
+{
+    return record->effect == MARE_COORD_VIEW || record->effect == MARE_COORD_DELIVER ||
+           record->effect == MARE_COORD_GRANTED;
+}
+
 static void place_one(const mare_sim_drawing *d, size_t index)
 {
     const mare_sim_record *record = &d->layout.recording->record[index];
@@ -231,8 +237,7 @@ static void place_one(const mare_sim_drawing *d, size_t index)
         snprintf(text, sizeof text, "inside · %" PRIu64, record->number);
     if (!text[0])
         return;
-    int fixed = record->effect == MARE_COORD_VIEW || record->effect == MARE_COORD_DELIVER ||
-                record->effect == MARE_COORD_GRANTED;
+    int fixed = has_its_place(record);
     unsigned arrows = crossed(d, record), best = BELOW_RIGHT, least = UINT32_MAX;
     for (unsigned place = 0; place < PLACES && !fixed; place++) {
         unsigned cost = try_place(d, record, text, place, 0);
@@ -270,10 +275,13 @@ void mare__sim_place_words(mare_sim_drawing *d)
         take(d->words, mare_sim_layout_x(&d->layout, r->captions->note[i].at_us), MARE_SIM_TOP);
     for (size_t i = 0; i < r->count; i++)
         take_clock(d, &r->record[i]);
-    for (size_t i = 0; i < r->count; i++) {
-        const mare_sim_record *record = &r->record[i];
-        if (mare_sim_layout_has(&d->layout, record) && record->sight == MARE_SIM_EFFECT)
-            place_one(d, i);
+    for (int fixed = 1; fixed >= 0; fixed--) { /* others make way for those that cannot */
+        for (size_t i = 0; i < r->count; i++) {
+            const mare_sim_record *record = &r->record[i];
+            if (mare_sim_layout_has(&d->layout, record) && record->sight == MARE_SIM_EFFECT &&
+                has_its_place(record) == fixed)
+                place_one(d, i);
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Simulates many seeds of every coordination algorithm, or of those named, with the settings that
-# change what it does besides the usual ones, and of nodes that move about; goes on after a
-# violation, and fails in the end if there was one.
+# change what it does besides the usual ones, of nodes that move about, and of the link between two
+# nodes (`link`); goes on after a violation, and fails in the end if there was one.
 #
 #   SWEEP_SEEDS=1000 SWEEP_FROM=1 tools/sweep.sh [NAME...]
 set -u
@@ -54,8 +54,13 @@ sweep() { # NAME [SETTING...]
 }
 
 # shellcheck disable=SC2046 # a list of names
-[ $# -gt 0 ] || set -- $(build/mare sim list | sed -n '/^Figures/q; s/^\([a-z][a-z0-9-]*\) .*/\1/p')
+[ $# -gt 0 ] || set -- link \
+    $(build/mare sim list | sed -n '/^Figures/q; s/^\([a-z][a-z0-9-]*\) .*/\1/p')
 for name in "$@"; do
+    if [ "$name" = link ]; then
+        build/tests/link/test_link_seeds || failed="$failed link"
+        continue
+    fi
     sweep "$name"
     while read -r variant settings; do
         # shellcheck disable=SC2086 # a list of settings

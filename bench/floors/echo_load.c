@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The load of the echo rows: connections that each send a message, wait for it to come back, and
-// send the next. Usage: echo_load PORT CONNECTIONS BYTES SECONDS. With no seconds the connections
+// send the next. Usage: echo_load PORT CONNECTIONS BYTES SECONDS. Prints how many came back in a
+// second, and how long the slowest hundredth of them took at least. With no seconds the connections
 // are only made, and kept until standard input ends.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
@@ -19,6 +20,24 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+// How long messages took: counted in steps of 10 µs, up to 10 s.
+enum { STEPS = 1000000 };
+static unsigned long took[STEPS + 1];
+
+static void note(double seconds)
+{
+    double step = seconds * 1e5;
+    took[step < STEPS ? (unsigned long)step : STEPS]++;
+}
+
+static double quantile_ms(double q, unsigned long count)
+{
+    unsigned long seen = 0, step = count > 0 ? 0 : STEPS; // none came back
+    while (step < STEPS && (double)(seen += took[step]) < q * (double)count)
+        step++;
+    return (double)(step + 1) / 100;
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 5)
@@ -27,6 +46,7 @@ int main(int argc, char **argv)
     double seconds = atof(argv[4]), start = 0, end = 0;
     char message[65536], back[65536];
     int *got = calloc(65536, sizeof *got);
+    double *sent = calloc(65536, sizeof *sent);
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)atoi(argv[1]))};
     inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
@@ -39,6 +59,7 @@ int main(int argc, char **argv)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
         epoll_ctl(poll, EPOLL_CTL_ADD, fd, &event);
+        sent[fd] = now();
         if (seconds > 0 && write(fd, message, (size_t)size) != size)
             return 1;
     }
@@ -68,12 +89,19 @@ int main(int argc, char **argv)
                 continue;
             got[fd] = 0;
             count++;
+            double came = now();
+            if (start > 0)
+                note(came - sent[fd]);
+            sent[fd] = came;
             if (write(fd, message, (size_t)size) != size)
                 return 1;
         }
     }
     end = now();
     printf("per_second %.0f\n", (double)(count - before) / (end - start));
+    printf("p50_ms %.2f\np99_ms %.2f\n", quantile_ms(0.5, count - before),
+           quantile_ms(0.99, count - before));
+    free(sent);
     free(got);
     return 0;
 }

@@ -72,8 +72,11 @@ local function forget(record, removed)
     if sources[record.id] ~= record then return false end
     sources[record.id] = nil
     count = count - 1
-    for i, other in ipairs(polled) do
-        if other == record then table.remove(polled, i) break end
+    if record.place then -- the last one comes there
+        local other = table.remove(polled)
+        if other ~= record then
+            polled[record.place], other.place = other, record.place
+        end
     end
     tell_change()
     if record.release then record.release(removed) end
@@ -409,7 +412,8 @@ local function stop_if(record, removed)
 end
 
 function begin.poll(record)
-    polled[#polled + 1] = record
+    record.place = #polled + 1
+    polled[record.place] = record
     record.release = function(removed) stop_if(record, removed) end
 end
 

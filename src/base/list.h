@@ -42,3 +42,14 @@ static inline struct mare__list *mare__list_first(struct mare__list *list)
 {
     return list->next == list ? NULL : list->next;
 }
+
+// Moves all entries to a head that has none.
+static inline void mare__list_take(struct mare__list *to, struct mare__list *from)
+{
+    mare__list_init(to);
+    if (mare__list_empty(from))
+        return;
+    *to = *from;
+    to->next->prev = to->prev->next = to;
+    mare__list_init(from);
+}

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/account.h"
+
 enum mare__kind {
     MARE__KIND_CHANNEL = 1,
     MARE__KIND_PROCESS,
@@ -23,7 +25,8 @@ enum mare__kind {
     MARE__KIND_TLS,     // a context, shared by all who have it
     MARE__KIND_SOURCE,  // of a kind written in C; shared too
     MARE__KIND_REQUEST, // a job; nothing that a program sees
-    MARE__KIND_CODE
+    MARE__KIND_CODE,
+    MARE__KIND_TASK // never in a message
 };
 
 // Whether what is of that kind has one owner at a time: sent in a message, it changes hands.
@@ -41,7 +44,13 @@ struct mare__object {
     // once, before anybody else can see the object.
     int home_index;
     uint32_t weight; // its own bytes, for the collectors of those who refer to it
-    uint64_t home;
+    struct mare__account *account; // who pays for its weight: a reference; or NULL
+    union {
+        uint64_t home;
+        struct mare__object *next; // once nobody refers to it: of those that end on this thread
+    };
+    // Frees it. On the thread that gave the last reference back, and never inside another object's
+    // destroy.
     void (*destroy)(struct mare__object *object);
 };
 
@@ -55,6 +64,7 @@ static inline void mare__object_init(struct mare__object *object, enum mare__kin
     object->home_index = 0;
     object->weight = 0;
     object->home = 0;
+    object->account = NULL;
     object->destroy = destroy;
 }
 
@@ -65,9 +75,20 @@ static inline void *mare__ref(struct mare__object *object)
     return object;
 }
 
+// Nobody refers to it any more: destroys it, or leaves that to the call under which this one runs.
+void mare__object_end(struct mare__object *object);
+
+// No lock may be held that a destroy takes.
 static inline void mare__unref(struct mare__object *object)
 {
     // Release what was done to the object; the last one acquires it all before it destroys.
     if (atomic_fetch_sub_explicit(&object->references, 1, memory_order_acq_rel) == 1)
-        object->destroy(object);
+        mare__object_end(object);
 }
+
+// It weighs more from now on; by its owner, or before anybody else has seen it.
+void mare__object_gains(struct mare__object *object, size_t bytes);
+
+// Another pays for it from now on, or, with NULL, nobody; by its owner. False: that account has not
+// so many left, and nothing has changed.
+bool mare__object_charge(struct mare__object *object, struct mare__account *account);

@@ -8,7 +8,9 @@
 // empty. (A spot whose wait has been claimed by another may still stand in line; it counts as
 // absent and is skipped by whoever meets it.)
 //
-// The lock is never held across a wake: the other end is claimed under it, and served after it.
+// The lock is a spinlock: it is never held across a wake, for the other end is claimed under it and
+// served after it; nor across a call for memory, for a ring that is too small grows between two
+// attempts.
 #include "chan/channel.h"
 
 #include <stdlib.h>
@@ -63,11 +65,33 @@ void mare__chan_empty_all(struct mare__channels *all)
     }
 }
 
+// The ring is its maker's to pay for, who chose its capacity. The maker is refused more than it has
+// left; somebody else who sends is not, and the maker owes it.
+static bool pay(const mare_channel *channel, size_t bytes)
+{
+    struct mare__account *account = channel->object.account;
+    if (!account)
+        return true;
+    if (account == mare__paying)
+        return mare__account_take(account, bytes);
+    mare__account_owe(account, bytes);
+    return true;
+}
+
+static void refund(const mare_channel *channel, size_t bytes)
+{
+    if (channel->object.account)
+        mare__account_give(channel->object.account, bytes);
+}
+
 void mare__chan_fini(mare_channel *channel)
 {
     unlist(channel);
     empty(channel);
-    mare__free(channel->ring);
+    if (channel->ring != channel->own) {
+        refund(channel, channel->room * sizeof *channel->ring);
+        mare__free(channel->ring);
+    }
     mare__free(channel->name);
 }
 
@@ -93,12 +117,27 @@ void mare__chan_init(mare_channel *channel, struct mare_runtime *runtime, size_t
     channel->runtime = runtime;
 }
 
+// A channel in a block with so much of its ring.
+static mare_channel *create(struct mare_runtime *runtime, size_t capacity, size_t room)
+{
+    mare_channel *channel = mare__alloc_zero(sizeof *channel + room * sizeof *channel->own);
+    if (!channel)
+        return NULL;
+    mare__chan_init(channel, runtime, capacity, destroy);
+    mare__object_gains(&channel->object, room * sizeof *channel->own);
+    channel->ring = channel->own;
+    channel->room = room;
+    return channel;
+}
+
 mare_channel *mare__chan_new(struct mare_runtime *runtime, size_t capacity)
 {
-    mare_channel *channel = mare__alloc_zero(sizeof *channel);
-    if (channel)
-        mare__chan_init(channel, runtime, capacity, destroy);
-    return channel;
+    return create(runtime, capacity, capacity == 1);
+}
+
+mare_channel *mare__chan_new_whole(struct mare_runtime *runtime, size_t capacity)
+{
+    return create(runtime, capacity, capacity);
 }
 
 mare_channel *mare_chan_ref(mare_channel *channel)
@@ -143,32 +182,10 @@ static inline void unlock(mare_channel *channel)
     unlock_with(channel, can);
 }
 
-static bool ring_grow(mare_channel *channel)
+static void ring_push(mare_channel *channel, mare_message *message)
 {
-    size_t room = channel->room ? channel->room * 2 : MARE__RING_FIRST;
-    if (room > channel->capacity)
-        room = channel->capacity;
-    if (room > SIZE_MAX / sizeof(mare_message))
-        return false;
-    mare_message *ring = mare__alloc(room * sizeof *ring);
-    if (!ring)
-        return false;
-    for (size_t i = 0; i < channel->count; i++)
-        mare__message_move(&ring[i], &channel->ring[(channel->head + i) % channel->room]);
-    mare__free(channel->ring);
-    channel->ring = ring;
-    channel->room = room;
-    channel->head = 0;
-    return true;
-}
-
-static bool ring_push(mare_channel *channel, mare_message *message)
-{
-    if (channel->count == channel->room && !ring_grow(channel))
-        return false;
     mare__message_move(&channel->ring[(channel->head + channel->count) % channel->room], message);
     channel->count++;
-    return true;
 }
 
 static void ring_pop(mare_channel *channel, mare_message *message)
@@ -176,6 +193,43 @@ static void ring_pop(mare_channel *channel, mare_message *message)
     mare__message_move(message, &channel->ring[channel->head]);
     channel->head = channel->head + 1 == channel->room ? 0 : channel->head + 1;
     channel->count--;
+}
+
+// Twice the room, at the most as much as can be used. No lock is held: memory is asked for. False:
+// there is none.
+static __attribute__((noinline)) bool grow(mare_channel *channel)
+{
+    mare__lock_acquire(&channel->lock);
+    size_t before = channel->room, paid = channel->ring == channel->own ? 0 : before;
+    mare__lock_release(&channel->lock);
+    size_t room = before ? before * 2 : MARE__RING_FIRST;
+    if (room > channel->capacity)
+        room = channel->capacity;
+    mare_message *ring;
+    size_t more = (room - paid) * sizeof *ring;
+    if (room > SIZE_MAX / sizeof *ring || !pay(channel, more))
+        return false;
+    ring = mare__alloc(room * sizeof *ring);
+    if (!ring) {
+        refund(channel, more);
+        return false;
+    }
+    mare__lock_acquire(&channel->lock);
+    if (channel->room == before) { // else another was quicker
+        for (size_t i = 0; i < channel->count; i++)
+            mare__message_move(&ring[i], &channel->ring[(channel->head + i) % before]);
+        mare_message *old = channel->ring;
+        channel->ring = ring;
+        channel->room = room;
+        channel->head = 0;
+        ring = old;
+        more = 0;
+    }
+    mare__lock_release(&channel->lock);
+    refund(channel, more);
+    if (ring != channel->own)
+        mare__free(ring);
+    return true;
 }
 
 // A claimed peer is served once the lock is free.
@@ -191,8 +245,8 @@ static void give(struct mare__spot *receiver, mare_message *message)
     serve(receiver);
 }
 
-// The three outcomes under the lock: done (perhaps with a peer to serve), failed, or nothing
-// possible now.
+// The outcomes under the lock: done (perhaps with a peer to serve), failed, or nothing possible
+// now. MARE_NOMEM: the ring is too small, so that it must grow first.
 static inline mare_err try_send(mare_channel *channel, mare_message *message,
                                 struct mare__spot **receiver)
 {
@@ -202,8 +256,9 @@ static inline mare_err try_send(mare_channel *channel, mare_message *message,
     if (!*receiver) {
         if (channel->count == channel->capacity)
             return MARE_FULL;
-        if (!ring_push(channel, message))
+        if (channel->count == channel->room)
             return MARE_NOMEM;
+        ring_push(channel, message);
     }
     channel->sent++;
     return MARE_OK;
@@ -251,7 +306,7 @@ mare_err mare__chan_send(mare_channel *channel, mare_message *message, struct ma
     }
     if (!receiver) {
         unlock(channel);
-        return err;
+        return err == MARE_NOMEM && grow(channel) ? mare__chan_send(channel, message, spot) : err;
     }
     // It waited, so there is nothing to receive; as `unlock` would find out, on the way that most
     // messages take.
@@ -276,6 +331,45 @@ mare_err mare__chan_receive(mare_channel *channel, mare_message *message, struct
     unlock(channel);
     if (sender)
         serve(sender);
+    return err;
+}
+
+// The wait of a claimed peer, which the caller wakes.
+static struct mare__wait *met_with(struct mare__spot *peer)
+{
+    if (!peer)
+        return NULL;
+    peer->wait->fired = peer->index;
+    return peer->wait;
+}
+
+mare_err mare__chan_send_quietly(mare_channel *channel, mare_message *message,
+                                 struct mare__spot *spot, struct mare__wait **met)
+{
+    struct mare__spot *receiver = NULL;
+    mare__lock_acquire(&channel->lock);
+    mare_err err = try_send(channel, message, &receiver);
+    if (err == MARE_FULL && spot) {
+        spot->message = message;
+        err = stand_in_line(&channel->senders, spot, MARE_FULL);
+    }
+    unlock(channel);
+    if (receiver)
+        mare__message_move(&receiver->wait->message, message);
+    *met = met_with(receiver);
+    return err;
+}
+
+mare_err mare__chan_receive_quietly(mare_channel *channel, mare_message *message,
+                                    struct mare__spot *spot, struct mare__wait **met)
+{
+    struct mare__spot *sender = NULL;
+    mare__lock_acquire(&channel->lock);
+    mare_err err = try_receive(channel, message, &sender);
+    if (err == MARE_EMPTY && spot)
+        err = stand_in_line(&channel->receivers, spot, MARE_EMPTY);
+    unlock(channel);
+    *met = met_with(sender);
     return err;
 }
 
@@ -310,38 +404,40 @@ bool mare_chan_close(mare_channel *channel)
     return first;
 }
 
-// A message that stands in line by itself.
-struct orphan {
-    struct mare__wait wait;
-    struct mare__spot spot;
-};
+// ---- Letters ------------------------------------------------------------------------------------
 
-static void orphan_wake(struct mare__wait *wait)
+static void letter_end(struct mare__wait *wait)
 {
     mare__message_clear(&wait->message); // not empty when the channel was closed
     mare__free(wait);
 }
 
-bool mare__chan_post(mare_channel *channel, mare_message *message)
+void mare__letter_init(struct mare__letter *letter)
 {
-    mare_err err = mare__chan_send(channel, message, NULL);
-    if (err != MARE_FULL) {
-        mare__message_clear(message);
-        return err == MARE_OK;
+    letter->wait.wake = letter_end;
+    letter->spot.wait = &letter->wait;
+    mare__list_init(&letter->spot.entry);
+}
+
+void mare__chan_post(mare_channel *channel, struct mare__letter *letter)
+{
+    mare_message *message = &letter->wait.message;
+    struct mare__spot *receiver = NULL;
+    mare_err err = mare__chan_send(channel, message, NULL); // the ring grows, if it can
+    if (err == MARE_FULL || err == MARE_NOMEM) {
+        mare__lock_acquire(&channel->lock);
+        err = try_send(channel, message, &receiver);
+        // A ring that cannot grow is as good as full: who receives finds those in line, too.
+        if (err == MARE_FULL || err == MARE_NOMEM) {
+            letter->spot.message = message;
+            err = stand_in_line(&channel->senders, &letter->spot, MARE_FULL);
+        }
+        unlock(channel);
+        if (receiver)
+            give(receiver, message);
     }
-    struct orphan *orphan = mare__alloc_zero(sizeof *orphan);
-    if (!orphan) {
-        mare__message_clear(message);
-        return false;
-    }
-    orphan->wait.wake = orphan_wake;
-    mare__list_init(&orphan->spot.entry);
-    orphan->spot.wait = &orphan->wait;
-    mare__message_move(&orphan->wait.message, message);
-    err = mare__chan_send(channel, &orphan->wait.message, &orphan->spot);
-    if (err != MARE_FULL)
-        orphan_wake(&orphan->wait);
-    return err == MARE_OK || err == MARE_FULL;
+    if (err != MARE_FULL) // sent; or closed
+        letter_end(&letter->wait);
 }
 
 // ---- Several at once ----------------------------------------------------------------------------
@@ -353,9 +449,8 @@ static int by_address(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-// Locks every channel once, in the order of addresses, so that two selects cannot wait for each
-// other.
-static uint32_t lock_all(struct mare__case *cases, uint32_t count, mare_channel **order)
+void mare__choice_init(struct mare__choice *choice, struct mare__case *cases, uint32_t count,
+                       mare_channel **order)
 {
     for (uint32_t i = 0; i < count; i++)
         order[i] = cases[i].channel;
@@ -364,51 +459,73 @@ static uint32_t lock_all(struct mare__case *cases, uint32_t count, mare_channel 
     for (uint32_t i = 0; i < count; i++)
         if (distinct == 0 || order[i] != order[distinct - 1])
             order[distinct++] = order[i];
-    for (uint32_t i = 0; i < distinct; i++)
-        mare__lock_acquire(&order[i]->lock);
-    return distinct;
+    *choice = (struct mare__choice){cases, count, distinct, 0, order};
 }
 
 // False when the wait was cancelled, so that it stands nowhere.
-static bool stand_in_lines(struct mare__case *cases, uint32_t count, struct mare__wait *wait)
+static bool stand_in_lines(const struct mare__choice *choice, struct mare__wait *wait)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        struct mare__case *c = &cases[i];
+    for (uint32_t i = 0; i < choice->count; i++) {
+        struct mare__case *c = &choice->cases[i];
         c->spot = (struct mare__spot){.wait = wait, .message = &c->message, .index = i};
         mare__list_append(c->send ? &c->channel->senders : &c->channel->receivers, &c->spot.entry);
     }
     if (mare__wait_publish(wait))
         return true;
-    for (uint32_t i = 0; i < count; i++)
-        mare__list_remove(&cases[i].spot.entry);
+    for (uint32_t i = 0; i < choice->count; i++)
+        mare__list_remove(&choice->cases[i].spot.entry);
     return false;
+}
+
+mare_err mare__chan_choose_quietly(const struct mare__choice *choice, struct mare__wait *wait,
+                                   mare_message *message, uint32_t *fired, struct mare__wait **met)
+{
+    struct mare__spot *peer = NULL;
+    struct mare__case *c = NULL;
+    mare_err err = MARE_EMPTY;
+    // Every channel once, in the order of addresses, so that two selects cannot wait for each
+    // other.
+    for (uint32_t i = 0; i < choice->distinct; i++)
+        mare__lock_acquire(&choice->order[i]->lock);
+    for (uint32_t i = 0; i < choice->count && err == MARE_EMPTY; i++) {
+        *fired = (choice->turn + i) % choice->count;
+        c = &choice->cases[*fired];
+        err = c->send ? try_send(c->channel, &c->message, &peer)
+                      : try_receive(c->channel, message, &peer);
+        if (err == MARE_FULL)
+            err = MARE_EMPTY;
+    }
+    if (err == MARE_EMPTY && wait && !stand_in_lines(choice, wait)) {
+        err = wait->result;
+        *fired = MARE__FIRED_NONE;
+    }
+    for (uint32_t i = 0; i < choice->distinct; i++)
+        unlock(choice->order[i]);
+    if (peer && c->send)
+        mare__message_move(&peer->wait->message, &c->message);
+    *met = met_with(peer);
+    return err;
+}
+
+mare_err mare__chan_choose(const struct mare__choice *choice, struct mare__wait *wait,
+                           mare_message *message, uint32_t *fired)
+{
+    struct mare__wait *met;
+    mare_err err;
+    do
+        err = mare__chan_choose_quietly(choice, wait, message, fired, &met);
+    while (err == MARE_NOMEM && grow(choice->cases[*fired].channel));
+    if (met)
+        met->wake(met);
+    return err;
 }
 
 mare_err mare__chan_select(struct mare__case *cases, uint32_t count, uint32_t start,
                            struct mare__wait *wait, mare_message *message, uint32_t *fired,
                            mare_channel **order)
 {
-    struct mare__spot *peer = NULL;
-    struct mare__case *c = NULL;
-    mare_err err = MARE_EMPTY;
-    uint32_t distinct = lock_all(cases, count, order);
-    for (uint32_t i = 0; i < count && err == MARE_EMPTY; i++) {
-        *fired = (start + i) % count;
-        c = &cases[*fired];
-        err = c->send ? try_send(c->channel, &c->message, &peer)
-                      : try_receive(c->channel, message, &peer);
-        if (err == MARE_FULL)
-            err = MARE_EMPTY;
-    }
-    if (err == MARE_EMPTY && wait && !stand_in_lines(cases, count, wait)) {
-        err = wait->result;
-        *fired = MARE__FIRED_NONE;
-    }
-    for (uint32_t i = 0; i < distinct; i++)
-        unlock(order[i]);
-    if (peer && c->send)
-        give(peer, &c->message);
-    else if (peer)
-        serve(peer);
-    return err;
+    struct mare__choice choice;
+    mare__choice_init(&choice, cases, count, order);
+    choice.turn = start;
+    return mare__chan_choose(&choice, wait, message, fired);
 }

@@ -39,7 +39,8 @@ struct mare_channel {
     struct mare_runtime *runtime; // for foreign threads that wait; NULL in unit tests
     struct mare__channels *all;   // where it is listed, or NULL: that of a process's end
     struct mare__list in_all;
-    char *name; // or NULL; constant after creation
+    char *name;         // or NULL; constant after creation
+    mare_message own[]; // a ring that needs no block of its own, or nothing
 };
 
 // Whether something may be possible now. A hint: false when it is not or has just become so.
@@ -48,8 +49,10 @@ static inline bool mare__can(const mare_channel *channel, unsigned char what)
     return atomic_load_explicit(&channel->can, memory_order_relaxed) & what;
 }
 
-// A new channel with one reference, or NULL.
+// A new channel with one reference, or NULL. The second one has all its room from the start, so
+// that to send to it never fails for want of memory; and so has the first if the capacity is 1.
 mare_channel *mare__chan_new(struct mare_runtime *runtime, size_t capacity);
+mare_channel *mare__chan_new_whole(struct mare_runtime *runtime, size_t capacity);
 
 // The same in a block of zeros; `destroy` calls mare__chan_fini and frees the block.
 void mare__chan_init(mare_channel *channel, struct mare_runtime *runtime, size_t capacity,
@@ -76,9 +79,27 @@ mare_err mare__chan_receive(mare_channel *channel, mare_message *message, struct
 // way.
 void mare__chan_forget(mare_channel *channel, struct mare__spot *spot);
 
-// Sends without ever waiting: a message that finds no room stands in line by itself. Takes the
-// contents. False when there was no memory for that or the channel is closed.
-bool mare__chan_post(mare_channel *channel, mare_message *message);
+// The same for one who holds a spinlock: nobody is woken. Whom the caller met is `*met`, or NULL,
+// and the caller calls its wake when the lock is free. No memory is asked for: so the room of the
+// channel must be whole, which it is once the plain one has said MARE_FULL.
+mare_err mare__chan_send_quietly(mare_channel *channel, mare_message *message,
+                                 struct mare__spot *spot, struct mare__wait **met);
+mare_err mare__chan_receive_quietly(mare_channel *channel, mare_message *message,
+                                    struct mare__spot *spot, struct mare__wait **met);
+
+// A message that stands in line by itself, if it must: made in time, it is sent when there is no
+// memory, too.
+struct mare__letter {
+    struct mare__wait wait; // wait.message is what is sent
+    struct mare__spot spot;
+};
+
+// In a block of zeros, of which it is the first member.
+void mare__letter_init(struct mare__letter *letter);
+
+// Sends it, without waiting and without fail unless the channel is closed. Takes the block over,
+// and frees it when the message has been taken, or never will be.
+void mare__chan_post(mare_channel *channel, struct mare__letter *letter);
 
 // ---- Several at once ----------------------------------------------------------------------------
 struct mare__case {
@@ -90,11 +111,30 @@ struct mare__case {
     struct mare__spot spot;
 };
 
-// Performs the first case, looking from `start` on, that can go at once; its index is `*fired`.
+// Cases, and their channels in the order in which they are locked.
+struct mare__choice {
+    struct mare__case *cases;
+    uint32_t count, distinct;
+    uint32_t turn; // the case to look at first
+    mare_channel **order;
+};
+
+// `order` has room for `count` pointers and is used for as long as the choice.
+void mare__choice_init(struct mare__choice *choice, struct mare__case *cases, uint32_t count,
+                       mare_channel **order);
+
+// Performs the first case, looking from its turn on, that can go at once; its index is `*fired`.
 // When none can, stands in line in every one (if `wait` is not NULL) and returns MARE_EMPTY, or
 // MARE_KILLED or MARE_CANCELLED, *fired being MARE__FIRED_NONE, when that was cancelled. Otherwise
-// returns what the operation returned; `message` has what was received. `order` is scratch for
-// `count` pointers.
+// returns what the operation returned; `message` has what was received.
+mare_err mare__chan_choose(const struct mare__choice *choice, struct mare__wait *wait,
+                           mare_message *message, uint32_t *fired);
+
+// The same under a spinlock, after the plain one has said MARE_EMPTY: see mare__chan_send_quietly.
+mare_err mare__chan_choose_quietly(const struct mare__choice *choice, struct mare__wait *wait,
+                                   mare_message *message, uint32_t *fired, struct mare__wait **met);
+
+// All in one: makes the choice and chooses.
 mare_err mare__chan_select(struct mare__case *cases, uint32_t count, uint32_t start,
                            struct mare__wait *wait, mare_message *message, uint32_t *fired,
                            mare_channel **order);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// A hash table with chains, under one lock: names are looked up when programs set themselves up,
-// not for every message.
+// A hash table with chains, under one mutex (no spinlock, for the table grows under it): names are
+// looked up when programs set themselves up, not for every message.
 #include "chan/directory.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
-#include "platform/lock.h"
+#include "platform/platform.h"
 
 struct entry {
     struct entry *next;
@@ -16,7 +16,7 @@ struct entry {
 };
 
 struct mare__directory {
-    mare__lock lock;
+    pthread_mutex_t mutex; // guards all below
     struct entry **buckets;
     uint32_t size, count; // size: a power of two
 };
@@ -62,10 +62,12 @@ struct mare__directory *mare__directory_create(void)
         return NULL;
     names->size = 16;
     names->buckets = mare__alloc_zero(names->size * sizeof *names->buckets);
-    if (names->buckets)
-        return names;
-    mare__free(names);
-    return NULL;
+    if (!names->buckets) {
+        mare__free(names);
+        return NULL;
+    }
+    pthread_mutex_init(&names->mutex, NULL);
+    return names;
 }
 
 void mare__directory_destroy(struct mare__directory *names)
@@ -77,6 +79,7 @@ void mare__directory_destroy(struct mare__directory *names)
             mare__free(entry);
             mare__unref(object);
         }
+    pthread_mutex_destroy(&names->mutex);
     mare__free(names->buckets);
     mare__free(names);
 }
@@ -90,7 +93,7 @@ mare_err mare__directory_add(struct mare__directory *names, const char *name,
     strcpy(entry->name, name);
     entry->hash = hash_of(name);
     entry->next = NULL;
-    mare__lock_acquire(&names->lock);
+    pthread_mutex_lock(&names->mutex);
     if (names->count >= names->size)
         grow(names);
     struct entry **at = locate(names, name, entry->hash);
@@ -100,7 +103,7 @@ mare_err mare__directory_add(struct mare__directory *names, const char *name,
         *at = entry;
         names->count++;
     }
-    mare__lock_release(&names->lock);
+    pthread_mutex_unlock(&names->mutex);
     if (taken)
         mare__free(entry);
     return taken ? MARE_EXISTS : MARE_OK;
@@ -108,24 +111,24 @@ mare_err mare__directory_add(struct mare__directory *names, const char *name,
 
 struct mare__object *mare__directory_find(struct mare__directory *names, const char *name)
 {
-    mare__lock_acquire(&names->lock);
+    pthread_mutex_lock(&names->mutex);
     struct entry *entry = *locate(names, name, hash_of(name));
     struct mare__object *object = entry ? mare__ref(entry->object) : NULL;
-    mare__lock_release(&names->lock);
+    pthread_mutex_unlock(&names->mutex);
     return object;
 }
 
 void mare__directory_remove(struct mare__directory *names, const char *name,
                             struct mare__object *object)
 {
-    mare__lock_acquire(&names->lock);
+    pthread_mutex_lock(&names->mutex);
     struct entry **at = locate(names, name, hash_of(name)), *entry = *at;
     bool found = entry && entry->object == object;
     if (found) {
         *at = entry->next;
         names->count--;
     }
-    mare__lock_release(&names->lock);
+    pthread_mutex_unlock(&names->mutex);
     if (found) {
         mare__free(entry);
         mare__unref(object);

@@ -4,15 +4,56 @@
 
 #include "base/alloc.h"
 
+// Before the bytes of a message that somebody pays for: from when it is written until it is freed,
+// wherever that is.
+struct payer {
+    struct mare__account *account; // a reference
+    size_t bytes;
+};
+
+static struct payer *payer_of(const mare_message *message)
+{
+    return message->charged ? (struct payer *)message->as.large - 1 : NULL;
+}
+
+// The same bytes in a block of another size, for which the account has enough left.
+static uint8_t *resize_paid(mare_message *message, struct mare__account *account, size_t capacity)
+{
+    struct payer *payer = payer_of(message);
+    size_t before = payer ? payer->bytes : 0, bytes = sizeof *payer + capacity;
+    if (!mare__account_take(account, bytes - before))
+        return NULL;
+    struct payer *moved = mare__realloc(payer, bytes);
+    if (!moved) {
+        mare__account_give(account, bytes - before);
+        return NULL;
+    }
+    if (!payer)
+        mare__account_ref(account);
+    *moved = (struct payer){account, bytes};
+    message->charged = true;
+    return (uint8_t *)(moved + 1);
+}
+
 uint8_t *mare__message_room_slow(mare_message *message, size_t size)
 {
     if (size > MARE__MESSAGE_MAX - message->length)
         return NULL;
+    const struct payer *payer = payer_of(message);
+    struct mare__account *account =
+        message->capacity ? (payer ? payer->account : NULL) : mare__paying;
     size_t want = message->length + size;
     size_t capacity = message->capacity ? message->capacity : MARE__MESSAGE_FIRST;
     while (capacity < want)
         capacity *= 2;
-    uint8_t *block = mare__realloc(message->capacity ? message->as.large : NULL, capacity);
+    uint8_t *block;
+    if (!account) {
+        block = mare__realloc(message->capacity ? message->as.large : NULL, capacity);
+    } else {
+        block = resize_paid(message, account, capacity);
+        if (!block && want < capacity) // no more than it needs
+            block = resize_paid(message, account, capacity = want);
+    }
     if (!block)
         return NULL;
     if (!message->capacity)
@@ -160,8 +201,14 @@ void mare__message_truncate(mare_message *message, uint32_t length, uint32_t cou
 void mare__message_clear_slow(mare_message *message)
 {
     each_handle(message, mare__unref);
-    if (message->capacity)
+    struct payer *payer = payer_of(message);
+    if (payer) {
+        mare__account_give(payer->account, payer->bytes);
+        mare__account_unref(payer->account);
+        mare__free(payer);
+    } else if (message->capacity) {
         mare__free(message->as.large);
+    }
     mare__message_init(message);
 }
 

@@ -49,9 +49,10 @@ struct mare_message {
     uint32_t count;    // values
     uint32_t handles;  // offset of the last handle's payload plus 1; 0 when none
     bool rich;         // there are tables, functions or others beyond plain values and references
-    bool repeats;  // some value is referred to again: the reader must number tables and functions
-    uint8_t trust; // enum mare__trust
-    uint8_t stamp_high; // 40 bits: the number of the event that sent it (see sched/trace.h), or 0
+    bool repeats; // some value is referred to again: the reader must number tables and functions
+    uint8_t trust : 4;   // enum mare__trust
+    uint8_t charged : 1; // somebody pays for `large`: see message.c
+    uint8_t stamp_high;  // 40 bits: the number of the event that sent it (see sched/trace.h), or 0
     uint32_t stamp_low;
     union {
         uint8_t small[MARE__MESSAGE_SMALL];

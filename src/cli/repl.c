@@ -398,14 +398,17 @@ static void await_start(struct repl *repl)
         mare_message_destroy(ready);
 }
 
-// Until the terminal has no more to say, or the process has ended, or somebody asked to exit.
+// The terminal has no more to say, or the process has ended, or somebody asked to exit.
+static bool has_ended(void *argument)
+{
+    mare_runtime *runtime = argument;
+    return screen.doing == OVER || !mare_process_alive(runtime->main) ||
+           atomic_load(&runtime->exit_code) >= 0;
+}
+
 static void await_end(mare_runtime *runtime)
 {
-    pthread_mutex_lock(&runtime->end_mutex);
-    while (screen.doing != OVER && mare_process_alive(runtime->main) &&
-           atomic_load(&runtime->exit_code) < 0)
-        pthread_cond_wait(&runtime->end_signal, &runtime->end_mutex);
-    pthread_mutex_unlock(&runtime->end_mutex);
+    mare__runtime_await_that(runtime, has_ended, runtime, MARE_FOREVER);
 }
 
 static void end(struct repl *repl)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Children from start to end. The descriptor of a child, its pidfd, is watched from the start: a
-// wait with nobody behind it stands in line there, and its end reaps the child and closes the
-// channel that others wait for. So no zombie stays, whatever its owner does.
+// task waits for it, reaps the child and closes the channel that others wait for. So no zombie
+// stays, whatever its owner does. The task also waits until the grace is over, once there is one.
 //
 //              owner lets go, or closes it            the grace is over
 //     running -------------------------> asked to end -----------------> killed
@@ -16,27 +16,26 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "sched/timer.h"
-#include "sched/worker.h"
+#include "sched/runtime.h"
 
 static const uint64_t DEFAULT_GRACE = 2000000000u;
 static const uint64_t AFTER_KILL =
     1000000000u; // a killed one that does not end hangs in the system
 
-static void release(struct mare__child *child)
+static void destroy_task(struct mare__object *object)
 {
-    if (atomic_fetch_sub(&child->holders, 1) > 1)
-        return;
+    struct mare__child *child = MARE__ENTRY(object, struct mare__child, task.object);
     for (int way = 0; way < MARE__WAYS; way++)
         if (child->observed.ready[way])
             mare_chan_unref(child->observed.ready[way]);
     mare_chan_unref(child->ended);
+    pthread_mutex_destroy(&child->mutex);
     mare__free(child);
 }
 
 static void on_closed(struct mare__observed *observed)
 {
-    release(MARE__ENTRY(observed, struct mare__child, observed));
+    mare__task_release(&MARE__ENTRY(observed, struct mare__child, observed)->task);
 }
 
 static pid_t group_of(const struct mare__child *child)
@@ -46,123 +45,102 @@ static pid_t group_of(const struct mare__child *child)
 
 // ---- The end ------------------------------------------------------------------------------------
 
-// Whether it has ended. The lock keeps its descriptor open for those who send it a signal.
+// Whether it has ended.
 static bool reap(struct mare__child *child)
 {
     int code = 0;
-    mare__lock_acquire(&child->lock);
+    pthread_mutex_lock(&child->mutex);
     enum mare__child_end how = mare__child_reap(child->observed.fd, group_of(child), &code);
     child->how = how;
     child->code = code;
     child->over = how != MARE__CHILD_RUNS;
-    mare__lock_release(&child->lock);
+    pthread_mutex_unlock(&child->mutex);
     return how != MARE__CHILD_RUNS;
-}
-
-static void stop_timer(struct mare__child *child)
-{
-    mare__lock_acquire(&child->runtime->timer_lock);
-    bool mine = mare__wait_claim(&child->timer);
-    mare__lock_release(&child->runtime->timer_lock);
-    if (mine) { // else it was not started, or has come, and its wake sees that it is over
-        mare__timer_stop(child->runtime, &child->timer);
-        release(child);
-    }
 }
 
 static void end(struct mare__child *child)
 {
-    stop_timer(child);
-    mare__lock_acquire(&child->runtime->linger_lock);
+    mare_runtime *runtime = child->task.runtime;
+    mare__lock_acquire(&runtime->linger_lock);
     mare__list_remove(&child->lingers);
-    mare__lock_release(&child->runtime->linger_lock);
+    mare__lock_release(&runtime->linger_lock);
     mare_chan_close(child->ended);
     mare__observed_close(&child->observed);
 }
 
-// Reaps it, or stands in line for its end. Only one who has claimed the wait, or made it, may.
-static void watch(struct mare__child *child)
+static void kill_now(struct mare__child *child)
 {
-    while (!reap(child)) {
-        // There is a channel: the first time was before anybody could see the child.
-        mare_channel *ready = mare__observed_await(child->runtime, &child->observed, MARE__TO_READ);
-        mare__wait_begin(&child->exit);
-        mare__message_clear(&child->exit.message);
-        if (mare__chan_receive(ready, &child->exit.message, &child->exit_spot) == MARE_EMPTY)
-            return; // on_exit comes, or has come
-    }
-    end(child);
+    pthread_mutex_lock(&child->mutex);
+    if (!child->over)
+        mare__child_kill(child->observed.fd, group_of(child));
+    child->killed = true;
+    pthread_mutex_unlock(&child->mutex);
 }
 
-static void on_exit_told(struct mare__wait *wait)
+// When it is to be killed; MARE_FOREVER: it is not, or it was.
+static uint64_t grace_end(struct mare__child *child)
 {
-    watch(MARE__ENTRY(wait, struct mare__child, exit));
+    pthread_mutex_lock(&child->mutex);
+    uint64_t at = child->asked && !child->killed ? child->killed_at : MARE_FOREVER;
+    pthread_mutex_unlock(&child->mutex);
+    return at;
+}
+
+// It may have ended, it was asked to, or the grace is over. There is a channel to wait in: the
+// first time was before anybody could see the child.
+static bool watch(struct mare__task *task)
+{
+    struct mare__child *child = MARE__ENTRY(task, struct mare__child, task);
+    mare_err why = task->wait.result;
+    mare__message_clear(&task->wait.message);
+    if (why != MARE_OK && why != MARE_TIMEOUT && why != MARE_CANCELLED)
+        return false; // the runtime stops, and sees to it
+    if (reap(child)) {
+        end(child);
+        return false;
+    }
+    if (why == MARE_TIMEOUT)
+        kill_now(child);
+    return mare__task_receive(task,
+                              mare__observed_await(task->runtime, &child->observed, MARE__TO_READ),
+                              grace_end(child));
 }
 
 // ---- Signals ------------------------------------------------------------------------------------
 
 int mare__child_send(struct mare__child *child, int number)
 {
-    mare__lock_acquire(&child->lock);
+    pthread_mutex_lock(&child->mutex);
     int err =
         child->over ? -ESRCH : mare__child_signal(child->observed.fd, group_of(child), number);
-    mare__lock_release(&child->lock);
+    pthread_mutex_unlock(&child->mutex);
     return err;
-}
-
-static void kill_now(struct mare__child *child)
-{
-    mare__lock_acquire(&child->lock);
-    if (!child->over)
-        mare__child_kill(child->observed.fd, group_of(child));
-    mare__lock_release(&child->lock);
-}
-
-static void on_grace_over(struct mare__wait *wait)
-{
-    struct mare__child *child = MARE__ENTRY(wait, struct mare__child, timer);
-    if (wait->result == MARE_TIMEOUT) // else the runtime stops, and will see to it
-        kill_now(child);
-    release(child);
-}
-
-static void start_timer(struct mare__child *child)
-{
-    mare_runtime *runtime = child->runtime;
-    atomic_fetch_add(&child->holders, 1);
-    mare__lock_acquire(&runtime->timer_lock);
-    mare__wait_begin(&child->timer);
-    mare__wait_publish(&child->timer);
-    mare__timer_start(runtime, &child->timer, child->killed_at);
-    mare__lock_release(&runtime->timer_lock);
 }
 
 void mare__child_terminate(struct mare__child *child)
 {
-    bool timed = false;
-    mare__lock_acquire(&child->lock);
-    if (!child->over && !child->asked && !child->detached) {
+    pthread_mutex_lock(&child->mutex);
+    bool asks = !child->over && !child->asked && !child->detached;
+    if (asks) {
         child->asked = true;
-        child->killed_at = mare__now(child->runtime) + child->grace;
-        timed = child->grace > 0;
-        if (timed) {
-            mare__child_ask(child->observed.fd, group_of(child));
-            start_timer(child);
-        } else {
+        child->killed = child->grace == 0;
+        child->killed_at = mare__now(child->task.runtime) + child->grace;
+        if (child->killed)
             mare__child_kill(child->observed.fd, group_of(child));
-        }
+        else
+            mare__child_ask(child->observed.fd, group_of(child));
     }
-    mare__lock_release(&child->lock);
-    if (timed)
-        mare__workers_look(child->runtime);
+    pthread_mutex_unlock(&child->mutex);
+    if (asks)
+        mare__task_nudge(&child->task); // so that it looks at the time, too
 }
 
 enum mare__child_end mare__child_outcome(struct mare__child *child, int *code)
 {
-    mare__lock_acquire(&child->lock);
+    pthread_mutex_lock(&child->mutex);
     enum mare__child_end how = child->over ? child->how : MARE__CHILD_RUNS;
     *code = child->code;
-    mare__lock_release(&child->lock);
+    pthread_mutex_unlock(&child->mutex);
     return how;
 }
 
@@ -171,15 +149,14 @@ enum mare__child_end mare__child_outcome(struct mare__child *child, int *code)
 static void await_end(struct mare__child *child)
 {
     int fd = child->observed.fd;
-    uint64_t now = mare__now(child->runtime);
+    uint64_t now = mare__now(child->task.runtime);
+    mare__task_cancel(&child->task);
     mare__child_terminate(child); // if its owner never let go of it
     if (!child->detached &&
         !mare__child_await(fd, child->killed_at > now ? child->killed_at - now : 0)) {
         kill_now(child);
         mare__child_await(fd, AFTER_KILL);
     }
-    if (mare__wait_claim(&child->exit))
-        mare__chan_forget(child->observed.ready[MARE__TO_READ], &child->exit_spot);
     reap(child);
     end(child);
 }
@@ -197,11 +174,13 @@ static void last_call(mare_runtime *runtime)
 static void destroy(struct mare__object *object)
 {
     struct mare__child *child = (struct mare__child *)object;
+    if (!mare__runtime_valid(child->task.runtime))
+        return; // a fork: its threads are not here
     for (int i = 0; i < MARE__CHILD_STREAMS; i++)
         if (child->pipes[i])
             mare__unref(&child->pipes[i]->object);
     mare__child_terminate(child);
-    release(child);
+    mare__task_release(&child->task);
 }
 
 static struct mare__child *create(mare_runtime *runtime, const struct mare__spawning *spawning)
@@ -214,18 +193,13 @@ static struct mare__child *create(mare_runtime *runtime, const struct mare__spaw
     }
     mare__object_init(&child->object, MARE__KIND_CHILD, destroy);
     child->object.weight = sizeof *child + 2 * sizeof(mare_channel);
-    atomic_init(&child->holders, 1);
-    child->runtime = runtime;
+    mare__task_init(&child->task, runtime, watch, destroy_task);
+    pthread_mutex_init(&child->mutex, NULL);
     child->ended = ended;
     child->group = spawning->group;
     child->detached = spawning->session;
     child->timeout = MARE_FOREVER;
     child->grace = DEFAULT_GRACE;
-    child->exit.wake = on_exit_told;
-    child->exit_spot.wait = &child->exit;
-    child->timer.wake = on_grace_over;
-    mare__message_init(&child->exit.message);
-    mare__list_init(&child->exit_spot.entry);
     mare__list_init(&child->lingers);
     return child;
 }
@@ -233,11 +207,12 @@ static struct mare__child *create(mare_runtime *runtime, const struct mare__spaw
 // It has been started, and is not known to anybody.
 static int open_source(struct mare__child *child, int fd)
 {
-    mare_runtime *runtime = child->runtime;
+    mare_runtime *runtime = child->task.runtime;
     int code;
     mare__observed_init(&child->observed, fd, on_closed);
-    atomic_fetch_add(&child->holders, 1);
-    if (!mare__observed_await(runtime, &child->observed, MARE__TO_READ)) {
+    mare__task_hold(&child->task);
+    mare_channel *ready = mare__observed_await(runtime, &child->observed, MARE__TO_READ);
+    if (!ready) {
         mare__child_kill(fd, group_of(child));
         mare__child_await(fd, AFTER_KILL);
         mare__child_reap(fd, group_of(child), &code);
@@ -248,6 +223,8 @@ static int open_source(struct mare__child *child, int fd)
     mare__list_append(&runtime->lingering, &child->lingers);
     mare__lock_release(&runtime->linger_lock);
     atomic_store(&runtime->last_call, last_call);
+    mare__task_receive(&child->task, ready, MARE_FOREVER);
+    mare__task_start(&child->task);
     return 0;
 }
 
@@ -263,7 +240,7 @@ static int open_pipes(struct mare__launch *launch)
             launch->spawning.fd[i] = -1;
             return err;
         }
-        child->pipes[i] = mare__stream_new(child->runtime, here, MARE__KIND_STREAM);
+        child->pipes[i] = mare__stream_new(child->task.runtime, here, MARE__KIND_STREAM);
         if (!child->pipes[i])
             return -ENOMEM;
     }
@@ -276,7 +253,7 @@ static void discard(struct mare__child *child)
     for (int i = 0; i < MARE__CHILD_STREAMS; i++)
         if (child->pipes[i])
             mare__unref(&child->pipes[i]->object);
-    release(child);
+    mare__task_release(&child->task);
 }
 
 // ---- Launches -----------------------------------------------------------------------------------
@@ -468,7 +445,6 @@ int mare__launch_take(struct mare__launch *launch, struct mare__child **out)
         discard(child);
         return err;
     }
-    watch(child);
     *out = child;
     return 0;
 }

@@ -6,12 +6,12 @@
 
 #include "loop/stream.h"
 #include "platform/child.h"
+#include "sched/task.h"
 
 struct mare__child {
     struct mare__object object;
-    atomic_uint holders; // the object, the descriptor until it is closed, the timer while it stands
-    mare_runtime *runtime;
-    struct mare__observed observed;                  // its pidfd
+    struct mare__task task;         // waits for its end; held by the object, and by the descriptor
+    struct mare__observed observed; // its pidfd
     struct mare__stream *pipes[MARE__CHILD_STREAMS]; // this side's ends, until they are taken
     mare_channel *ended;                             // closed when it has ended
     struct mare__list lingers;                       // in the runtime's list, until then
@@ -20,12 +20,9 @@ struct mare__child {
     uint64_t timeout; // of each wait, in nanoseconds; MARE_FOREVER: none
     uint64_t grace;   // between being asked to end and being killed
 
-    struct mare__wait exit; // stands in line for the descriptor; its end is the event
-    struct mare__spot exit_spot;
-    struct mare__wait timer; // for the grace
-
-    mare__lock lock;    // guards what follows, and that its descriptor is open while it is used
-    bool asked;         // to end
+    pthread_mutex_t mutex; // guards what follows, and that its descriptor is open while it is used
+    bool asked;            // to end
+    bool killed;
     uint64_t killed_at; // when the grace is over, once it was asked
     bool over;
     enum mare__child_end how;

@@ -83,7 +83,7 @@ static void await_those_who_hold_up(struct mare__jobs *jobs)
     jobs->ends = &parker;
     for (bool called = true; jobs->holding_up > 0 && called;) {
         pthread_mutex_unlock(&jobs->mutex);
-        called = mare__park(&parker, deadline);
+        called = jobs->platform.park(jobs->platform.context, &parker, deadline);
         pthread_mutex_lock(&jobs->mutex);
     }
     jobs->ends = NULL;
@@ -169,7 +169,8 @@ static void call(struct lane *lane)
     } else if (can_grow(lane)) {
         mare__jobs_ref(lane->jobs);
         lane->threads++;
-        if (mare__thread_start_apart("mare-job", serve, lane) != 0) {
+        const struct mare__platform *platform = &lane->jobs->platform;
+        if (platform->start_apart(platform->context, "mare-job", serve, lane) != 0) {
             lane->threads--;
             mare__jobs_unref(lane->jobs);
         }
@@ -306,7 +307,7 @@ static struct mare__job *next(struct lane *lane)
         mare__list_append(&lane->idle, &idler.entry);
         pthread_mutex_unlock(&jobs->mutex);
         uint64_t now = jobs->platform.now_ns(jobs->platform.context);
-        idle = !mare__park(&idler.parker, now + MARE__JOB_IDLE_NS);
+        idle = !jobs->platform.park(jobs->platform.context, &idler.parker, now + MARE__JOB_IDLE_NS);
         pthread_mutex_lock(&jobs->mutex);
         idle = idle && !mare__list_empty(&idler.entry); // or it was called just now
         mare__list_remove(&idler.entry);

@@ -11,7 +11,7 @@
 struct mare__observer {
     struct mare__lookout lookout; // what the worker knows of it
     struct mare__loop loop;
-    mare__lock turn;             // to touch the loop; held during a wait, so others only try
+    pthread_mutex_t turn;        // to touch the loop; held during a wait, so others only try
     mare__lock lock;             // guards the commands
     struct mare__list commanded; // with a command
 };
@@ -114,10 +114,12 @@ static void ring(void *argument)
 static void wait_for_events(struct mare__lookout *lookout, uint64_t deadline)
 {
     struct mare__observer *observer = MARE__ENTRY(lookout, struct mare__observer, lookout);
-    mare__lock_acquire(&observer->turn);
+    pthread_mutex_lock(&observer->turn);
     atomic_store(&lookout->unattended, false);
-    if (atomic_load(&lookout->called))
+    if (atomic_load(&lookout->called)) {
         obey_all(observer);
+        deadline = 0; // what that made ready is this worker's, and nobody would wake it
+    }
     if (deadline == 0) {
         mare__loop_look(&observer->loop);
     } else if (mare__park_elsewhere(lookout->parker)) {
@@ -129,19 +131,19 @@ static void wait_for_events(struct mare__lookout *lookout, uint64_t deadline)
         if (atomic_load(&lookout->called))
             obey_all(observer);
     }
-    mare__lock_release(&observer->turn);
+    pthread_mutex_unlock(&observer->turn);
 }
 
 // The worker is away, in a C function.
 static void attend(struct mare__lookout *lookout)
 {
     struct mare__observer *observer = MARE__ENTRY(lookout, struct mare__observer, lookout);
-    if (!mare__lock_try(&observer->turn))
+    if (pthread_mutex_trylock(&observer->turn) != 0)
         return;
     if (atomic_load(&lookout->called))
         obey_all(observer);
     mare__loop_look(&observer->loop);
-    mare__lock_release(&observer->turn);
+    pthread_mutex_unlock(&observer->turn);
 }
 
 // ---- From birth to end --------------------------------------------------------------------------
@@ -151,6 +153,7 @@ static void destroy(struct mare__lookout *lookout)
     struct mare__observer *observer = MARE__ENTRY(lookout, struct mare__observer, lookout);
     obey_all(observer);
     mare__loop_fini(&observer->loop);
+    pthread_mutex_destroy(&observer->turn);
     mare__free(observer);
 }
 
@@ -161,6 +164,7 @@ static struct mare__observer *create(mare_runtime *runtime)
         mare__free(observer);
         return NULL;
     }
+    pthread_mutex_init(&observer->turn, NULL);
     mare__list_init(&observer->commanded);
     observer->lookout = (struct mare__lookout){.runtime = runtime,
                                                .wait = wait_for_events,
@@ -208,7 +212,7 @@ static struct mare__observer *nearest(mare_runtime *runtime)
 // Whether this thread has the turn now: else it must leave a command.
 static bool take_turn(struct mare__observer *observer)
 {
-    return mare__lock_try(&observer->turn);
+    return pthread_mutex_trylock(&observer->turn) == 0;
 }
 
 // The observer's worker shall look: at a command, or because something new is watched.
@@ -247,7 +251,7 @@ static void command(struct mare__observed *observed, bool doomed)
     mare__lock_release(&observer->lock);
     if (mine) {
         obey(observer, observed, doomed);
-        mare__lock_release(&observer->turn);
+        pthread_mutex_unlock(&observer->turn);
     }
     call(observer);
 }

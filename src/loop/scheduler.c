@@ -4,92 +4,88 @@
 //     source's line --event--> object --> [line of the ready] --step--> handler --+
 //           ^------------- the object stands in line again, as a receiver <-------+
 //
-// Each registered source has one object, which waits in the line of the source as a routine would,
-// and is put into the line of the ready by whoever ends that wait. So to have a thousand sources
-// costs nothing for each event, and an event stays in the line of its source, which is bounded,
-// until the one before it has been handled.
+// Each registered source has one object, a task that waits in the line of the source as a routine
+// would. When its wait has ended it goes into the line of the ready, instead of to the workers, and
+// the thread that drives the scheduler runs it from there. So to have a thousand sources costs
+// nothing for each event, and an event stays in the line of its source, which is bounded, until the
+// one before it has been handled.
 //
-// An object belongs to whoever has its wait, then to the line of the ready, then to who runs it.
-// That one alone ends it. Those who look for it by its identifier hold it meanwhile (`holders`).
+// An object is in the index by its number as long as it has not ended. It holds the scheduler,
+// which so outlives its destruction until the last object whose wait is just being ended has ended
+// too.
 #include "base/alloc.h"
+#include "base/index.h"
 #include "loop/source.h"
 #include "sched/runtime.h"
 
-enum { BUCKETS = 256 };
-
 struct mare_object {
-    mare_scheduler *scheduler;
+    struct mare__task task;    // without a source it never waits: it is made ready once
+    mare_scheduler *scheduler; // a hold
     uint64_t id;
     mare_handler *handler;
     void *user;
     mare_source *source; // a reference; NULL: it runs once
     mare_message parameters;
+    atomic_bool removed; // somebody has removed the source
     // Guarded by the scheduler's lock.
-    unsigned holders;
     bool queued, ended;
-    struct mare__list in_line;  // of the ready
-    struct mare__list in_table; // while it has not ended
-    // How it waits for an event.
-    struct mare__wait wait;
-    struct mare__spot spot;
+    struct mare__list in_line;      // of the ready
+    struct mare__index_entry entry; // while it has not ended
 };
 
 struct mare_scheduler {
+    struct mare__object object; // the program's hold, and those of the objects
     mare_runtime *runtime;
     struct mare__parker parker; // of the thread that drives it
     atomic_uint stops;          // calls of stop
     mare__lock lock;            // guards all below
+    bool destroyed;
     struct mare__list ready;
     size_t ready_count, source_count;
     uint64_t last_id;
-    struct mare__list table[BUCKETS]; // from identifiers to objects
+    struct mare__index objects;
 };
 
 // ---- The pool: objects --------------------------------------------------------------------------
 
-static struct mare__list *bucket_of(mare_scheduler *scheduler, uint64_t id)
+static void destroy_scheduler(struct mare__object *object)
 {
-    return &scheduler->table[id % BUCKETS];
+    mare__free(object);
 }
 
-static void wake(struct mare__wait *wait);
+static void destroy_object(struct mare__object *held)
+{
+    mare_object *object = MARE__ENTRY(held, mare_object, task.object);
+    if (object->source)
+        mare_source_unref(object->source);
+    mare__message_clear(&object->parameters);
+    mare__unref(&object->scheduler->object);
+    mare__free(object);
+}
 
+static bool run(struct mare__task *task);
+static void ready(struct mare__task *task);
+
+// A new one, with one hold: that of its life, until it ends.
 static mare_object *object_new(mare_scheduler *scheduler, mare_handler *handler, void *user,
                                mare_source *source)
 {
     mare_object *object = mare__alloc_zero(sizeof *object);
     if (!object)
         return NULL;
-    object->scheduler = scheduler;
+    mare__task_init(&object->task, scheduler->runtime, run, destroy_object);
+    object->task.ready = ready;
+    object->scheduler = mare__ref(&scheduler->object);
     object->handler = handler;
     object->user = user;
     object->source = source ? mare_source_ref(source) : NULL;
-    object->holders = 1;
     mare__list_init(&object->in_line);
-    mare__list_init(&object->spot.entry);
-    object->wait.wake = wake;
-    object->spot.wait = &object->wait;
     mare__lock_acquire(&scheduler->lock);
     object->id = ++scheduler->last_id;
-    mare__list_append(bucket_of(scheduler, object->id), &object->in_table);
+    mare__index_add(&scheduler->objects, &object->entry, object->id);
     scheduler->source_count += source != NULL;
     mare__lock_release(&scheduler->lock);
     return object;
-}
-
-// Gives back a hold; the last one frees it.
-static void drop(mare_object *object)
-{
-    mare_scheduler *scheduler = object->scheduler;
-    mare__lock_acquire(&scheduler->lock);
-    bool last = --object->holders == 0;
-    mare__lock_release(&scheduler->lock);
-    if (!last)
-        return;
-    if (object->source)
-        mare_source_unref(object->source);
-    mare__message_clear(&object->parameters);
-    mare__free(object);
 }
 
 // By whom it belongs to. Who drives the scheduler may have nothing left to wait for.
@@ -97,25 +93,37 @@ static void end(mare_object *object)
 {
     mare_scheduler *scheduler = object->scheduler;
     mare__lock_acquire(&scheduler->lock);
-    object->ended = true;
-    mare__list_remove(&object->in_table);
-    scheduler->source_count -= object->source != NULL;
-    mare__unpark(&scheduler->parker); // under the lock: then the scheduler may be gone
+    bool first = !object->ended;
+    if (first) {
+        object->ended = true;
+        mare__index_remove(&object->entry);
+        scheduler->source_count -= object->source != NULL;
+    }
     mare__lock_release(&scheduler->lock);
-    drop(object);
+    mare__unpark(&scheduler->parker);
+    if (first)
+        mare__task_release(&object->task);
 }
 
-static void enqueue(mare_object *object)
+// Puts it into the line of the ready. False: it stands there, or has ended, or nobody will come.
+static bool enqueue(mare_object *object)
 {
-    mare_scheduler *scheduler = object->scheduler;
+    mare_scheduler *scheduler = mare__ref(&object->scheduler->object);
     mare__lock_acquire(&scheduler->lock);
-    object->queued = true;
-    mare__list_append(&scheduler->ready, &object->in_line);
-    scheduler->ready_count++;
-    mare__unpark(&scheduler->parker); // as above
+    bool fits = !object->queued && !object->ended && !scheduler->destroyed;
+    if (fits) {
+        object->queued = true;
+        mare__list_append(&scheduler->ready, &object->in_line);
+        scheduler->ready_count++;
+    }
     mare__lock_release(&scheduler->lock);
+    if (fits)
+        mare__unpark(&scheduler->parker); // the object may be gone by now, but not the scheduler
+    mare__unref(&scheduler->object);
+    return fits;
 }
 
+// Takes the first one out of the line.
 static mare_object *dequeue(mare_scheduler *scheduler)
 {
     mare__lock_acquire(&scheduler->lock);
@@ -133,16 +141,13 @@ static mare_object *dequeue(mare_scheduler *scheduler)
 // The object of an identifier, held; or NULL.
 static mare_object *find(mare_scheduler *scheduler, uint64_t id)
 {
-    struct mare__list *bucket = bucket_of(scheduler, id);
-    mare_object *found = NULL;
     mare__lock_acquire(&scheduler->lock);
-    for (struct mare__list *at = bucket->next; at != bucket && !found; at = at->next)
-        if (MARE__ENTRY(at, mare_object, in_table)->id == id)
-            found = MARE__ENTRY(at, mare_object, in_table);
-    if (found)
-        found->holders++;
+    struct mare__index_entry *entry = mare__index_find(&scheduler->objects, id);
+    mare_object *object = entry ? MARE__ENTRY(entry, mare_object, entry) : NULL;
+    if (object)
+        mare__task_hold(&object->task);
     mare__lock_release(&scheduler->lock);
-    return found;
+    return object;
 }
 
 mare_err mare_scheduler_create_object(mare_scheduler *scheduler, mare_handler *handler, void *user,
@@ -162,16 +167,8 @@ bool mare_scheduler_make_ready(mare_scheduler *scheduler, uint64_t id)
     mare_object *object = find(scheduler, id);
     if (!object)
         return false;
-    mare__lock_acquire(&scheduler->lock);
-    bool mine = !object->source && !object->queued && !object->ended;
-    if (mine) {
-        object->queued = true;
-        mare__list_append(&scheduler->ready, &object->in_line);
-        scheduler->ready_count++;
-        mare__unpark(&scheduler->parker);
-    }
-    mare__lock_release(&scheduler->lock);
-    drop(object);
+    bool mine = !object->source && enqueue(object);
+    mare__task_release(&object->task);
     return mine;
 }
 
@@ -182,39 +179,34 @@ uint64_t mare_object_id(const mare_object *object)
 
 // ---- The observer: waiting for events -----------------------------------------------------------
 
-static bool is_removed(mare_object *object)
+// The wait of one that has a source is over: with an event, for the thread that drives the
+// scheduler; or for ever, for a worker, which ends it.
+static void ready(struct mare__task *task)
 {
-    return atomic_load(&object->wait.note) == MARE_KILLED;
+    mare_object *object = MARE__ENTRY(task, mare_object, task);
+    if (task->wait.result != MARE_OK || !enqueue(object))
+        mare__task_to_workers(task);
 }
 
-// Takes the next event of the source, or waits for it.
-static void await_event(mare_object *object)
+static bool is_gone(mare_object *object)
 {
-    if (is_removed(object)) { // it would still be given what is in line
-        end(object);
-        return;
-    }
-    mare__wait_begin(&object->wait);
-    mare_err err = mare__chan_receive(object->source->events, &object->wait.message, &object->spot);
-    if (err == MARE_OK) {
-        mare__message_move(&object->parameters, &object->wait.message);
-        enqueue(object);
-    } else if (err != MARE_EMPTY) { // the source has ended, or was removed
-        end(object);
-    }
+    mare__lock_acquire(&object->scheduler->lock);
+    bool gone = object->ended || object->scheduler->destroyed;
+    mare__lock_release(&object->scheduler->lock);
+    return gone;
 }
 
-static void wake(struct mare__wait *wait)
+static bool run(struct mare__task *task)
 {
-    mare_object *object = MARE__ENTRY(wait, mare_object, wait);
-    if (wait->fired == MARE__FIRED_NONE)
-        mare__chan_forget(object->source->events, &object->spot);
-    if (wait->result == MARE_OK) {
-        mare__message_move(&object->parameters, &wait->message);
-        enqueue(object);
-    } else {
-        end(object);
-    }
+    mare_object *object = MARE__ENTRY(task, mare_object, task);
+    bool lives = task->wait.result == MARE_OK && !is_gone(object);
+    if (lives)
+        object->handler(object->user, &task->wait.message);
+    mare__message_clear(&task->wait.message);
+    if (lives && !atomic_load(&object->removed))
+        return mare__task_receive(task, object->source->events, MARE_FOREVER);
+    end(object);
+    return false;
 }
 
 // Copies the identifiers of the ready ones. Returns how many there are; `*idle`: and that nothing
@@ -247,7 +239,7 @@ static mare_err await_ready(mare_scheduler *scheduler, uint64_t deadline, unsign
             return MARE_EMPTY;
         if (late)
             return MARE_TIMEOUT;
-        late = !mare__park(&scheduler->parker, deadline);
+        late = !mare__runtime_park(scheduler->runtime, &scheduler->parker, deadline);
     }
 }
 
@@ -273,12 +265,12 @@ mare_object *mare_scheduler_get_ready_object(mare_scheduler *scheduler, uint64_t
 
 void mare_object_run(mare_object *object)
 {
+    if (object->source) {
+        mare__task_proceed(&object->task);
+        return;
+    }
     object->handler(object->user, &object->parameters);
-    mare__message_clear(&object->parameters);
-    if (object->source)
-        await_event(object);
-    else
-        end(object);
+    end(object);
 }
 
 // One step of a loop that began after so many calls of stop.
@@ -318,18 +310,26 @@ mare_err mare_scheduler_register_source(mare_scheduler *scheduler, mare_source *
         return MARE_NOMEM;
     if (id)
         *id = object->id;
-    await_event(object);
+    mare__task_receive(&object->task, source->events, MARE_FOREVER);
+    mare__task_start(&object->task);
     return MARE_OK;
+}
+
+// It waits no more. One that does not wait now ends when it would again.
+static void withdraw(mare_object *object)
+{
+    if (mare__task_withdraw(&object->task))
+        end(object);
 }
 
 bool mare_scheduler_remove_source(mare_scheduler *scheduler, uint64_t id)
 {
     mare_object *object = find(scheduler, id);
-    bool first = object && object->source && !is_removed(object);
+    bool first = object && object->source && !atomic_exchange(&object->removed, true);
     if (first)
-        mare__wait_cancel(&object->wait); // it ends here, or when it would wait again
+        withdraw(object);
     if (object)
-        drop(object);
+        mare__task_release(&object->task);
     return first;
 }
 
@@ -341,40 +341,43 @@ mare_err mare_scheduler_create(mare_runtime *runtime, mare_scheduler **out)
     mare_scheduler *scheduler = mare__alloc_zero(sizeof *scheduler);
     if (!scheduler)
         return MARE_NOMEM;
+    mare__object_init(&scheduler->object, MARE__KIND_TASK, destroy_scheduler);
     scheduler->runtime = runtime;
     mare__list_init(&scheduler->ready);
-    for (int i = 0; i < BUCKETS; i++)
-        mare__list_init(&scheduler->table[i]);
     *out = scheduler;
     return MARE_OK;
 }
 
-// The first object of a bucket, held; or NULL.
-static mare_object *any_of(mare_scheduler *scheduler, struct mare__list *bucket)
+// Any object that has not ended, held; or NULL.
+static mare_object *any(mare_scheduler *scheduler)
 {
     mare__lock_acquire(&scheduler->lock);
-    struct mare__list *entry = mare__list_first(bucket);
-    mare_object *object = entry ? MARE__ENTRY(entry, mare_object, in_table) : NULL;
+    struct mare__index_entry *entry = mare__index_any(&scheduler->objects);
+    mare_object *object = entry ? MARE__ENTRY(entry, mare_object, entry) : NULL;
     if (object)
-        object->holders++;
+        mare__task_hold(&object->task);
     mare__lock_release(&scheduler->lock);
     return object;
 }
 
+// Handlers are not called any more. One whose event is just being brought goes to a worker, which
+// finds that it has ended.
 void mare_scheduler_destroy(mare_scheduler *scheduler)
 {
     mare_object *object;
-    for (int i = 0; i < BUCKETS; i++)
-        while ((object = any_of(scheduler, &scheduler->table[i])) != NULL) {
-            mare_object *ready;
-            if (object->source)
-                mare__wait_cancel(&object->wait);
-            while ((ready = dequeue(scheduler)) != NULL)
-                end(ready);
-            if (!object->source && !object->ended)
-                end(object); // never made ready
-            drop(object);
-            mare__pause(); // one whose event is just being brought comes into the line in a moment
-        }
-    mare__free(scheduler);
+    mare__lock_acquire(&scheduler->lock);
+    scheduler->destroyed = true;
+    mare__lock_release(&scheduler->lock);
+    while ((object = dequeue(scheduler)) != NULL)
+        if (object->source)
+            mare__task_proceed(&object->task);
+        else
+            end(object);
+    while ((object = any(scheduler)) != NULL) {
+        if (object->source)
+            mare__task_withdraw(&object->task);
+        end(object);
+        mare__task_release(&object->task);
+    }
+    mare__unref(&scheduler->object);
 }

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: MIT
-// Watches for signals. The handler (src/platform/signal.c) makes a descriptor readable; a wait with
-// nobody behind it stands in line for that, and its end turns what has come into messages:
+// Watches for signals. The handler (src/platform/signal.c) makes a descriptor readable; a task
+// waits for that, and turns what has come into messages:
 //
-//     handler --> eventfd --> observer --> [wait] --> channel of the watch --> whoever waits there
+//     handler --> eventfd --> observer --> [task] --> channel of the watch --> whoever waits there
 //
-// Who closes a watch, and who is just being told, may be two threads: the second then finds it
-// closed under the lock, and leaves it alone.
+// The task alone reads from the descriptor and closes it; who closes the watch cancels the task.
 #include "loop/signal.h"
 
 #include <errno.h>
 
 #include "base/alloc.h"
 #include "platform/signal.h"
+#include "sched/runtime.h"
 
-static void release(struct mare__signals *signals)
+static void destroy_task(struct mare__object *object)
 {
-    if (atomic_fetch_sub(&signals->holders, 1) > 1)
-        return;
+    struct mare__signals *signals = MARE__ENTRY(object, struct mare__signals, task.object);
     for (int way = 0; way < MARE__WAYS; way++)
         if (signals->observed.ready[way])
             mare_chan_unref(signals->observed.ready[way]);
@@ -26,10 +25,11 @@ static void release(struct mare__signals *signals)
 
 static void on_closed(struct mare__observed *observed)
 {
-    release(MARE__ENTRY(observed, struct mare__signals, observed));
+    mare__task_release(&MARE__ENTRY(observed, struct mare__signals, observed)->task);
 }
 
-// One that is in the channel already stands for this one too, as in the system itself.
+// One that is in the channel already stands for this one too, as in the system itself. So there is
+// always room.
 static void tell(struct mare__signals *signals, int number)
 {
     mare_message message;
@@ -39,64 +39,43 @@ static void tell(struct mare__signals *signals, int number)
     mare__message_init(&message);
     if (mare_message_add_integer(&message, number) != MARE_OK ||
         mare__chan_send(signals->come, &message, NULL) != MARE_OK)
-        atomic_fetch_and(&signals->queued, ~bit); // no memory: it is lost, but not the next
+        atomic_fetch_and(&signals->queued, ~bit); // it is closed
     mare__message_clear(&message);
 }
 
-// Tells what has come, and stands in line for more. Only one who has claimed the wait, or made it,
-// may.
-static void watch(struct mare__signals *signals)
+// Tells what has come, and waits for more. There is a channel to wait in: the first time was before
+// anybody could see the watch.
+static bool watch(struct mare__task *task)
 {
-    mare_err err = MARE_OK;
-    while (err == MARE_OK) {
-        mare__lock_acquire(&signals->lock);
-        bool closed = signals->closed;
-        for (int number; !closed && (number = mare__signal_take(signals->observed.fd)) > 0;)
-            tell(signals, number);
-        if (!closed) {
-            // There is a channel: the first time was before anybody could see the watch.
-            mare_channel *ready =
-                mare__observed_await(signals->runtime, &signals->observed, MARE__TO_READ);
-            mare__wait_begin(&signals->wait);
-            mare__message_clear(&signals->wait.message);
-            err = mare__chan_receive(ready, &signals->wait.message, &signals->spot);
-        }
-        mare__lock_release(&signals->lock);
-        if (closed) {
-            release(signals);
-            return;
-        }
+    struct mare__signals *signals = MARE__ENTRY(task, struct mare__signals, task);
+    mare__message_clear(&task->wait.message);
+    if (task->wait.result != MARE_OK) {
+        mare__observed_close(&signals->observed);
+        return false;
     }
-}
-
-static void on_told(struct mare__wait *wait)
-{
-    watch(MARE__ENTRY(wait, struct mare__signals, wait));
+    for (int number; (number = mare__signal_take(signals->observed.fd)) > 0;)
+        tell(signals, number);
+    return mare__task_receive(
+        task, mare__observed_await(task->runtime, &signals->observed, MARE__TO_READ), MARE_FOREVER);
 }
 
 bool mare__signals_close(struct mare__signals *signals)
 {
-    mare__lock_acquire(&signals->lock);
-    bool closed = signals->closed;
-    signals->closed = true;
-    mare__lock_release(&signals->lock);
-    if (closed)
+    if (atomic_exchange(&signals->closed, true))
         return false;
-    if (mare__wait_claim(&signals->wait)) { // else somebody is being told, and will see
-        mare__chan_forget(signals->observed.ready[MARE__TO_READ], &signals->spot);
-        release(signals);
-    }
-    mare__signal_forget(signals->observed.fd);
+    mare__signal_forget(signals->observed.fd); // which the task closes later
     mare_chan_close(signals->come);
-    mare__observed_close(&signals->observed);
+    mare__task_cancel(&signals->task);
     return true;
 }
 
 static void destroy(struct mare__object *object)
 {
     struct mare__signals *signals = (struct mare__signals *)object;
+    if (!mare__runtime_valid(signals->task.runtime))
+        return; // a fork: its threads are not here
     mare__signals_close(signals);
-    release(signals);
+    mare__task_release(&signals->task);
 }
 
 int mare__signals_taken(struct mare__signals *signals, mare_message *message)
@@ -112,9 +91,9 @@ int mare__signals_taken(struct mare__signals *signals, mare_message *message)
 
 int mare__signals_open(mare_runtime *runtime, uint64_t set, struct mare__signals **out)
 {
-    enum { DIFFERENT = 64 }; // signals: there is always room
     struct mare__signals *signals = mare__alloc_zero(sizeof *signals);
-    mare_channel *come = signals ? mare__chan_new(runtime, DIFFERENT) : NULL;
+    size_t different = (size_t)__builtin_popcountll(set);
+    mare_channel *come = signals ? mare__chan_new_whole(runtime, different) : NULL;
     int fd = come ? mare__signal_listen(set) : -ENOMEM;
     if (fd < 0) {
         if (come)
@@ -123,22 +102,21 @@ int mare__signals_open(mare_runtime *runtime, uint64_t set, struct mare__signals
         return fd;
     }
     mare__object_init(&signals->object, MARE__KIND_SIGNALS, destroy);
+    mare__task_init(&signals->task, runtime, watch, destroy_task);
     signals->object.weight = sizeof *signals + 2 * sizeof(mare_channel);
-    atomic_init(&signals->holders, 2);
-    signals->runtime = runtime;
     signals->come = come;
     signals->timeout = MARE_FOREVER;
-    signals->wait.wake = on_told;
-    signals->spot.wait = &signals->wait;
-    mare__message_init(&signals->wait.message);
-    mare__list_init(&signals->spot.entry);
     mare__observed_init(&signals->observed, fd, on_closed);
-    if (!mare__observed_await(runtime, &signals->observed, MARE__TO_READ)) {
-        mare__unref(&signals->object);
+    mare__task_hold(&signals->task);
+    mare_channel *ready = mare__observed_await(runtime, &signals->observed, MARE__TO_READ);
+    if (!ready) {
+        mare__signal_forget(fd);
+        mare__observed_close(&signals->observed);
+        mare__task_release(&signals->task);
         return -ENOMEM;
     }
-    atomic_fetch_add(&signals->holders, 1); // the wait's
-    watch(signals);
+    mare__task_receive(&signals->task, ready, MARE_FOREVER);
+    mare__task_start(&signals->task);
     *out = signals;
     return 0;
 }

@@ -4,19 +4,16 @@
 #pragma once
 
 #include "loop/observer.h"
+#include "sched/task.h"
 
 struct mare__signals {
     struct mare__object object;
-    atomic_uint holders; // the object, the descriptor until it is closed, the wait until it is over
-    mare_runtime *runtime;
+    struct mare__task task;         // held by the object, and by the descriptor until it is closed
     struct mare__observed observed; // readable when one has come
-    mare_channel *come;     // messages with their numbers; each stands there once at the most
-    atomic_ullong queued;   // bits of those
-    uint64_t timeout;       // of each call, in nanoseconds; MARE_FOREVER: none
-    struct mare__wait wait; // stands in line for the descriptor; its end is the event
-    struct mare__spot spot;
-    mare__lock lock; // guards that the descriptor is open while it is used
-    bool closed;     // under the lock
+    mare_channel *come;   // messages with their numbers; each stands there once at the most
+    atomic_ullong queued; // bits of those
+    atomic_bool closed;
+    uint64_t timeout; // of each call, in nanoseconds; MARE_FOREVER: none
 };
 
 // A watch for a set of signals (bit n: signal n). Returns 0 or an errno value, negated: -ENOSPC

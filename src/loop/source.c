@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Sources of kinds that programs bring. Whatever makes the events (a descriptor that is watched, a
 // turn among those that are polled, a thread of its own, the program) puts them into a channel, the
-// line of the source; where there is no room it stands in line as any sender does, and goes on when
-// its event was taken. So there is no other mechanism here than waits and channels: the maker of
-// events is a waiter whose wake is a function of ours instead of a routine's turn.
+// line of the source. A task of the source waits for the descriptor, and for room in the line:
 //
-//     descriptor:  watched --told--> ready() --event--> [line] --full--> in line --taken--+
-//                     ^--------------- EMPTY --+  ^---------------------------------------+
-//     polled:      ring --turn--> poll() --event--> [line] --full--> in line --taken--> ring
+//     descriptor:  watched --told--> ready() --event--> [line] --full--> waits --taken--+
+//                     ^--------------- EMPTY --+  ^-------------------------------------+
+//     polled:      ring --turn--> poll() --event--> [line] --full--> waits --taken--> ring
 //     thread:      wait() --event--> [line], where it blocks
 //
-// Invariants: one thread at a time makes events for a source, whoever has its wait (running it, or
-// having claimed it); it alone ends the making, once, in `finish`. A close notes that in the wait,
-// as a kill does for a process, and is the one who finishes if the maker was waiting.
+// Invariants: one thread at a time makes events for a source, whoever has its task (the worker that
+// runs it; or the poller, while the task rests); it alone ends the making, once, in `finish`. A
+// close cancels the task.
 #include "loop/source.h"
 
 #include "base/alloc.h"
@@ -30,7 +28,7 @@ enum {
 struct mare__poller {
     mare_runtime *runtime;
     struct mare__parker parker;
-    mare__lock lock; // guards the ring, and `quit`
+    pthread_mutex_t mutex; // guards the ring, and `quit`
     struct mare__list ring;
     unsigned count;
     bool quit;
@@ -43,14 +41,9 @@ static bool has_ended(const mare_source *source)
 
 // ---- The end ------------------------------------------------------------------------------------
 
-static void release(mare_source *source)
+static void destroy_task(struct mare__object *object)
 {
-    if (atomic_fetch_sub(&source->holders, 1) > 1)
-        return;
-    mare_runtime *runtime = source->runtime;
-    mare__lock_acquire(&runtime->sources.lock);
-    mare__list_remove(&source->in_all);
-    mare__lock_release(&runtime->sources.lock);
+    mare_source *source = MARE__ENTRY(object, mare_source, task.object);
     if (source->begun && source->kind->destroy)
         source->kind->destroy(source->self);
     for (int way = 0; way < MARE__WAYS; way++)
@@ -61,12 +54,22 @@ static void release(mare_source *source)
     mare__free(source);
 }
 
+// It need not be closed any more when the runtime stops.
+static void unlist(mare_source *source)
+{
+    mare_runtime *runtime = source->task.runtime;
+    mare__lock_acquire(&runtime->sources.lock);
+    mare__list_remove(&source->in_all);
+    mare__lock_release(&runtime->sources.lock);
+}
+
 // No more events are made.
 static void finish(mare_source *source, mare_err how)
 {
-    mare_runtime *runtime = source->runtime;
+    mare_runtime *runtime = source->task.runtime;
     unsigned lives = MARE_OK;
     atomic_compare_exchange_strong(&source->outcome, &lives, how); // unless somebody has closed it
+    unlist(source);
     mare_chan_close(source->events);
     if (source->kind->ready) {
         mare__observed_close(&source->observed); // which releases it
@@ -75,80 +78,53 @@ static void finish(mare_source *source, mare_err how)
     atomic_fetch_sub(&runtime->own_busy, 1);
     if (atomic_load(&runtime->waiters) > 0)
         mare__runtime_changed(runtime); // perhaps nothing can move now
-    release(source);
-}
-
-// A thread of ours has nothing more to do with the runtime.
-static void leave(mare_runtime *runtime)
-{
-    pthread_mutex_lock(&runtime->end_mutex);
-    atomic_fetch_sub(&runtime->own_threads, 1);
-    pthread_cond_broadcast(&runtime->end_signal);
-    pthread_mutex_unlock(&runtime->end_mutex);
-}
-
-// ---- The line -----------------------------------------------------------------------------------
-
-// Puts the event into the line. MARE_FULL: it stands there for room, and whoever makes that goes on
-// with the source, which must not be touched any more. Else what ends the source.
-static mare_err put(mare_source *source)
-{
-    source->waits_for = source->events;
-    mare__wait_begin(&source->wait);
-    return mare__chan_send(source->events, &source->event, &source->spot);
+    mare__task_release(&source->task);
 }
 
 // ---- Descriptors --------------------------------------------------------------------------------
 
-// Waits until the descriptor can be read. MARE_OK: it can; MARE_EMPTY: it is waited for, as above.
-static mare_err await_ready(mare_source *source)
-{
-    mare_channel *ready = mare__observed_await(source->runtime, &source->observed, MARE__TO_READ);
-    if (!ready)
-        return MARE_NOMEM;
-    source->waits_for = ready;
-    mare__wait_begin(&source->wait);
-    return mare__chan_receive(ready, &source->wait.message, &source->spot);
-}
-
-// Makes events of what there is, until there is no more or no room.
-static void read_all(mare_source *source)
-{
-    mare_err err = MARE_OK;
-    for (int i = 0; !err && !has_ended(source); i = i < EVENTS_AT_ONCE ? i + 1 : 0) {
-        err = i < EVENTS_AT_ONCE ? source->kind->ready(source->self, &source->event) : MARE_EMPTY;
-        if (err == MARE_OK) {
-            err = put(source);
-            if (err == MARE_FULL)
-                return; // it is another's now
-        } else if (err == MARE_EMPTY) {
-            mare__message_clear(&source->event);
-            err = await_ready(source);
-            if (err == MARE_EMPTY)
-                return; // as above
-        }
-    }
-    finish(source, err);
-}
-
 static void on_descriptor_closed(struct mare__observed *observed)
 {
-    release(MARE__ENTRY(observed, mare_source, observed));
+    mare__task_release(&MARE__ENTRY(observed, mare_source, observed)->task);
+}
+
+// Makes events of what there is, until there is no more, or no room, or others have their turn.
+static bool read_all(mare_source *source)
+{
+    struct mare__task *task = &source->task;
+    mare_channel *ready = NULL;
+    mare_err err = MARE_OK, put = MARE_OK;
+    for (int i = 0; !err && !put && i < EVENTS_AT_ONCE; i++) {
+        err = source->kind->ready(source->self, &source->event);
+        if (!err)
+            put = mare__chan_send(source->events, &source->event, NULL);
+    }
+    if (!err && !put)
+        return mare__task_yield(task);
+    if (put == MARE_FULL)
+        return mare__task_send(task, source->events, &source->event, MARE_FOREVER);
+    mare__message_clear(&source->event);
+    if (err == MARE_EMPTY)
+        ready = mare__observed_await(task->runtime, &source->observed, MARE__TO_READ);
+    if (ready)
+        return mare__task_receive(task, ready, MARE_FOREVER);
+    finish(source, err == MARE_EMPTY ? MARE_NOMEM : err ? err : put);
+    return false;
 }
 
 // ---- Those that are polled ----------------------------------------------------------------------
 
 static void rejoin_ring(struct mare__poller *poller, mare_source *source)
 {
-    mare__lock_acquire(&poller->lock);
+    pthread_mutex_lock(&poller->mutex);
     mare__list_append(&poller->ring, &source->turn);
     poller->count++;
-    mare__lock_release(&poller->lock);
+    pthread_mutex_unlock(&poller->mutex);
 }
 
 static void join_ring(mare_source *source)
 {
-    struct mare__poller *poller = source->runtime->sources.poller;
+    struct mare__poller *poller = source->task.runtime->sources.poller;
     rejoin_ring(poller, source);
     mare__unpark(&poller->parker); // it stays until every source has ended
 }
@@ -156,14 +132,14 @@ static void join_ring(mare_source *source)
 // The next one, out of the ring, and how many share the time.
 static mare_source *take_turn(struct mare__poller *poller, unsigned *sharing, bool *quit)
 {
-    mare__lock_acquire(&poller->lock);
+    pthread_mutex_lock(&poller->mutex);
     struct mare__list *entry = mare__list_first(&poller->ring);
     if (entry)
         mare__list_remove(entry);
     *sharing = poller->count;
     poller->count -= entry != NULL;
     *quit = poller->quit;
-    mare__lock_release(&poller->lock);
+    pthread_mutex_unlock(&poller->mutex);
     return entry ? MARE__ENTRY(entry, mare_source, turn) : NULL;
 }
 
@@ -173,11 +149,15 @@ static bool poll_one(struct mare__poller *poller, mare_source *source, uint64_t 
     mare_err err =
         has_ended(source) ? MARE_CLOSED : source->kind->poll(source->self, part, &source->event);
     if (err == MARE_OK) {
-        err = put(source);
-        if (err == MARE_OK)
+        err = mare__chan_send(source->events, &source->event, NULL);
+        if (err == MARE_OK) {
             rejoin_ring(poller, source);
-        else if (err != MARE_FULL) // else it joins again when there is room
+        } else if (err == MARE_FULL) { // it joins again when there is room
+            mare__task_send(&source->task, source->events, &source->event, MARE_FOREVER);
+            mare__task_start(&source->task);
+        } else {
             finish(source, err);
+        }
         return true;
     }
     mare__message_clear(&source->event);
@@ -200,7 +180,7 @@ static void *poll_all(void *argument)
         if (!source && quit)
             break;
         if (!source) {
-            mare__park(&poller->parker, MARE_FOREVER);
+            mare__runtime_park(runtime, &poller->parker, MARE_FOREVER);
             left = 0;
             continue;
         }
@@ -211,36 +191,40 @@ static void *poll_all(void *argument)
         }
         quiet &= !poll_one(poller, source, POLL_NS / sharing);
         if (--left == 0 && quiet) // they did not need their time, and nothing came: no hurry
-            mare__park(&poller->parker, began + POLL_NS);
+            mare__runtime_park(runtime, &poller->parker, began + POLL_NS);
     }
+    pthread_mutex_destroy(&poller->mutex);
     mare__free(poller);
-    leave(runtime);
+    mare__runtime_left(runtime);
     return NULL;
+}
+
+static mare_err start_poller(mare_runtime *runtime)
+{
+    const struct mare__platform *platform = &runtime->platform;
+    struct mare__poller *poller = mare__alloc_zero(sizeof *poller);
+    if (!poller)
+        return MARE_NOMEM;
+    poller->runtime = runtime;
+    pthread_mutex_init(&poller->mutex, NULL);
+    mare__list_init(&poller->ring);
+    if (platform->start_apart(platform->context, "mare-poll", poll_all, poller) != 0) {
+        pthread_mutex_destroy(&poller->mutex);
+        mare__free(poller);
+        return MARE_IO;
+    }
+    atomic_fetch_add(&runtime->own_threads, 1); // before it is told to quit
+    runtime->sources.poller = poller;
+    return MARE_OK;
 }
 
 // The poller, made with the first source that needs one.
 static mare_err find_poller(mare_runtime *runtime)
 {
-    mare_err err = MARE_OK;
-    pthread_t thread;
-    mare__lock_acquire(&runtime->sources.lock);
-    if (!runtime->sources.poller) {
-        struct mare__poller *poller = mare__alloc_zero(sizeof *poller);
-        err = poller ? MARE_OK : MARE_NOMEM;
-        if (!err) {
-            poller->runtime = runtime;
-            mare__list_init(&poller->ring);
-            err = mare__thread_start(&thread, "mare-poll", poll_all, poller) ? MARE_IO : MARE_OK;
-        }
-        if (err) {
-            mare__free(poller);
-        } else {
-            pthread_detach(thread);
-            atomic_fetch_add(&runtime->own_threads, 1); // before it is told to quit
-            runtime->sources.poller = poller;
-        }
-    }
-    mare__lock_release(&runtime->sources.lock);
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&making);
+    mare_err err = runtime->sources.poller ? MARE_OK : start_poller(runtime);
+    pthread_mutex_unlock(&making);
     return err;
 }
 
@@ -249,7 +233,7 @@ static mare_err find_poller(mare_runtime *runtime)
 static void *wait_and_put(void *argument)
 {
     mare_source *source = argument;
-    mare_runtime *runtime = source->runtime;
+    mare_runtime *runtime = source->task.runtime;
     mare_err err = MARE_OK;
     while (!has_ended(source) && (!err || err == MARE_EMPTY)) {
         err = source->kind->wait(source->self, &source->event);
@@ -259,92 +243,79 @@ static void *wait_and_put(void *argument)
             mare__message_clear(&source->event);
     }
     finish(source, err);
-    leave(runtime);
+    mare__runtime_left(runtime);
     return NULL;
 }
 
 static mare_err start_thread(mare_source *source)
 {
-    pthread_t thread;
-    atomic_fetch_add(&source->runtime->own_threads, 1);
-    if (mare__thread_start(&thread, "mare-source", wait_and_put, source) != 0) {
-        leave(source->runtime);
-        return MARE_IO;
-    }
-    pthread_detach(thread);
-    return MARE_OK;
+    mare_runtime *runtime = source->task.runtime;
+    const struct mare__platform *platform = &runtime->platform;
+    atomic_fetch_add(&runtime->own_threads, 1);
+    if (platform->start_apart(platform->context, "mare-source", wait_and_put, source) == 0)
+        return MARE_OK;
+    mare__runtime_left(runtime);
+    return MARE_IO;
 }
 
 // ---- Going on, and being closed -----------------------------------------------------------------
 
-// What the maker waited for has come: room, or the descriptor; or somebody has closed the source.
-static void wake(struct mare__wait *wait)
+// What the task waited for has come: room, or the descriptor; or somebody has closed the source.
+static bool proceed(struct mare__task *task)
 {
-    mare_source *source = MARE__ENTRY(wait, mare_source, wait);
-    if (wait->fired == MARE__FIRED_NONE)
-        mare__chan_forget(source->waits_for, &source->spot);
-    mare__message_clear(&wait->message);
-    if (wait->result != MARE_OK)
-        finish(source, wait->result);
+    mare_source *source = MARE__ENTRY(task, mare_source, task);
+    mare__message_clear(&task->wait.message);
+    if (task->wait.result != MARE_OK || has_ended(source))
+        finish(source, MARE_CLOSED);
     else if (source->kind->ready)
-        read_all(source);
+        return read_all(source);
     else
-        join_ring(source);
+        join_ring(source); // it is the poller's now
+    return false;
 }
 
 bool mare_source_close(mare_source *source)
 {
     unsigned lives = MARE_OK;
-    if (!mare__runtime_valid(source->runtime) ||
+    if (!mare__runtime_valid(source->task.runtime) ||
         !atomic_compare_exchange_strong(&source->outcome, &lives, MARE_CLOSED))
         return false;
     const mare_source_kind *kind = source->kind;
-    atomic_fetch_add(&source->holders, 1); // its maker may end it meanwhile
+    mare__task_hold(&source->task); // its maker may end it meanwhile
+    unlist(source);
     mare_chan_close(source->events);
     if (kind->stop)
         kind->stop(source->self);
     if (kind->ready || kind->poll)
-        mare__wait_cancel(&source->wait);
+        mare__task_cancel(&source->task);
     else if (!kind->wait)
         finish(source, MARE_CLOSED);
-    release(source);
+    mare__task_release(&source->task);
     return true;
 }
 
 static void destroy(struct mare__object *object)
 {
     mare_source *source = (mare_source *)object;
-    if (!mare__runtime_valid(source->runtime))
+    if (!mare__runtime_valid(source->task.runtime))
         return; // a fork: its threads are not here
     mare_source_close(source);
-    release(source);
+    mare__task_release(&source->task);
 }
 
-// Holds one that has not ended. One without holders is about to leave the list.
-static bool hold_living(mare_source *source)
-{
-    unsigned holders = atomic_load(&source->holders);
-    while (!has_ended(source) && holders > 0)
-        if (atomic_compare_exchange_weak(&source->holders, &holders, holders + 1))
-            return true;
-    return false;
-}
-
-// Any one that has not ended, held; or NULL.
+// Any one that has not ended, held; or NULL. (One that is listed has holders: its makers let it go
+// after that, and so does its last reference.)
 static mare_source *take_living(mare_runtime *runtime)
 {
-    mare_source *found = NULL;
-    struct mare__list *all = &runtime->sources.all;
     mare__lock_acquire(&runtime->sources.lock);
-    for (struct mare__list *at = all->next; at != all; at = at->next) {
-        mare_source *source = MARE__ENTRY(at, mare_source, in_all);
-        if (hold_living(source)) {
-            found = source;
-            break;
-        }
+    struct mare__list *entry = mare__list_first(&runtime->sources.all);
+    mare_source *source = entry ? MARE__ENTRY(entry, mare_source, in_all) : NULL;
+    if (source) {
+        mare__list_remove(entry);
+        mare__task_hold(&source->task);
     }
     mare__lock_release(&runtime->sources.lock);
-    return found;
+    return source;
 }
 
 static void stop_all(mare_runtime *runtime)
@@ -352,17 +323,15 @@ static void stop_all(mare_runtime *runtime)
     mare_source *source;
     while ((source = take_living(runtime)) != NULL) {
         mare_source_close(source);
-        release(source);
+        mare__task_release(&source->task);
     }
-    mare__lock_acquire(&runtime->sources.lock);
-    struct mare__poller *poller = runtime->sources.poller;
-    mare__lock_release(&runtime->sources.lock);
+    struct mare__poller *poller = runtime->sources.poller; // no other thread makes one now
     if (!poller)
         return;
-    mare__lock_acquire(&poller->lock);
+    pthread_mutex_lock(&poller->mutex);
     poller->quit = true;
-    mare__unpark(&poller->parker); // under the lock: then it may be gone
-    mare__lock_release(&poller->lock);
+    mare__unpark(&poller->parker); // under the mutex: then it may be gone
+    pthread_mutex_unlock(&poller->mutex);
 }
 
 // ---- The beginning ------------------------------------------------------------------------------
@@ -371,23 +340,26 @@ static void stop_all(mare_runtime *runtime)
 static mare_err begin(mare_source *source)
 {
     const mare_source_kind *kind = source->kind;
+    mare_runtime *runtime = source->task.runtime;
     if (kind->ready) {
-        mare_err err = await_ready(source);
-        if (err == MARE_OK) // it can be read already
-            read_all(source);
-        return err == MARE_NOMEM ? MARE_NOMEM : MARE_OK;
+        mare_channel *ready = mare__observed_await(runtime, &source->observed, MARE__TO_READ);
+        if (!ready)
+            return MARE_NOMEM;
+        mare__task_receive(&source->task, ready, MARE_FOREVER);
+        mare__task_start(&source->task);
+        return MARE_OK;
     }
-    atomic_fetch_add(&source->runtime->own_busy, 1);
+    atomic_fetch_add(&runtime->own_busy, 1);
     mare_err err = MARE_OK;
     if (kind->poll) {
-        err = find_poller(source->runtime);
+        err = find_poller(runtime);
         if (!err)
             join_ring(source);
     } else if (kind->wait) {
         err = start_thread(source);
     }
     if (err)
-        atomic_fetch_sub(&source->runtime->own_busy, 1);
+        atomic_fetch_sub(&runtime->own_busy, 1);
     return err;
 }
 
@@ -416,11 +388,12 @@ static mare_err check(const mare_runtime *runtime, const mare_source_kind *kind,
 static void abandon(mare_source *source)
 {
     source->begun = false;
+    unlist(source);
     if (source->kind->ready)
         mare__observed_close(&source->observed);
     else
-        release(source);
-    release(source);
+        mare__task_release(&source->task);
+    mare__task_release(&source->task);
 }
 
 static void init(mare_source *source, mare_runtime *runtime, const mare_source_kind *kind,
@@ -428,16 +401,13 @@ static void init(mare_source *source, mare_runtime *runtime, const mare_source_k
 {
     mare__object_init(&source->object, MARE__KIND_SOURCE, destroy);
     source->object.weight = sizeof *source + sizeof(mare_channel);
-    atomic_init(&source->holders, 2);
-    source->runtime = runtime;
+    mare__task_init(&source->task, runtime, proceed, destroy_task);
+    mare__task_hold(&source->task);
     source->kind = kind;
     source->self = self;
     source->begun = true;
     mare__list_init(&source->in_all);
     mare__list_init(&source->turn);
-    mare__list_init(&source->spot.entry);
-    source->wait.wake = wake;
-    source->spot.wait = &source->wait;
     mare__observed_init(&source->observed, fd, on_descriptor_closed);
 }
 

@@ -6,23 +6,18 @@
 #include <mare/events.h>
 
 #include "loop/observer.h"
+#include "sched/task.h"
 
 struct mare_source {
     struct mare__object object;
-    atomic_uint holders; // the object, and who makes the events until they end
-    mare_runtime *runtime;
+    struct mare__task task; // held by the object, and by who makes the events until they end
     const mare_source_kind *kind;
     void *self;
-    bool begun;           // its functions may be called
-    mare_channel *events; // the line
-    atomic_uint outcome;  // mare_err: 0, or how it ended
-    struct mare__list in_all;
-
-    // Who makes the events, one thread at a time, waits as a routine does: in one line at most.
-    mare_message event; // that found no room
-    struct mare__wait wait;
-    struct mare__spot spot;
-    mare_channel *waits_for;
+    bool begun;                     // its functions may be called
+    mare_channel *events;           // the line
+    atomic_uint outcome;            // mare_err: 0, or how it ended
+    struct mare__list in_all;       // until it has ended, or is closed
+    mare_message event;             // that is being made, or found no room
     struct mare__observed observed; // its descriptor, if it has one
     struct mare__list turn;         // in the ring of those that are polled
 };

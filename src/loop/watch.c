@@ -145,62 +145,40 @@ struct mare__walk *mare__walk_new(mare_runtime *runtime, const char *path, bool 
 
 // ---- What is watched ----------------------------------------------------------------------------
 
-// Where a number stands, or would.
-static size_t place_of(const struct mare__watch *watch, int number)
-{
-    size_t first = 0, last = watch->count;
-    while (first < last) {
-        size_t middle = first + (last - first) / 2;
-        if (watch->watched[middle].number < number)
-            first = middle + 1;
-        else
-            last = middle;
-    }
-    return first;
-}
-
 static struct mare__watched *find(const struct mare__watch *watch, int number)
 {
-    size_t at = place_of(watch, number);
-    return at < watch->count && watch->watched[at].number == number ? &watch->watched[at] : NULL;
+    struct mare__index_entry *entry = mare__index_find(&watch->watched, (uint64_t)number);
+    return entry ? MARE__ENTRY(entry, struct mare__watched, entry) : NULL;
 }
 
 static bool add(struct mare__watch *watch, int number, const char *path)
 {
     char *copy = mare__alloc(strlen(path) + 1);
-    if (copy && watch->count == watch->room) {
-        size_t room = watch->room ? watch->room * 2 : 4;
-        struct mare__watched *more = mare__realloc(watch->watched, room * sizeof *more);
-        if (more) {
-            watch->watched = more;
-            watch->room = room;
-        }
-    }
-    struct mare__watched *known = find(watch, number);
-    if (!copy || (!known && watch->count == watch->room)) {
+    struct mare__watched *known = find(watch, number), *made = NULL;
+    if (copy && !known)
+        known = made = mare__alloc_zero(sizeof *made);
+    if (!copy || !known) {
         mare__free(copy);
         return false;
     }
-    strcpy(copy, path);
-    if (!known) {
-        size_t at = place_of(watch, number);
-        known = &watch->watched[at];
-        memmove(known + 1, known, (watch->count++ - at) * sizeof *known);
-        *known = (struct mare__watched){number, NULL};
+    if (made) {
+        made->number = number;
+        mare__index_add(&watch->watched, &made->entry, (uint64_t)number);
+        mare__list_append(&watch->all, &made->in_all);
+        watch->count++;
     }
     mare__free(known->path);
-    known->path = copy;
+    known->path = strcpy(copy, path);
     return true;
 }
 
-static void forget(struct mare__watch *watch, int number)
+static void forget(struct mare__watch *watch, struct mare__watched *known)
 {
-    struct mare__watched *known = find(watch, number);
-    if (!known)
-        return;
+    mare__index_remove(&known->entry);
+    mare__list_remove(&known->in_all);
+    watch->count--;
     mare__free(known->path);
-    size_t after = (size_t)(watch->watched + --watch->count - known);
-    memmove(known, known + 1, after * sizeof *known);
+    mare__free(known);
 }
 
 // Whether a path is that of a folder, or in it.
@@ -213,12 +191,13 @@ static bool is_in(const char *path, const char *folder)
 // A folder has another name now, or (`to` is NULL) is not here any more.
 static bool move(struct mare__watch *watch, const char *from, const char *to)
 {
-    for (size_t i = 0; i < watch->count; i++) {
-        char *path = watch->watched[i].path;
+    for (struct mare__list *at = watch->all.next; at != &watch->all; at = at->next) {
+        struct mare__watched *known = MARE__ENTRY(at, struct mare__watched, in_all);
+        char *path = known->path;
         if (!is_in(path, from))
             continue;
         if (!to) { // inotify says when it is done, and then it is forgotten
-            mare__watch_remove(watch->observed.fd, watch->watched[i].number);
+            mare__watch_remove(watch->observed.fd, known->number);
             continue;
         }
         char *now = mare__alloc(strlen(to) + strlen(path) - strlen(from) + 1);
@@ -226,7 +205,7 @@ static bool move(struct mare__watch *watch, const char *from, const char *to)
             return false;
         strcat(strcpy(now, to), path + strlen(from));
         mare__free(path);
-        watch->watched[i].path = now;
+        known->path = now;
     }
     return true;
 }
@@ -241,9 +220,8 @@ static void release(struct mare__watch *watch)
     for (int way = 0; way < MARE__WAYS; way++)
         if (watch->observed.ready[way])
             mare_chan_unref(watch->observed.ready[way]);
-    for (size_t i = 0; i < watch->count; i++)
-        mare__free(watch->watched[i].path);
-    mare__free(watch->watched);
+    for (struct mare__list *at; (at = mare__list_first(&watch->all)) != NULL;)
+        forget(watch, MARE__ENTRY(at, struct mare__watched, in_all));
     mare__free(watch->bytes);
     mare__free(watch->found);
     mare__free(watch->old);
@@ -295,6 +273,7 @@ struct mare__watch *mare__watch_new(mare_runtime *runtime, struct mare__walk *wa
     mare__object_init(&watch->object, MARE__KIND_WATCH, destroy);
     watch->object.weight = sizeof *watch + sizeof(mare_channel);
     atomic_init(&watch->holders, 2);
+    mare__list_init(&watch->all);
     mare__observed_init(&watch->observed, walk->fd, on_closed);
     walk->fd = -1;
     watch->runtime = runtime;
@@ -441,11 +420,13 @@ static bool tell_self(struct mare__watch *watch, const struct mare__watch_event 
     bool root = event->number == watch->root;
     if (event->kind == MARE__WATCH_OVERFLOW)
         watch->is_overflown = true;
+    struct mare__watched *known = find(watch, event->number);
     if (event->kind == MARE__WATCH_ENDED) {
-        forget(watch, event->number);
+        if (known)
+            forget(watch, known);
         watch->has_ended |= root;
+        return false;
     }
-    const struct mare__watched *known = find(watch, event->number);
     if (!root || !known || event->kind >= sizeof kinds / sizeof *kinds || !kinds[event->kind])
         return false;
     if (event->kind == MARE__WATCH_LEFT) // the path does not lead to it any more: that is the end

@@ -38,6 +38,14 @@ struct mare__watch_told {
     bool folder;
 };
 
+// What it watches: the path itself, and folders in it.
+struct mare__watched {
+    struct mare__index_entry entry;
+    struct mare__list in_all;
+    int number;
+    char *path; // allocated
+};
+
 struct mare__watch {
     struct mare__object object;
     atomic_uint holders; // the object, and the descriptor until it is closed
@@ -50,11 +58,9 @@ struct mare__watch {
     bool has_ended; // what is watched is gone: nothing more will come
     int root;       // its number
 
-    struct mare__watched {
-        int number;
-        char *path; // allocated
-    } * watched;    // in the order of their numbers
-    size_t count, room;
+    struct mare__index watched; // of struct mare__watched, by their numbers
+    struct mare__list all;      // of the same
+    size_t count;
 
     char *bytes; // what was read and not yet told; allocated
     size_t at, end;

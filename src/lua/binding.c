@@ -33,13 +33,16 @@ void mare__lua_raise_unexpected(lua_State *L, mare_err err)
 int mare__lua_fail(lua_State *L, mare_err err)
 {
     mare__lua_raise_unexpected(L, err);
+    if (err == MARE_NOMEM && mare__self(L)->account) // its limit: as when Lua has no memory
+        mare__lua_no_memory(L);
     lua_pushstring(L, mare_strerror(err));
     return mare__lua_fail_with(L, err);
 }
 
 _Noreturn void mare__lua_no_memory(lua_State *L)
 {
-    luaL_error(L, "not enough memory");
+    lua_pushliteral(L, "not enough memory"); // as Lua says it, which keeps this string for it
+    lua_error(L);
     __builtin_unreachable();
 }
 
@@ -50,6 +53,14 @@ _Noreturn void mare__lua_no_reference(lua_State *L, int index, const void *ref, 
         luaL_typeerror(L, index, what);
     luaL_argerror(L, index, "the reference was finalized");
     __builtin_unreachable();
+}
+
+struct mare__reference *mare__lua_reference(lua_State *L, int index, enum mare__kind kind)
+{
+    struct mare__reference *ref = mare__handle_of(L, index, kind);
+    if (!ref)
+        mare__lua_no_reference(L, index, ref, mare__self(L)->runtime->classes[kind].name);
+    return ref;
 }
 
 static bool is_among(const char *word, const char *names)

@@ -27,7 +27,10 @@ _Noreturn void mare__lua_no_memory(lua_State *L);
 // The reference at a stack index, or an error that names the argument.
 _Noreturn void mare__lua_no_reference(lua_State *L, int index, const void *ref, const char *what);
 
-// The same for one that the process has not used lately.
+// The reference of a kind at a stack index, which may be empty (sent, or finalized); or that error.
+struct mare__reference *mare__lua_reference(lua_State *L, int index, enum mare__kind kind);
+
+// The channel at a stack index, if the process has not used it lately.
 mare_channel *mare__lua_channel_unknown(lua_State *L, int index);
 
 static inline mare_channel *mare__lua_channel(lua_State *L, int index)
@@ -60,6 +63,10 @@ uint64_t mare__lua_deadline(lua_State *L, int index);
 
 // Opens the module in a state of ours.
 int mare__lua_open(lua_State *L);
+
+// As mare_start, on a platform that is not the machine's own.
+mare_err mare__start_on(const struct mare__platform *platform, const mare_options *options,
+                        mare_runtime **out);
 int mare__lua_open_luaproc(lua_State *L);
 int mare__lua_open_sim(lua_State *L);
 int mare__lua_open_place(lua_State *L);

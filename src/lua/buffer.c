@@ -38,12 +38,13 @@ int mare__lua_buffer_new(lua_State *L)
         luaL_argcheck(L, size >= 0, 1, "a size cannot be negative");
         length = (size_t)size;
     }
-    struct buffer *buffer =
-        length < SIZE_MAX - sizeof *buffer ? mare__alloc(sizeof *buffer + length) : NULL;
+    struct buffer *buffer = NULL;
+    if (length < SIZE_MAX - sizeof *buffer && mare__handle_affords(L, sizeof *buffer + length))
+        buffer = mare__alloc(sizeof *buffer + length);
     if (!buffer)
         return mare__lua_fail(L, MARE_NOMEM);
     mare__object_init(&buffer->object, MARE__KIND_BUFFER, destroy);
-    buffer->object.weight = length < UINT32_MAX ? (uint32_t)length : UINT32_MAX;
+    mare__object_gains(&buffer->object, sizeof *buffer + length);
     buffer->length = length;
     if (bytes)
         memcpy(buffer->bytes, bytes, length);

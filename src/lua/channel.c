@@ -2,6 +2,8 @@
 // Channels in Lua. The hot path of every message: a send marshals into a message of its own, offers
 // it to the channel, and gives it to the process's sleep only if it must wait; a receive is its
 // mirror.
+#include <string.h>
+
 #include "lua/binding.h"
 #include "sched/foreign.h"
 #include "sched/trace.h"
@@ -232,6 +234,7 @@ int mare__lua_channel_new(lua_State *L)
     const char *name = lua_isnoneornil(L, 2) ? NULL : mare__lua_name(L, 2);
     luaL_argcheck(L, capacity >= 0, 1, "a capacity cannot be negative");
     mare_channel *channel;
+    mare__handle_affords(L, sizeof *channel + (name ? strlen(name) + 1 : 0)); // or garbage goes
     mare_err err = mare__chan_create(mare__self(L)->runtime, (size_t)capacity, name, &channel);
     if (err == MARE_EXISTS) {
         lua_pushfstring(L, "the name '%s' is taken", name);

@@ -34,25 +34,25 @@ enum {
     TIMEOUT
 };
 
-// The strings of the list at a stack index (or NULL for nil) as C has them; pushes what holds them.
+// The strings of the list at a stack index as C has them. Pushes what holds them: a copy of the
+// list, for a finalizer or another routine may change that one, and the pointers.
 static char **check_strings(lua_State *L, int index)
 {
-    if (lua_isnil(L, index)) {
-        lua_pushnil(L);
-        return NULL;
-    }
     luaL_checktype(L, index, LUA_TTABLE);
-    lua_Integer count = luaL_len(L, index);
+    lua_Integer count = (lua_Integer)lua_rawlen(L, index);
     luaL_argcheck(L, count < 1 << 24, index, "too many strings");
-    char **strings = lua_newuserdatauv(L, (size_t)(count + 1) * sizeof *strings, 0);
-    for (lua_Integer i = 0; i < count; i++) {
-        size_t length;
-        lua_rawgeti(L, index, i + 1);
-        if (lua_type(L, -1) != LUA_TSTRING) // a number would be converted, and the string collected
+    lua_createtable(L, (int)count, 0);
+    for (lua_Integer i = 1; i <= count; i++) {
+        if (lua_rawgeti(L, index, i) != LUA_TSTRING) // a number would have to be converted
             luaL_error(L, "bad argument #%d (a list of strings expected)", index);
-        strings[i] = (char *)lua_tolstring(L, -1, &length);
-        luaL_argcheck(L, strlen(strings[i]) == length, index, "a string has a zero byte");
-        lua_pop(L, 1); // the list keeps it
+        luaL_argcheck(L, strlen(lua_tostring(L, -1)) == lua_rawlen(L, -1), index,
+                      "a string has a zero byte");
+        lua_rawseti(L, -2, i);
+    }
+    char **strings = lua_newuserdatauv(L, (size_t)(count + 1) * sizeof *strings, 0);
+    for (lua_Integer i = 0; i < count; i++, lua_pop(L, 1)) {
+        lua_rawgeti(L, -2, i + 1);
+        strings[i] = (char *)lua_tostring(L, -1);
     }
     strings[count] = NULL;
     return strings;
@@ -227,12 +227,13 @@ static int child_spawn(lua_State *L)
     struct mare__launch *launch;
     lua_settop(L, TIMEOUT);
     uint64_t deadline = mare__lua_deadline(L, TIMEOUT);
-    struct mare__spawning spawning = {.arguments = check_strings(L, ARGUMENTS),
-                                      .environment = check_strings(L, ENVIRONMENT),
-                                      .folder =
-                                          lua_isnil(L, FOLDER) ? NULL : mare__lua_name(L, FOLDER),
-                                      .group = lua_toboolean(L, GROUP),
-                                      .session = lua_toboolean(L, DETACHED)};
+    struct mare__spawning spawning = {
+        .arguments = check_strings(L, ARGUMENTS),
+        .environment = lua_isnil(L, ENVIRONMENT) ? NULL : check_strings(L, ENVIRONMENT),
+        .folder = lua_isnil(L, FOLDER) ? NULL : mare__lua_name(L, FOLDER),
+        .group = lua_toboolean(L, GROUP),
+        .session = lua_toboolean(L, DETACHED)};
+    luaL_argcheck(L, spawning.arguments[0], ARGUMENTS, "the name of a program expected");
     for (int i = 0; i < MARE__CHILD_STREAMS; i++)
         check_stream(L, STREAMS + i);
     mare__block_check(L, mare__self(L));
@@ -304,7 +305,7 @@ static int child_wait(lua_State *L)
     int code;
     uint64_t deadline = mare__lua_deadline(L, 2);
     if (lua_isnoneornil(L, 2) && child->timeout != MARE_FOREVER)
-        deadline = mare__now(child->runtime) + child->timeout;
+        deadline = mare__now(child->task.runtime) + child->timeout;
     if (mare__child_outcome(child, &code) != MARE__CHILD_RUNS)
         return mare__lua_push_child_end(L, &child->object);
     mare__block_check(L, self);
@@ -415,13 +416,12 @@ static int child_close(lua_State *L)
 // A variable that goes out of scope may hold one that was sent away.
 static int child_leave(lua_State *L)
 {
-    struct mare__reference *ref = lua_touserdata(L, 1);
-    return ref && !mare__handle_moved(ref) ? child_close(L) : 0;
+    return mare__handle_here(L, 1) ? child_close(L) : 0;
 }
 
 static int child_tostring(lua_State *L)
 {
-    const struct mare__reference *ref = lua_touserdata(L, 1);
+    const struct mare__reference *ref = mare__lua_reference(L, 1, MARE__KIND_CHILD);
     if (mare__handle_moved(ref))
         lua_pushliteral(L, "child (sent)");
     else

@@ -140,7 +140,7 @@ static int push_accepted(lua_State *L, const struct mare__stream *listener, int 
             mare__unref(&stream->object);
             return mare__lua_fail_tls(L, &error);
         }
-        stream->object.weight += MARE__TLS_WEIGHT;
+        mare__object_gains(&stream->object, MARE__TLS_WEIGHT);
     }
     return mare__lua_push_stream(L, stream);
 }
@@ -247,7 +247,7 @@ int mare__lua_net_pair(lua_State *L)
     for (int i = 0; i < 2; i++) {
         struct mare__stream *stream = mare__stream_over(runtime, end, MARE__KIND_STREAM);
         if (stream)
-            stream->object.weight += (uint32_t)room;
+            mare__object_gains(&stream->object, (size_t)room);
         // Which may raise an error: the other end has no owner until then.
         if (mare__lua_push_stream(L, stream) != 1)
             return 3;

@@ -512,8 +512,7 @@ static int file_close(lua_State *L)
 // A variable that goes out of scope may hold one that was sent away. Nobody can wait there.
 static int file_leave(lua_State *L)
 {
-    struct mare__reference *ref = lua_touserdata(L, 1);
-    if (ref && !mare__handle_moved(ref))
+    if (mare__handle_here(L, 1))
         mare__file_shut(check_either(L));
     return 0;
 }
@@ -549,8 +548,10 @@ static int file_limit(lua_State *L)
 
 static int file_tostring(lua_State *L)
 {
-    const char *what = mare__handle_of(L, 1, MARE__KIND_FOLDER) ? "folder" : "file";
-    const struct mare__reference *ref = lua_touserdata(L, 1);
+    bool is_folder = mare__handle_of(L, 1, MARE__KIND_FOLDER);
+    const char *what = is_folder ? "folder" : "file";
+    const struct mare__reference *ref =
+        mare__lua_reference(L, 1, is_folder ? MARE__KIND_FOLDER : MARE__KIND_FILE);
     const struct mare__file *file = (const struct mare__file *)ref->object;
     if (mare__handle_moved(ref))
         lua_pushfstring(L, "%s (sent)", what);

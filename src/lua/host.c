@@ -11,7 +11,7 @@
 #include "sched/runtime.h"
 
 static mare_runtime *shared; // the one mutable global: the runtime of the host, for its lifetime
-static mare__lock shared_lock;
+static pthread_mutex_t shared_mutex = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;
 
 struct host {
@@ -22,12 +22,12 @@ struct host {
 static mare_runtime *join_shared(lua_State *L)
 {
     mare_err err = MARE_OK;
-    mare__lock_acquire(&shared_lock);
+    pthread_mutex_lock(&shared_mutex);
     if (!shared)
         err = mare_start(NULL, &shared);
     users += !err;
     mare_runtime *runtime = shared;
-    mare__lock_release(&shared_lock);
+    pthread_mutex_unlock(&shared_mutex);
     if (err)
         luaL_error(L, "cannot start the runtime: %s", mare_strerror(err));
     return runtime;
@@ -36,11 +36,11 @@ static mare_runtime *join_shared(lua_State *L)
 // True when nobody else uses the runtime, which is then the caller's to stop.
 static bool leave_shared(void)
 {
-    mare__lock_acquire(&shared_lock);
+    pthread_mutex_lock(&shared_mutex);
     bool last = --users == 0;
     if (last)
         shared = NULL;
-    mare__lock_release(&shared_lock);
+    pthread_mutex_unlock(&shared_mutex);
     return last;
 }
 

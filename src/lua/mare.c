@@ -390,9 +390,15 @@ int mare__lua_open(lua_State *L)
     return 1;
 }
 
+mare_err mare__start_on(const struct mare__platform *platform, const mare_options *options,
+                        mare_runtime **out)
+{
+    return mare__runtime_start(platform, options, module_of, classes, out);
+}
+
 mare_err mare_start(const mare_options *options, mare_runtime **out)
 {
-    return mare__runtime_start(options, module_of, classes, out);
+    return mare__start_on(&mare__platform_live, options, out);
 }
 
 // Only hosts call these: states of ours have the modules without them.

@@ -175,8 +175,7 @@ int mare__lua_stream_close(lua_State *L)
 // __close: nothing to do for a stream that was sent to another process meanwhile.
 int mare__lua_stream_leave(lua_State *L)
 {
-    struct mare__reference *ref = lua_touserdata(L, 1);
-    return ref && !mare__handle_moved(ref) ? mare__lua_stream_close(L) : 0;
+    return mare__handle_here(L, 1) ? mare__lua_stream_close(L) : 0;
 }
 
 static int settle_more(lua_State *L, int status, lua_KContext context);
@@ -300,7 +299,7 @@ int mare__lua_stream_peer(lua_State *L)
 int mare__lua_stream_tostring(lua_State *L)
 {
     const char *what = name_of(L, kind_at(L, 1));
-    const struct mare__reference *ref = lua_touserdata(L, 1);
+    const struct mare__reference *ref = mare__lua_reference(L, 1, kind_at(L, 1));
     const struct mare__stream *stream = (const struct mare__stream *)ref->object;
     if (mare__handle_moved(ref))
         lua_pushfstring(L, "%s (sent)", what);

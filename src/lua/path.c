@@ -78,7 +78,7 @@ struct mare__file_job *mare__lua_push_writer(lua_State *L, int (*act)(struct mar
     }
     job->size = size;
     // So that the collector comes in time for those that nobody waited for.
-    job->job.object.weight += size < UINT32_MAX / 2 ? (uint32_t)size : UINT32_MAX / 2;
+    mare__object_gains(&job->job.object, size);
     mare__handle_push_new(L, job);
     return job;
 }

@@ -83,11 +83,13 @@ static void compile_body(lua_State *L, int body)
     lua_replace(L, body);
 }
 
-// Gives a new process its name, monitor and link; what fails leaves nothing behind.
+// Gives a new process its limit, name, monitor and link; what fails leaves nothing behind.
 static mare_err prepare(lua_State *L, mare_process *process, const struct options *options)
 {
     struct mare__directory *names = process->runtime->names;
     mare_err err = MARE_OK;
+    if (options->memory && !(process->account = mare__account_new(options->memory)))
+        return MARE_NOMEM;
     if (options->name) {
         process->name = mare__alloc(strlen(options->name) + 1);
         if (!process->name)
@@ -101,8 +103,10 @@ static mare_err prepare(lua_State *L, mare_process *process, const struct option
         err = MARE_NOMEM;
     if (!err && options->link && !mare__process_tie(mare__self(L), process))
         err = MARE_NOMEM;
-    if (!err && options->thread && !mare__worker_own(process))
+    if (!err && options->thread && !mare__worker_own(process)) {
+        mare__process_untie(mare__self(L), process);
         err = MARE_NOMEM;
+    }
     if (err && options->name)
         mare__directory_remove(names, options->name, &process->object);
     return err;
@@ -132,7 +136,6 @@ int mare__lua_spawn(lua_State *L)
     mare_message *message = &process->sleep.wait.message;
     if (mare__marshal_body(L, body, top - body + 1, message, &leaving, NULL) != MARE_OK)
         return mare__lua_refuse(L);
-    process->sleep.memory = options.memory;
     process->luaproc = self->luaproc;
     mare_err err = prepare(L, process, &options);
     if (err)

@@ -134,7 +134,7 @@ static bool add_case(lua_State *L, struct selecting *s, lua_Integer number)
 // selecting (light userdata), table of cases -> nothing, or the tables of copies and of metamethods
 static int read_cases(lua_State *L)
 {
-    struct selecting *s = lua_touserdata(L, 1);
+    struct selecting *s = mare__passed(L, 1);
     lua_Integer count = (lua_Integer)lua_rawlen(L, 2);
     lua_createtable(L, (int)count, 0);
     for (lua_Integer i = 1; i <= count; i++) {
@@ -168,7 +168,7 @@ struct told {
 // told (light userdata) -> what is to be said of it
 static int push_told(lua_State *L)
 {
-    struct told *told = lua_touserdata(L, 1);
+    struct told *told = mare__passed(L, 1);
     switch (told->about->kind) {
     case MARE__KIND_PROCESS:
         return mare__lua_push_end(L, (mare_process *)told->about);
@@ -192,9 +192,11 @@ static int return_told(lua_State *L, lua_Integer number, struct told *told)
 {
     lua_pushinteger(L, number);
     int top = lua_gettop(L);
+    struct mare__pass pass;
     lua_pushcfunction(L, push_told);
-    lua_pushlightuserdata(L, told);
+    mare__pass_push(L, &pass, told);
     int status = lua_pcall(L, 1, LUA_MULTRET, 0);
+    mare__pass_end(L, &pass);
     mare__unref(told->about);
     mare__message_clear(told->message);
     return status == LUA_OK ? 1 + lua_gettop(L) - top : lua_error(L);
@@ -301,10 +303,13 @@ int mare__lua_select(lua_State *L)
     struct selecting s = {.cases = mare__cases_new((uint32_t)count)};
     if (!s.cases)
         return mare__lua_fail(L, MARE_NOMEM);
+    struct mare__pass pass;
     lua_pushcfunction(L, read_cases);
-    lua_pushlightuserdata(L, &s);
+    mare__pass_push(L, &pass, &s);
     lua_pushvalue(L, CASES);
-    if (lua_pcall(L, 2, LUA_MULTRET, 0) != LUA_OK) {
+    int status = lua_pcall(L, 2, LUA_MULTRET, 0);
+    mare__pass_end(L, &pass);
+    if (status != LUA_OK) {
         free_all(&s);
         return lua_error(L);
     }

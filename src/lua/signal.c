@@ -91,7 +91,7 @@ static int watch_next(lua_State *L)
     struct mare__signals *signals = check(L, 1);
     uint64_t deadline = mare__lua_deadline(L, 2);
     if (lua_isnoneornil(L, 2) && signals->timeout != MARE_FOREVER)
-        deadline = mare__now(signals->runtime) + signals->timeout;
+        deadline = mare__now(self->runtime) + signals->timeout;
     mare__block_check(L, self);
     if (signals->object.waiters == UINT16_MAX)
         return mare__lua_fail(L, MARE_NOMEM);
@@ -120,8 +120,7 @@ static int watch_close(lua_State *L)
 // A variable that goes out of scope may hold one that was sent away.
 static int watch_leave(lua_State *L)
 {
-    struct mare__reference *ref = lua_touserdata(L, 1);
-    return ref && !mare__handle_moved(ref) ? watch_close(L) : 0;
+    return mare__handle_here(L, 1) ? watch_close(L) : 0;
 }
 
 mare_err mare__signals_await(struct mare__object *object, mare_channel **channel)

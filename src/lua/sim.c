@@ -60,7 +60,7 @@ static const char *text_field(lua_State *L, int index, const char *name)
     if (type != LUA_TNIL && type != LUA_TSTRING)
         luaL_error(L, "`%s` is a string", name);
     const char *text = lua_tostring(L, -1);
-    lua_pop(L, 1);
+    mare__lua_sim_keep(L);
     return text;
 }
 
@@ -200,7 +200,7 @@ struct link {
 
 static int call_linked(lua_State *L)
 {
-    struct link *link = lua_touserdata(L, 1);
+    struct link *link = mare__passed(L, 1);
     lua_getfield(L, SIM_SPEC + 1, "linked");
     lua_pushinteger(L, link->a);
     lua_pushinteger(L, link->b);
@@ -243,7 +243,7 @@ static void read_way(lua_State *L, struct way *way)
 
 static int call_route(lua_State *L)
 {
-    struct way *way = lua_touserdata(L, 1);
+    struct way *way = mare__passed(L, 1);
     mare_coord_message message;
     lua_getfield(L, SIM_SPEC + 1, "route");
     if (mare_coord_decode(way->algorithm, way->data, way->length, &message) == MARE_COORD_OK)
@@ -509,6 +509,8 @@ static int sim_run(lua_State *L)
     }
     show.captions = &sim->captions;
     carry_out(L, &run, &show);
+    sim->machine = NULL; // members that a program has kept find no run any more
+    sim->effects = NULL;
     if (sim->failed) {
         free_run(&run);
         lua_getfield(L, SIM_KEPT, "error");

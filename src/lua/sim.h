@@ -6,11 +6,12 @@
 #include <lua.h>
 #include <stdbool.h>
 
+#include "sched/sched.h"
 #include "sim/report.h"
 #include "sim/script.h"
 
 // What a run keeps on the Lua stack, from the call of run() to its end.
-enum { SIM_SPEC = 1, SIM_ALGORITHM, SIM_MEMBERS, SIM_KEPT, SIM_TOP = SIM_KEPT };
+enum { SIM_SPEC = 1, SIM_ALGORITHM, SIM_MEMBERS, SIM_KEPT, SIM_TOP = SIM_KEPT, SIM_RUN };
 
 enum { SIM_FORMS_MOST = 32 };
 
@@ -54,6 +55,9 @@ void mare__lua_sim_check_spec(lua_State *L, const mare_coord_setup *setup);
 // keeps, for a number would be made one that nobody does.
 lua_Integer mare__lua_sim_whole(lua_State *L, const char *what);
 const char *mare__lua_sim_string(lua_State *L, const char *what, size_t *length);
+
+// Pops a string and keeps it until the end of the run, for the table it is from may change.
+void mare__lua_sim_keep(lua_State *L);
 
 // Raises unless a table is at the top.
 void mare__lua_sim_table(lua_State *L, const char *what);

@@ -33,10 +33,19 @@ static void push_member(struct mare__lua_sim *sim, uint32_t member)
 
 // ---- Methods of a member: self:send(…) and the like --------------------------------------------
 
-// The run whose step is under way; effects are made nowhere else.
-static struct mare__lua_sim *step_of(lua_State *L)
+// The run that a member is in.
+static struct mare__lua_sim *run_of(lua_State *L)
 {
     struct mare__lua_sim *sim = lua_touserdata(L, lua_upvalueindex(1));
+    if (!sim->machine)
+        luaL_error(L, "the run is over");
+    return sim;
+}
+
+// The same if a step is under way; effects are made nowhere else.
+static struct mare__lua_sim *step_of(lua_State *L)
+{
+    struct mare__lua_sim *sim = run_of(L);
     if (!sim->effects)
         luaL_error(L, "effects can be made in a handler of a step only, not in init");
     return sim;
@@ -44,7 +53,7 @@ static struct mare__lua_sim *step_of(lua_State *L)
 
 static uint32_t check_member(lua_State *L, int index)
 {
-    struct mare__lua_sim *sim = lua_touserdata(L, lua_upvalueindex(1));
+    const struct mare__lua_sim *sim = run_of(L);
     lua_Integer member = luaL_checkinteger(L, index);
     luaL_argcheck(L, member >= 0 && member < sim->machine->setup.capacity, index, "no such member");
     return (uint32_t)member;
@@ -186,8 +195,7 @@ static int member_random(lua_State *L)
 
 static int member_others(lua_State *L)
 {
-    struct mare__lua_sim *sim = lua_touserdata(L, lua_upvalueindex(1));
-    const mare_coord *m = sim->machine;
+    const mare_coord *m = run_of(L)->machine;
     lua_Integer count = 0;
     lua_newtable(L);
     for (uint32_t i = 0; i < m->setup.capacity; i++) {
@@ -288,7 +296,7 @@ static int push_arguments(lua_State *L, const struct call *call)
 // Protected; the stack is spec, algorithm, members, kept, call, each one place further up.
 static int call_handler(lua_State *L)
 {
-    struct call *call = lua_touserdata(L, 1);
+    struct call *call = mare__passed(L, 1);
     const mare_coord *m = call->sim->machine;
     if (call->handler == INIT)
         new_member(L, m);
@@ -325,10 +333,13 @@ bool mare__lua_sim_protect(struct mare__lua_sim *sim, lua_CFunction body, void *
     int top = lua_gettop(L);
     lua_pushcfunction(L, add_traceback);
     lua_pushcfunction(L, body);
-    lua_pushlightuserdata(L, argument);
+    struct mare__pass pass;
+    mare__pass_push(L, &pass, argument);
     for (int i = SIM_SPEC; i <= SIM_TOP; i++)
         lua_pushvalue(L, i);
-    if (lua_pcall(L, 1 + SIM_TOP, 1, top + 1) != LUA_OK) {
+    int status = lua_pcall(L, 1 + SIM_TOP, 1, top + 1);
+    mare__pass_end(L, &pass);
+    if (status != LUA_OK) {
         sim->failed = true;
         lua_setfield(L, SIM_KEPT, "error");
         lua_settop(L, top);
@@ -491,6 +502,8 @@ static void read_params(lua_State *L, struct mare__lua_sim *sim)
             if (count == MARE_COORD_PARAMS || lua_type(L, -2) != LUA_TSTRING)
                 luaL_error(L, "`params` has up to 8 names with their values");
             const char *name = lua_tostring(L, -2);
+            lua_pushvalue(L, -2);
+            mare__lua_sim_keep(L);
             sim->params[count++] =
                 (mare_coord_param){name, "", mare__lua_sim_whole(L, name), INT64_MIN, INT64_MAX};
         }
@@ -517,12 +530,12 @@ static lua_Integer number_field(lua_State *L, const char *field, lua_Integer oth
     return value;
 }
 
-static void make_metatable(lua_State *L, struct mare__lua_sim *sim)
+static void make_metatable(lua_State *L)
 {
     lua_newtable(L);
     luaL_newlibtable(L, methods);
-    lua_pushlightuserdata(L, sim);
-    lua_newtable(L); // texts that effects point to
+    lua_pushvalue(L, SIM_RUN); // which lives as long as its members
+    lua_newtable(L);           // texts that effects point to
     lua_pushvalue(L, -1);
     lua_setfield(L, SIM_KEPT, "texts");
     luaL_setfuncs(L, methods, 2);
@@ -551,7 +564,7 @@ void mare__lua_sim_algorithm(struct mare__lua_sim *sim)
     sim->tolerates = read_bits(L, "tolerates", fault_names);
     sim->room = (uint32_t)number_field(L, "room", 32);
     sim->messages = number_field(L, "cost", 0);
-    make_metatable(L, sim);
+    make_metatable(L);
     sim->row = (mare_coord_algorithm){.name = text_field(L, "name", "lua"),
                                       .title = text_field(L, "title", "an algorithm in Lua"),
                                       .source = text_field(L, "source", "its author"),

@@ -26,10 +26,17 @@ lua_Integer mare__lua_sim_whole(lua_State *L, const char *what)
     return value;
 }
 
+void mare__lua_sim_keep(lua_State *L)
+{
+    lua_rawseti(L, SIM_KEPT, (lua_Integer)lua_rawlen(L, SIM_KEPT) + 1);
+}
+
 const char *mare__lua_sim_string(lua_State *L, const char *what, size_t *length)
 {
     if (lua_type(L, -1) != LUA_TSTRING)
         refuse_type(L, what, "string");
+    lua_pushvalue(L, -1);
+    mare__lua_sim_keep(L);
     return lua_tolstring(L, -1, length);
 }
 
@@ -84,7 +91,7 @@ static void read_notes(lua_State *L, struct mare__lua_sim *sim)
         return;
     }
     int at = lua_gettop(L);
-    lua_Integer count = luaL_len(L, at), before = 0;
+    lua_Integer count = (lua_Integer)lua_rawlen(L, at), before = 0;
     mare_sim_note *note = lua_newuserdatauv(L, (size_t)(count + 1) * sizeof *note, 0);
     for (lua_Integer i = 0; i < count; i++) {
         lua_geti(L, at, i + 1);
@@ -227,7 +234,7 @@ static void push_sight(lua_State *L, const struct sight *sight)
 
 static int call_see(lua_State *L)
 {
-    const struct sight *sight = lua_touserdata(L, 1);
+    const struct sight *sight = mare__passed(L, 1);
     lua_getfield(L, SIM_SPEC + 1, "see");
     push_sight(L, sight);
     set_number(L, "clock", sight->clock);

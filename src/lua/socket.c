@@ -10,17 +10,58 @@
 
 // ---- Objects ------------------------------------------------------------------------------------
 // What the program holds: a userdata, as in LuaSocket, whose state is a table of _object.lua's.
+// Its metatables are tables of Lua, so that it is known by what it has in it.
+
+static const uint64_t object_magic = UINT64_C(0x6d61726520536f63);
+
+static bool is_object(lua_State *L, int index)
+{
+    const uint64_t *magic = lua_touserdata(L, index);
+    return lua_type(L, index) == LUA_TUSERDATA && lua_rawlen(L, index) == sizeof *magic &&
+           *magic == object_magic;
+}
+
+// A metatable for an object: none that belongs to a type of C, and without a finalizer, of which
+// the process would not know.
+static void check_metatable(lua_State *L, int index)
+{
+    luaL_checktype(L, index, LUA_TTABLE);
+    luaL_argcheck(L, !mare__is_type_of_c(L, index), index, "it belongs to a type of C");
+    lua_pushliteral(L, "__gc");
+    luaL_argcheck(L, lua_rawget(L, index) == LUA_TNIL, index, "it has a finalizer");
+    lua_pop(L, 1);
+}
 
 // object(state, metatable)
 static int socket_object(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
-    luaL_checktype(L, 2, LUA_TTABLE);
-    lua_newuserdatauv(L, 0, 1);
+    check_metatable(L, 2);
+    *(uint64_t *)lua_newuserdatauv(L, sizeof object_magic, 1) = object_magic;
     lua_pushvalue(L, 1);
     lua_setiuservalue(L, -2, 1);
     lua_pushvalue(L, 2);
     lua_setmetatable(L, -2);
+    return 1;
+}
+
+// become(object, metatable)
+static int socket_become(lua_State *L)
+{
+    luaL_argcheck(L, is_object(L, 1), 1, "not an object of this module");
+    check_metatable(L, 2);
+    lua_settop(L, 2);
+    lua_setmetatable(L, 1);
+    return 0;
+}
+
+// state(value): the table of an object, nil of anything else.
+static int socket_state(lua_State *L)
+{
+    if (is_object(L, 1))
+        lua_getiuservalue(L, 1, 1);
+    else
+        lua_pushnil(L);
     return 1;
 }
 
@@ -280,8 +321,9 @@ static int socket_waitany(lua_State *L)
 // time(): of day, in seconds
 static int socket_time(lua_State *L)
 {
+    const struct mare__platform *platform = &mare__self(L)->runtime->platform;
     struct mare__wall wall;
-    mare__wall_read(&wall);
+    platform->read_wall(platform->context, &wall);
     lua_pushnumber(L, (double)wall.utc_ns / 1e9);
     return 1;
 }
@@ -291,6 +333,8 @@ static int socket_time(lua_State *L)
 int mare__lua_open_socket(lua_State *L)
 {
     static const luaL_Reg private_functions[] = {{"object", socket_object},
+                                                 {"become", socket_become},
+                                                 {"state", socket_state},
                                                  {"words", socket_words},
                                                  {"descriptor", socket_descriptor},
                                                  {"adopt", socket_adopt},

@@ -8,6 +8,12 @@
 
 // ---- Clocks -------------------------------------------------------------------------------------
 
+static void read_wall(lua_State *L, struct mare__wall *wall)
+{
+    const struct mare__platform *platform = &mare__self(L)->runtime->platform;
+    platform->read_wall(platform->context, wall);
+}
+
 static int push_wall(lua_State *L, const struct mare__wall *wall)
 {
     lua_pushinteger(L, wall->local_ns);
@@ -20,7 +26,7 @@ static int push_wall(lua_State *L, const struct mare__wall *wall)
 static int time_now(lua_State *L)
 {
     struct mare__wall wall;
-    mare__wall_read(&wall);
+    read_wall(L, &wall);
     return push_wall(L, &wall);
 }
 
@@ -60,7 +66,7 @@ static int arrivals_age(lua_State *L)
     struct arrivals *arrivals = check_arrivals(L);
     struct mare__wall wall;
     int64_t stamp_ns = luaL_optinteger(L, 2, 0);
-    mare__wall_read(&wall);
+    read_wall(L, &wall);
     lua_pushinteger(L, mare__wall_age_ns(&arrivals->arrivals, &wall, stamp_ns));
     return 1 + push_wall(L, &wall);
 }

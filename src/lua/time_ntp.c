@@ -248,7 +248,7 @@ static int time_select(lua_State *L)
     mare_ntp_estimate estimates[MARE_NTP_SERVERS_MAX];
     mare_ntp_choice choice;
     lua_Integer count = luaL_len(L, 1);
-    luaL_argcheck(L, count <= MARE_NTP_SERVERS_MAX, 1, "more than 32 servers");
+    luaL_argcheck(L, count >= 0 && count <= MARE_NTP_SERVERS_MAX, 1, "more than 32 servers");
     uint32_t liars = count > 0 ? (uint32_t)(count - 1) / 2 : 0;
     if (!lua_isnoneornil(L, 2))
         liars =

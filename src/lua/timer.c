@@ -74,8 +74,7 @@ static int timer_cancel(lua_State *L)
 // A variable that goes out of scope may hold one that was sent away.
 static int timer_leave(lua_State *L)
 {
-    struct mare__reference *ref = lua_touserdata(L, 1);
-    return ref && !mare__handle_moved(ref) ? timer_cancel(L) : 0;
+    return mare__handle_here(L, 1) ? timer_cancel(L) : 0;
 }
 
 // What one closes all other objects with closes a timer, too.

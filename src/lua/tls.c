@@ -146,7 +146,7 @@ static int secure_stream(lua_State *L)
     luaL_argcheck(L, stream->transport->ops->plain, 1, "it is over TLS already");
     if (!mare__stream_secure(stream, context, lua_toboolean(L, 4), name, time, &error))
         return mare__lua_fail_tls(L, &error);
-    stream->object.weight += MARE__TLS_WEIGHT;
+    mare__object_gains(&stream->object, MARE__TLS_WEIGHT);
     mare__self(L)->weight += MARE__TLS_WEIGHT;
     lua_settop(L, 1);
     return 1;

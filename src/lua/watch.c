@@ -207,8 +207,7 @@ static int watch_close(lua_State *L)
 
 static int watch_leave(lua_State *L)
 {
-    struct mare__reference *ref = lua_touserdata(L, 1);
-    return ref && !mare__handle_moved(ref) ? watch_close(L) : 0;
+    return mare__handle_here(L, 1) ? watch_close(L) : 0;
 }
 
 // w:timeout([seconds])
@@ -228,7 +227,7 @@ static int watch_timeout(lua_State *L)
 
 static int watch_tostring(lua_State *L)
 {
-    const struct mare__reference *ref = lua_touserdata(L, 1);
+    const struct mare__reference *ref = mare__lua_reference(L, 1, MARE__KIND_WATCH);
     const struct mare__watch *watch = (const struct mare__watch *)ref->object;
     if (mare__handle_moved(ref))
         lua_pushliteral(L, "watcher (sent)");

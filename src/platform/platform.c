@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Clock, parking and threads on Linux. Parking is a futex: 0 nobody, 1 a thread sleeps, 2 a wake is
-// stored.
+// The live platform: clock, parking and threads on Linux. Parking is a futex: a thread sleeps
+// there, or elsewhere; or a wake is stored.
 #include "platform/platform.h"
 
 #include <dlfcn.h>
@@ -12,18 +12,31 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "platform/live.h"
 #include "platform/lock.h"
+#include "platform/wall.h"
 
 #define NS_PER_S 1000000000u
 
 enum { EMPTY, ASLEEP, ELSEWHERE, TOKEN };
 
+static uint64_t read_ns(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
 static uint64_t live_now_ns(void *context)
 {
     (void)context;
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+    return read_ns(CLOCK_MONOTONIC);
+}
+
+static uint64_t live_thread_time_ns(void *context)
+{
+    (void)context;
+    return read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static uint64_t live_random(void *context)
@@ -33,8 +46,6 @@ static uint64_t live_random(void *context)
         number = live_now_ns(context) ^ (uint64_t)getpid() << 32;
     return number;
 }
-
-const struct mare__platform mare__platform_live = {live_now_ns, live_random, NULL};
 
 long mare__os_process(void)
 {
@@ -119,6 +130,12 @@ void mare__unpark(struct mare__parker *parker)
     errno = saved;
 }
 
+bool mare__parker_woken(struct mare__parker *parker)
+{
+    unsigned seen = TOKEN;
+    return atomic_compare_exchange_strong(&parker->word, &seen, EMPTY);
+}
+
 bool mare__park_elsewhere(struct mare__parker *parker)
 {
     unsigned seen = EMPTY;
@@ -174,3 +191,63 @@ void mare__signals_take(void (*handler)(int number))
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
 }
+
+// ---- As a platform ------------------------------------------------------------------------------
+
+static void live_read_wall(void *context, struct mare__wall *wall)
+{
+    (void)context;
+    mare__wall_read(wall);
+}
+
+static bool live_park(void *context, struct mare__parker *parker, uint64_t deadline)
+{
+    (void)context;
+    return mare__park(parker, deadline);
+}
+
+static void *serve(void *argument)
+{
+    struct mare__runner *runner = argument;
+    runner->serve(runner->argument);
+    return NULL;
+}
+
+static int live_start(void *context, struct mare__runner *runner)
+{
+    (void)context;
+    pthread_t thread;
+    bool is_detached = runner->is_detached; // once it runs it may be gone
+    int err = mare__thread_start(&thread, runner->name, serve, runner);
+    if (err == 0 && is_detached)
+        pthread_detach(thread);
+    else if (err == 0)
+        runner->thread = thread;
+    return err;
+}
+
+static void live_join(void *context, struct mare__runner *runner)
+{
+    (void)context;
+    pthread_join(runner->thread, NULL);
+}
+
+static int live_start_apart(void *context, const char *name, void *(*main)(void *), void *argument)
+{
+    (void)context;
+    return mare__thread_start_apart(name, main, argument);
+}
+
+const struct mare__platform mare__platform_live = {
+    .now_ns = live_now_ns,
+    .random = live_random,
+    .read_wall = live_read_wall,
+    .thread_time_ns = live_thread_time_ns,
+    .park = live_park,
+    .start = live_start,
+    .join = live_join,
+    .start_apart = live_start_apart,
+    .tick_init = mare__live_tick_init,
+    .tick_set = mare__live_tick_set,
+    .tick_fini = mare__live_tick_fini,
+};

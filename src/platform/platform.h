@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the layers above need of the operating system: a clock, threads, a place to sleep, a tick.
-// Nothing above this folder reads a clock, makes a thread or asks the system for randomness in
-// another way.
+// Nothing above this folder reads a clock, makes a thread, sleeps or asks for randomness in another
+// way; and what a runtime needs of that it takes from the platform that it was given.
 #pragma once
 
 #include <mare.h>
@@ -12,12 +12,42 @@
 #include <stdint.h>
 #include <time.h>
 
-// Where time and chance come from. The live one is mare__platform_live; a simulator supplies its
-// own.
+struct mare__parker;
+struct mare__runner;
+struct mare__tick;
+struct mare__wall;
+
+// ---- The platform of a runtime ------------------------------------------------------------------
+// The live one is mare__platform_live: the machine's clocks, threads and timers. Another one may
+// have a clock of its own and no threads at all: it calls its runners a piece at a time, in an
+// order that it chooses, and cuts processes off after so many instructions (tests/support/world.c).
 struct mare__platform {
-    uint64_t (*now_ns)(void *context);
+    void *context; // what all of the following are given
+
+    uint64_t (*now_ns)(void *context); // never goes back
     uint64_t (*random)(void *context);
-    void *context;
+    void (*read_wall)(void *context, struct mare__wall *wall); // the time of day: see wall.h
+    uint64_t (*thread_time_ns)(void *context); // that the calling thread has had of a processor
+
+    // Sleeps until woken or until the deadline. Returns whether it was woken: see mare__park.
+    bool (*park)(void *context, struct mare__parker *parker, uint64_t deadline);
+
+    // Starts a runner, which stays where it is until it is over, and waits until it is. Starts a
+    // thread that nobody waits for: see mare__thread_start_apart. They return 0 or an errno value.
+    int (*start)(void *context, struct mare__runner *runner);
+    void (*join)(void *context, struct mare__runner *runner);
+    int (*start_apart)(void *context, const char *name, void *(*main)(void *), void *argument);
+
+    // The tick of the runner that calls: see below. A period of 0 stops it.
+    int (*tick_init)(void *context, struct mare__tick *tick, void (*handler)(void *),
+                     void *argument);
+    void (*tick_set)(void *context, struct mare__tick *tick, uint64_t period_ns);
+    void (*tick_fini)(void *context, struct mare__tick *tick);
+
+    // How many instructions of Lua pass before `counted` is told so, for the runner with that tick.
+    // True: the tick is due. 0: ticks come by themselves.
+    int instructions;
+    bool (*counted)(void *context, struct mare__tick *tick);
 };
 
 extern const struct mare__platform mare__platform_live;
@@ -66,16 +96,36 @@ struct mare__parker {
     void *bell_argument;
 };
 
-// Sleeps until woken or until the deadline on the live clock. Returns whether it was woken.
+// Sleeps until woken or until the deadline on the live clock. Returns whether it was woken. (In a
+// runtime, its platform is asked instead.)
 bool mare__park(struct mare__parker *parker, uint64_t deadline);
 
 // May be called from a signal handler.
 void mare__unpark(struct mare__parker *parker);
 
+// Takes a wake that is stored, if there is one: for who does not sleep.
+bool mare__parker_woken(struct mare__parker *parker);
+
 // The thread goes to sleep elsewhere, where the bell (set by it before) wakes it, instead of in
 // mare__park. False: it was woken already, and stays. And its return; both by the thread itself.
 bool mare__park_elsewhere(struct mare__parker *parker);
 void mare__park_return(struct mare__parker *parker);
+
+// ---- Runners ------------------------------------------------------------------------------------
+// What is done by a thread of its own, or, on a platform without threads, a piece at a time.
+enum mare__progress { MARE__GOES_ON, MARE__RESTS, MARE__IS_OVER };
+
+struct mare__runner {
+    char name[16];
+    void (*serve)(void *argument); // all of it: returns when it is over
+    // A piece of it. After MARE__RESTS it need not be called before *until_ns, or its parker was
+    // woken. NULL: it cannot be done in pieces.
+    enum mare__progress (*advance)(void *argument, uint64_t *until_ns);
+    void *argument;
+    struct mare__parker *parker;
+    bool is_detached; // nobody waits for it, and its memory may go with its last piece
+    pthread_t thread; // the live platform's
+};
 
 // ---- Threads ------------------------------------------------------------------------------------
 // Starts a thread with a name that debuggers show. Returns 0, or an errno value.
@@ -91,21 +141,14 @@ void mare__library_keep(uintptr_t address);
 // Whatever the layer above wants to know of its own threads; NULL on others.
 extern _Thread_local void *mare__thread_data __attribute__((tls_model("initial-exec")));
 
-// ---- The tick: a signal on the calling thread, periodically -------------------------------------
+// ---- The tick -----------------------------------------------------------------------------------
+// Periodically, on the thread of a runner: live, a signal, in whose handler `handler` runs.
 struct mare__tick {
-    timer_t timer;
-    bool made; // the system had a timer for it
-    bool running;
+    bool made;          // there is one: else it can be set, but never comes
+    uint64_t period_ns; // 0: stopped
+    timer_t timer;      // the live platform's
+    uint64_t next_ns;   // another's
 };
-
-// Creates the calling thread's tick, stopped. `handler(argument)` runs in a signal handler on this
-// thread. Returns 0, or an errno value.
-int mare__tick_init(struct mare__tick *tick, void (*handler)(void *), void *argument);
-
-// Called by the owner only; they do nothing for a tick that could not be created.
-void mare__tick_start(struct mare__tick *tick, uint64_t period_ns);
-void mare__tick_stop(struct mare__tick *tick);
-void mare__tick_fini(struct mare__tick *tick);
 
 // ---- Signals that end a program -----------------------------------------------------------------
 // Interrupt, terminate and hang-up call `handler` with their number, on any thread. They do not

@@ -165,17 +165,23 @@ int mare__signal_listen(uint64_t set)
 
 // The descriptor is emptied only after none was seen, and then they are looked at again: one that
 // comes in between is seen, or leaves the descriptor readable.
-int mare__signal_take(int fd)
+static int take(int fd, struct watch *watch)
 {
     uint64_t times, set;
-    struct watch *watch = find(fd);
-    while (watch && (set = atomic_load(&watch->pending)) == 0)
+    while ((set = atomic_load(&watch->pending)) == 0)
         if (read(fd, &times, sizeof times) < 0)
             return 0;
-    if (!watch)
-        return 0;
     int number = __builtin_ctzll(set);
     atomic_fetch_and(&watch->pending, ~(UINT64_C(1) << number));
+    return number;
+}
+
+int mare__signal_take(int fd)
+{
+    pthread_mutex_lock(&changes); // so that its place does not become another's
+    struct watch *watch = find(fd);
+    int number = watch ? take(fd, watch) : 0;
+    pthread_mutex_unlock(&changes);
     return number;
 }
 

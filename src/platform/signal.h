@@ -26,8 +26,8 @@ enum { MARE__SIGNAL_LISTENERS = 256 }; // in a program, at a time
 int mare__signal_listen(uint64_t set);
 
 // The next of the signals that have come, or 0: then the descriptor is not readable until one
-// does.
+// does; or it was given up.
 int mare__signal_take(int fd);
 
-// Before the descriptor is closed.
+// Gives it up, before the descriptor is closed.
 void mare__signal_forget(int fd);

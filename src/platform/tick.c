@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// A POSIX timer whose signal goes to one thread. The signal is SIGURG: ignored by default, so that
-// one in flight while a handler is being removed does no harm, and hardly used by programs (the Go
-// runtime chose it for the same reasons). SA_RESTART keeps it from interrupting most system calls
-// that C libraries make.
+// The live tick: a POSIX timer whose signal goes to one thread. The signal is SIGURG: ignored by
+// default, so that one in flight while a handler is being removed does no harm, and hardly used by
+// programs (the Go runtime chose it for the same reasons). SA_RESTART keeps it from interrupting
+// most system calls that C libraries make.
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "platform/platform.h"
+#include "platform/live.h"
 
 #define TICK_SIGNAL SIGURG
 
@@ -27,8 +27,10 @@ static void on_signal(int number)
     errno = saved;
 }
 
-int mare__tick_init(struct mare__tick *tick, void (*handler)(void *), void *argument)
+int mare__live_tick_init(void *context, struct mare__tick *tick, void (*handler)(void *),
+                         void *argument)
 {
+    (void)context;
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     if (sigaction(TICK_SIGNAL, &action, NULL) != 0)
@@ -38,35 +40,24 @@ int mare__tick_init(struct mare__tick *tick, void (*handler)(void *), void *argu
     mine.handler = handler;
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = TICK_SIGNAL};
     event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
-    tick->running = false;
+    tick->period_ns = 0;
     tick->made = timer_create(CLOCK_MONOTONIC, &event, &tick->timer) == 0;
     return tick->made ? 0 : errno;
 }
 
-static void set_period(struct mare__tick *tick, uint64_t period_ns)
+void mare__live_tick_set(void *context, struct mare__tick *tick, uint64_t period_ns)
 {
+    (void)context;
     struct timespec period = {(time_t)(period_ns / 1000000000u), (long)(period_ns % 1000000000u)};
     struct itimerspec spec = {.it_interval = period, .it_value = period};
-    timer_settime(tick->timer, 0, &spec, NULL);
+    tick->period_ns = period_ns;
+    if (tick->made)
+        timer_settime(tick->timer, 0, &spec, NULL);
 }
 
-void mare__tick_start(struct mare__tick *tick, uint64_t period_ns)
+void mare__live_tick_fini(void *context, struct mare__tick *tick)
 {
-    if (tick->made && !tick->running) {
-        set_period(tick, period_ns);
-        tick->running = true;
-    }
-}
-
-void mare__tick_stop(struct mare__tick *tick)
-{
-    if (tick->running)
-        set_period(tick, 0);
-    tick->running = false;
-}
-
-void mare__tick_fini(struct mare__tick *tick)
-{
+    (void)context;
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, TICK_SIGNAL);
@@ -74,5 +65,6 @@ void mare__tick_fini(struct mare__tick *tick)
     mine.handler = NULL;
     if (tick->made)
         timer_delete(tick->timer);
-    tick->made = tick->running = false;
+    tick->made = false;
+    tick->period_ns = 0;
 }

@@ -89,7 +89,7 @@ int64_t mare__wall_age_ns(struct mare__arrivals *arrivals, const struct mare__wa
     if (size(now->ahead_ns - seen.ahead_ns) > unsure_ns)
         arrivals->trusted_ns = now->local_ns + STALE_NS;
     arrivals->seen = *now;
-    if (stamp_ns == 0 || now->local_ns < arrivals->trusted_ns)
+    if (stamp_ns <= 0 || now->local_ns < arrivals->trusted_ns)
         return 0;
     int64_t age_ns = now->utc_ns - stamp_ns - unsure_ns;
     if (age_ns <= 0 || age_ns >= STALE_NS)

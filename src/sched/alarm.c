@@ -1,109 +1,101 @@
 // SPDX-License-Identifier: MIT
 // Timers that a program holds: at their time a message goes into a channel of theirs, once or
-// again and again. They stand in the same heap as the deadlines of waits.
+// again and again. A task waits for the time. Its owner, who asks and cancels, may be on another
+// thread: what both look at is under the lock.
 #include "sched/alarm.h"
 #include "base/alloc.h"
-#include "sched/timer.h"
-#include "sched/worker.h"
+#include "sched/runtime.h"
+#include "sched/task.h"
 
 struct mare__alarm {
     struct mare__object object;
-    atomic_uint holders; // the object, and the heap while it stands there or is being told
-    mare_runtime *runtime;
-    mare_channel *channel;  // made when somebody wants to wait; under the timers' lock
-    bool due;               // its time came before that; under the same
-    struct mare__wait wait; // nobody waits with it: its end is the event
-    uint64_t at, period;    // period 0: once
-    atomic_bool cancelled;
-    atomic_uchar last; // below: whether it has come for the last time
+    struct mare__task task;
+    uint64_t at, period;   // period 0: once
+    mare__lock lock;       // guards all below
+    mare_channel *channel; // made when somebody wants to wait
+    bool due;              // its time came before that
+    bool over;             // it does not come again: it has come, or was cancelled
+    bool cancelled;
 };
 
-// Who is told may ask at once, before the one who tells is done.
-enum { TO_COME, BEING_TOLD, TOLD };
-
-static void release(struct mare__alarm *alarm)
+static struct mare__alarm *alarm_of(struct mare__object *object)
 {
-    if (atomic_fetch_sub(&alarm->holders, 1) > 1)
-        return;
-    if (alarm->channel)
-        mare_chan_unref(alarm->channel);
-    mare__free(alarm);
+    return MARE__ENTRY(object, struct mare__alarm, object);
 }
 
-static void tell(mare_channel *channel)
+// Puts a message into the channel, if there is none: one that nobody has taken note of yet is
+// enough. Returns who is to be woken when no lock is held. (There is room without asking for
+// memory.)
+static struct mare__wait *tell(mare_channel *channel)
 {
+    struct mare__wait *met;
     mare_message message;
     mare__message_init(&message);
-    mare__chan_send(channel, &message, NULL);
+    mare__chan_send_quietly(channel, &message, NULL, &met);
+    return met;
 }
 
-static void start(struct mare__alarm *alarm)
+static bool on_time(struct mare__task *task)
 {
-    mare_runtime *runtime = alarm->runtime;
-    mare__lock_acquire(&runtime->timer_lock); // who ends it needs this lock first
-    mare__wait_begin(&alarm->wait);
-    mare__wait_publish(&alarm->wait);
-    mare__timer_start(runtime, &alarm->wait, alarm->at);
-    mare__lock_release(&runtime->timer_lock);
-}
-
-// Its time has come. A tick that nobody has taken note of yet is enough: it is not told twice.
-static void on_time(struct mare__wait *wait)
-{
-    struct mare__alarm *alarm = MARE__ENTRY(wait, struct mare__alarm, wait);
-    bool goes_on = alarm->period && wait->result == MARE_TIMEOUT && !atomic_load(&alarm->cancelled);
-    mare__lock_acquire(&alarm->runtime->timer_lock);
-    mare_channel *channel = alarm->channel;
-    alarm->due = !channel;
-    if (!goes_on)
-        atomic_store(&alarm->last, BEING_TOLD);
-    mare__lock_release(&alarm->runtime->timer_lock);
-    if (channel && !atomic_load(&alarm->cancelled))
-        tell(channel);
-    if (!goes_on) {
-        atomic_store(&alarm->last, TOLD);
-        release(alarm);
-        return;
-    }
-    uint64_t now = mare__now(alarm->runtime);
+    struct mare__alarm *alarm = MARE__ENTRY(task, struct mare__alarm, task);
+    struct mare__wait *met = NULL;
+    bool comes = task->wait.result == MARE_TIMEOUT;
+    mare__lock_acquire(&alarm->lock);
+    comes = comes && !alarm->over;
+    alarm->over = !comes || !alarm->period; // told under the same lock: who sees that finds it
+    alarm->due = comes && !alarm->channel;
+    if (comes && alarm->channel)
+        met = tell(alarm->channel);
+    mare__lock_release(&alarm->lock);
+    if (met)
+        met->wake(met);
+    if (!comes || !alarm->period)
+        return false;
+    uint64_t now = mare__now(task->runtime);
     alarm->at += alarm->period; // from when it should have been: it does not drift
     if (alarm->at <= now)
         alarm->at += (now - alarm->at) / alarm->period * alarm->period + alarm->period;
-    start(alarm);
-    if (atomic_load(&alarm->cancelled)) // meanwhile
-        mare__alarm_cancel(&alarm->object);
+    return mare__task_sleep(task, alarm->at);
 }
 
 bool mare__alarm_cancel(struct mare__object *object)
 {
-    struct mare__alarm *alarm = (struct mare__alarm *)object;
-    bool first = !atomic_exchange(&alarm->cancelled, true);
-    mare__lock_acquire(&alarm->runtime->timer_lock);
-    bool mine = mare__wait_claim(&alarm->wait);
+    struct mare__alarm *alarm = alarm_of(object);
+    mare__lock_acquire(&alarm->lock);
+    bool over = alarm->over;
     mare_channel *channel = alarm->channel;
-    mare__lock_release(&alarm->runtime->timer_lock);
+    alarm->over = alarm->cancelled = true;
+    mare__lock_release(&alarm->lock);
+    if (!over)
+        mare__task_withdraw(&alarm->task);
     if (channel)
         mare_chan_close(channel);
-    if (mine) { // else it has come, or is coming on another thread, which sees that it was
-                // cancelled
-        mare__timer_stop(alarm->runtime, &alarm->wait);
-        release(alarm);
-    }
-    return mine || (first && alarm->period); // a periodic one always has a next time
+    return !over;
 }
 
 bool mare__alarm_over(struct mare__object *object)
 {
-    struct mare__alarm *alarm = (struct mare__alarm *)object;
-    while (atomic_load(&alarm->last) == BEING_TOLD)
-        mare__pause(); // for a few instructions of another thread
-    return atomic_load(&alarm->last) == TOLD;
+    struct mare__alarm *alarm = alarm_of(object);
+    mare__lock_acquire(&alarm->lock);
+    bool over = alarm->over;
+    mare__lock_release(&alarm->lock);
+    return over;
 }
 
 static void destroy(struct mare__object *object)
 {
+    if (!mare__runtime_valid(alarm_of(object)->task.runtime))
+        return; // a fork: its threads are not here
     mare__alarm_cancel(object);
-    release((struct mare__alarm *)object);
+    mare__task_release(&alarm_of(object)->task);
+}
+
+static void destroy_task(struct mare__object *object)
+{
+    struct mare__alarm *alarm = MARE__ENTRY(object, struct mare__alarm, task.object);
+    if (alarm->channel)
+        mare_chan_unref(alarm->channel);
+    mare__free(alarm);
 }
 
 struct mare__object *mare__alarm_new(mare_runtime *runtime, uint64_t at, uint64_t period)
@@ -112,32 +104,30 @@ struct mare__object *mare__alarm_new(mare_runtime *runtime, uint64_t at, uint64_
     if (!alarm)
         return NULL;
     mare__object_init(&alarm->object, MARE__KIND_TIMER, destroy);
+    mare__task_init(&alarm->task, runtime, on_time, destroy_task);
     alarm->object.weight = sizeof *alarm;
-    atomic_init(&alarm->holders, 2);
-    alarm->runtime = runtime;
-    alarm->wait.wake = on_time;
     alarm->at = at;
     alarm->period = period;
-    start(alarm);
-    mare__workers_look(runtime);
+    mare__task_sleep(&alarm->task, at);
+    mare__task_start(&alarm->task);
     return &alarm->object;
 }
 
 mare_channel *mare__alarm_channel(struct mare__object *object)
 {
-    struct mare__alarm *alarm = (struct mare__alarm *)object;
+    struct mare__alarm *alarm = alarm_of(object);
     if (alarm->channel) // only its owner makes one
         return alarm->channel;
-    mare_channel *channel = mare__chan_new(alarm->runtime, 1);
+    mare_channel *channel = mare__chan_new(alarm->task.runtime, 1);
     if (!channel)
         return NULL;
-    mare__lock_acquire(&alarm->runtime->timer_lock);
+    mare__lock_acquire(&alarm->lock);
     alarm->channel = channel;
-    bool due = alarm->due;
-    mare__lock_release(&alarm->runtime->timer_lock);
-    if (atomic_load(&alarm->cancelled))
+    bool cancelled = alarm->cancelled, due = alarm->due;
+    if (due && !cancelled)
+        tell(channel); // nobody waits there yet
+    mare__lock_release(&alarm->lock);
+    if (cancelled)
         mare_chan_close(channel);
-    else if (due)
-        tell(channel);
     return channel;
 }

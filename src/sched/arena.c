@@ -41,8 +41,10 @@ struct mare__arena {
     struct free_block *free[CLASSES];
     struct chunk *chunks;
     struct mare__list large;
-    atomic_size_t used; // written by whoever runs the process, read by whoever lists it
-    size_t limit;
+    atomic_size_t used;            // written by whoever runs the process, read by whoever lists it
+    size_t allowed;                // bytes in use beyond which more must be paid for
+    struct mare__account *account; // who pays, or NULL
+    size_t paid;                   // what was taken from it
     size_t next_chunk;
     bool born;
     struct memory *memory; // NULL: no moment is remembered, which is so of all but a few
@@ -67,6 +69,7 @@ struct mare__arena *mare__arena_create(void)
     arena->bump = (char *)arena + (sizeof *arena + GRAIN - 1) / GRAIN * GRAIN;
     arena->end = (char *)arena + MARE__ARENA_BASE;
     arena->next_chunk = MARE__ARENA_CHUNK;
+    arena->allowed = SIZE_MAX;
     return arena;
 }
 
@@ -85,6 +88,7 @@ static void free_rest(struct mare__arena *arena)
 
 void mare__arena_destroy(struct mare__arena *arena)
 {
+    mare__arena_account(arena, NULL);
     free_rest(arena);
     for (int moment = 0; arena->memory && moment < MARE__MOMENTS; moment++)
         mare__free(arena->memory->images[moment].bytes);
@@ -218,6 +222,44 @@ static void set_used(struct mare__arena *arena, size_t bytes)
     atomic_store_explicit(&arena->used, bytes, memory_order_relaxed);
 }
 
+// ---- Who pays -----------------------------------------------------------------------------------
+
+// Taken from the account at a time, so that it is seldom asked.
+enum { PORTION = 4096 };
+
+// There is to be so much in use: what is missing is taken from the account.
+static bool pay(struct mare__arena *arena, size_t use)
+{
+    size_t missing = use - arena->allowed, more = missing < PORTION ? PORTION : missing;
+    if (!mare__account_take(arena->account, more)) {
+        more = missing;
+        if (!mare__account_take(arena->account, more))
+            return false;
+    }
+    arena->paid += more;
+    arena->allowed += more;
+    return true;
+}
+
+// Gives back what is much more than what is in use.
+static void repay(struct mare__arena *arena)
+{
+    size_t spare = arena->allowed - used(arena);
+    if (spare < 2 * PORTION || arena->paid < PORTION)
+        return;
+    size_t back = spare - PORTION < arena->paid ? spare - PORTION : arena->paid;
+    arena->paid -= back;
+    arena->allowed -= back;
+    mare__account_give(arena->account, back);
+}
+
+static void forget_account(struct mare__arena *arena)
+{
+    arena->account = NULL;
+    arena->paid = 0;
+    arena->allowed = SIZE_MAX;
+}
+
 void *mare__arena_alloc(void *ud, void *block, size_t old_size, size_t new_size)
 {
     struct mare__arena *arena = ud;
@@ -227,10 +269,13 @@ void *mare__arena_alloc(void *ud, void *block, size_t old_size, size_t new_size)
         if (block)
             give_back(arena, block, old_size);
         set_used(arena, used(arena) - old_size);
+        if (arena->account)
+            repay(arena);
         return NULL;
     }
     if (new_size > old_size) {
-        if (arena->limit && used(arena) - old_size + new_size > arena->limit)
+        size_t use = used(arena) - old_size + new_size;
+        if (use > arena->allowed && !pay(arena, use))
             return NULL;
         if (mare__alloc_must_fail())
             return NULL;
@@ -238,6 +283,8 @@ void *mare__arena_alloc(void *ud, void *block, size_t old_size, size_t new_size)
     void *result = block ? resize(arena, block, old_size, new_size) : take(arena, new_size);
     if (result)
         set_used(arena, used(arena) - old_size + new_size);
+    if (new_size < old_size && arena->account)
+        repay(arena);
     return result;
 }
 
@@ -276,8 +323,10 @@ bool mare__arena_remembers(const struct mare__arena *arena, enum mare__moment mo
 void mare__arena_revert(struct mare__arena *arena, enum mare__moment moment)
 {
     const struct image *image = &arena->memory->images[moment];
+    mare__arena_account(arena, NULL);
     free_rest(arena);
     memcpy(arena, image->bytes, image->size);
+    forget_account(arena); // of whoever ran when it was remembered
 }
 
 void *mare__arena_scratch(struct mare__arena *arena)
@@ -285,9 +334,15 @@ void *mare__arena_scratch(struct mare__arena *arena)
     return arena->memory->scratch;
 }
 
-void mare__arena_limit(struct mare__arena *arena, size_t limit)
+void mare__arena_account(struct mare__arena *arena, struct mare__account *account)
 {
-    arena->limit = limit;
+    if (arena->account)
+        mare__account_give(arena->account, arena->paid);
+    forget_account(arena);
+    if (!account)
+        return;
+    arena->account = account;
+    arena->allowed = used(arena);
 }
 
 size_t mare__arena_used(const struct mare__arena *arena)

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/account.h"
+
 struct mare__arena;
 
 // A new arena with no limit, or NULL.
@@ -39,8 +41,9 @@ void mare__arena_revert(struct mare__arena *arena, enum mare__moment moment);
 // Room for four pointers that the owner may use between two lives. Only when birth is remembered.
 void *mare__arena_scratch(struct mare__arena *arena);
 
-// The most bytes that may be in use: 0, no limit. An allocation beyond it fails.
-void mare__arena_limit(struct mare__arena *arena, size_t limit);
+// What is allocated beyond what is in use now is paid for by an account (which outlives the arena),
+// or, with NULL, by nobody. An allocation for which the account has not enough left fails.
+void mare__arena_account(struct mare__arena *arena, struct mare__account *account);
 
 // Bytes in use. Any thread may ask while the arena exists.
 size_t mare__arena_used(const struct mare__arena *arena);

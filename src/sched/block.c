@@ -8,8 +8,8 @@
 #include "base/alloc.h"
 #include "sched/leaving.h"
 #include "sched/process.h"
-#include "sched/timer.h"
 #include "sched/trace.h"
+#include "sched/want.h"
 
 void mare__block_refuse(lua_State *L, const mare_process *process)
 {
@@ -19,7 +19,8 @@ void mare__block_refuse(lua_State *L, const mare_process *process)
                   "load, a finalizer or a closing handler)");
 }
 
-// Does what the routine waits for, or stands in line for it. MARE_EMPTY, MARE_FULL: it waits.
+// Does what the routine waits for, or stands in line for it, without a deadline. MARE_EMPTY,
+// MARE_FULL: it waits.
 static inline mare_err attempt(mare_process *process, struct mare__sleep *sleep, uint32_t *fired)
 {
     struct mare__wait *wait = &sleep->wait;
@@ -31,10 +32,7 @@ static inline mare_err attempt(mare_process *process, struct mare__sleep *sleep,
     case MARE__WAITS_IN_SELECT:
         return mare__chan_select(sleep->cases, sleep->case_count, sleep->turn, wait, &wait->message,
                                  fired, mare__cases_scratch(sleep->cases, sleep->case_count));
-    default: // for time only. Published under a lock that the owner needs: the timers', or its own
-             // (see mare__sleep_clean)
-        if (sleep->timed)
-            return mare__wait_publish(wait) ? MARE_EMPTY : wait->result;
+    default: // for ever. Published under a lock that the owner needs (see mare__sleep_clean)
         mare__lock_acquire(&process->lock);
         mare_err err = mare__wait_publish(wait) ? MARE_EMPTY : wait->result;
         mare__lock_release(&process->lock);
@@ -42,18 +40,36 @@ static inline mare_err attempt(mare_process *process, struct mare__sleep *sleep,
     }
 }
 
-// The owner, when it wakes, stops its timer before all else, and needs this lock for it. So the
-// timer can be started after the wait was published, and cannot end it before.
-static mare_err attempt_timed(mare_process *process, struct mare__sleep *sleep, uint32_t *fired)
+static struct mare__want want_of(struct mare__sleep *sleep, const struct mare__choice *choice)
 {
-    mare_runtime *runtime = process->runtime;
-    uint64_t deadline = sleep->deadline; // once the wait is published the process may be gone
-    mare__lock_acquire(&runtime->timer_lock);
-    mare_err err = attempt(process, sleep, fired);
-    if (err == MARE_EMPTY || err == MARE_FULL)
-        mare__timer_start(runtime, &sleep->wait, deadline);
-    mare__lock_release(&runtime->timer_lock);
-    return err;
+    return (struct mare__want){.waits = sleep->waits,
+                               .deadline = sleep->timed ? sleep->deadline : MARE_FOREVER,
+                               .channel = sleep->waits_for,
+                               .message = &sleep->wait.message,
+                               .choice = choice};
+}
+
+// With a deadline.
+static mare_err attempt_timed(mare_runtime *runtime, struct mare__sleep *sleep, uint32_t *fired)
+{
+    struct mare__choice choice;
+    struct mare__wait *met;
+    const struct mare__want want = want_of(sleep, &choice);
+    if (sleep->waits == MARE__WAITS_IN_SELECT) {
+        mare__choice_init(&choice, sleep->cases, sleep->case_count,
+                          mare__cases_scratch(sleep->cases, sleep->case_count));
+        choice.turn = sleep->turn;
+    }
+    for (;;) {
+        mare_err err = mare__want_begin(runtime, &want, &sleep->spot, fired, &met);
+        if (met)
+            met->wake(met);
+        if (err != MARE_NOMEM)
+            return err;
+        err = mare__want_try(&want, &sleep->wait, fired); // a ring grows, where no lock is held
+        if (!mare__must_wait(err))
+            return err;
+    }
 }
 
 bool mare__sleep_commit(mare_process *process, struct mare__sleep *sleep)
@@ -61,9 +77,9 @@ bool mare__sleep_commit(mare_process *process, struct mare__sleep *sleep)
     struct mare__wait *wait = &sleep->wait;
     uint32_t fired = MARE__FIRED_NONE;
     mare__wait_begin(wait);
-    mare_err err =
-        sleep->timed ? attempt_timed(process, sleep, &fired) : attempt(process, sleep, &fired);
-    if (err == MARE_EMPTY || err == MARE_FULL)
+    mare_err err = sleep->timed ? attempt_timed(process->runtime, sleep, &fired)
+                                : attempt(process, sleep, &fired);
+    if (mare__must_wait(err))
         return true;
     wait->fired = fired;
     wait->result = err;
@@ -74,24 +90,17 @@ bool mare__sleep_commit(mare_process *process, struct mare__sleep *sleep)
 
 void mare__sleep_clean(mare_process *process, struct mare__sleep *sleep)
 {
-    struct mare__wait *wait = &sleep->wait;
-    if (sleep->timed) {
-        mare__timer_stop(process->runtime, wait);
-    } else if (sleep->waits == MARE__WAITS_FOR_TIME) {
+    const struct mare__choice choice = {.cases = sleep->cases, .count = sleep->case_count};
+    if (!sleep->timed && sleep->waits == MARE__WAITS_FOR_TIME) {
         // Who published the wait has this lock, and may still look at it: only when he is done may
         // the owner begin another, which he would take for the one he published.
         mare__lock_acquire(&process->lock);
         mare__lock_release(&process->lock);
     }
+    const struct mare__want want = want_of(sleep, &choice);
+    if (sleep->waits != MARE__WAITS_NOT)
+        mare__want_leave(process->runtime, &want, &sleep->spot);
     sleep->timed = false;
-    if (sleep->waits == MARE__WAITS_IN_SELECT) {
-        for (uint32_t i = 0; i < sleep->case_count; i++)
-            if (i != wait->fired)
-                mare__chan_forget(sleep->cases[i].channel, &sleep->cases[i].spot);
-    } else if (sleep->waits != MARE__WAITS_NOT && sleep->waits_for &&
-               wait->fired == MARE__FIRED_NONE) {
-        mare__chan_forget(sleep->waits_for, &sleep->spot);
-    }
     sleep->waits = MARE__WAITS_NOT;
 }
 
@@ -129,7 +138,7 @@ static void host_sleep(mare_process *process)
     if (!mare__sleep_commit(process, &process->sleep))
         return;
     atomic_fetch_add(&process->runtime->waiters, 1);
-    while (!mare__park(process->host, process->sleep.deadline))
+    while (!mare__runtime_park(process->runtime, process->host, process->sleep.deadline))
         mare__wait_end(&process->sleep.wait, MARE_TIMEOUT); // if too late, the wake is on its way
     atomic_fetch_sub(&process->runtime->waiters, 1);
 }

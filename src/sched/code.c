@@ -54,6 +54,7 @@ struct mare__code *mare__code_of(lua_State *L, int index)
         mare__object_init(&code->object, MARE__KIND_CODE, destroy);
         code->length = 0;
         lua_dump(L, copy, code, 0);
+        mare__object_gains(&code->object, sizeof *code + code->length);
         mare__handle_push_new(L, code);
         lua_rawset(L, -3);
     }

@@ -160,13 +160,21 @@ static int wrapped(lua_State *L)
     return begin(L, lua_tothread(L, lua_upvalueindex(1)), lua_gettop(L), wrap_again, finish_wrap);
 }
 
-// coroutine.wrap(f)
-static int co_wrap(lua_State *L)
+// coroutine.create(f)
+static int co_create(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TFUNCTION);
     lua_State *co = lua_newthread(L);
+    mare__hook_inherit(L, co);
     lua_pushvalue(L, 1);
     lua_xmove(L, co, 1);
+    return 1;
+}
+
+// coroutine.wrap(f)
+static int co_wrap(lua_State *L)
+{
+    co_create(L);
     lua_pushcclosure(L, wrapped, 1);
     return 1;
 }
@@ -217,6 +225,8 @@ void mare__coroutine_patch(lua_State *L)
     lua_setfield(L, -2, "close");
     lua_pushcfunction(L, co_resume);
     lua_setfield(L, -2, "resume");
+    lua_pushcfunction(L, co_create);
+    lua_setfield(L, -2, "create");
     lua_pushcfunction(L, co_wrap);
     lua_setfield(L, -2, "wrap");
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "sched/runtime.h"
 #include "sched/worker.h"
 
 // ---- Spare blocks -------------------------------------------------------------------------------
@@ -51,16 +52,16 @@ static void free_spares(struct mare__worker *worker)
 
 enum { ATTENDANCE_NS = 1000000 }; // between two looks in the place of those who are away
 
-static void *attend(void *argument)
+static void attend(void *argument)
 {
     mare_runtime *runtime = argument;
     bool away = false;
     while (!atomic_load(&runtime->attendant.quit)) {
-        mare__park(&runtime->attendant.parker,
-                   away ? mare__now(runtime) + ATTENDANCE_NS : MARE_FOREVER);
-        mare__lock_acquire(&runtime->worker_lock);
+        mare__runtime_park(runtime, &runtime->attendant.parker,
+                           away ? mare__now(runtime) + ATTENDANCE_NS : MARE_FOREVER);
+        pthread_mutex_lock(&runtime->worker_mutex);
         struct mare__lookout *lookout = runtime->lookouts; // the list only grows, at its head
-        mare__lock_release(&runtime->worker_lock);
+        pthread_mutex_unlock(&runtime->worker_mutex);
         away = false;
         for (; lookout; lookout = lookout->next)
             if (atomic_load(&lookout->unattended)) {
@@ -68,30 +69,35 @@ static void *attend(void *argument)
                 away = true;
             }
     }
-    return NULL;
 }
 
+// Not in pieces: where there are no threads, no worker is stuck while others go on.
 static void attendant_start(mare_runtime *runtime)
 {
-    if (!atomic_exchange(&runtime->attendant.started, true) &&
-        mare__thread_start(&runtime->attendant.thread, "mare-watch", attend, runtime) != 0)
+    const struct mare__platform *platform = &runtime->platform;
+    struct mare__runner *runner = &runtime->attendant.runner;
+    if (atomic_exchange(&runtime->attendant.started, true))
+        return;
+    *runner = (struct mare__runner){.name = "mare-watch", .serve = attend, .argument = runtime};
+    if (platform->start(platform->context, runner) != 0)
         atomic_store(&runtime->attendant.started, false);
 }
 
 static void attendant_stop(mare_runtime *runtime)
 {
+    const struct mare__platform *platform = &runtime->platform;
     if (!atomic_load(&runtime->attendant.started))
         return;
     atomic_store(&runtime->attendant.quit, true);
     mare__unpark(&runtime->attendant.parker);
-    pthread_join(runtime->attendant.thread, NULL);
+    platform->join(platform->context, &runtime->attendant.runner);
 }
 
 struct mare__lookout *mare__worker_give_lookout(struct mare__worker *worker,
                                                 struct mare__lookout *lookout)
 {
     mare_runtime *runtime = worker->runtime;
-    mare__lock_acquire(&runtime->worker_lock);
+    pthread_mutex_lock(&runtime->worker_mutex);
     struct mare__lookout *has = atomic_load(&worker->lookout);
     if (!has) {
         has = lookout;
@@ -102,44 +108,42 @@ struct mare__lookout *mare__worker_give_lookout(struct mare__worker *worker,
         runtime->lookouts = lookout;
         atomic_store_explicit(&worker->lookout, lookout, memory_order_release);
     }
-    mare__lock_release(&runtime->worker_lock);
+    pthread_mutex_unlock(&runtime->worker_mutex);
     attendant_start(runtime);
     return has;
 }
 
 // ---- A worker for one process -------------------------------------------------------------------
 
-static void *own_main(void *argument)
+void mare__own_leave(struct mare__worker *own)
 {
-    struct mare__worker *own = argument;
     mare_runtime *runtime = own->runtime;
-    mare__worker_serve_own(own);
     free_spares(own);
     mare__free(own);
-    pthread_mutex_lock(&runtime->end_mutex);
-    atomic_fetch_sub(&runtime->own_threads, 1);
-    pthread_cond_broadcast(&runtime->end_signal);
-    pthread_mutex_unlock(&runtime->end_mutex);
-    return NULL;
+    mare__runtime_left(runtime);
 }
 
 bool mare__worker_own(mare_process *process)
 {
     struct mare__worker *own = mare__alloc_zero(sizeof *own);
     mare_runtime *runtime = process->runtime;
-    char name[16];
+    const struct mare__platform *platform = &runtime->platform;
     if (!own)
         return false;
     own->runtime = runtime;
     own->index = MARE__WORKERS_MAX; // it is none of them
     mare__list_init(&own->idle);
+    own->runner = (struct mare__runner){.serve = mare__own_serve,
+                                        .advance = mare__own_advance,
+                                        .argument = own,
+                                        .parker = &own->parker,
+                                        .is_detached = true};
+    snprintf(own->runner.name, sizeof own->runner.name, "mare-p%lu",
+             (unsigned long)process->id % 100000000);
     process->own = own;
-    snprintf(name, sizeof name, "mare-p%lu", (unsigned long)process->id % 100000000);
     atomic_fetch_add(&runtime->own_threads, 1);
-    if (mare__thread_start(&own->thread, name, own_main, own) == 0) {
-        pthread_detach(own->thread);
+    if (platform->start(platform->context, &own->runner) == 0)
         return true;
-    }
     atomic_fetch_sub(&runtime->own_threads, 1);
     process->own = NULL;
     mare__free(own);
@@ -147,12 +151,6 @@ bool mare__worker_own(mare_process *process)
 }
 
 // ---- Their number -------------------------------------------------------------------------------
-
-static void *worker_main(void *argument)
-{
-    mare__worker_serve(argument);
-    return NULL;
-}
 
 static mare_err worker_start(mare_runtime *runtime, unsigned index)
 {
@@ -175,12 +173,16 @@ static mare_err worker_start(mare_runtime *runtime, unsigned index)
         mare__unpark(&worker->parker); // it may only be watching by now
         return MARE_OK;
     }
+    const struct mare__platform *platform = &runtime->platform;
     if (worker->started)
-        pthread_join(worker->thread, NULL);
-    char name[16];
-    snprintf(name, sizeof name, "mare-%u", index);
+        platform->join(platform->context, &worker->runner);
+    worker->runner = (struct mare__runner){.serve = mare__worker_serve,
+                                           .advance = mare__worker_advance,
+                                           .argument = worker,
+                                           .parker = &worker->parker};
+    snprintf(worker->runner.name, sizeof worker->runner.name, "mare-%u", index);
     atomic_fetch_add(&runtime->worker_alive, 1);
-    worker->started = mare__thread_start(&worker->thread, name, worker_main, worker) == 0;
+    worker->started = platform->start(platform->context, &worker->runner) == 0;
     if (!worker->started) {
         worker->alive = false;
         atomic_fetch_sub(&runtime->worker_alive, 1);
@@ -199,28 +201,26 @@ mare_err mare__workers_set(mare_runtime *runtime, unsigned count)
     if (count < 1 || count > MARE__WORKERS_MAX)
         return MARE_INVALID;
     mare_err err = MARE_OK;
-    mare__lock_acquire(&runtime->worker_lock);
+    pthread_mutex_lock(&runtime->worker_mutex);
     unsigned have = atomic_load(&runtime->worker_count);
     for (; have < count && !err; have += !err)
         err = worker_start(runtime, have);
     for (; have > count; have--)
         worker_dismiss(runtime->workers[have - 1]);
     atomic_store(&runtime->worker_count, have);
-    mare__lock_release(&runtime->worker_lock);
+    pthread_mutex_unlock(&runtime->worker_mutex);
     return err;
 }
 
 void mare__workers_stop(mare_runtime *runtime)
 {
-    pthread_mutex_lock(&runtime->end_mutex);
-    while (atomic_load(&runtime->own_threads) > 0)
-        pthread_cond_wait(&runtime->end_signal, &runtime->end_mutex);
-    pthread_mutex_unlock(&runtime->end_mutex);
+    const struct mare__platform *platform = &runtime->platform;
+    mare__runtime_await_threads(runtime);
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
         worker_dismiss(runtime->workers[i]);
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
         if (runtime->workers[i]->started)
-            pthread_join(runtime->workers[i]->thread, NULL);
+            platform->join(platform->context, &runtime->workers[i]->runner);
     attendant_stop(runtime);
     for (struct mare__lookout *lookout = runtime->lookouts; lookout; lookout = lookout->next)
         lookout->parker = &lookout->idle;

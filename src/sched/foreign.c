@@ -36,7 +36,7 @@ static void sleeper_init(struct sleeper *sleeper)
 // Sleeps until the wait has ended; takes itself out of line if that was not the channel's doing.
 static mare_err sleep_until(struct sleeper *sleeper, mare_channel *channel, uint64_t deadline)
 {
-    while (!mare__park(&sleeper->parker, deadline))
+    while (!mare__runtime_park(channel->runtime, &sleeper->parker, deadline))
         mare__wait_end(&sleeper->wait, MARE_TIMEOUT); // if too late, the wake is on its way
     if (sleeper->wait.fired == MARE__FIRED_NONE)
         mare__chan_forget(channel, &sleeper->spot);
@@ -123,11 +123,15 @@ mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *n
     mare_err err = name && !channel->name ? MARE_NOMEM : MARE_OK;
     // Whole before it is in the list, where others look at it; there before it can be found by its
     // name, and closed.
-    if (channel->name)
+    if (channel->name) {
         strcpy(channel->name, name);
+        mare__object_gains(&channel->object, strlen(name) + 1);
+    }
+    if (!err && !mare__object_charge(&channel->object, mare__paying))
+        err = MARE_NOMEM;
     if (!err)
         mare__chan_list(channel, &runtime->channels);
-    if (channel->name)
+    if (channel->name && !err)
         err = mare__directory_add(runtime->names, name, &channel->object);
     if (err)
         mare_chan_unref(channel);

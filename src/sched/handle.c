@@ -376,6 +376,27 @@ static void weigh(lua_State *L, mare_process *process)
     }
 }
 
+bool mare__handle_affords(lua_State *L, size_t bytes)
+{
+    struct mare__account *account = mare__self(L)->account;
+    if (!account || bytes <= mare__account_left(account))
+        return true;
+    lua_gc(L, LUA_GCCOLLECT); // what is garbage has not been given back yet
+    return bytes <= mare__account_left(account);
+}
+
+// Makes an object that is kept meanwhile the process's to pay for.
+static void charge(lua_State *L, mare_process *process, struct mare__object *object,
+                   struct mare__pending *more)
+{
+    if (mare__object_charge(object, process->account) ||
+        (mare__handle_affords(L, object->weight) && mare__object_charge(object, process->account)))
+        return;
+    kept(process, more, true);
+    lua_pushliteral(L, "not enough memory"); // as Lua says it
+    lua_error(L);
+}
+
 void mare__handle_push(lua_State *L, void *object)
 {
     mare_process *process = mare__self(L);
@@ -395,6 +416,8 @@ void mare__handle_push_new(lua_State *L, void *made)
     mare_process *process = mare__self(L);
     struct mare__object *object = made;
     struct mare__pending *more = keep(L, process, object);
+    if (__builtin_expect(process->account != NULL, 0))
+        charge(L, process, object, more);
     struct mare__reference *ref = push_userdata(L, process, object->kind);
     push_table(L, MADE_HERE);
     ref->index = take_number(process);
@@ -423,6 +446,8 @@ void mare__handle_push_owned(lua_State *L, void *object)
     if (again) {
         kept(process, more, true);
     } else if (!atomic_exchange(&buffer->taken, true)) {
+        if (__builtin_expect(buffer->account != process->account, 0))
+            charge(L, process, buffer, more);
         kept(process, more, false);
         mare__handle_push(L, object);
     } else { // somebody who got the same message had it first: as one that was sent away

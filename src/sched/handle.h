@@ -35,11 +35,21 @@ void mare__handle_give(lua_State *L, struct mare__reference *ref);
 // Gives back at once what only this reference refers to; it is empty from here on.
 void mare__handle_forget(lua_State *L, struct mare__reference *ref);
 
+// Whether the process can pay for so many bytes; garbage is collected if need be.
+bool mare__handle_affords(lua_State *L, size_t bytes);
+
 // The methods that the table at a stack index is to supply, or NULL if it is something else.
 const luaL_Reg *mare__handle_methods(lua_State *L, int index);
 
 // What is behind a reference at a stack index, or NULL if it is something else.
 struct mare__reference *mare__handle_test(lua_State *L, int index);
+
+// Whether there is one there, with an object that is this process's.
+static inline bool mare__handle_here(lua_State *L, int index)
+{
+    const struct mare__reference *ref = mare__handle_test(L, index);
+    return ref && !mare__handle_moved(ref);
+}
 
 // The same for one kind.
 static inline struct mare__reference *mare__handle_of(lua_State *L, int index, enum mare__kind kind)

@@ -34,9 +34,32 @@ enum { LIBRARY_COUNT = sizeof libraries / sizeof *libraries, BASE_MAX = 32 };
 struct mare__harvest {
     luaL_Reg base[BASE_MAX]; // the base library's functions, ours in place of some
     unsigned count;
+    lua_CFunction originals[MARE__ORIGINALS];
+    size_t countdown; // where a lua_State has what it has left to count: see mare__countdown
 };
 
 // ---- What the base library consists of ----------------------------------------------------------
+
+static void no_hook(lua_State *L, lua_Debug *event)
+{
+    (void)L, (void)event;
+}
+
+// Finds where a lua_State has its countdown: it is what changes while a few instructions run.
+static size_t find_countdown(lua_State *L)
+{
+    enum { MARK = 0x6d617265, FIELDS = 64, FEW = 100 };
+    size_t found = 0;
+    const int *fields = (const int *)L; // of the main coroutine: much more follows it
+    lua_sethook(L, no_hook, LUA_MASKCOUNT, MARK);
+    luaL_loadstring(L, "local a = 1");
+    lua_call(L, 0, 0);
+    for (size_t i = 0; i < FIELDS; i++)
+        if (fields[i] < MARK && fields[i] > MARK - FEW)
+            found = i * sizeof *fields;
+    lua_sethook(L, NULL, 0, 0);
+    return found;
+}
 
 static int harvest(lua_State *L)
 {
@@ -59,7 +82,25 @@ static int harvest(lua_State *L)
                 function = own->func;
         harvest->base[harvest->count++] = (luaL_Reg){names[i], function};
     }
-    return 0;
+    static const char *const debug[] = {"getlocal", "setlocal", "setupvalue", "getuservalue",
+                                        "setuservalue"};
+    luaL_requiref(L, LUA_DBLIBNAME, luaopen_debug, 0);
+    for (int i = MARE__GETLOCAL; i <= MARE__SETUSERVALUE; i++) {
+        lua_getfield(L, -1, debug[i]);
+        harvest->originals[i] = lua_tocfunction(L, -1);
+        lua_pop(L, 1);
+    }
+    luaL_requiref(L, LUA_LOADLIBNAME, luaopen_package, 0);
+    lua_getfield(L, -1, "loadlib");
+    harvest->originals[MARE__LOADLIB] = lua_tocfunction(L, -1);
+    lua_getfield(L, -2, "searchers");
+    for (int i = MARE__SEARCH_C; i <= MARE__SEARCH_C_ROOT; i++) {
+        lua_rawgeti(L, -1, 3 + i - MARE__SEARCH_C);
+        harvest->originals[i] = lua_tocfunction(L, -1);
+        lua_pop(L, 1);
+    }
+    harvest->countdown = find_countdown(L);
+    return harvest->countdown ? 0 : luaL_error(L, "no Lua 5.4");
 }
 
 struct mare__harvest *mare__harvest_create(void)
@@ -77,6 +118,16 @@ struct mare__harvest *mare__harvest_create(void)
         return made;
     mare__free(made);
     return NULL;
+}
+
+lua_CFunction mare__original(const mare_runtime *runtime, enum mare__original which)
+{
+    return runtime->harvest->originals[which];
+}
+
+int *mare__countdown(const mare_runtime *runtime, lua_State *L)
+{
+    return (int *)((char *)L + runtime->harvest->countdown);
 }
 
 void mare__harvest_destroy(struct mare__harvest *harvest)
@@ -116,7 +167,7 @@ static void patch(lua_State *L, lua_CFunction open)
     else if (open == luaopen_math)
         mare__math_seed(L);
     else if (open == luaopen_debug)
-        mare__debug_patch(L);
+        luaL_setfuncs(L, mare__debug_overrides, 0);
     else if (open == luaopen_package)
         mare__package_patch(L);
     if (open == luaopen_io || open == luaopen_debug || open == luaopen_package)
@@ -223,6 +274,7 @@ static int wanted(lua_State *L, int index)
 // The value of a member that the table at index 1 of the stack takes from a list.
 static int supply_member(lua_State *L, const luaL_Reg *members)
 {
+    luaL_checktype(L, 1, LUA_TTABLE); // a program may call what calls this
     const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
     if (strlen(name) != lua_rawlen(L, 2))
         return 0; // a zero byte in it
@@ -240,6 +292,7 @@ static int supply_member(lua_State *L, const luaL_Reg *members)
 // Of the globals; and of tables of methods, which have the same metatable.
 static int globals_index(lua_State *L)
 {
+    lua_settop(L, 2);
     if (lua_topointer(L, 1) != mare__self(L)->globals) {
         const luaL_Reg *methods = mare__handle_methods(L, 1);
         return methods ? supply_member(L, methods) : 0;
@@ -262,6 +315,8 @@ static int globals_index(lua_State *L)
 
 static int globals_newindex(lua_State *L)
 {
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 3);
     int bit = wanted(L, 2);
     if (bit >= 0)
         mare__self(L)->libraries |= UINT64_C(1) << bit; // the program's own from now on
@@ -271,6 +326,7 @@ static int globals_newindex(lua_State *L)
 
 static int globals_pairs(lua_State *L)
 {
+    lua_settop(L, 1);
     mare__lazy_finish(L);
     lua_pushcfunction(L, mare__next);
     lua_pushvalue(L, 1);
@@ -282,6 +338,7 @@ static int globals_pairs(lua_State *L)
 
 static int string_index(lua_State *L)
 {
+    lua_settop(L, 2);
     open_library(L, 0); // which replaces this metatable
     lua_insert(L, 2);
     lua_gettable(L, 2);
@@ -343,12 +400,14 @@ void mare__lazy_install(lua_State *L)
 
 static int table_index(lua_State *L)
 {
+    lua_settop(L, 2);
     return supply_member(L, lua_touserdata(L, lua_upvalueindex(1)));
 }
 
 // Makes all members real, so that they can be listed.
 static int table_pairs(lua_State *L)
 {
+    luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
     luaL_setfuncs(L, lua_touserdata(L, lua_upvalueindex(1)), 0);
     lua_pushcfunction(L, mare__next);

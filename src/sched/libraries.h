@@ -10,6 +10,24 @@
 struct mare__harvest *mare__harvest_create(void);
 void mare__harvest_destroy(struct mare__harvest *harvest);
 
+// Functions of the stock interpreter that ours call where they do not differ.
+enum mare__original {
+    MARE__GETLOCAL,
+    MARE__SETLOCAL,
+    MARE__SETUPVALUE,
+    MARE__GETUSERVALUE,
+    MARE__SETUSERVALUE,
+    MARE__LOADLIB,
+    MARE__SEARCH_C, // of package.searchers
+    MARE__SEARCH_C_ROOT,
+    MARE__ORIGINALS
+};
+lua_CFunction mare__original(const mare_runtime *runtime, enum mare__original which);
+
+// How many instructions a coroutine has left to count until its next count event. Lua has no
+// function that tells or sets this; without it a hook that yields cannot go on counting exactly.
+int *mare__countdown(const mare_runtime *runtime, lua_State *L);
+
 // At a state's birth: globals and strings that open libraries when they are named. Called in
 // protected mode.
 void mare__lazy_install(lua_State *L);
@@ -61,19 +79,38 @@ bool mare__kill_thrown(lua_State *L);
 // The host's own require, for a state that is not ours.
 int mare__host_require(lua_State *L);
 
-// Change the library on top of the stack.
+// Changes the library on top of the stack.
 void mare__package_patch(lua_State *L);
-void mare__debug_patch(lua_State *L);
-
-// Sees to it that the process gives way at its next instruction. From a signal handler.
-void mare__hook_arm(mare_process *process);
 
 // os.exit([code]): ends the program, in order if somebody awaits its end; in a program that is not
 // ours (a host, a C program), as exit does.
 int mare__exit(lua_State *L);
 
+// ---- debug.c ------------------------------------------------------------------------------------
+extern const luaL_Reg mare__debug_overrides[];
+
+// What a function of the debug library is about: the coroutine that is its first argument, if it is
+// one, or the one that calls it. `first` is where its other arguments begin.
+lua_State *mare__debug_about(lua_State *L, int *first);
+
+// Whether the table at an index of the stack is in the registry: the metatable of a type of C, most
+// likely, which a userdata that is of another type must not get.
+bool mare__is_type_of_c(lua_State *L, int index);
+
+// ---- hook.c -------------------------------------------------------------------------------------
+// debug.sethook, debug.gethook
+int mare__hook_set(lua_State *L);
+int mare__hook_get(lua_State *L);
+
+// The coroutine on top of the stack was just made: it has the hook of the one that made it, but not
+// the function.
+void mare__hook_inherit(lua_State *L, lua_State *made);
+
+// Sees to it that the process gives way soon, in a coroutine that runs. Also from a signal handler.
+void mare__hook_arm(mare_process *process, lua_State *L);
+
 // ---- coroutine.c --------------------------------------------------------------------------------
-// Replaces resume, wrap, status and close in the coroutine library on top of the stack.
+// Replaces create, resume, wrap, status and close in the coroutine library on top of the stack.
 void mare__coroutine_patch(lua_State *L);
 
 // Closes a coroutine: its handlers of <close> run on it, so the tick must find it there meanwhile,

@@ -592,7 +592,7 @@ static bool has_callbacks(const mare_process *process)
 // job (light userdata), values -> nothing, or what is to be said of the one that cannot travel
 static int write_values(lua_State *L)
 {
-    struct writing *job = lua_touserdata(L, 1);
+    struct writing *job = mare__passed(L, 1);
     int count = lua_gettop(L) - 1;
     mare_message *message = job->message;
     uint32_t length = message->length, values = message->count, which = job->how->which;
@@ -629,11 +629,13 @@ static mare_err write_all(lua_State *L, int first, int written, int count, mare_
         mare__leaving_drop(how->leaving);
         return luaL_error(L, "stack overflow (too many values)");
     }
+    struct mare__pass pass;
     lua_pushcfunction(L, write_values);
-    lua_pushlightuserdata(L, &job);
+    mare__pass_push(L, &pass, &job);
     for (int i = 0; i < left; i++)
         lua_pushvalue(L, first + written + i);
     int top = lua_gettop(L) - left - 2, status = lua_pcall(L, left + 1, LUA_MULTRET, 0);
+    mare__pass_end(L, &pass);
     if (status == LUA_OK && lua_gettop(L) == top)
         return MARE_OK;
     mare__message_clear(message);
@@ -647,6 +649,14 @@ mare_err mare__marshal_as(lua_State *L, int first, int count, mare_message *mess
                           const struct mare__marshalling *how)
 {
     int written = write_plain(L, first, count, message);
+    if (written == count)
+        return MARE_OK;
+    mare_err err = write_all(L, first, written, count, message, how);
+    if (err != MARE_NOMEM || !mare__self(L)->account)
+        return err;
+    lua_pop(L, 1);            // what is to be said of it
+    lua_gc(L, LUA_GCCOLLECT); // its limit is reached: with the garbage gone there may be enough
+    written = write_plain(L, first, count, message);
     return written == count ? MARE_OK : write_all(L, first, written, count, message, how);
 }
 

@@ -40,12 +40,13 @@ static void destroy(struct mare__object *object)
     mare__message_clear(&process->sleep.wait.message);
     if (process->ended)
         mare_chan_unref(process->ended);
-    if (!mare__list_empty(&process->ties) || !mare__list_empty(&process->monitors))
-        mare__ties_drop(process);
+    if (!mare__list_empty(&process->monitors))
+        mare__monitors_drop(process);
     mare__free(process->kill_reason);
     mare__free(process->name);
     mare__free(process->numbers.free);
     mare__free(atomic_load(&process->pool));
+    mare__account_unref(process->account);
     mare__spare_give(MARE__SPARE_PROCESS, process);
 }
 
@@ -69,7 +70,6 @@ mare_process *mare__process_new(mare_runtime *runtime)
     process->sleep.spot.wait = &process->sleep.wait;
     mare__list_init(&process->sleep.spot.entry);
     mare__list_init(&process->handles);
-    mare__list_init(&process->ties);
     mare__list_init(&process->monitors);
     return process;
 }
@@ -89,7 +89,7 @@ void mare__process_launch(mare_process *process)
     else
         atomic_fetch_add(&runtime->spawned_outside, 1);
     atomic_fetch_add(&runtime->live, 1);
-    mare__ready(process);
+    mare__ready_new(process);
 }
 
 // ---- Start --------------------------------------------------------------------------------------
@@ -135,13 +135,17 @@ static int begin_program(lua_State *L, int count)
 // process: modules that it starts with are loaded here, where it can be preempted and killed.
 static int begin(lua_State *L)
 {
+    mare_process *process = mare__self(L);
     int function = lua_gettop(L) > 1 ? 2 : 0;
-    return mare__unmarshal_then(L, lua_touserdata(L, 1), function, begin_program);
+    if (process->begun) // a program that has found this function
+        return luaL_error(L, "the process has begun");
+    process->begun = true;
+    return mare__unmarshal_then(L, process->start, function, begin_program);
 }
 
 static int load_code(lua_State *L)
 {
-    struct mare__code *code = lua_touserdata(L, 1);
+    const struct mare__code *code = mare__passed(L, 1);
     if (luaL_loadbufferx(L, code->bytes, code->length, "=?", "b") != LUA_OK)
         return lua_error(L);
     return 1;
@@ -165,9 +169,11 @@ static int push_start(mare_process *process, struct mare__code *code)
 {
     lua_State *L = process->state;
     if (code && !process->loaded) {
+        struct mare__pass pass;
         lua_pushcfunction(L, load_code);
-        lua_pushlightuserdata(L, code);
+        mare__pass_push(L, &pass, code);
         int status = lua_pcall(L, 1, 1, 0);
+        mare__pass_end(L, &pass);
         if (status != LUA_OK)
             return status;
         mare__state_loaded(process, code);
@@ -204,7 +210,10 @@ bool mare__process_start(mare_process *process, int *arguments)
 
 static void add_string(mare_message *message, const char *string)
 {
+    struct mare__account *payer = mare__paying;
+    mare__paying = NULL; // a process that dies of its limit could not say so otherwise
     mare_message_add_string(message, string); // if there is no memory, the message stays shorter
+    mare__paying = payer;
 }
 
 // Marshals values for those who will ask how it ended. What has one owner leaves with them: its
@@ -224,8 +233,9 @@ static mare_err keep_values(lua_State *L, int count, const char *what)
 static int keep_results(lua_State *L)
 {
     mare_process *process = mare__self(L);
-    if (keep_values(L, lua_gettop(L), "result") != MARE_OK) {
-        process->how = MARE_BADMSG;
+    mare_err err = keep_values(L, lua_gettop(L), "result");
+    if (err) {
+        process->how = err == MARE_NOMEM ? MARE_NOMEM : MARE_BADMSG;
         add_string(&process->sleep.wait.message, lua_tostring(L, -1));
     }
     return 0;
@@ -237,12 +247,12 @@ static int keep_error(lua_State *L)
 {
     mare_process *process = mare__self(L);
     mare_message *message = &process->sleep.wait.message;
-    const char *traceback = lua_touserdata(L, 2);
+    const char *traceback = mare__passed(L, 2);
     if (keep_values(L, 1, "error") != MARE_OK) {
         luaL_tolstring(L, 1, NULL);
         add_string(message, lua_tostring(L, -1));
     }
-    add_string(message, traceback ? traceback : "");
+    add_string(message, traceback);
     if (lua_type(L, 1) == LUA_TSTRING)
         return 0;
     if (luaL_callmeta(L, 1, "__tostring") && lua_type(L, -1) == LUA_TSTRING)
@@ -273,7 +283,7 @@ static void keep(lua_State *L, lua_CFunction keeper, int arguments)
 
 static int push_traceback(lua_State *L)
 {
-    luaL_traceback(L, lua_touserdata(L, 1), NULL, 1);
+    luaL_traceback(L, L, NULL, 1);
     return 1;
 }
 
@@ -283,8 +293,7 @@ char *mare__traceback(lua_State *L)
     if (!lua_checkstack(L, 4))
         return NULL;
     lua_pushcfunction(L, push_traceback);
-    lua_pushlightuserdata(L, L);
-    if (lua_pcall(L, 1, 1, 0) == LUA_OK)
+    if (lua_pcall(L, 0, 1, 0) == LUA_OK)
         copy = strdup(lua_tostring(L, -1));
     lua_pop(L, 1);
     return copy;
@@ -316,8 +325,10 @@ static void settle(mare_process *process, int status, int results)
     if (mare__killed(process)) { // meanwhile, perhaps: a handler may have been cut off
         process->how = MARE_KILLED;
     } else {
-        lua_pushlightuserdata(L, traceback);
+        struct mare__pass pass;
+        mare__pass_push(L, &pass, traceback ? traceback : "");
         keep(L, keep_error, 2);
+        mare__pass_end(L, &pass);
     }
     free(traceback);
 }
@@ -367,22 +378,11 @@ void mare__process_observed(mare_process *process)
     }
 }
 
-// Takes a list over, so that it can be walked without the lock.
-static void take_list(struct mare__list *to, struct mare__list *from)
-{
-    mare__list_init(to);
-    while (!mare__list_empty(from)) {
-        struct mare__list *entry = mare__list_first(from);
-        mare__list_remove(entry);
-        mare__list_append(to, entry);
-    }
-}
-
 // The last thing a process does: everybody who wants to know is told.
 static void announce(mare_process *process)
 {
     mare_runtime *runtime = process->runtime;
-    struct mare__list ties, monitors;
+    struct mare__list monitors;
     mare__trace_end(process);
     mare__message_disown(&process->sleep.wait.message,
                          &process->object); // it may have returned itself
@@ -395,17 +395,17 @@ static void announce(mare_process *process)
         mare__list_append(&runtime->keepers, &process->in_all);
     mare__lock_release(&runtime->process_lock);
 
-    mare__lock_acquire(&process->lock);
-    atomic_store(&process->status, MARE__FINISHED);
-    take_list(&ties, &process->ties);
-    take_list(&monitors, &process->monitors);
-    bool observed = process->awaiters > 0 || process->observed || !mare__list_empty(&ties) ||
-                    !mare__list_empty(&monitors);
-    process->observed = observed;
     bool is_main = process == runtime->main; // whose error is the program's, and is printed at once
-    process->reporting = process->how == MARE_DIED && !observed && !is_main;
     if (process->how == MARE_DIED && is_main)
         print_error(process);
+    mare__lock_acquire(&process->lock);
+    atomic_store(&process->status, MARE__FINISHED);
+    mare__list_take(&monitors, &process->monitors);
+    bool tied = mare__index_any(&process->ties) != NULL; // once it is finished, it gets no more
+    bool observed =
+        process->awaiters > 0 || process->observed || tied || !mare__list_empty(&monitors);
+    process->observed = observed;
+    process->reporting = process->how == MARE_DIED && !observed && !is_main;
     if (process->reporting) {
         mare__ref(&process->object);
         process->sleep.wait.wake = report;
@@ -422,8 +422,8 @@ static void announce(mare_process *process)
 
     if (process->ended)
         mare_chan_close(process->ended);
-    if (!mare__list_empty(&ties))
-        mare__ties_tell(process, &ties);
+    if (tied)
+        mare__ties_tell(process);
     if (!mare__list_empty(&monitors))
         mare__monitors_tell(process, &monitors);
     if (atomic_fetch_sub(&runtime->live, 1) == 1 || process == runtime->main ||
@@ -455,6 +455,7 @@ void mare__process_finish(mare_process *process, int status, int results)
         process->how = MARE_DIED;
         add_string(&process->sleep.wait.message, "not enough memory");
     }
+    mare__paying = NULL; // others are told, at nobody's cost
     announce(process);
 }
 
@@ -496,12 +497,14 @@ mare_err mare__process_await(mare_process *process, bool observe, mare_channel *
 
 bool mare__process_kill(mare_process *process, const char *reason)
 {
+    char *copy = reason ? mare__alloc(strlen(reason) + 1) : NULL;
+    if (copy)
+        strcpy(copy, reason);
     mare__lock_acquire(&process->lock);
     bool alive = !process->finished;
-    if (alive && reason && !process->kill_reason) {
-        process->kill_reason = mare__alloc(strlen(reason) + 1);
-        if (process->kill_reason)
-            strcpy(process->kill_reason, reason);
+    if (alive && !process->kill_reason) {
+        process->kill_reason = copy;
+        copy = NULL;
     }
     bool host = process->host != NULL; // a host cannot be killed
     bool gives_up = alive && process->own && !process->given_up;
@@ -509,6 +512,7 @@ bool mare__process_kill(mare_process *process, const char *reason)
     if (gives_up)
         atomic_fetch_add(&process->runtime->given_up, 1);
     mare__lock_release(&process->lock);
+    mare__free(copy);
     if (gives_up)
         mare__runtime_changed(process->runtime);
     if (alive && !host) {

@@ -26,7 +26,7 @@ static int ended(lua_State *L, int status, lua_KContext skip)
     if (mare__kill_thrown(L) || (skip && mare__self(L)->throws > 0 && !mare__self(L)->winding_up))
         return mare__kill_throw(L); // an xpcall's handler may have made another error of it
     lua_pushboolean(L, 0);
-    lua_insert(L, -2);
+    lua_pushvalue(L, -2); // not moved: a hook may look at what is returned, and where
     return 2;
 }
 

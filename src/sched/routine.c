@@ -186,7 +186,7 @@ bool mare__pool_next(mare_process *process, int *arguments)
     move_in(process, routine);
     // An interrupt is the main routine's, whose turns may be too short for a tick to come in one.
     if (routine == &pool->main && atomic_load(&routine->sleep.wait.note))
-        mare__hook_arm(process);
+        mare__hook_arm(process, process->current);
     *arguments = routine->values;
     routine->values = 0;
     return true;
@@ -264,7 +264,7 @@ static void forget(struct mare__routine *routine)
 
 static int push_text(lua_State *L)
 {
-    lua_pushstring(L, lua_touserdata(L, 1));
+    lua_pushstring(L, mare__passed(L, 1));
     return 1;
 }
 
@@ -278,9 +278,12 @@ static void close_failed(mare_process *process, struct mare__routine *routine)
     mare__thread_close(process, L, L);
     worker->running = NULL;
     routine->values = 1;
+    struct mare__pass pass;
     lua_pushcfunction(L, push_text);
-    lua_pushlightuserdata(L, traceback ? traceback : "");
-    if (lua_pcall(L, 1, 1, 0) == LUA_OK)
+    mare__pass_push(L, &pass, traceback ? traceback : "");
+    int status = lua_pcall(L, 1, 1, 0);
+    mare__pass_end(L, &pass);
+    if (status == LUA_OK)
         routine->values = 2;
     else
         lua_pop(L, 1);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // A runtime from start to stop, and the threads that wait for it from outside.
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -8,6 +7,7 @@
 #include "sched/process.h"
 #include "sched/runtime.h"
 #include "sched/state.h"
+#include "sched/task.h"
 #include "sched/timer.h"
 #include "sched/worker.h"
 
@@ -17,6 +17,7 @@ static void runtime_free(mare_runtime *runtime)
         mare__harvest_destroy(runtime->harvest);
     if (runtime->names)
         mare__directory_destroy(runtime->names);
+    mare__tasks_finish(runtime);
     for (struct mare__lookout *lookout; (lookout = runtime->lookouts) != NULL;) {
         runtime->lookouts = lookout->next;
         lookout->destroy(lookout);
@@ -24,13 +25,14 @@ static void runtime_free(mare_runtime *runtime)
     struct mare__jobs *jobs = atomic_load(&runtime->jobs);
     if (jobs)
         atomic_load (&runtime->jobs_stop)(jobs);
-    pthread_cond_destroy(&runtime->end_signal);
     pthread_mutex_destroy(&runtime->end_mutex);
+    pthread_mutex_destroy(&runtime->worker_mutex);
     pthread_mutex_destroy(&runtime->trace.mutex);
     mare__free(runtime);
 }
 
-mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module)(const char *name),
+mare_err mare__runtime_start(const struct mare__platform *platform, const mare_options *options,
+                             lua_CFunction (*module)(const char *name),
                              const struct mare__class *classes, mare_runtime **out)
 {
     static const mare_options defaults;
@@ -40,7 +42,7 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     if (!runtime)
         return MARE_NOMEM;
     mare__barrier_init();
-    runtime->platform = mare__platform_live;
+    runtime->platform = *platform;
     runtime->seed = runtime->platform.random(runtime->platform.context);
     runtime->module = module;
     runtime->classes = classes;
@@ -51,17 +53,14 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
     mare__list_init(&runtime->lingering);
     mare__list_init(&runtime->channels.list);
     mare__list_init(&runtime->sources.all);
+    mare__list_init(&runtime->end_waiters);
     atomic_init(&runtime->next_deadline, MARE_FOREVER);
     atomic_init(&runtime->exit_code, -1);
     atomic_init(&runtime->recycle_limit, options->recycle);
     runtime->gc_stress = getenv("MARE_GC_STRESS") != NULL;
+    pthread_mutex_init(&runtime->worker_mutex, NULL);
     pthread_mutex_init(&runtime->end_mutex, NULL);
     pthread_mutex_init(&runtime->trace.mutex, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&runtime->end_signal, &attributes);
-    pthread_condattr_destroy(&attributes);
     runtime->harvest = mare__harvest_create();
     runtime->names = runtime->channels.names = mare__directory_create();
     mare_err err = runtime->harvest && runtime->names ? MARE_OK : MARE_NOMEM;
@@ -81,34 +80,95 @@ bool mare__runtime_valid(const mare_runtime *runtime)
     return runtime->owner == mare__os_process();
 }
 
+// ---- Waiting for its end ------------------------------------------------------------------------
+
+// A thread that waits, on its stack.
+struct waiter {
+    struct mare__list entry;
+    struct mare__parker parker;
+};
+
+bool mare__runtime_await_that(mare_runtime *runtime, bool (*holds)(void *argument), void *argument,
+                              uint64_t deadline)
+{
+    struct waiter waiter = {.parker.word = 0};
+    bool in_time = true, so;
+    pthread_mutex_lock(&runtime->end_mutex);
+    mare__list_append(&runtime->end_waiters, &waiter.entry);
+    while (!(so = holds(argument)) && in_time) {
+        pthread_mutex_unlock(&runtime->end_mutex);
+        in_time = mare__runtime_park(runtime, &waiter.parker, deadline);
+        pthread_mutex_lock(&runtime->end_mutex);
+    }
+    mare__list_remove(&waiter.entry);
+    pthread_mutex_unlock(&runtime->end_mutex);
+    return so;
+}
+
+// Under the mutex.
+static void wake_waiters(mare_runtime *runtime)
+{
+    for (struct mare__list *at = runtime->end_waiters.next; at != &runtime->end_waiters;
+         at = at->next)
+        mare__unpark(&MARE__ENTRY(at, struct waiter, entry)->parker);
+}
+
 void mare__runtime_changed(mare_runtime *runtime)
 {
     pthread_mutex_lock(&runtime->end_mutex);
-    pthread_cond_broadcast(&runtime->end_signal);
+    wake_waiters(runtime);
     pthread_mutex_unlock(&runtime->end_mutex);
+}
+
+void mare__runtime_left(mare_runtime *runtime)
+{
+    // Under the mutex, which whoever waits for it needs before it can free the runtime.
+    pthread_mutex_lock(&runtime->end_mutex);
+    atomic_fetch_sub(&runtime->own_threads, 1);
+    wake_waiters(runtime);
+    pthread_mutex_unlock(&runtime->end_mutex);
+}
+
+static bool has_no_threads(void *argument)
+{
+    mare_runtime *runtime = argument;
+    return atomic_load(&runtime->own_threads) == 0;
+}
+
+void mare__runtime_await_threads(mare_runtime *runtime)
+{
+    mare__runtime_await_that(runtime, has_no_threads, runtime, MARE_FOREVER);
+}
+
+struct ending {
+    mare_runtime *runtime;
+    bool or_stuck;
+    mare_err err; // how the wait has ended
+};
+
+static bool has_ended(void *argument)
+{
+    struct ending *ending = argument;
+    mare_runtime *runtime = ending->runtime;
+    ending->err = MARE_OK;
+    unsigned live = atomic_load(&runtime->live);
+    if (live == 0)
+        return true;
+    bool given_up = live <= atomic_load(&runtime->given_up);
+    if (ending->or_stuck && (given_up || atomic_load(&runtime->exit_code) >= 0))
+        ending->err = MARE_STOPPED;
+    else if (ending->or_stuck && mare__workers_stuck(runtime))
+        ending->err = MARE_DEADLOCK;
+    return ending->err != MARE_OK;
 }
 
 mare_err mare__runtime_await(mare_runtime *runtime, bool or_stuck, uint64_t deadline)
 {
-    struct timespec at = {(time_t)(deadline / 1000000000u), (long)(deadline % 1000000000u)};
-    mare_err err = MARE_OK;
+    struct ending ending = {.runtime = runtime, .or_stuck = or_stuck};
     atomic_fetch_add(&runtime->waiters, 1);
-    pthread_mutex_lock(&runtime->end_mutex);
-    while (!err && atomic_load(&runtime->live) > 0) {
-        bool given_up = atomic_load(&runtime->live) <= atomic_load(&runtime->given_up);
-        if (or_stuck && (given_up || atomic_load(&runtime->exit_code) >= 0))
-            err = MARE_STOPPED;
-        else if (or_stuck && mare__workers_stuck(runtime))
-            err = MARE_DEADLOCK;
-        else if (deadline == MARE_FOREVER)
-            pthread_cond_wait(&runtime->end_signal, &runtime->end_mutex);
-        else if (pthread_cond_timedwait(&runtime->end_signal, &runtime->end_mutex, &at) ==
-                 ETIMEDOUT)
-            err = MARE_TIMEOUT;
-    }
-    pthread_mutex_unlock(&runtime->end_mutex);
+    bool so = mare__runtime_await_that(runtime, has_ended, &ending, deadline);
     atomic_fetch_sub(&runtime->waiters, 1);
-    return err;
+    return so ? ending.err : MARE_TIMEOUT;
 }
 
 mare_err mare_wait_until(mare_runtime *runtime, uint64_t deadline)
@@ -118,28 +178,44 @@ mare_err mare_wait_until(mare_runtime *runtime, uint64_t deadline)
     return mare__runtime_await(runtime, false, deadline);
 }
 
+// Puts into an array, with a reference each, those with a higher number than that, as many as there
+// is room for. Returns how many.
+static size_t list_from(mare_runtime *runtime, uint64_t after, mare_process **all, size_t room)
+{
+    size_t count = 0;
+    mare__lock_acquire(&runtime->process_lock);
+    for (struct mare__list *l = runtime->processes.next; l != &runtime->processes && count < room;
+         l = l->next) {
+        mare_process *process = MARE__ENTRY(l, mare_process, in_all);
+        if (process->id > after)
+            all[count++] = mare__ref(&process->object);
+    }
+    mare__lock_release(&runtime->process_lock);
+    return count;
+}
+
 void mare__runtime_kill_all(mare_runtime *runtime, const char *reason)
 {
-    // One at a time: killing takes the process's own lock, and may end others.
+    // All that there are, and then those that they have spawned meanwhile. They are killed without
+    // the lock: that takes the process's own, and may end others.
+    enum { WITHOUT_MEMORY = 64 };
+    mare_process *few[WITHOUT_MEMORY];
+    size_t count;
     uint64_t last = 0;
-    for (;;) {
-        mare_process *next = NULL;
-        mare__lock_acquire(&runtime->process_lock);
-        for (struct mare__list *l = runtime->processes.next; l != &runtime->processes;
-             l = l->next) {
-            mare_process *process = MARE__ENTRY(l, mare_process, in_all);
-            if (process->id > last) {
-                next = mare__ref(&process->object);
-                break;
-            }
+    do {
+        size_t room = atomic_load(&runtime->live) + WITHOUT_MEMORY;
+        mare_process **all = mare__alloc(room * sizeof *all);
+        if (!all)
+            room = WITHOUT_MEMORY;
+        count = list_from(runtime, last, all ? all : few, room);
+        for (size_t i = 0; i < count; i++) {
+            mare_process *process = all ? all[i] : few[i];
+            last = process->id > last ? process->id : last;
+            mare__process_kill(process, reason);
+            mare_process_unref(process);
         }
-        mare__lock_release(&runtime->process_lock);
-        if (!next)
-            return;
-        last = next->id;
-        mare__process_kill(next, reason);
-        mare_process_unref(next);
-    }
+        mare__free(all);
+    } while (count > 0);
 }
 
 // Nothing runs any more.
@@ -160,17 +236,23 @@ void mare_stop(mare_runtime *runtime)
     if (!mare__runtime_valid(runtime))
         return;
     atomic_store(&runtime->stopping, true);
-    while (atomic_load(&runtime->live) > 0) { // what a dying process still spawns dies too
-        mare__runtime_kill_all(runtime, "the runtime stops");
+    for (uint64_t spawned = UINT64_MAX; atomic_load(&runtime->live) > 0;) {
+        mare_stats stats;
+        mare_get_stats(runtime, &stats);
+        if (stats.spawned != spawned) // what a dying process still spawns dies too
+            mare__runtime_kill_all(runtime, "the runtime stops");
+        spawned = stats.spawned;
         mare__runtime_await(runtime, false, mare__now(runtime) + 10000000u);
     }
     if (runtime->sources.stop)
         runtime->sources.stop(runtime);
     mare__timer_expire(runtime, MARE_FOREVER);
     mare__workers_stop(runtime);
+    mare__tasks_finish(runtime);
     mare__state_trim(runtime, 0);
     mare__process_release_kept(runtime);
     mare__chan_empty_all(&runtime->channels);
+    mare__tasks_finish(runtime); // of objects that have ended just now
     make_last_call(runtime);
     runtime_free(runtime);
 }

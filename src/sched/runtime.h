@@ -4,8 +4,10 @@
 
 #include "sched/sched.h"
 
-// Starts a runtime whose processes know the given modules and classes (which must be static).
-mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module)(const char *name),
+// Starts a runtime on a platform (copied), whose processes know the given modules and classes
+// (which must be static).
+mare_err mare__runtime_start(const struct mare__platform *platform, const mare_options *options,
+                             lua_CFunction (*module)(const char *name),
                              const struct mare__class *classes, mare_runtime **out);
 
 // Waits until no process is left or, if `or_stuck`, until nothing can move any more
@@ -13,8 +15,18 @@ mare_err mare__runtime_start(const mare_options *options, lua_CFunction (*module
 // of their own (MARE_STOPPED), or the deadline. Not for workers.
 mare_err mare__runtime_await(mare_runtime *runtime, bool or_stuck, uint64_t deadline);
 
-// Wakes those in mare__runtime_await, so that they look again.
+// Waits until something holds, which is looked at under the runtime's end_mutex, now and whenever
+// mare__runtime_changed is called. False: the deadline has passed before. Not for workers.
+bool mare__runtime_await_that(mare_runtime *runtime, bool (*holds)(void *argument), void *argument,
+                              uint64_t deadline);
+
+// Wakes those who wait there, so that they look again.
 void mare__runtime_changed(mare_runtime *runtime);
+
+// A thread that is counted in own_threads has nothing more to do with the runtime, which may be
+// gone when this returns; and waits until there is none.
+void mare__runtime_left(mare_runtime *runtime);
+void mare__runtime_await_threads(mare_runtime *runtime);
 
 // Kills every process.
 void mare__runtime_kill_all(mare_runtime *runtime, const char *reason);

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/heap.h"
+#include "base/index.h"
 #include "base/list.h"
 #include "base/object.h"
 #include "chan/channel.h"
@@ -35,16 +36,20 @@ enum mare__waits {
     MARE__WAITS_TO_SEND,
     MARE__WAITS_TO_RECEIVE,
     MARE__WAITS_IN_SELECT,
-    MARE__WAITS_FOR_TIME
+    MARE__WAITS_FOR_TIME,
+    MARE__WAITS_FOR_A_TURN // only a task: see task.h
 };
 
-// A tie between two processes. Each side has one, in the other's name.
+// A tie between two processes: each has an end of it in its index, under the other's number.
 struct mare__tie {
-    struct mare__list entry;
-    mare_process *other; // a reference
+    struct mare__tie_end {
+        struct mare__index_entry entry;
+        mare_process *other; // a reference
+    } ends[2];
 };
 
 struct mare__monitor {
+    struct mare__letter letter; // what it will be told
     struct mare__list entry;
     mare_channel *channel; // a reference
 };
@@ -59,10 +64,7 @@ struct mare__sleep {
     struct mare__leaving *leaving; // what changes hands if what it waits to send is sent, or NULL
     struct mare__spot spot;
     struct mare__wait wait;
-    union {
-        uint64_t deadline;
-        uint64_t memory; // before the first run: the state's limit, 0 for none
-    };
+    uint64_t deadline;
     struct mare__case *cases; // of a select: allocated, followed by room for as many pointers
     uint32_t case_count;
     uint32_t turn; // where the next select begins to look
@@ -81,6 +83,7 @@ struct mare_process {
     lua_State *volatile current;       // the coroutine that runs now; the tick looks at it
     struct mare__worker *worker;       // the one it runs on, while it runs
     struct mare__worker *own;          // one that runs nothing else, or NULL
+    struct mare__account *account;     // its limit of memory, or NULL; constant from the launch on
     atomic_ulong slices;               // read by those who list it
     atomic_uchar status;               // enum mare__status; for those who ask
     uint8_t yield;                     // enum mare__yield
@@ -93,12 +96,18 @@ struct mare_process {
     struct mare__parker *host; // not NULL: no process of ours but a thread of a host, asleep here
     struct mare__sleep sleep;  // of the routine that runs, or of the only one
 
-    mare_process *next; // in a run queue
+    mare_process *next; // in a line of the ready
+    // Of the turns in a row that it did not end by waiting: their length, counted in ticks, and the
+    // number of the last; and what of its slices it did not get, or had too much: see ready.c.
+    uint32_t used_ns, used_until;
+    int32_t owed_ns;
+    bool has_waited;
     uint64_t id;
     _Atomic(struct mare__arena *) arena; // read by others, under the lock
     uint64_t libraries;                  // bits of the globals that were supplied: see lazy.c
     const void *globals;                 // address of its globals table while that is lazy
     struct mare__object *pending;        // a reference on its way into a userdata: see handle.c
+    struct mare__pass *passing;          // what is given to C functions: see struct mare__pass
     struct mare__pending *more_pending;  // and more of them
     struct mare__numbers {
         int *free; // allocated
@@ -118,28 +127,39 @@ struct mare_process {
     bool has_c_modules;         // so the state cannot be recycled
     bool warnings_on, warning;  // what warn("@on") set; a warning's first piece was printed
     bool loaded;                // the state came with its function on the stack
+    bool begun;                 // what it starts with is being read, or was
     bool is_main;               // has everything from the start, as the stock interpreter
     bool luaproc;               // the global `luaproc` exists in it
     volatile bool winding_up;   // it has ended: handlers of <close> run
     volatile uint8_t throws;    // errors raised in it because it was killed
-    lua_Hook hook;              // the debug library's, which ours calls
-    lua_State *volatile armed;  // where a count event was asked for on top of the program's hook
+    bool hooked;                // the program has set a hook, in some coroutine: see hook.c
+    volatile bool hooking;      // a hook is being set: the tick leaves it alone
+    lua_State *volatile armed;  // where the tick asked for the worker
     const void *last_body;      // what it spawned last: see code.c
     struct mare__reader *start; // of what it starts with, until that was read
 
     mare__lock lock; // guards all below
     bool finished;
-    bool observed;       // somebody knows, or will be told, how it ends
-    bool reporting;      // it died, and its error will be printed unless somebody looks
-    bool keeps;          // it stands in the list of keepers
-    bool given_up;       // it was killed on a thread of its own, which may not come back from C
-    uint32_t awaiters;   // who joins it, or has it in a select
-    mare_err how;        // MARE_OK, MARE_DIED, MARE_KILLED; set before `finished`
-    mare_channel *ended; // closed when it ends; made when somebody wants to know
-    struct mare__list ties, monitors;
+    bool observed;           // somebody knows, or will be told, how it ends
+    bool reporting;          // it died, and its error will be printed unless somebody looks
+    bool keeps;              // it stands in the list of keepers
+    bool given_up;           // it was killed on a thread of its own, which may not come back from C
+    uint32_t awaiters;       // who joins it, or has it in a select
+    mare_err how;            // MARE_OK, MARE_DIED, MARE_KILLED; set before `finished`
+    mare_channel *ended;     // closed when it ends; made when somebody wants to know
+    struct mare__index ties; // of struct mare__tie_end
+    struct mare__list monitors;
     char *kill_reason;
     char *name;
     struct mare__list in_all; // the runtime's list of live processes or of keepers, under its lock
+};
+
+// A pointer that a C function gets as its argument from lua_pcall. A program can find such a
+// function, with debug.getinfo, and call it with anything: so the pointer is good for one call, as
+// long as the lua_pcall lasts.
+struct mare__pass {
+    struct mare__pass *next;
+    const void *what; // NULL: it has arrived
 };
 
 #define MARE__REF_MAGIC UINT64_C(0x6d61726520526566)
@@ -174,6 +194,12 @@ struct mare__reference {
 enum mare__spares { MARE__SPARE_PROCESS, MARE__SPARE_CHANNEL, MARE__SPARES };
 
 // ---- Workers ------------------------------------------------------------------------------------
+// Ready processes, first come first served; under the lock that is beside it.
+struct mare__line {
+    mare_process *head, *tail;
+    atomic_uint length; // read without the lock, as a hint
+};
+
 // What a worker waits in when there is something to watch, instead of only sleeping; supplied by
 // the layer above (src/loop).
 struct mare__lookout {
@@ -191,26 +217,47 @@ struct mare__lookout {
     struct mare__lookout *next; // of all in the runtime
 };
 
+// A line of tasks that are ready: see task.h.
+struct mare__tasks {
+    mare__lock lock; // guards all below
+    struct mare__task *head, *tail;
+    atomic_uint length; // read without the lock, too
+    atomic_bool late;   // they have waited for a tick: others may take them
+};
+
 struct mare__worker {
     mare_runtime *runtime;
     unsigned index;
-    pthread_t thread;
+    struct mare__runner runner;
     struct mare__parker parker;
     struct mare__tick tick;
 
     // For the signal handler on this same thread.
     mare_process *volatile running;
-    volatile unsigned age;        // ticks since it was given the worker
+    volatile uint64_t age_ns;     // time since it was given the worker, counted in ticks
+    volatile uint64_t burnt_ns;   // of that, what the thread had of a processor
+    volatile uint64_t burnt_till; // the thread's processor time at the last tick
     volatile sig_atomic_t ticked; // a tick came: look at the timers
 
     _Atomic(mare_process *) slot; // the oldest ready process, while the queue is empty
     atomic_bool slot_shared;      // it has waited for a tick: others may take it
     volatile sig_atomic_t taking; // the owner is about to take it: the tick must not share it now
     mare__lock lock;              // guards the queue, and `alive`
-    mare_process *head, *tail;
-    atomic_uint length;
-    bool alive;   // the thread has not decided to leave
-    bool started; // there is a thread to join; under the runtime's worker_lock
+    struct mare__line queue;      // who has waited, behind the slot
+    // Whose turn it is, its own lines' or the common ones': see ready.c. Turns are numbered by
+    // counters.switches.
+    bool common_first;            // until the next tick the common lines come before its own
+    bool wary;                    // the last new process that it tried did nothing but compute
+    bool spent_turn;              // whoever had the last turn of the common lines was spent
+    volatile unsigned ticks_left; // of that turn
+    unsigned long common_turn;    // its number
+    unsigned long begun_after;    // the number of the turn before the one that began
+    uint64_t begun_ns;            // at this processor time of the thread
+    unsigned long spawning_turn;  // the last one in which a process was made
+    struct mare__tasks tasks;     // made ready on this thread
+    bool alive;                   // the thread has not decided to leave
+    bool started;                 // there is a runner to join; under the runtime's worker_mutex
+    bool serves, rests;           // for a runner that advances in pieces: it has begun; it is idle
     atomic_bool quit;
 
     // Blocks of ended processes and of the channels that told of their end, for the next ones.
@@ -261,26 +308,34 @@ struct mare_runtime {
         uint64_t last; // number of an event
     } trace;
 
-    mare__lock worker_lock; // one change of the number of workers at a time
+    pthread_mutex_t worker_mutex; // one change of the number of workers at a time
     struct mare__worker *_Atomic workers[MARE__WORKERS_MAX];
     atomic_uint worker_count; // wanted; those with a higher index are leaving
     atomic_uint worker_alive; // threads that have not left yet
     // Looks after the lookouts of workers that are stuck in C functions; from the first lookout on.
     struct {
-        pthread_t thread;
+        struct mare__runner runner;
         struct mare__parker parker;
         atomic_bool started, quit;
     } attendant;
     // Of processes with a worker of their own, and of sources; and those that do not sleep, or of
     // which an event may come, and jobs that somebody waits for.
     atomic_uint own_threads, own_busy;
-    struct mare__lookout *lookouts;  // all there were, under worker_lock; the end frees them
+    struct mare__lookout *lookouts;  // all there were, under worker_mutex; the end frees them
     struct mare__jobs *_Atomic jobs; // made when first needed
     void (*_Atomic jobs_stop)(struct mare__jobs *jobs); // how they end; set before
 
-    mare__lock inbox_lock; // ready processes that come from no worker
-    mare_process *inbox_head, *inbox_tail;
-    atomic_uint inbox_length;
+    mare__lock inbox_lock;
+    struct mare__line inbox; // processes whose wait was ended by a thread that is no worker
+
+    // Lines for all workers, so that everybody in them has the same share: see ready.c.
+    struct mare__common {
+        mare__lock lock;
+        struct mare__line spent; // those that have used up a slice
+        struct mare__line fresh; // those that have not run, while there is a crowd of them
+        unsigned fresh_turns;    // since the last one of the spent
+    } common;
+    struct mare__tasks tasks; // ready ones that come from no worker
 
     mare__lock idle_lock;
     struct mare__list idle;
@@ -321,9 +376,8 @@ struct mare_runtime {
 
     // Those who wait for the end: of all processes, or for nothing being able to move.
     pthread_mutex_t end_mutex;
-    pthread_cond_t end_signal;
-    bool stuck;          // under end_mutex: all asleep, no timer, nothing ready
-    atomic_uint waiters; // threads in mare__runtime_await
+    struct mare__list end_waiters; // under it: see runtime.c
+    atomic_uint waiters;           // threads in mare__runtime_await
     atomic_bool stopping;
     atomic_int exit_code;   // -1: nobody asked to exit
     atomic_int print_error; // an errno: what was printed is lost
@@ -342,9 +396,47 @@ static inline mare_process *mare__self(lua_State *L)
     return *(mare_process **)lua_getextraspace(L);
 }
 
+// Pushes a pointer for a C function that lua_pcall will call; to be ended when that has returned.
+static inline void mare__pass_push(lua_State *L, struct mare__pass *pass, const void *what)
+{
+    mare_process *process = mare__self(L);
+    *pass = (struct mare__pass){process->passing, what};
+    process->passing = pass;
+    lua_pushlightuserdata(L, (void *)what);
+}
+
+static inline void mare__pass_end(lua_State *L, const struct mare__pass *pass)
+{
+    mare__self(L)->passing = pass->next;
+}
+
+// The pointer that the function was given, at a stack index; an error if it was not.
+static inline void *mare__passed(lua_State *L, int index)
+{
+    struct mare__pass *pass = mare__self(L)->passing;
+    void *what = lua_touserdata(L, index);
+    if (!what || !lua_islightuserdata(L, index) || !pass || pass->what != what)
+        luaL_error(L, "this function is not for programs");
+    pass->what = NULL;
+    return what;
+}
+
 static inline uint64_t mare__now(const mare_runtime *runtime)
 {
     return runtime->platform.now_ns(runtime->platform.context);
+}
+
+// As mare__park, by the runtime's own clock.
+static inline bool mare__runtime_park(const mare_runtime *runtime, struct mare__parker *parker,
+                                      uint64_t deadline)
+{
+    return runtime->platform.park(runtime->platform.context, parker, deadline);
+}
+
+// The processor time that the calling thread has had.
+static inline uint64_t mare__thread_time_ns(const mare_runtime *runtime)
+{
+    return runtime->platform.thread_time_ns(runtime->platform.context);
 }
 
 static inline bool mare__killed(const mare_process *process)
@@ -379,10 +471,13 @@ static inline void mare__count(atomic_ulong *counter)
 // Integer keys, because they are found quicker than addresses; luaL_ref counts up from 1 and does
 // not come this far.
 enum {
-    MARE__REGISTRY_CODE = 0x6d617265,
+    MARE__REGISTRY_FIRST = 0x6d617265,
+    MARE__REGISTRY_CODE = MARE__REGISTRY_FIRST,
     MARE__REGISTRY_HOOKS,
+    MARE__REGISTRY_SEEN, // what a program sees of it: see debug.c
     MARE__REGISTRY_HOST,
     MARE__REGISTRY_ROUTINES,
-    MARE__REGISTRY_PIPES,  // of children: see lua/child.c
-    MARE__REGISTRY_HANDLES // and those after it: see handle.c
+    MARE__REGISTRY_PIPES,   // of children: see lua/child.c
+    MARE__REGISTRY_HANDLES, // and those after it: see handle.c
+    MARE__REGISTRY_END = MARE__REGISTRY_HANDLES + 32
 };

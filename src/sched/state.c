@@ -16,6 +16,7 @@
 #include "sched/libraries.h"
 #include "sched/routine.h"
 #include "sched/state.h"
+#include "sched/worker.h"
 
 // A state put away, as new, or as it was when `code` had been loaded into it. The structure lies
 // beside its arena's images, also while the state is in use.
@@ -142,12 +143,12 @@ bool mare__state_open(mare_process *process, const struct mare__code *code)
     lua_setwarnf(L, on_warning, process);
     if (runtime->gc_stress)
         lua_gc(L, LUA_GCINC, 1, 1000, 0);
-    // Always: a state that served another may remember its limit.
-    mare__arena_limit(arena,
-                      process->sleep.memory ? mare__arena_used(arena) + process->sleep.memory : 0);
+    if (process->account)
+        mare__arena_account(arena, process->account);
     lua_pushglobaltable(L);
     process->globals = lua_topointer(L, -1);
     lua_pop(L, 1);
+    mare__hook_rest(L);
     process->state = process->routine = process->current = L;
     // Release: who lists the processes looks at the arena.
     atomic_store_explicit(&process->arena, arena, memory_order_release);
@@ -160,7 +161,7 @@ void mare__wind_up(mare_process *process, bool begins)
     worker->running = NULL;
     process->winding_up = begins;
     process->throws = 0;
-    worker->age = 0;
+    worker->age_ns = 0;
     if (begins)
         worker->running = process;
 }

@@ -17,7 +17,7 @@ void mare__state_close(mare_process *process);
 
 // The process has ended, and what runs from here on are its handlers of <close>: they cannot give
 // way, but in one that was killed each that does not end is cut off after about a second.
-enum { MARE__WIND_UP_TICKS = 1000000000 / MARE__TICK_NS };
+enum { MARE__WIND_UP_NS = 1000000000 };
 void mare__wind_up(mare_process *process, bool begins);
 
 // Closes pending <close> variables of every coroutine on the way to where the process stands.

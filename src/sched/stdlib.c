@@ -2,8 +2,8 @@
 // What Maré does in place of a few functions of the standard libraries. Each behaves as the
 // original does, and besides: the ones that could see that globals are lazy make them real first;
 // setmetatable notes that a finalizer exists; print writes its line in one piece; require lets a
-// module wait while it loads; os.exit ends every process in order; and the debug library's hooks
-// share the hook with preemption.
+// module wait while it loads; and os.exit ends every process in order. (The debug library has
+// files of its own: debug.c, hook.c.)
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,14 +120,6 @@ const luaL_Reg mare__base_overrides[] = {{"getmetatable", base_getmetatable},
                                          {"xpcall", mare__xpcall},
                                          {NULL, NULL}};
 
-// Puts a function with the original as its upvalue in the original's place.
-static void wrap_member(lua_State *L, const char *name, lua_CFunction function)
-{
-    lua_getfield(L, -1, name);
-    lua_pushcclosure(L, function, 1);
-    lua_setfield(L, -2, name);
-}
-
 // ---- require and package ------------------------------------------------------------------------
 
 enum { NAME = 1, LOADED, PACKAGE, SEARCHERS, REASONS };
@@ -211,8 +203,6 @@ int mare__require(lua_State *L)
     mare__lazy_finish(L);
     mare__lazy_require(L, LUA_LOADLIBNAME);
     find_loader(L, name);
-    if (lua_iscfunction(L, -2) && lua_tocfunction(L, -2) != load_ours)
-        mare__self(L)->has_c_modules = true;
     lua_rotate(L, -2, 1); // data, loader
     lua_pushvalue(L, NAME);
     lua_pushvalue(L, -3);
@@ -228,20 +218,43 @@ int mare__host_require(lua_State *L)
     return 1;
 }
 
-// package.loadlib(path, name): the original, which is an upvalue; the state has a C module from
-// then on.
+// Where C modules are loaded, by the original. The state has one from then on.
+static int load_c(lua_State *L, enum mare__original which)
+{
+    int results = mare__original(mare__self(L)->runtime, which)(L);
+    if (lua_isfunction(L, -results))
+        mare__self(L)->has_c_modules = true;
+    return results;
+}
+
 static int package_loadlib(lua_State *L)
 {
-    mare__self(L)->has_c_modules = true;
-    lua_pushvalue(L, lua_upvalueindex(1));
-    lua_insert(L, 1);
-    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-    return lua_gettop(L);
+    mare__self(L)->has_c_modules = true; // also if it is only linked
+    return load_c(L, MARE__LOADLIB);
+}
+
+static int search_c(lua_State *L)
+{
+    return load_c(L, MARE__SEARCH_C);
+}
+
+static int search_c_root(lua_State *L)
+{
+    return load_c(L, MARE__SEARCH_C_ROOT);
 }
 
 void mare__package_patch(lua_State *L)
 {
-    wrap_member(L, "loadlib", package_loadlib);
+    lua_pushcfunction(L, package_loadlib);
+    lua_setfield(L, -2, "loadlib");
+    lua_getfield(L, -1, "searchers");
+    lua_pushvalue(L, -2);
+    lua_pushcclosure(L, search_c, 1); // they have the library as their upvalue
+    lua_rawseti(L, -2, 3);
+    lua_pushvalue(L, -2);
+    lua_pushcclosure(L, search_c_root, 1);
+    lua_rawseti(L, -2, 4);
+    lua_pop(L, 1);
     lua_getfield(L, -1, "preload");
     for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++) {
         push_ours(L, replaced[i].ours);
@@ -261,200 +274,6 @@ void mare__math_seed(lua_State *L)
     lua_pushinteger(L, (lua_Integer)process->runtime->seed);
     lua_pushinteger(L, (lua_Integer)process->id);
     lua_call(L, 2, 0);
-}
-
-// ---- debug --------------------------------------------------------------------------------------
-// A hook that the program sets is called by ours, which also serves preemption: the tick then asks
-// for a count event (see mare__hook_arm) and our hook gives way at it. That starts Lua's own count
-// anew, so a long count is made of short ones, of which only the last is lost.
-
-enum { COUNT_STEP = 500 };
-
-// How the program set the hook of a coroutine. In a table with the coroutines as weak keys.
-struct setting {
-    int mask, count;
-    int left; // until the next count event that is the program's
-    int step; // what Lua counts now
-};
-
-// The setting of the coroutine at an index of the stack, or, with 0, of L; made if `make` says so,
-// else NULL where the program set no hook.
-static struct setting *setting_of(lua_State *L, int index, bool make)
-{
-    luaL_checkstack(L, 4, NULL);
-    mare__weak_table(L, MARE__REGISTRY_HOOKS, "k");
-    if (index)
-        lua_pushvalue(L, index);
-    else
-        lua_pushthread(L);
-    lua_pushvalue(L, -1);
-    lua_rawget(L, -3);
-    struct setting *setting = lua_touserdata(L, -1);
-    if (!setting && make) {
-        lua_pop(L, 1);
-        setting = lua_newuserdatauv(L, sizeof *setting, 0);
-        *setting = (struct setting){0};
-        lua_rawset(L, -3);
-        lua_pop(L, 1);
-    } else {
-        lua_pop(L, 3);
-    }
-    return setting;
-}
-
-static void shared_hook(lua_State *L, lua_Debug *event);
-
-// Lets Lua count the next step, or the same one again.
-static void count_on(lua_State *L, struct setting *setting)
-{
-    setting->step = setting->left < COUNT_STEP ? setting->left : COUNT_STEP;
-    lua_sethook(L, shared_hook, setting->mask, setting->step);
-}
-
-// A count event: the program's, or the tick's, which cut Lua's own count short.
-static void count(lua_State *L, mare_process *process, lua_Debug *event)
-{
-    struct setting *setting = setting_of(L, 0, false);
-    if (!setting) { // a new coroutine has the hook of its maker, but not the program's function
-        lua_sethook(L, NULL, 0, 0);
-        return;
-    }
-    bool cut = lua_gethookmask(L) != setting->mask || lua_gethookcount(L) != setting->step;
-    if (!cut)
-        setting->left -= setting->step;
-    bool due = !cut && setting->left <= 0;
-    if (due)
-        setting->left = setting->count;
-    count_on(L, setting);
-    if (due)
-        process->hook(L, event);
-}
-
-static void shared_hook(lua_State *L, lua_Debug *event)
-{
-    mare_process *process = mare__self(L);
-    bool lines = lua_gethookmask(L) & LUA_MASKLINE;
-    if (event->event == LUA_HOOKCOUNT)
-        count(L, process, event);
-    else
-        process->hook(L, event);
-    // Lua calls the line hook after the count hook even when that has yielded, so where there are
-    // lines the yield is theirs.
-    if (process->armed == L && event->event == (lines ? LUA_HOOKLINE : LUA_HOOKCOUNT)) {
-        process->armed = NULL;
-        mare__give_way(L);
-    }
-}
-
-void mare__hook_arm(mare_process *process)
-{
-    lua_State *L = process->current;
-    lua_Hook hook = lua_gethook(L);
-    if (!hook || hook == mare__give_way_hook) { // again, for it may have been on its way out
-        lua_sethook(L, mare__give_way_hook, LUA_MASKCOUNT, 1);
-    } else if (hook == shared_hook) {
-        process->armed = L;
-        if (!(lua_gethookmask(L) & LUA_MASKLINE)) // a loop comes to a line by itself
-            lua_sethook(L, shared_hook, lua_gethookmask(L) | LUA_MASKCOUNT, 1);
-    }
-}
-
-// debug.sethook([thread,] hook, mask [, count]); the original is an upvalue.
-static int debug_sethook(lua_State *L)
-{
-    lua_State *about = lua_isthread(L, 1) ? lua_tothread(L, 1) : L;
-    mare_process *process = mare__self(L);
-    struct setting *setting =
-        setting_of(L, lua_isthread(L, 1), true); // so that nothing fails later
-    lua_pushvalue(L, lua_upvalueindex(1));
-    lua_insert(L, 1);
-    lua_call(L, lua_gettop(L) - 1, 0);
-    lua_Hook hook = lua_gethook(about);
-    if (hook && hook != mare__give_way_hook) {
-        process->hook = hook;
-        setting->mask = lua_gethookmask(about);
-        setting->count = setting->left = lua_gethookcount(about);
-        count_on(about, setting);
-    }
-    return 0;
-}
-
-// Pushes the program's hook function, which the debug library keeps in a table of the registry.
-static void push_hook_function(lua_State *L, int thread)
-{
-    if (lua_getfield(L, LUA_REGISTRYINDEX, "_HOOKKEY") != LUA_TTABLE)
-        return;
-    if (thread)
-        lua_pushvalue(L, thread);
-    else
-        lua_pushthread(L);
-    lua_rawget(L, -2);
-}
-
-// debug.gethook([thread])
-static int debug_gethook(lua_State *L)
-{
-    int thread = lua_isthread(L, 1);
-    lua_State *about = thread ? lua_tothread(L, 1) : L;
-    lua_Hook hook = lua_gethook(about);
-    if (!hook || hook == mare__give_way_hook) {
-        lua_pushnil(L);
-        return 1;
-    }
-    struct setting *setting = setting_of(L, thread, false);
-    int mask = setting ? setting->mask : lua_gethookmask(about);
-    char letters[3], *at = letters;
-    if (hook == shared_hook)
-        push_hook_function(L, thread);
-    else
-        lua_pushliteral(L, "external hook");
-    if (mask & LUA_MASKCALL)
-        *at++ = 'c';
-    if (mask & LUA_MASKRET)
-        *at++ = 'r';
-    if (mask & LUA_MASKLINE)
-        *at++ = 'l';
-    lua_pushlstring(L, letters, (size_t)(at - letters));
-    lua_pushinteger(L, setting ? setting->count : lua_gethookcount(about));
-    return 3;
-}
-
-// The finalizer of a reference is what gives back what it refers to, so its metatable is not the
-// program's to change. These are the originals for everything else.
-static int debug_getmetatable(lua_State *L)
-{
-    luaL_checkany(L, 1);
-    if (!lua_getmetatable(L, 1)) {
-        lua_pushnil(L);
-    } else if (mare__handle_test(L, 1)) { // a copy
-        lua_newtable(L);
-        for (lua_pushnil(L); lua_next(L, -3); lua_pop(L, 1)) {
-            lua_pushvalue(L, -2);
-            lua_pushvalue(L, -2);
-            lua_rawset(L, -5);
-        }
-    }
-    return 1;
-}
-
-static int debug_setmetatable(lua_State *L)
-{
-    int type = lua_type(L, 2);
-    luaL_argexpected(L, type == LUA_TNIL || type == LUA_TTABLE, 2, "nil or table");
-    luaL_argcheck(L, !mare__handle_test(L, 1), 1, "the metatable of a reference cannot be changed");
-    mare__self(L)->finalizes = true; // perhaps
-    lua_settop(L, 2);
-    lua_setmetatable(L, 1);
-    return 1;
-}
-
-void mare__debug_patch(lua_State *L)
-{
-    wrap_member(L, "sethook", debug_sethook);
-    lua_pushcfunction(L, debug_gethook);
-    lua_setfield(L, -2, "gethook");
-    wrap_member(L, "getmetatable", debug_getmetatable);
-    wrap_member(L, "setmetatable", debug_setmetatable);
 }
 
 // ---- os -----------------------------------------------------------------------------------------

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Links and monitors: who is told of the end of a process, and what it does to them.
 //
-// A link is two structures, one in the list of each side. Whoever ends first takes its list along;
-// the other side's goes when it is told, or when it ends itself. Lists are guarded by the lock of
-// their process; nobody holds two of these locks.
+// A link is one block with two ends. Each end is in the index of its process, under the number of
+// the other, so that one with very many links finds any of them in a few steps. Both ends come and
+// go together, while the locks of both processes are held, the one with the lower address first. So
+// there are never two links between the same two processes, nor half of one, whoever makes, undoes
+// and ends at the same time. A process that has finished gets no new links, and undoes its last
+// ones one after the other.
+//
+// What a monitor is told has its room from the start: it comes when there is no memory, too, if
+// need be without the error and its traceback.
 #include <stdio.h>
 
 #include "base/alloc.h"
@@ -15,26 +21,99 @@ static const char *how_word(mare_err how)
     return how == MARE_OK || how == MARE_BADMSG ? "normal" : how == MARE_KILLED ? "killed" : "died";
 }
 
-// Tells a monitor: process, how, error, traceback.
-static void tell(mare_process *process, mare_channel *channel)
+// ---- Links --------------------------------------------------------------------------------------
+
+static void lock_both(mare_process *a, mare_process *b)
 {
-    mare_message message;
-    mare_value self = {.type = MARE_PROCESS, .as.process = process};
-    mare__message_init(&message); // if there is no memory, it stays shorter
-    mare_message_add(&message, &self);
-    mare_message_add_string(&message, how_word(process->how));
-    if (process->how == MARE_KILLED && process->kill_reason)
-        mare_message_add_string(&message, process->kill_reason);
-    else if (process->how != MARE_OK && process->how != MARE_KILLED) {
-        mare__message_join(&message, &process->sleep.wait.message);
-    }
-    mare__message_stamp(&message, mare__message_stamp_of(&process->sleep.wait.message));
-    mare__chan_post(channel, &message);
+    mare__lock_acquire(a < b ? &a->lock : &b->lock);
+    mare__lock_acquire(a < b ? &b->lock : &a->lock);
 }
 
-void mare__ties_tell(mare_process *process, struct mare__list *ties)
+static void unlock_both(mare_process *a, mare_process *b)
+{
+    mare__lock_release(&a->lock);
+    mare__lock_release(&b->lock);
+}
+
+// Whether it ended in a way that its linked ones do not survive. It has finished.
+static bool ended_badly(const mare_process *process)
+{
+    return process->how != MARE_OK && process->how != MARE_BADMSG;
+}
+
+// Adds both ends. False: there is a tie already, or one of the two has finished.
+static bool join(mare_process *a, mare_process *b, struct mare__tie *tie)
+{
+    lock_both(a, b);
+    bool joins = !a->finished && !b->finished && !mare__index_find(&a->ties, b->id);
+    if (joins) {
+        mare__index_add(&a->ties, &tie->ends[0].entry, b->id);
+        mare__index_add(&b->ties, &tie->ends[1].entry, a->id);
+        tie->ends[0].other = mare_process_ref(b);
+        tie->ends[1].other = mare_process_ref(a);
+    }
+    unlock_both(a, b);
+    return joins;
+}
+
+bool mare__process_tie(mare_process *a, mare_process *b)
+{
+    if (a == b)
+        return true;
+    struct mare__tie *tie = mare__alloc(sizeof *tie);
+    if (!tie)
+        return false;
+    if (join(a, b, tie))
+        return true;
+    mare__free(tie);
+    if (mare_process_alive(b))
+        return true;
+    mare__process_observed(b);
+    if (ended_badly(b))
+        mare__process_kill(a, "linked to a process that had died");
+    return true;
+}
+
+// False: there was no tie.
+static bool part(mare_process *a, mare_process *b)
+{
+    lock_both(a, b);
+    struct mare__index_entry *to_b = mare__index_find(&a->ties, b->id), *to_a = NULL;
+    if (to_b) {
+        to_a = mare__index_find(&b->ties, a->id);
+        mare__index_remove(to_b);
+        mare__index_remove(to_a);
+    }
+    unlock_both(a, b);
+    if (!to_b)
+        return false;
+    mare__free(to_a < to_b ? to_a : to_b); // the first of the two, with which the block begins
+    mare_process_unref(a);
+    mare_process_unref(b);
+    return true;
+}
+
+void mare__process_untie(mare_process *a, mare_process *b)
+{
+    if (a != b)
+        part(a, b);
+}
+
+// One that it is tied to, held; or NULL.
+static mare_process *any_tied(mare_process *process)
+{
+    mare__lock_acquire(&process->lock);
+    struct mare__index_entry *entry = mare__index_any(&process->ties);
+    mare_process *other =
+        entry ? mare_process_ref(MARE__ENTRY(entry, struct mare__tie_end, entry)->other) : NULL;
+    mare__lock_release(&process->lock);
+    return other;
+}
+
+void mare__ties_tell(mare_process *process)
 {
     char reason[512];
+    mare_process *other;
     mare_value error = {.type = MARE_NIL};
     if (process->how == MARE_DIED)
         mare_message_get(&process->sleep.wait.message,
@@ -43,121 +122,73 @@ void mare__ties_tell(mare_process *process, struct mare__list *ties)
     snprintf(reason, sizeof reason, "linked process %llu %s%s%.*s", (unsigned long long)process->id,
              process->how == MARE_KILLED ? "was killed" : how_word(process->how), text ? ": " : "",
              text ? (int)error.as.string.length : 0, text ? error.as.string.bytes : "");
-    struct mare__list *at;
-    while ((at = mare__list_first(ties)) != NULL) {
-        struct mare__tie *tie = MARE__ENTRY(at, struct mare__tie, entry);
-        mare__list_remove(at);
-        if (process->how == MARE_OK || process->how == MARE_BADMSG)
-            mare__process_untie(tie->other, process);
-        else
-            mare__process_kill(tie->other, reason);
-        mare_process_unref(tie->other);
-        mare__free(tie);
+    while ((other = any_tied(process)) != NULL) {
+        // Else the other one has just undone it.
+        if (part(process, other) && ended_badly(process))
+            mare__process_kill(other, reason);
+        mare_process_unref(other);
     }
+}
+
+// ---- Monitors -----------------------------------------------------------------------------------
+
+// The process, how it ended, and what is told in any case: never more than this.
+enum { NOTICE = MARE__PACK_EXT + sizeof(struct mare__handle) + MARE__PACK_MAX + sizeof "killed" };
+
+// Tells a monitor, which is gone then: process, how, error, traceback.
+static void tell(mare_process *process, struct mare__monitor *monitor)
+{
+    mare_channel *channel = monitor->channel;
+    mare_message *message = &monitor->letter.wait.message;
+    mare_value self = {.type = MARE_PROCESS, .as.process = process};
+    mare_message_add(message, &self);
+    mare_message_add_string(message, how_word(process->how));
+    // If there is no memory for the rest, it stays shorter.
+    if (process->how == MARE_KILLED && process->kill_reason)
+        mare_message_add_string(message, process->kill_reason);
+    else if (process->how != MARE_OK && process->how != MARE_KILLED)
+        mare__message_join(message, &process->sleep.wait.message);
+    mare__message_stamp(message, mare__message_stamp_of(&process->sleep.wait.message));
+    mare__chan_post(channel, &monitor->letter);
+    mare_chan_unref(channel);
 }
 
 void mare__monitors_tell(mare_process *process, struct mare__list *monitors)
 {
     struct mare__list *at;
     while ((at = mare__list_first(monitors)) != NULL) {
-        struct mare__monitor *monitor = MARE__ENTRY(at, struct mare__monitor, entry);
         mare__list_remove(at);
-        tell(process, monitor->channel);
-        mare_chan_unref(monitor->channel);
-        mare__free(monitor);
+        tell(process, MARE__ENTRY(at, struct mare__monitor, entry));
     }
 }
 
-void mare__ties_drop(mare_process *process)
+static void drop(struct mare__monitor *monitor)
+{
+    mare__message_clear(&monitor->letter.wait.message);
+    mare_chan_unref(monitor->channel);
+    mare__free(monitor);
+}
+
+void mare__monitors_drop(mare_process *process)
 {
     struct mare__list *at;
-    while ((at = mare__list_first(&process->ties)) != NULL) {
-        struct mare__tie *tie = MARE__ENTRY(at, struct mare__tie, entry);
-        mare__list_remove(at);
-        mare_process_unref(tie->other);
-        mare__free(tie);
-    }
     while ((at = mare__list_first(&process->monitors)) != NULL) {
-        struct mare__monitor *monitor = MARE__ENTRY(at, struct mare__monitor, entry);
         mare__list_remove(at);
-        mare_chan_unref(monitor->channel);
-        mare__free(monitor);
+        drop(MARE__ENTRY(at, struct mare__monitor, entry));
     }
-}
-
-// ---- Made and undone ----------------------------------------------------------------------------
-
-// Adds a tie on one side; `ended` tells that this side has finished, and how.
-static void attach(mare_process *process, struct mare__tie *tie, bool *ended)
-{
-    mare__lock_acquire(&process->lock);
-    *ended = process->finished;
-    if (!*ended)
-        mare__list_append(&process->ties, &tie->entry);
-    mare__lock_release(&process->lock);
-}
-
-bool mare__process_tie(mare_process *a, mare_process *b)
-{
-    if (a == b)
-        return true;
-    mare__process_untie(a, b); // one tie is enough
-    struct mare__tie *to_b = mare__alloc(sizeof *to_b), *to_a = mare__alloc(sizeof *to_a);
-    if (!to_a || !to_b) {
-        mare__free(to_a);
-        mare__free(to_b);
-        return false;
-    }
-    *to_b = (struct mare__tie){.other = mare_process_ref(b)};
-    *to_a = (struct mare__tie){.other = mare_process_ref(a)};
-    bool a_ended, b_ended;
-    attach(a, to_b, &a_ended);
-    attach(b, to_a, &b_ended);
-    if (a_ended) {
-        mare__free(to_b);
-        mare_process_unref(b);
-    }
-    if (b_ended) {
-        mare__free(to_a);
-        mare_process_unref(a);
-        mare__process_observed(b);
-        if (b->how != MARE_OK && b->how != MARE_BADMSG)
-            mare__process_kill(a, "linked to a process that had died");
-        mare__process_untie(a, b);
-    }
-    return true;
-}
-
-static void detach(mare_process *process, mare_process *other)
-{
-    struct mare__tie *found = NULL;
-    mare__lock_acquire(&process->lock);
-    for (struct mare__list *l = process->ties.next; l != &process->ties && !found; l = l->next) {
-        struct mare__tie *tie = MARE__ENTRY(l, struct mare__tie, entry);
-        if (tie->other == other)
-            found = tie;
-    }
-    if (found)
-        mare__list_remove(&found->entry);
-    mare__lock_release(&process->lock);
-    if (found) {
-        mare_process_unref(found->other);
-        mare__free(found);
-    }
-}
-
-void mare__process_untie(mare_process *a, mare_process *b)
-{
-    detach(a, b);
-    detach(b, a);
 }
 
 bool mare__process_monitor(mare_process *process, mare_channel *channel)
 {
-    struct mare__monitor *monitor = mare__alloc(sizeof *monitor);
+    struct mare__monitor *monitor = mare__alloc_zero(sizeof *monitor);
     if (!monitor)
         return false;
+    mare__letter_init(&monitor->letter);
     monitor->channel = mare_chan_ref(channel);
+    if (!mare__message_room(&monitor->letter.wait.message, NOTICE)) {
+        drop(monitor);
+        return false;
+    }
     mare__lock_acquire(&process->lock);
     bool finished = process->finished;
     if (!finished)
@@ -165,9 +196,7 @@ bool mare__process_monitor(mare_process *process, mare_channel *channel)
     mare__lock_release(&process->lock);
     if (finished) {
         mare__process_observed(process);
-        tell(process, channel);
-        mare_chan_unref(channel);
-        mare__free(monitor);
+        tell(process, monitor);
     }
     return true;
 }

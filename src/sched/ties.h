@@ -4,10 +4,11 @@
 
 #include "sched/sched.h"
 
-// Kills the linked, or unties them from a process that ended well; tells the monitors. The process
-// has ended, and the lists, which are empty afterwards, were taken from it: no lock is held.
-void mare__ties_tell(mare_process *process, struct mare__list *links);
+// The process has ended: kills the linked, or unties them if it ended well. No lock is held.
+void mare__ties_tell(mare_process *process);
+
+// The same: tells the monitors, a list that was taken from it and is empty afterwards.
 void mare__monitors_tell(mare_process *process, struct mare__list *monitors);
 
 // Frees those of a process that was never launched, and so can tell nobody.
-void mare__ties_drop(mare_process *process);
+void mare__monitors_drop(mare_process *process);

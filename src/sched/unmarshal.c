@@ -486,7 +486,7 @@ int mare__unmarshal(lua_State *L, const mare_message *message)
 // message (light userdata) -> its values
 static int read_protected(lua_State *L)
 {
-    return mare__unmarshal(L, lua_touserdata(L, 1));
+    return mare__unmarshal(L, mare__passed(L, 1));
 }
 
 int mare__unmarshal_own(lua_State *L, mare_message *message)
@@ -496,9 +496,11 @@ int mare__unmarshal_own(lua_State *L, mare_message *message)
     if (mine.capacity == 0 && mine.handles == 0) // nothing that an error could lose
         return mare__unmarshal(L, &mine);
     int top = lua_gettop(L);
+    struct mare__pass pass;
     lua_pushcfunction(L, read_protected);
-    lua_pushlightuserdata(L, &mine);
+    mare__pass_push(L, &pass, &mine);
     int status = lua_pcall(L, 1, LUA_MULTRET, 0);
+    mare__pass_end(L, &pass);
     mare__message_clear(&mine);
     return status == LUA_OK ? lua_gettop(L) - top : lua_error(L);
 }

@@ -1,279 +1,48 @@
 // SPDX-License-Identifier: MIT
-// Workers: threads that run ready processes, in the order in which they became ready.
+// Workers: threads that run ready processes. Who is ready, and in which order, is in ready.c.
 //
-// Each worker has a slot and a queue. A process that becomes ready while the queue is empty goes
-// into the slot (no lock: two processes that talk to each other never touch one); otherwise to the
-// end of the queue. The slot is always older than the queue, so the order is kept. What becomes
-// ready on a foreign thread goes to the inbox, which every worker looks at. A worker with nothing
-// to do takes half of another's queue, or a slot that nobody has served for a tick
-// (a worker that has no tick uses no slot).
-//
-//     ready (same worker) -> [slot] or [queue]  --+
-//     ready (foreign)     -> [inbox] -------------+--> run -> wait | turn over | end
-//     other workers       -> steal ---------------+
+//     ready -> run -> waits | gives way | ends
 //
 // Sleep and wake: a worker announces itself as idle, then looks once more everywhere, then sleeps.
 // Whoever adds work that another could do looks at the idle count after adding. One of the two
 // always sees the other.
 //
-// Preemption: a tick on the worker's own thread, only while it runs something. When a process has
-// had its slice and another waits, the handler sets a count hook on the running coroutine; the hook
-// yields. Code that is never interrupted never pays for it.
+// Preemption: a tick on the worker's own thread, only while it runs something. When another waits,
+// the handler sets a count hook on the running coroutine; the hook yields. Code that is never
+// interrupted never pays for it.
+#include <assert.h>
 #include <stdio.h>
 
 #include "sched/block.h"
 #include "sched/libraries.h"
 #include "sched/process.h"
+#include "sched/ready.h"
 #include "sched/routine.h"
 #include "sched/runtime.h"
 #include "sched/state.h"
+#include "sched/task.h"
 #include "sched/timer.h"
 #include "sched/worker.h"
 
-// ---- Queues -------------------------------------------------------------------------------------
-
-static void append(mare_process **head, mare_process **tail, mare_process *process)
+void mare__worker_tick(struct mare__worker *worker, uint64_t period_ns)
 {
-    process->next = NULL;
-    if (*head)
-        (*tail)->next = process;
-    else
-        *head = process;
-    *tail = process;
-}
-
-static unsigned length_of(const atomic_uint *length)
-{
-    // Relaxed: a hint; who acts on it takes the lock.
-    return atomic_load_explicit(length, memory_order_relaxed);
-}
-
-static void add_length(atomic_uint *length, int change)
-{
-    // Relaxed, and no read-modify-write: under the lock of the queue.
-    atomic_store_explicit(length, length_of(length) + (unsigned)change, memory_order_relaxed);
-}
-
-static void wake_one(mare_runtime *runtime)
-{
-    if (atomic_load(&runtime->idle_count) == 0)
-        return;
-    mare__lock_acquire(&runtime->idle_lock);
-    struct mare__list *entry = mare__list_first(&runtime->idle);
-    struct mare__worker *worker = entry ? MARE__ENTRY(entry, struct mare__worker, idle) : NULL;
-    if (worker) {
-        mare__list_remove(entry);
-        worker->is_idle = false;
-        atomic_fetch_sub(&runtime->idle_count, 1);
-    }
-    mare__lock_release(&runtime->idle_lock);
-    if (worker)
-        mare__unpark(&worker->parker);
+    const struct mare__platform *platform = &worker->runtime->platform;
+    platform->tick_set(platform->context, &worker->tick, period_ns);
 }
 
 void mare__workers_look(mare_runtime *runtime)
 {
     struct mare__worker *worker = mare__this_worker();
     if (!worker || worker->runtime != runtime)
-        wake_one(runtime);
-}
-
-// Under the lock.
-static void enqueue(struct mare__worker *worker, mare_process *process)
-{
-    append(&worker->head, &worker->tail, process);
-    add_length(&worker->length, 1);
-}
-
-static void queue_push(struct mare__worker *worker, mare_process *process)
-{
-    mare__lock_acquire(&worker->lock);
-    enqueue(worker, process);
-    mare__lock_release(&worker->lock);
-}
-
-static void inbox_push(mare_runtime *runtime, mare_process *process)
-{
-    mare__lock_acquire(&runtime->inbox_lock);
-    append(&runtime->inbox_head, &runtime->inbox_tail, process);
-    add_length(&runtime->inbox_length, 1);
-    mare__lock_release(&runtime->inbox_lock);
-}
-
-static void own_ready(struct mare__worker *own, mare_process *process)
-{
-    atomic_fetch_add(&own->runtime->own_busy, 1); // so that nobody takes it for a deadlock
-    mare__lock_acquire(&own->lock);
-    enqueue(own, process);
-    mare__unpark(&own->parker); // under the lock: who takes it out may end with it, and free `own`
-    mare__lock_release(&own->lock);
-}
-
-// Into a queue, where others see it.
-static __attribute__((noinline)) void ready_in_queue(mare_process *process)
-{
-    mare_runtime *runtime = process->runtime;
-    struct mare__worker *worker = mare__this_worker();
-    if (process->own) {
-        own_ready(process->own, process);
-        return;
-    }
-    if (worker && worker->runtime == runtime)
-        queue_push(worker, process);
-    else
-        inbox_push(runtime, process);
-    atomic_thread_fence(memory_order_seq_cst); // added, then looks: pairs with the fence in go_idle
-    wake_one(runtime);
-}
-
-// It runs next: what it will touch comes into the cache while the one before it ends its turn.
-static inline void fetch(const mare_process *process)
-{
-    enum { LINE = 64, STATE_LINES = 3 };
-    if (!process->routine) // it has not begun
-        return;
-    for (int i = 0; i < STATE_LINES; i++)
-        __builtin_prefetch((const char *)process->routine + i * LINE);
-    __builtin_prefetch(process->known[0]);
-    __builtin_prefetch(process->known[1]);
-}
-
-void mare__ready(mare_process *process)
-{
-    struct mare__worker *worker = mare__this_worker();
-    atomic_store_explicit(&process->status, MARE__READY, memory_order_relaxed); // for those who ask
-    // Relaxed: only this thread fills its slot; emptying it is an exchange.
-    if (worker && worker->runtime == process->runtime && !process->own &&
-        length_of(&worker->length) == 0 && worker->tick.made &&
-        !atomic_load_explicit(&worker->slot, memory_order_relaxed)) {
-        fetch(process);
-        // Release: pairs with the exchange of whoever takes it. Nobody is woken: this worker will
-        // be free for it before that.
-        atomic_store_explicit(&worker->slot, process, memory_order_release);
-    } else
-        ready_in_queue(process);
-}
-
-// By a thief, or by the owner when thieves may be about: under the lock, where alone a shared slot
-// stops being shared.
-static mare_process *take_shared_slot(struct mare__worker *worker)
-{
-    mare_process *process = NULL;
-    mare__lock_acquire(&worker->lock);
-    if (atomic_load_explicit(&worker->slot_shared, memory_order_relaxed)) {
-        // Acquire: pairs with the release in mare__ready.
-        process = atomic_load_explicit(&worker->slot, memory_order_acquire);
-        atomic_store_explicit(&worker->slot, NULL, memory_order_relaxed);
-        // Release: pairs with the acquire in take_slot: an owner who sees this sees the slot empty.
-        atomic_store_explicit(&worker->slot_shared, false, memory_order_release);
-    }
-    mare__lock_release(&worker->lock);
-    return process;
-}
-
-// By the owner, without a lock. Only the tick, on this same thread, lets others touch the slot, and
-// it does not while `taking` is set; so as long as it has not, the slot is the owner's alone.
-static mare_process *take_slot(struct mare__worker *worker)
-{
-    if (!atomic_load_explicit(&worker->slot, memory_order_relaxed))
-        return NULL;
-    worker->taking = 1;
-    atomic_signal_fence(memory_order_seq_cst);
-    mare_process *process;
-    // Acquire: pairs with the release above.
-    if (atomic_load_explicit(&worker->slot_shared, memory_order_acquire)) {
-        process = take_shared_slot(worker);
-    } else {
-        process = atomic_load_explicit(&worker->slot, memory_order_relaxed);
-        atomic_store_explicit(&worker->slot, NULL, memory_order_relaxed);
-    }
-    atomic_signal_fence(memory_order_seq_cst);
-    worker->taking = 0;
-    return process;
-}
-
-static mare_process *queue_pop(struct mare__worker *worker)
-{
-    if (length_of(&worker->length) == 0)
-        return NULL;
-    mare__lock_acquire(&worker->lock);
-    mare_process *process = worker->head;
-    if (process) {
-        worker->head = process->next;
-        add_length(&worker->length, -1);
-    }
-    mare__lock_release(&worker->lock);
-    return process;
-}
-
-static mare_process *inbox_pop(mare_runtime *runtime)
-{
-    if (length_of(&runtime->inbox_length) == 0)
-        return NULL;
-    mare__lock_acquire(&runtime->inbox_lock);
-    mare_process *process = runtime->inbox_head;
-    if (process) {
-        runtime->inbox_head = process->next;
-        add_length(&runtime->inbox_length, -1);
-    }
-    mare__lock_release(&runtime->inbox_lock);
-    return process;
-}
-
-// Takes the older half of a queue; returns its first and keeps the others.
-static mare_process *steal_from(struct mare__worker *thief, struct mare__worker *victim)
-{
-    mare_process *first = NULL, *last = NULL;
-    unsigned taken = 0;
-    if (length_of(&victim->length) > 0) {
-        mare__lock_acquire(&victim->lock);
-        unsigned want = (length_of(&victim->length) + 1) / 2;
-        first = last = victim->head;
-        for (taken = first != NULL; taken > 0 && taken < want; taken++)
-            last = last->next;
-        if (first) {
-            victim->head = last->next;
-            last->next = NULL;
-            add_length(&victim->length, -(int)taken);
-        }
-        mare__lock_release(&victim->lock);
-    }
-    if (!first && atomic_load(&victim->slot_shared))
-        return take_shared_slot(victim);
-    if (!first || taken == 1)
-        return first;
-    mare__lock_acquire(&thief->lock); // empty until here: nobody but its owner fills it
-    thief->head = first->next;
-    thief->tail = last;
-    add_length(&thief->length, (int)taken - 1);
-    mare__lock_release(&thief->lock);
-    return first;
-}
-
-static mare_process *steal(struct mare__worker *thief)
-{
-    mare_runtime *runtime = thief->runtime;
-    for (unsigned i = 1; i < MARE__WORKERS_MAX; i++) {
-        struct mare__worker *victim = runtime->workers[(thief->index + i) % MARE__WORKERS_MAX];
-        if (!victim && thief->index + i < MARE__WORKERS_MAX) {
-            i = MARE__WORKERS_MAX - thief->index - 1; // workers fill the array from its start
-            continue;
-        }
-        mare_process *process = victim ? steal_from(thief, victim) : NULL;
-        if (process) {
-            mare__count(&thief->counters.steals);
-            return process;
-        }
-    }
-    return NULL;
+        mare__ready_wake_one(runtime);
 }
 
 // ---- The tick -----------------------------------------------------------------------------------
 
+// Processes in its own lines, or tasks.
 static bool others_wait(const struct mare__worker *worker)
 {
-    return length_of(&worker->length) > 0 || length_of(&worker->runtime->inbox_length) > 0 ||
-           atomic_load_explicit(&worker->slot, memory_order_relaxed) != NULL;
+    return mare__ready_here(worker) || mare__tasks_wait(worker);
 }
 
 // It was killed where it cannot yield: an error takes it out of there. No pcall of Lua code stops
@@ -283,13 +52,13 @@ static void throw_kill(lua_State *L, mare_process *process)
 {
     enum { PATIENCE = 2 };
     if ((process->winding_up || process->throws > 0) &&
-        process->worker->age < MARE__WIND_UP_TICKS && process->throws <= PATIENCE)
-        return;               // armed in a C function before that began: a handler has its time
-    process->worker->age = 0; // so has the next handler
+        process->worker->age_ns < MARE__WIND_UP_NS && process->throws <= PATIENCE)
+        return;                  // armed in a C function before that began: a handler has its time
+    process->worker->age_ns = 0; // so has the next handler
     if (process->throws <= PATIENCE)
         process->throws++;
     else
-        lua_sethook(L, mare__give_way_hook, LUA_MASKCOUNT, 1);
+        mare__hook_arm(process, L);
     mare__kill_throw(L);
 }
 
@@ -312,14 +81,6 @@ void mare__give_way(lua_State *L)
     lua_yield(L, 0);
 }
 
-// Runs at the next instruction after the tick has armed it.
-void mare__give_way_hook(lua_State *L, lua_Debug *event)
-{
-    (void)event;
-    lua_sethook(L, NULL, 0, 0);
-    mare__give_way(L);
-}
-
 // An idle worker is woken from a signal handler: no lock but by trying; next tick if it is held,
 // perhaps by the code under this very handler.
 static void wake_one_from_handler(mare_runtime *runtime)
@@ -337,45 +98,93 @@ static void wake_one_from_handler(mare_runtime *runtime)
 static struct mare__lookout *lookout_in(const struct mare__worker *worker)
 {
     struct mare__lookout *lookout = atomic_load_explicit(&worker->lookout, memory_order_acquire);
-    return lookout && (length_of(&lookout->busy) > 0 || atomic_load(&lookout->called)) ? lookout
-                                                                                       : NULL;
+    return lookout && (atomic_load_explicit(&lookout->busy, memory_order_relaxed) > 0 ||
+                       atomic_load(&lookout->called))
+               ? lookout
+               : NULL;
 }
 
-// In a signal handler, on the worker's own thread.
-static void on_tick(void *argument)
+// A tick is the whole period for who holds the worker, but only as much as the thread has had of a
+// processor is held against him: the machine may have given it to others.
+static void grow_older(struct mare__worker *worker)
 {
-    struct mare__worker *worker = argument;
+    uint64_t now_ns = mare__thread_time_ns(worker->runtime), period_ns = worker->tick.period_ns;
+    uint64_t had_ns = now_ns - worker->burnt_till;
+    uint64_t before_ns = worker->age_ns > 0 ? worker->burnt_ns : 0; // 0: a new turn
+    worker->burnt_ns = before_ns + (had_ns < period_ns ? had_ns : period_ns);
+    worker->burnt_till = now_ns;
+    worker->age_ns = worker->age_ns + period_ns;
+}
+
+// A tick has come: whether the turn of the process that runs is over. On the worker's own thread;
+// perhaps in a signal handler.
+static bool ends_turn(struct mare__worker *worker)
+{
     mare_runtime *runtime = worker->runtime;
     mare_process *process = worker->running;
     worker->ticked = 1;
-    worker->age = worker->age + 1;
+    grow_older(worker);
     uint64_t next = atomic_load_explicit(&runtime->next_deadline, memory_order_relaxed);
-    bool wanted = others_wait(worker) || (next != MARE_FOREVER && next <= mare__now(runtime));
+    // One that serves a single process has nobody to serve beside it.
+    bool wanted =
+        worker->index < MARE__WORKERS_MAX &&
+        (others_wait(worker) || mare__ready_common(runtime) || atomic_load(&worker->quit) ||
+         (next != MARE_FOREVER && next <= mare__now(runtime)));
     // What is watched here nobody else can look at, idle or not.
     bool looks = lookout_in(worker) != NULL;
-    if (wanted && atomic_load(&runtime->idle_count) > 0) {
+    bool stuck = worker->age_ns > 2 * MARE__SLICE_NS; // it did not give way when it was asked to
+    bool idle = atomic_load(&runtime->idle_count) > 0;
+    if (wanted && (idle || stuck)) {
         if (!worker->taking && atomic_load_explicit(&worker->slot, memory_order_relaxed))
             atomic_store(&worker->slot_shared, true);
-        wake_one_from_handler(runtime);
+        mare__tasks_share(worker);
     }
+    if (wanted && idle)
+        wake_one_from_handler(runtime);
     if (!process)
-        return;
+        return false;
     struct mare__pool *pool = atomic_load_explicit(&process->pool, memory_order_relaxed);
     struct mare__lookout *lookout = looks ? lookout_in(worker) : NULL;
-    if (lookout &&
-        worker->age > 2 * MARE__SLICE_TICKS && // it did not give way when it was asked to
-        atomic_load(&runtime->attendant.started) && !atomic_exchange(&lookout->unattended, true))
+    if (lookout && stuck && atomic_load(&runtime->attendant.started) &&
+        !atomic_exchange(&lookout->unattended, true))
         mare__unpark(&runtime->attendant.parker);
     // Routines of its own that are ready are no reason: they share variables, and a turn among them
     // ends only where one waits or yields.
-    bool over = (wanted || looks) && worker->age >= MARE__SLICE_TICKS;
+    bool over = wanted || looks;
+    if (mare__ready_common_turn(worker) && worker->ticks_left > 1) { // a longer one
+        worker->ticks_left = worker->ticks_left - 1;
+        over = false;
+    }
     if (process->winding_up || process->throws > 0) // a killed one has time, but not for ever
-        over = mare__killed(process) && worker->age >= MARE__WIND_UP_TICKS;
+        over = mare__killed(process) && worker->age_ns >= MARE__WIND_UP_NS;
     else if (atomic_load(&process->sleep.wait.note) ||
              (pool && atomic_load(&pool->main.sleep.wait.note))) // killed, or interrupted
         over = true;
-    if (over)
-        mare__hook_arm(process);
+    return over;
+}
+
+// In a signal handler.
+static void on_tick(void *argument)
+{
+    struct mare__worker *worker = argument;
+    if (ends_turn(worker))
+        mare__hook_arm(worker->running, worker->running->current);
+}
+
+// Where instructions are counted instead.
+static void on_count(lua_State *L, lua_Debug *event)
+{
+    struct mare__worker *worker = mare__self(L)->worker;
+    const struct mare__platform *platform = &worker->runtime->platform;
+    (void)event;
+    if (platform->counted(platform->context, &worker->tick) && ends_turn(worker))
+        mare__give_way(L);
+}
+
+void mare__hook_rest(lua_State *L)
+{
+    int count = mare__self(L)->runtime->platform.instructions;
+    lua_sethook(L, count ? on_count : NULL, count ? LUA_MASKCOUNT : 0, count);
 }
 
 // ---- Running ------------------------------------------------------------------------------------
@@ -385,7 +194,7 @@ static void on_tick(void *argument)
 enum { TURNS_OF_ROUTINES = 16 };
 
 // Whether others shall have the worker, now that the process that has it could go on: those that
-// wait here, and with each tick the timers and what is watched.
+// stand in its own lines, and with each tick all others, the timers and what is watched.
 static bool is_wanted(const struct mare__worker *worker)
 {
     return others_wait(worker) || worker->ticked || !worker->tick.made;
@@ -410,7 +219,7 @@ static inline __attribute__((always_inline)) void run(struct mare__worker *worke
             return;
         process->yield = MARE__YIELD_BY_PROGRAM;
         atomic_store_explicit(&process->status, MARE__RUNNING, memory_order_relaxed); // as above
-        worker->age = 0;
+        worker->age_ns = 0;
         worker->running = process;
         int status = lua_resume(process->routine, NULL, arguments, &results);
         worker->running = NULL;
@@ -420,10 +229,12 @@ static inline __attribute__((always_inline)) void run(struct mare__worker *worke
                 mare__process_finish(process, status, results);
                 return;
             }
-            bool whole = process->yield != MARE__YIELD_WAIT || ++turns >= TURNS_OF_ROUTINES;
-            if (worker->ticked || (whole && (is_wanted(worker) || lookout_in(worker)))) {
+            bool yields = process->yield != MARE__YIELD_WAIT;
+            bool whole = yields || ++turns >= TURNS_OF_ROUTINES;
+            if (worker->ticked || (yields && mare__ready_common(worker->runtime)) ||
+                (whole && (is_wanted(worker) || lookout_in(worker)))) {
                 // After a tick in any case: a timer may be due, or the worker may be to leave.
-                mare__ready(process);
+                mare__ready_again(worker, process);
                 return;
             }
             continue;
@@ -435,7 +246,7 @@ static inline __attribute__((always_inline)) void run(struct mare__worker *worke
         if (results > 0)
             lua_pop(process->state, results);
         if (process->yield != MARE__YIELD_WAIT) {
-            mare__ready(process);
+            mare__ready_again(worker, process);
             return;
         }
         atomic_store_explicit(&process->status, MARE__BLOCKED,
@@ -449,37 +260,22 @@ static inline __attribute__((always_inline)) void run(struct mare__worker *worke
     }
 }
 
-// The oldest ready process that this worker can find.
-static inline mare_process *find(struct mare__worker *worker)
+// Messages that it writes meanwhile count against its limit, if it has one.
+static inline __attribute__((always_inline)) void run_paying(struct mare__worker *worker,
+                                                             mare_process *process)
 {
-    mare_process *outside = inbox_pop(worker->runtime);
-    if (outside)
-        queue_push(worker, outside); // after what waits here already, before what comes later
-    mare_process *process = take_slot(worker);
-    return process ? process : queue_pop(worker);
+    mare__paying = process->account;
+    run(worker, process);
+    mare__paying = NULL;
 }
 
-static bool work_anywhere(mare_runtime *runtime)
-{
-    if (length_of(&runtime->inbox_length) > 0)
-        return true;
-    for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++) {
-        struct mare__worker *worker = runtime->workers[i];
-        if (length_of(&worker->length) > 0 ||
-            (atomic_load(&worker->slot_shared) && atomic_load(&worker->slot)))
-            return true;
-    }
-    return false;
-}
-
-// The same for who only looks: a process in the slot of a worker that has yet to leave idleness
-// too.
+// For who only looks: a process in the slot of a worker that has yet to leave idleness counts too.
 static bool ready_anywhere(mare_runtime *runtime)
 {
     for (unsigned i = 0; i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
         if (atomic_load(&runtime->workers[i]->slot))
             return true;
-    return work_anywhere(runtime);
+    return mare__ready_anywhere(runtime) || mare__tasks_are_ready(runtime);
 }
 
 static void leave_idle(struct mare__worker *worker)
@@ -521,52 +317,74 @@ static void hand_over(struct mare__worker *worker)
 {
     mare_process *left;
     mare__thread_data = NULL; // so that what it makes ready goes there
-    while ((left = take_slot(worker)) != NULL || (left = queue_pop(worker)) != NULL)
+    while ((left = mare__ready_take_slot(worker)) || (left = mare__ready_take_queue(worker)))
         mare__ready(left);
-    wake_one(worker->runtime);
+    mare__tasks_hand_over(worker);
+    mare__ready_wake_one(worker->runtime);
 }
 
 // A worker that was dismissed but watches something stays for that, unless the runtime stops.
+static bool is_to_watch(const struct mare__worker *worker)
+{
+    return atomic_load(&worker->quit) && !atomic_load(&worker->runtime->stopping) &&
+           lookout_in(worker) != NULL;
+}
+
 static void only_watch(struct mare__worker *worker)
 {
-    struct mare__lookout *lookout;
-    mare__tick_stop(&worker->tick);
+    mare__worker_tick(worker, 0);
     hand_over(worker);
-    while (atomic_load(&worker->quit) && !atomic_load(&worker->runtime->stopping) &&
-           (lookout = lookout_in(worker)) != NULL)
-        lookout->wait(lookout, MARE_FOREVER);
-    mare__tick_start(&worker->tick, MARE__TICK_NS);
+    while (is_to_watch(worker))
+        lookout_in(worker)->wait(lookout_in(worker), MARE_FOREVER);
+    mare__worker_tick(worker, MARE__TICK_NS);
     mare__thread_data = worker;
 }
 
 // ---- Idleness -----------------------------------------------------------------------------------
 
-// Sleeps until there may be something to do.
-static void go_idle(struct mare__worker *worker)
+// Begins to rest: there is nothing to do. False: there may be, now that others know of it. Else it
+// may sleep until it is woken, or until the time in *until_ns.
+static bool rest(struct mare__worker *worker, uint64_t *until_ns)
 {
     mare_runtime *runtime = worker->runtime;
-    mare__tick_stop(&worker->tick);
+    // Nobody would find what is in its slot now. But only this thread fills it, and has just found
+    // it empty; what fills it from here on (an event that it watches) ends its rest.
+    assert(!atomic_load_explicit(&worker->slot, memory_order_relaxed));
+    mare__worker_tick(worker, 0);
     mare__lock_acquire(&runtime->idle_lock);
     mare__list_append(&runtime->idle, &worker->idle);
     worker->is_idle = true;
     unsigned idle = atomic_fetch_add(&runtime->idle_count, 1) + 1;
     mare__lock_release(&runtime->idle_lock);
-    atomic_thread_fence(
-        memory_order_seq_cst); // announced, then looks: pairs with the fence in mare__ready
-    if (!work_anywhere(runtime) && !atomic_load(&worker->quit)) {
-        if (idle >= atomic_load(&runtime->worker_alive) && atomic_load(&runtime->waiters) > 0 &&
-            atomic_load(&runtime->timer_count) == 0 && !anything_looked_for(runtime) &&
-            atomic_load(&runtime->own_busy) == 0)
-            mare__runtime_changed(runtime);
-        struct mare__lookout *lookout = lookout_in(worker);
-        uint64_t deadline = atomic_load(&runtime->next_deadline);
-        if (lookout)
-            lookout->wait(lookout, deadline ? deadline : 1);
-        else
-            mare__park(&worker->parker, deadline);
-    }
+    atomic_thread_fence(memory_order_seq_cst); // announced, then looks: as who adds
+    if (mare__ready_anywhere(runtime) || atomic_load(&worker->quit))
+        return false;
+    if (idle >= atomic_load(&runtime->worker_alive) && atomic_load(&runtime->waiters) > 0 &&
+        atomic_load(&runtime->timer_count) == 0 && !anything_looked_for(runtime) &&
+        atomic_load(&runtime->own_busy) == 0)
+        mare__runtime_changed(runtime);
+    *until_ns = atomic_load(&runtime->next_deadline);
+    return true;
+}
+
+static void rise(struct mare__worker *worker)
+{
     leave_idle(worker);
-    mare__tick_start(&worker->tick, MARE__TICK_NS);
+    mare__worker_tick(worker, MARE__TICK_NS);
+}
+
+// Sleeps until there may be something to do.
+static void go_idle(struct mare__worker *worker)
+{
+    uint64_t until_ns;
+    if (rest(worker, &until_ns)) {
+        struct mare__lookout *lookout = lookout_in(worker);
+        if (lookout)
+            lookout->wait(lookout, until_ns ? until_ns : 1);
+        else
+            mare__runtime_park(worker->runtime, &worker->parker, until_ns);
+    }
+    rise(worker);
 }
 
 bool mare__workers_stuck(mare_runtime *runtime)
@@ -581,20 +399,74 @@ bool mare__workers_stuck(mare_runtime *runtime)
     return stuck;
 }
 
-// Looks a few times before it sleeps: a wake through the kernel costs more than a short wait.
-static mare_process *find_or_steal(struct mare__worker *worker)
+// ---- A step -------------------------------------------------------------------------------------
+
+// A tick has come: the timers, what is watched, and whose turn it is now.
+static void on_ticked(struct mare__worker *worker)
 {
-    for (int i = 0; i < MARE__SPINS; i++) {
-        mare__timer_expire(worker->runtime, mare__now(worker->runtime));
-        mare_process *process = find(worker);
-        if (!process)
-            process = steal(worker);
-        if (process || atomic_load(&worker->quit))
-            return process;
-        mare__pause();
-    }
-    return NULL;
+    bool crowd = mare__ready_common(worker->runtime);
+    worker->ticked = 0;
+    worker->common_first = crowd && !mare__ready_common_turn(worker);
+    if (worker->tick.period_ns != MARE__TICK_NS && !crowd)
+        mare__worker_tick(worker, MARE__TICK_NS);
+    mare__timer_expire(worker->runtime, mare__now(worker->runtime));
+    look(worker);
 }
+
+// Nobody is ready in its own lines: everywhere else. A task of another is run where it is found.
+static mare_process *find_elsewhere(struct mare__worker *worker)
+{
+    mare__timer_expire(worker->runtime, mare__now(worker->runtime));
+    if (mare__tasks_wait(worker)) // they come first
+        return NULL;
+    mare_process *process = mare__ready_find(worker);
+    if (!process)
+        process = mare__ready_steal(worker);
+    if (!process && !mare__tasks_steal(worker))
+        process = mare__ready_take_common(worker);
+    return process;
+}
+
+// Looks a few times before it sleeps: a wake through the kernel costs more than a short wait.
+static mare_process *find_patiently(struct mare__worker *worker)
+{
+    mare_process *process = NULL;
+    for (int i = 1; i < MARE__SPINS && !process && !others_wait(worker) && !worker->quit; i++) {
+        mare__pause();
+        process = find_elsewhere(worker);
+    }
+    return process;
+}
+
+static inline mare_process *find(struct mare__worker *worker)
+{
+    if (worker->ticked || !worker->tick.made)
+        on_ticked(worker);
+    else if (++worker->runs >= RUNS_BETWEEN_LOOKS)
+        look(worker);
+    mare__tasks_run(worker);
+    mare_process *process = worker->common_first ? mare__ready_take_common(worker) : NULL;
+    if (!process)
+        process = mare__ready_find(worker);
+    if (!process && worker->lookout) {
+        look(worker);
+        mare__tasks_run(worker);
+        process = mare__ready_find(worker);
+    }
+    return process ? process : find_elsewhere(worker);
+}
+
+static inline bool step(struct mare__worker *worker, bool patiently)
+{
+    mare_process *process = find(worker);
+    if (!process && patiently)
+        process = find_patiently(worker);
+    if (process)
+        run_paying(worker, process);
+    return process || others_wait(worker); // a task may have made them ready just now
+}
+
+// ---- The runner ---------------------------------------------------------------------------------
 
 // Leaves if it still should; under the lock, so that whoever wants it back can tell whether it is
 // too late.
@@ -607,65 +479,131 @@ static bool retire(struct mare__worker *worker)
     return leaves;
 }
 
-static void work(struct mare__worker *worker)
+static void begin(struct mare__worker *worker)
 {
-    while (!atomic_load_explicit(&worker->quit, memory_order_relaxed)) {
-        if (worker->ticked || !worker->tick.made) {
-            worker->ticked = 0;
-            mare__timer_expire(worker->runtime, mare__now(worker->runtime));
-            look(worker);
-        } else if (++worker->runs >= RUNS_BETWEEN_LOOKS) {
-            look(worker);
-        }
-        mare_process *process = find(worker);
-        if (!process && worker->lookout) {
-            look(worker);
-            process = find(worker);
-        }
-        if (!process)
-            process = find_or_steal(worker);
-        if (process)
-            run(worker, process);
-        else
-            go_idle(worker);
-    }
+    const struct mare__platform *platform = &worker->runtime->platform;
+    if (platform->tick_init(platform->context, &worker->tick, on_tick, worker) != 0)
+        fprintf(stderr, "mare: no timer for %s: processes on it are not preempted\n",
+                worker->runner.name);
 }
 
-void mare__worker_serve(struct mare__worker *worker)
+static void end(struct mare__worker *worker)
 {
-    mare__thread_data = worker;
-    if (mare__tick_init(&worker->tick, on_tick, worker) != 0)
-        fputs("mare: no timer for a worker: processes on it are not preempted\n", stderr);
-    mare__tick_start(&worker->tick, MARE__TICK_NS);
-    do {
-        work(worker);
-        only_watch(worker);
-    } while (!retire(worker));
-    mare__tick_fini(&worker->tick);
+    const struct mare__platform *platform = &worker->runtime->platform;
+    platform->tick_fini(platform->context, &worker->tick);
+}
+
+static void leave(struct mare__worker *worker)
+{
+    end(worker);
     mare__thread_data = NULL;
     atomic_fetch_sub(&worker->runtime->worker_alive, 1);
-    wake_one(worker->runtime); // which may find that nothing can move any more
+    mare__ready_wake_one(worker->runtime); // which may find that nothing can move any more
 }
 
+void mare__worker_serve(void *argument)
+{
+    struct mare__worker *worker = argument;
+    mare__thread_data = worker;
+    begin(worker);
+    mare__worker_tick(worker, MARE__TICK_NS);
+    do {
+        while (!atomic_load_explicit(&worker->quit, memory_order_relaxed))
+            if (!step(worker, true))
+                go_idle(worker);
+        only_watch(worker);
+    } while (!retire(worker));
+    leave(worker);
+}
+
+// A piece of the same.
+static enum mare__progress advance(struct mare__worker *worker, uint64_t *until_ns)
+{
+    if (!worker->serves)
+        begin(worker);
+    if (worker->rests || !worker->serves)
+        rise(worker);
+    worker->serves = true;
+    worker->rests = false;
+    if (!atomic_load(&worker->quit)) {
+        if (step(worker, false))
+            return MARE__GOES_ON;
+        worker->rests = rest(worker, until_ns);
+        if (worker->rests)
+            return MARE__RESTS;
+        rise(worker);
+        return MARE__GOES_ON;
+    }
+    hand_over(worker);
+    if (is_to_watch(worker)) {
+        look(worker);
+        *until_ns = mare__now(worker->runtime) + MARE__TICK_NS;
+        return MARE__RESTS;
+    }
+    if (!retire(worker))
+        return MARE__GOES_ON;
+    worker->serves = false;
+    leave(worker);
+    return MARE__IS_OVER;
+}
+
+enum mare__progress mare__worker_advance(void *argument, uint64_t *until_ns)
+{
+    void *outside = mare__thread_data;
+    mare__thread_data = argument;
+    enum mare__progress progress = advance(argument, until_ns);
+    mare__thread_data = outside;
+    return progress;
+}
+
+// ---- Of one process -----------------------------------------------------------------------------
 // It counts for no other thread as a worker: what it makes ready goes to the inbox.
-void mare__worker_serve_own(struct mare__worker *own)
+
+// False: it waits for something.
+static bool serve_own(struct mare__worker *own)
 {
     mare_runtime *runtime = own->runtime;
-    if (mare__tick_init(&own->tick, on_tick, own) != 0)
-        fputs("mare: no timer for a process's own thread: it is not preempted\n", stderr);
-    while (!atomic_load(&own->quit)) {
-        mare_process *process = queue_pop(own);
-        if (!process) {
-            mare__park(&own->parker, MARE_FOREVER);
-            continue;
-        }
-        mare__tick_start(&own->tick, MARE__TICK_NS);
-        run(own, process);
-        mare__tick_stop(&own->tick);
-        atomic_fetch_sub(&runtime->own_busy, 1);
-        wake_one(runtime); // it may have started a timer, which workers look after
-        if (atomic_load(&runtime->waiters) > 0)
-            mare__runtime_changed(runtime); // perhaps nothing can move now
+    mare_process *process = mare__ready_take_queue(own);
+    if (!process)
+        return false;
+    mare__worker_tick(own, MARE__TICK_NS);
+    run_paying(own, process);
+    mare__worker_tick(own, 0);
+    atomic_fetch_sub(&runtime->own_busy, 1);
+    mare__ready_wake_one(runtime); // it may have started a timer, which workers look after
+    if (atomic_load(&runtime->waiters) > 0)
+        mare__runtime_changed(runtime); // perhaps nothing can move now
+    return true;
+}
+
+void mare__own_serve(void *argument)
+{
+    struct mare__worker *own = argument;
+    begin(own);
+    while (!atomic_load(&own->quit))
+        if (!serve_own(own))
+            mare__runtime_park(own->runtime, &own->parker, MARE_FOREVER);
+    end(own);
+    mare__own_leave(own);
+}
+
+enum mare__progress mare__own_advance(void *argument, uint64_t *until_ns)
+{
+    struct mare__worker *own = argument;
+    void *outside = mare__thread_data;
+    enum mare__progress progress = MARE__GOES_ON;
+    if (!own->serves)
+        begin(own);
+    own->serves = true;
+    *until_ns = MARE_FOREVER;
+    mare__thread_data = NULL;
+    if (!serve_own(own)) {
+        progress = MARE__RESTS;
+    } else if (atomic_load(&own->quit)) {
+        end(own);
+        mare__own_leave(own);
+        progress = MARE__IS_OVER;
     }
-    mare__tick_fini(&own->tick);
+    mare__thread_data = outside;
+    return progress;
 }

@@ -6,12 +6,25 @@
 #include "sched/sched.h"
 
 // ---- worker.c -----------------------------------------------------------------------------------
-// What the thread of a worker does, and the one of a process that has one for itself.
-void mare__worker_serve(struct mare__worker *worker);
-void mare__worker_serve_own(struct mare__worker *own);
+// What the runner of a worker does, all of it or a piece at a time; and the one of a process that
+// has a worker for itself. See struct mare__runner.
+//
+// A piece is a step of the worker: if a tick has come it expires timers and looks at what it
+// watches, and then it gives one process that is ready a turn. When it finds none it rests.
+void mare__worker_serve(void *worker);
+enum mare__progress mare__worker_advance(void *worker, uint64_t *until_ns);
+void mare__own_serve(void *own);
+enum mare__progress mare__own_advance(void *own, uint64_t *until_ns);
 
-// Makes a process ready; it will run. Any thread.
+// Sets the period of its tick; 0 stops it. By the worker itself.
+void mare__worker_tick(struct mare__worker *worker, uint64_t period_ns);
+
+// Makes a process ready that has waited, or that is new; it will run. Any thread.
 void mare__ready(mare_process *process);
+void mare__ready_new(mare_process *process);
+
+// Something was added that any worker may do: one that sleeps is woken.
+void mare__workers_wake(mare_runtime *runtime);
 
 // A timer was started, perhaps by a thread that will not look at it: a worker does.
 void mare__workers_look(mare_runtime *runtime);
@@ -19,9 +32,11 @@ void mare__workers_look(mare_runtime *runtime);
 // Whether every worker sleeps, no timer is pending, nothing is watched and nothing is ready.
 bool mare__workers_stuck(mare_runtime *runtime);
 
-// In a count hook: yields, if that is possible here.
+// In a hook: yields, if that is possible here.
 void mare__give_way(lua_State *L);
-void mare__give_way_hook(lua_State *L, lua_Debug *event);
+
+// Leaves a coroutine with no hook, or with what counts its instructions if the platform wants that.
+void mare__hook_rest(lua_State *L);
 
 // ---- crew.c -------------------------------------------------------------------------------------
 // A block of zeros of a kind's size, or NULL; and its return. Any thread; workers keep some.
@@ -37,6 +52,9 @@ void mare__workers_stop(mare_runtime *runtime);
 // Gives a new process a worker of its own, which runs it and nothing else, so that it may block in
 // C functions for as long as it likes. False: no memory, or no thread.
 bool mare__worker_own(mare_process *process);
+
+// The last thing that its runner does: frees it.
+void mare__own_leave(struct mare__worker *own);
 
 // Gives a worker something to wait in, if it has nothing yet; returns what it has. Any thread.
 struct mare__lookout *mare__worker_give_lookout(struct mare__worker *worker,

@@ -30,6 +30,19 @@ size_t mare__pack_integer(uint8_t *out, int64_t value)
     return 9;
 }
 
+size_t mare__pack_unsigned(uint8_t *out, uint64_t value)
+{
+    if (value <= 127) {
+        out[0] = (uint8_t)value;
+        return 1;
+    }
+    unsigned width = value <= UINT8_MAX ? 1 : value <= UINT16_MAX ? 2 : value <= UINT32_MAX ? 4 : 8;
+    out[0] = (uint8_t)(0xcc + (unsigned)__builtin_ctz(width)); // uint 8, 16, 32, 64
+    for (unsigned i = 0; i < width; i++)
+        out[1 + i] = (uint8_t)(value >> 8 * (width - 1 - i));
+    return 1 + width;
+}
+
 size_t mare__pack_float(uint8_t *out, double value)
 {
     uint64_t bits;
@@ -171,19 +184,23 @@ static void read_fixed(struct mare__token *token, uint8_t code)
     }
 }
 
-bool mare__unpack(const uint8_t **cursor, const uint8_t *end, struct mare__token *token)
+// Inline, for every token of every message goes through it. What it promises is not looked for.
+static inline enum mare__head read_head(const uint8_t **cursor, const uint8_t *end,
+                                        struct mare__token *token)
 {
     const uint8_t *in = *cursor;
     if (in == end)
-        return false;
+        return MARE__HEAD_SHORT;
     uint8_t code = *in++;
     if (code < 0xc0 || code >= 0xe0) {
         read_fixed(token, code);
     } else {
         uint8_t kind = codes[code - 0xc0].kind;
         unsigned width = codes[code - 0xc0].width;
-        if (kind == 0xff || (size_t)(end - in) < width)
-            return false;
+        if (kind == 0xff)
+            return MARE__HEAD_BAD;
+        if ((size_t)(end - in) < width)
+            return MARE__HEAD_SHORT;
         uint64_t raw = get(in, width);
         in += width;
         token->kind = kind;
@@ -196,16 +213,29 @@ bool mare__unpack(const uint8_t **cursor, const uint8_t *end, struct mare__token
             if (width == 0)
                 token->size = 1u << (code - 0xd4);
             if (in == end)
-                return false;
+                return MARE__HEAD_SHORT;
             token->ext = (int8_t)*in++;
         }
     }
+    *cursor = in;
+    return MARE__HEAD_READ;
+}
+
+enum mare__head mare__unpack_head(const uint8_t **cursor, const uint8_t *end,
+                                  struct mare__token *token)
+{
+    return read_head(cursor, end, token);
+}
+
+bool mare__unpack(const uint8_t **cursor, const uint8_t *end, struct mare__token *token)
+{
+    if (read_head(cursor, end, token) != MARE__HEAD_READ)
+        return false;
     // What is promised must be there: an object takes a byte at least, so a count beyond the bytes
     // left is a lie.
-    size_t left = (size_t)(end - in), need = 0;
+    size_t left = (size_t)(end - *cursor), need = 0;
     if (token->kind >= MARE__TOKEN_STRING)
         need = token->kind == MARE__TOKEN_MAP ? 2 * (size_t)token->size : token->size;
-    *cursor = in;
     return need <= left;
 }
 

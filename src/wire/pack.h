@@ -40,11 +40,18 @@ struct mare__token {
 // MessagePack.
 bool mare__unpack(const uint8_t **cursor, const uint8_t *end, struct mare__token *token);
 
+// The same, but a promise of bytes or objects is not held against what is there: for readers that
+// get a stream in pieces. SHORT: more bytes may make it a token.
+enum mare__head { MARE__HEAD_READ, MARE__HEAD_SHORT, MARE__HEAD_BAD };
+enum mare__head mare__unpack_head(const uint8_t **cursor, const uint8_t *end,
+                                  struct mare__token *token);
+
 // Moves the cursor past one whole object, however deep, without recursion. False when it is
 // malformed, or has an ext in it and `ext` is false.
 bool mare__unpack_skip(const uint8_t **cursor, const uint8_t *end, bool ext);
 
 size_t mare__pack_integer(uint8_t *out, int64_t value);
+size_t mare__pack_unsigned(uint8_t *out, uint64_t value); // in the unsigned forms
 size_t mare__pack_float(uint8_t *out, double value);
 size_t mare__pack_string_header(uint8_t *out, uint32_t length);
 size_t mare__pack_binary_header(uint8_t *out, uint32_t length);

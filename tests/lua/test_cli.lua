@@ -260,7 +260,7 @@ return {
             while p:alive() do end
             print(p:join())]])
         t.eq({got.out, got.code}, {"true\t42\n", 0})
-        t.ok(got.err:find("no timer for a worker", 1, true), got.err)
+        t.ok(got.err:find("no timer for mare-0", 1, true), got.err)
         -- And timers expire on a worker that is busy.
         got = shell.run(mare .. " -e " .. shell.quote [[
             local mare = require "mare"

@@ -144,8 +144,7 @@ return {
             debug.sethook(function() error "enough" end, "", 100000000)
             local n = 0
             local ok, why = pcall(function() while true do n = n + 1 end end)
-            -- Four instructions each round; a little is lost at each preemption.
-            return ok, why:match "enough", n >= 24999000, n < 30000000
+            return ok, why:match "enough", n > 24999990, n <= 25000000 -- four instructions a round
         ]]}, {false, "enough", true, true})
     end,
 
@@ -171,8 +170,7 @@ return {
             for _ = 1, 3 do
                 local _, a = coroutine.resume(often)
                 local _, b = coroutine.resume(seldom)
-                -- A hundred times as often, but for those few that preemption puts off.
-                same = same and a > 90 * b and a < 110 * b + 1000
+                same = same and a > 90 * b and a < 110 * b + 1000 -- the hooks' own count too
             end
             local _, mask, step = debug.gethook(often)
             local _, _, other = debug.gethook(seldom)

@@ -138,6 +138,190 @@ return {
         t.eq(ends, {ok = true, died = true})
     end,
 
+    -- ---- Outside of the state ----------------------------------------------------------------
+
+    buffers_count = function()
+        t.eq({limited(2 * MB, function()
+            local function fill(list)
+                for i = 1, 1000 do list[i] = mare.buffer(100000) end
+            end
+            local list = {}
+            local ok, err = pcall(fill, list)
+            local count = #list
+            for i = 1, count do list[i] = nil end
+            return ok, err, count > 10 and count < 21, #mare.buffer(MB)
+        end)}, {true, false, "not enough memory", true, MB})
+    end,
+
+    a_buffer_that_is_too_big_fails_alone = function()
+        t.eq({limited(MB, function()
+            local ok, err = pcall(mare.buffer, 2 * MB)
+            return ok, err, #mare.buffer(MB // 2)
+        end)}, {true, false, "not enough memory", MB // 2})
+    end,
+
+    buffers_that_are_garbage_do_not_count = function()
+        t.eq({limited(2 * MB, function()
+            collectgarbage("stop") -- so that only need collects
+            for _ = 1, 500 do mare.buffer(100000) end
+            return true
+        end)}, {true, true})
+    end,
+
+    messages_that_wait_count_for_whom_sent_them = function()
+        local ch = mare.channel(1000)
+        t.eq({limited(2 * MB, function()
+            local text, sent = ("x"):rep(100000), 0
+            local ok, err = pcall(function()
+                for _ = 1, 1000 do
+                    assert(ch:send(text))
+                    sent = sent + 1
+                end
+            end)
+            return ok, err:match("not enough memory$"), sent > 5 and sent < 20 and #ch == sent
+        end)}, {true, false, "not enough memory", true})
+        ch:close()
+    end,
+
+    messages_that_were_received_count_no_more = function()
+        local ch, back = mare.channel(4), mare.channel()
+        local p = mare.spawn({memory = MB}, function()
+            local text = ("x"):rep(100000)
+            for i = 1, 200 do
+                assert(ch:send(text .. i))
+                if i % 4 == 0 then back:receive() end
+            end
+            return true
+        end)
+        for i = 1, 200 do
+            t.eq(#ch:receive(t.patience), 100000 + #tostring(i))
+            if i % 4 == 0 then back:send(true) end
+        end
+        t.eq({p:join(t.patience)}, {true, true})
+    end,
+
+    a_process_that_floods_a_channel_dies_of_it = function()
+        local ch = mare.channel(1 << 40)
+        local ok, err, code = limited(MB, function()
+            while true do ch:send({1, 2, ("x"):rep(1000)}) end
+        end)
+        t.eq({ok, err:match("not enough memory$"), code}, {nil, "not enough memory", "died"})
+        ch:close()
+    end,
+
+    small_messages_count_for_who_made_the_channel = function()
+        local ok, err, code = limited(MB, function()
+            local ch = mare.channel(1 << 40)
+            for i = 1, math.huge do ch:send(i) end
+        end)
+        t.eq({ok, err, code}, {nil, "not enough memory", "died"})
+    end,
+
+    who_sends_to_one_that_has_no_more_is_not_refused = function()
+        local theirs = mare.channel(1)
+        local p = mare.spawn({memory = 100000}, function()
+            local ch = mare.channel(1 << 20)
+            theirs:send(ch)
+            local go = ch:receive()
+            while go ~= "end" do go = ch:receive() end
+            return pcall(mare.buffer, 50000)
+        end)
+        local ch = theirs:receive(t.patience)
+        for i = 1, 20000 do assert(ch:send(i)) end -- a ring of more than its limit
+        ch:send("end")
+        t.eq({p:join(t.patience)}, {true, false, "not enough memory"})
+    end,
+
+    a_buffer_is_paid_for_by_whoever_has_it = function()
+        local ch = mare.channel()
+        local p = mare.spawn({memory = 3 * MB}, function() -- one in hand, one on its way
+            for _ = 1, 20 do ch:send(mare.buffer(MB)) end
+            return true
+        end)
+        local list = {}
+        for i = 1, 20 do list[i] = ch:receive(t.patience) end
+        t.eq({p:join(t.patience)}, {true, true})
+        t.eq(#list[20], MB)
+    end,
+
+    a_buffer_on_its_way_is_its_senders = function()
+        local ch = mare.channel(100)
+        t.eq({limited(2 * MB, function()
+            local sent = 0
+            local ok, err = pcall(function()
+                for _ = 1, 100 do
+                    ch:send(mare.buffer(300000))
+                    sent = sent + 1
+                end
+            end)
+            return ok, err, sent
+        end)}, {true, false, "not enough memory", 6})
+        ch:close()
+    end,
+
+    a_buffer_too_big_for_the_receiver_fails_there = function()
+        local ch = mare.channel(2)
+        ch:send(mare.buffer(4 * MB))
+        ch:send("small")
+        t.eq({limited(MB, function()
+            local ok, err = pcall(ch.receive, ch)
+            return ok, err, ch:receive(), #mare.buffer(MB // 2)
+        end)}, {true, false, "not enough memory", "small", MB // 2})
+    end,
+
+    what_waits_outlives_its_sender = function()
+        local ch = mare.channel(10)
+        for _ = 1, 3 do
+            t.eq({limited(MB, function()
+                ch:send(("y"):rep(100000), mare.buffer(100000))
+                return true
+            end)}, {true, true})
+        end
+        for _ = 1, 3 do
+            local text, buffer = ch:receive(t.patience)
+            t.eq({#text, #buffer}, {100000, 100000})
+        end
+    end,
+
+    arguments_of_processes_that_it_starts_count = function()
+        local gate = mare.channel()
+        local ok, err, code = limited(MB, function()
+            local text = ("z"):rep(100000)
+            while true do mare.spawn(function(s) gate:receive() return #s end, text) end
+        end)
+        -- Those that have begun have read theirs; the references to them count all the same.
+        t.eq({ok, err:match("not enough memory$"), code}, {nil, "not enough memory", "died"})
+        gate:close()
+    end,
+
+    a_result_beyond_the_limit_is_refused = function()
+        local ok, err, code = limited(MB, function()
+            local text = ("r"):rep(100000)
+            local list = {}
+            for i = 1, 1000 do list[i] = text end -- ten times the limit, once written
+            return list
+        end)
+        t.eq({ok, err:match("not enough memory$"), code}, {nil, "not enough memory", "nomem"})
+    end,
+
+    one_with_a_thread_of_its_own_is_no_exception = function()
+        local ch = mare.channel(1000)
+        local p = mare.spawn({memory = MB, thread = true}, function()
+            for _ = 1, 1000 do ch:send(("x"):rep(10000)) end
+        end)
+        t.eq(select(3, p:join(t.patience)), "died")
+        ch:close()
+    end,
+
+    the_traceback_of_one_that_dies_of_it_is_kept = function()
+        local _, err, code, trace = limited(MB, function()
+            local list = {}
+            while true do list[#list + 1] = mare.buffer(1000) end
+        end)
+        t.eq({err, code}, {"not enough memory", "died"})
+        t.ok(trace:find("test_memory.lua", 1, true), trace)
+    end,
+
     the_limit_is_a_promise_about_memory = function()
         local p = mare.spawn({memory = 4 * MB, name = "memory.watched"}, function()
             local list = {}

@@ -78,6 +78,26 @@ return {
         t.fails("closed", timer:wait(t.patience))
     end,
 
+    -- Dropped by one thread in the moment in which another finds that their time has come.
+    periodic_ones_are_dropped_while_they_come = function()
+        local before, droppers = pending(), {}
+        for i = 1, 4 do
+            droppers[i] = mare.spawn(function(seed)
+                math.randomseed(seed)
+                for _ = 1, 40 do
+                    local timers = {}
+                    for k = 1, 50 do timers[k] = mare.timer(0.001, 0.001) end
+                    timers[1]:wait() -- the others come now, too
+                    for _ = 1, math.random(3000) do end
+                    for k = 1, #timers do timers[k] = nil end
+                    collectgarbage()
+                end
+            end, i)
+        end
+        for i = 1, 4 do t.eq({droppers[i]:join(t.patience)}, {true}) end
+        t.reaches(function() return pending() <= before end)
+    end,
+
     leaving_its_scope_or_being_collected_it_is_cancelled = function()
         t.with_workers(1, function()
             collectgarbage() -- what other cases have left

@@ -524,6 +524,7 @@ static void resources_do_not_interfere(void **state)
             continue;
         tried++;
         mare_coord_setup_init(&setup, table[a], 3);
+        setup.founds = 1;
         mare_coord_setup_set(&setup, "repair", 0);
         mare_coord_setup_set(&setup, "rest_us", 0); /* no timers here */
         mare_coord_room(&setup, &h.effects.room, &h.effects.bytes_room);

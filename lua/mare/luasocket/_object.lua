@@ -76,12 +76,9 @@ end
 
 local classes, groups = {}, {} -- metatables; for "tcp{any}", the set of these classes
 
---- The state of an object; of anything else nil, or a table without a class.
-function object.state(value)
-    return type(value) == "userdata" and debug.getuservalue(value, 1) or nil
-end
-
-local state_of = object.state
+--- The state of an object; of anything else nil.
+local state_of = raw.state
+object.state = state_of
 
 local function describe(self)
     return ("%s: %p"):format(state_of(self).class, self)
@@ -117,7 +114,7 @@ end
 --- The object becomes one of another class.
 function object.become(self, class)
     state_of(self).class = class
-    debug.setmetatable(self, classes[class])
+    raw.become(self, classes[class])
 end
 
 --- The state of the object that a method was called on, which must be of the class, or, with a name

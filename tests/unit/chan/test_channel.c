@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // One channel and its parties: the rendezvous, the buffer, closing, messages that stand in line by
 // themselves; and everything at random against a model.
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -258,30 +259,33 @@ static void count_end(struct mare__object *object)
     ended++;
 }
 
+static struct mare__letter *letter_with(int64_t number)
+{
+    struct mare__letter *letter = mare__alloc_zero(sizeof *letter);
+    assert_non_null(letter);
+    mare__letter_init(letter);
+    put(&letter->wait.message, number);
+    return letter;
+}
+
 static void a_posted_message_waits_by_itself(void **state)
 {
     (void)state;
     mare_channel *channel = mare__chan_new(NULL, 1);
     struct fake r;
-    mare_message message;
     int64_t number = 0;
-    for (int i = 0; i < 4; i++) {
-        put(&message, i);
-        assert_true(mare__chan_post(channel, &message));
-        assert_true(mare__message_empty(&message));
-    }
+    for (int i = 0; i < 4; i++)
+        mare__chan_post(channel, letter_with(i));
     for (int i = 0; i < 4; i++) {
         assert_int_equal(try_receive(channel, &number), MARE_OK);
         assert_int_equal(number, i);
     }
     receive(channel, &r);
-    put(&message, 9); // to somebody who waits
-    assert_true(mare__chan_post(channel, &message));
+    mare__chan_post(channel, letter_with(9)); // to somebody who waits
     assert_int_equal(take(&r.wait.message), 9);
     assert_true(mare_chan_close(channel));
-    put(&message, 10);
-    assert_false(mare__chan_post(channel, &message));
-    assert_true(mare__message_empty(&message)); // its contents are taken all the same
+    mare__chan_post(channel, letter_with(10)); // it is freed, as AddressSanitizer sees
+    assert_int_equal(try_receive(channel, &number), MARE_CLOSED);
     mare_chan_unref(channel);
 }
 
@@ -293,10 +297,9 @@ static void posted_messages_end_with_the_channel(void **state)
         mare__object_init(&object, MARE__KIND_BUFFER, count_end);
         mare_channel *channel = mare__chan_new(NULL, 2);
         for (int i = 0; i < 5; i++) {
-            mare_message message;
-            put(&message, i);
-            assert_true(mare__message_append_handle(&message, &object));
-            assert_true(mare__chan_post(channel, &message));
+            struct mare__letter *letter = letter_with(i);
+            assert_true(mare__message_append_handle(&letter->wait.message, &object));
+            mare__chan_post(channel, letter);
         }
         assert_int_equal(atomic_load(&object.references), 6);
         if (closed) {
@@ -309,20 +312,140 @@ static void posted_messages_end_with_the_channel(void **state)
     assert_int_equal(ended, 0);
 }
 
-static void posting_without_memory_says_so(void **state)
+// Neither where there is no room, nor where there would be if the ring could grow; and what stands
+// in line all the same comes in its order, and is met by those who send when there is memory again.
+static void posting_needs_no_memory(void **state)
 {
     (void)state;
-    struct mare__object object;
-    mare__object_init(&object, MARE__KIND_BUFFER, count_end);
-    mare_channel *channel = mare__chan_new(NULL, 0);
+    static const size_t capacities[] = {0, 1, 5, 1000};
+    enum { LETTERS = 12 };
+    for (size_t c = 0; c < sizeof capacities / sizeof *capacities; c++) {
+        mare_channel *channel = mare__chan_new(NULL, capacities[c]);
+        struct mare__letter *letters[LETTERS];
+        int64_t number = 0;
+        for (int i = 0; i < LETTERS; i++)
+            letters[i] = letter_with(i);
+        mare__alloc_fail_after(1);
+        for (int i = 0; i < LETTERS; i++)
+            mare__chan_post(channel, letters[i]);
+        mare__alloc_fail_after(0);
+        for (int i = 0; i < LETTERS; i++) {
+            assert_int_equal(try_receive(channel, &number), MARE_OK);
+            assert_int_equal(number, i);
+        }
+        assert_int_equal(try_receive(channel, &number), MARE_EMPTY);
+        assert_int_equal(try_send(channel, 1), capacities[c] > 0 ? MARE_OK : MARE_FULL);
+        mare_chan_unref(channel);
+    }
+}
+
+// ---- Room ---------------------------------------------------------------------------------------
+
+static void whole_channels_and_those_with_one_place_need_no_memory(void **state)
+{
+    (void)state;
+    static const size_t capacities[] = {1, 2, 7, 64};
+    mare_message messages[64];
+    for (size_t c = 0; c < sizeof capacities / sizeof *capacities; c++) {
+        size_t capacity = capacities[c];
+        mare_channel *channel =
+            capacity == 1 ? mare__chan_new(NULL, 1) : mare__chan_new_whole(NULL, capacity);
+        for (int round = 0; round < 3; round++) {
+            for (size_t i = 0; i < capacity; i++)
+                put(&messages[i], (int64_t)i);
+            mare__alloc_fail_after(1);
+            for (size_t i = 0; i < capacity; i++)
+                assert_int_equal(mare__chan_send(channel, &messages[i], NULL), MARE_OK);
+            assert_int_equal(mare__chan_send(channel, &messages[0], NULL), MARE_FULL);
+            for (size_t i = 0; i < capacity; i++) {
+                int64_t number = 0;
+                assert_int_equal(try_receive(channel, &number), MARE_OK);
+                assert_int_equal(number, i);
+            }
+            mare__alloc_fail_after(0);
+        }
+        mare_chan_unref(channel);
+    }
+}
+
+// While one sender asks for memory others send, and ask too: nothing is lost, and what each sent
+// comes in its order.
+enum { SENDERS = 4, EACH = 5000 };
+
+struct sender {
+    mare_channel *channel;
+    int64_t first;
+    bool failed;
+};
+
+static void *send_each(void *argument)
+{
+    struct sender *sender = argument;
     mare_message message;
     mare__message_init(&message);
-    assert_true(mare__message_append_handle(&message, &object));
-    mare__alloc_fail_after(1);
-    assert_false(mare__chan_post(channel, &message));
-    assert_true(mare__message_empty(&message));
-    assert_int_equal(atomic_load(&object.references), 1);
-    assert_true(mare__list_empty(&channel->senders));
+    for (int64_t i = 0; i < EACH && !sender->failed; i++)
+        sender->failed = mare_message_add_integer(&message, sender->first + i) != MARE_OK ||
+                         mare__chan_send(sender->channel, &message, NULL) != MARE_OK;
+    return NULL;
+}
+
+static void a_ring_grows_under_several_senders(void **state)
+{
+    (void)state;
+    mare_channel *channel = mare__chan_new(NULL, SENDERS * EACH);
+    struct sender senders[SENDERS];
+    pthread_t threads[SENDERS];
+    int64_t number = 0, next[SENDERS] = {0};
+    for (int i = 0; i < SENDERS; i++) {
+        senders[i] = (struct sender){channel, (int64_t)i * EACH, false};
+        assert_int_equal(pthread_create(&threads[i], NULL, send_each, &senders[i]), 0);
+    }
+    for (int i = 0; i < SENDERS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_false(senders[i].failed);
+    }
+    assert_int_equal(try_send(channel, 0), MARE_FULL);
+    for (int i = 0; i < SENDERS * EACH; i++) {
+        assert_int_equal(try_receive(channel, &number), MARE_OK);
+        assert_int_equal(number % EACH, next[number / EACH]++);
+    }
+    assert_int_equal(try_receive(channel, &number), MARE_EMPTY);
+    mare_chan_unref(channel);
+}
+
+// ---- Without a wake -----------------------------------------------------------------------------
+
+static void quiet_ones_leave_the_wake_to_the_caller(void **state)
+{
+    (void)state;
+    mare_channel *channel = mare__chan_new(NULL, 0);
+    struct fake r, s, other;
+    struct mare__wait *met = NULL;
+    assert_int_equal(receive(channel, &r), MARE_EMPTY);
+    fake_init(&s);
+    put(&s.message, 7);
+    assert_int_equal(mare__chan_send_quietly(channel, &s.message, &s.spot, &met), MARE_OK);
+    assert_ptr_equal(met, &r.wait);
+    assert_int_equal(r.woken, 0);
+    assert_int_equal(r.wait.fired, r.spot.index);
+    assert_int_equal(take(&r.wait.message), 7);
+
+    put(&s.message, 8);
+    assert_int_equal(mare__chan_send_quietly(channel, &s.message, &s.spot, &met), MARE_FULL);
+    assert_null(met);
+    fake_init(&other);
+    assert_int_equal(mare__chan_receive_quietly(channel, &other.wait.message, &other.spot, &met),
+                     MARE_OK);
+    assert_ptr_equal(met, &s.wait);
+    assert_int_equal(s.woken, 0);
+    assert_int_equal(take(&other.wait.message), 8);
+
+    assert_int_equal(mare__chan_receive_quietly(channel, &other.wait.message, &other.spot, &met),
+                     MARE_EMPTY);
+    assert_null(met);
+    assert_int_equal(try_send(channel, 9), MARE_OK);
+    assert_int_equal(other.woken, 1);
+    assert_int_equal(take(&other.wait.message), 9);
     mare_chan_unref(channel);
 }
 
@@ -480,4 +603,7 @@ UNIT_TESTS(CASE(a_waiting_receiver_is_given_the_message),
            CASE(waiting_senders_move_up), CASE(a_ring_that_cannot_grow_refuses),
            CASE(closing_tells_everybody_who_waits), CASE(what_was_buffered_can_still_be_received),
            CASE(a_posted_message_waits_by_itself), CASE(posted_messages_end_with_the_channel),
-           CASE(posting_without_memory_says_so), CASE(random_operations_agree_with_a_model))
+           CASE(posting_needs_no_memory),
+           CASE(whole_channels_and_those_with_one_place_need_no_memory),
+           CASE(a_ring_grows_under_several_senders), CASE(quiet_ones_leave_the_wake_to_the_caller),
+           CASE(random_operations_agree_with_a_model))

@@ -10,7 +10,7 @@
 
 #include <mare/coord.h>
 
-enum { MEMBERS = 5, BUDGET = 4096, UNDER_WAY = 32, LONGEST = 56 };
+enum { MEMBERS = 5, BUDGET = 4096, UNDER_WAY = 32, LONGEST = 66 };
 
 static uint64_t memory[BUDGET / 8];
 static uint32_t used; /* of the memory */

@@ -187,6 +187,8 @@ struct ticker {
     bool kept_errno;
 };
 
+static const struct mare__platform *const live = &mare__platform_live;
+
 static void on_tick(void *argument)
 {
     struct ticker *ticker = argument;
@@ -201,20 +203,19 @@ static void *tick_for_a_while(void *argument)
     struct ticker *ticker = argument;
     ticker->self = pthread_self();
     ticker->kept_errno = true;
-    if (mare__tick_init(&ticker->tick, on_tick, ticker) != 0)
+    if (live->tick_init(NULL, &ticker->tick, on_tick, ticker) != 0)
         return NULL;
-    mare__tick_start(&ticker->tick, SECOND / 1000);
-    mare__tick_start(&ticker->tick, SECOND / 1000); // again is nothing
+    live->tick_set(NULL, &ticker->tick, SECOND / 1000);
     uint64_t deadline = generous();
     errno = 0;
     while (atomic_load(&ticker->ticks) < 20 && now() < deadline)
         if (errno)
             ticker->kept_errno = false;
-    mare__tick_stop(&ticker->tick);
-    mare__tick_stop(&ticker->tick);
+    live->tick_set(NULL, &ticker->tick, 0);
+    live->tick_set(NULL, &ticker->tick, 0); // again is nothing
     mare__unpark(&ticker->ready);
     mare__park(&ticker->go_on, deadline);
-    mare__tick_fini(&ticker->tick);
+    live->tick_fini(NULL, &ticker->tick);
     return NULL;
 }
 
@@ -243,13 +244,13 @@ static void *sleep_with_ticks(void *argument)
 {
     struct ticker *ticker = argument;
     ticker->self = pthread_self();
-    if (mare__tick_init(&ticker->tick, on_tick, ticker) != 0)
+    if (live->tick_init(NULL, &ticker->tick, on_tick, ticker) != 0)
         return NULL;
-    mare__tick_start(&ticker->tick, SECOND / 5000);
+    live->tick_set(NULL, &ticker->tick, SECOND / 5000);
     uint64_t deadline = now() + SECOND / 20;
     bool woken = mare__park(&ticker->go_on, deadline);
     ticker->kept_errno = !woken && now() >= deadline; // signals do not end a sleep
-    mare__tick_fini(&ticker->tick);
+    live->tick_fini(NULL, &ticker->tick);
     return NULL;
 }
 

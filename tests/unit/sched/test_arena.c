@@ -115,8 +115,9 @@ static void a_limit_is_kept(void **state)
 {
     (void)state;
     struct mare__arena *arena = mare__arena_create();
+    struct mare__account *account = mare__account_new(1000), *poor = mare__account_new(10);
     mare__arena_born(arena);
-    mare__arena_limit(arena, 1000);
+    mare__arena_account(arena, account);
     void *a = mare__arena_alloc(arena, NULL, 0, 600), *b = mare__arena_alloc(arena, NULL, 0, 400);
     assert_non_null(a);
     assert_non_null(b);
@@ -128,13 +129,41 @@ static void a_limit_is_kept(void **state)
     assert_null(mare__arena_alloc(arena, b, 100, SIZE_MAX - 4096));
     b = mare__arena_alloc(arena, b, 100, 400);
     assert_non_null(b);
-    mare__arena_limit(arena, 10); // below what is in use: nothing more, but freeing goes on
-    assert_null(mare__arena_alloc(arena, NULL, 0, 1));
+    mare__arena_account(arena, poor); // it pays for what comes, not for what there is
+    assert_int_equal(mare__account_used(account), 0);
+    assert_null(mare__arena_alloc(arena, NULL, 0, 11));
     mare__arena_alloc(arena, b, 400, 0);
     assert_int_equal(mare__arena_used(arena), 600);
-    mare__arena_limit(arena, 0);
+    mare__arena_account(arena, NULL);
     assert_non_null(mare__arena_alloc(arena, NULL, 0, 5000));
     mare__arena_destroy(arena);
+    mare__account_unref(account);
+    mare__account_unref(poor);
+}
+
+// What is freed is given back to the account, where others may take it, but for a few kilobytes.
+static void what_is_freed_is_given_back(void **state)
+{
+    (void)state;
+    enum { LIMIT = 1 << 20, SLACK = 8192 };
+    uint64_t random = unit_seed();
+    struct mare__account *account = mare__account_new(LIMIT);
+    struct shadow s = {.arena = mare__arena_create()};
+    resize(&s, 0, 100, 1);
+    mare__arena_born(s.arena);
+    mare__arena_account(s.arena, account);
+    for (int round = 0; round < 50; round++) {
+        play(&s, &random, 500);
+        assert_in_range(mare__account_used(account), s.used > 100 ? s.used - 100 : 0,
+                        s.used + SLACK);
+    }
+    for (int i = 0; i < BLOCKS; i++)
+        if (s.blocks[i].block)
+            resize(&s, i, 0, 0);
+    assert_in_range(mare__account_used(account), 0, SLACK);
+    mare__arena_destroy(s.arena);
+    assert_int_equal(mare__account_used(account), 0);
+    mare__account_unref(account);
 }
 
 static void allocation_fails_at_every_point(void **state)
@@ -175,8 +204,9 @@ static void reverting_gives_the_same_bytes(void **state)
         assert_true(mare__arena_remember(s.arena, MARE__AT_BIRTH));
         assert_true(mare__arena_remembers(s.arena, MARE__AT_BIRTH));
         struct shadow born = s;
+        struct mare__account *account = mare__account_new(3 << 20);
         for (int life = 0; life < 3; life++) {
-            mare__arena_limit(s.arena, 1 << 30);
+            mare__arena_account(s.arena, account);
             memset(mare__arena_scratch(s.arena), 0xee, 4 * sizeof(void *));
             play(&s, &random, 1000);
             mare__arena_revert(s.arena, MARE__AT_BIRTH);
@@ -185,8 +215,10 @@ static void reverting_gives_the_same_bytes(void **state)
             check_all(&s);
         }
         // The limit is gone too.
+        assert_int_equal(mare__account_used(account), 0);
         assert_true(resize(&s, 299, 4 << 20, 1));
         mare__arena_destroy(s.arena);
+        mare__account_unref(account);
     }
 }
 
@@ -206,6 +238,9 @@ static void two_moments_are_remembered(void **state)
         moments[MARE__AT_BIRTH] = s;
         assert_false(mare__arena_remembers(s.arena, MARE__AFTER_LOADING));
         for (int life = 0; life < 8; life++) {
+            // Who pays when a moment is remembered is gone when it is put back.
+            struct mare__account *account = mare__account_new(8 << 20);
+            mare__arena_account(s.arena, account);
             for (int i = 5; i < 20; i++) // some of the blocks of birth change, too
                 resize(&s, i, 1 + unit_random(&random) % 60, (uint8_t)unit_random(&random));
             if (life % 3 == 0 && mare__arena_remember(s.arena, MARE__AFTER_LOADING))
@@ -216,6 +251,8 @@ static void two_moments_are_remembered(void **state)
             ((void **)mare__arena_scratch(s.arena))[3] = &random;
             mare__arena_revert(s.arena, moment);
             assert_ptr_equal(((void **)mare__arena_scratch(s.arena))[3], &random); // the owner's
+            assert_int_equal(mare__account_used(account), 0);
+            mare__account_unref(account);
             s = moments[moment];
             assert_int_equal(mare__arena_used(s.arena), s.used);
             check_all(&s);
@@ -301,7 +338,7 @@ static void a_birth_with_a_hole_is_remembered_whole(void **state)
 #define CASE(name) cmocka_unit_test_teardown(name, end_countdown)
 
 UNIT_TESTS(CASE(random_use_agrees_with_a_shadow), CASE(a_limit_is_kept),
-           CASE(allocation_fails_at_every_point), CASE(reverting_gives_the_same_bytes),
-           CASE(lives_are_alike), CASE(two_moments_are_remembered),
-           CASE(what_lies_outside_cannot_be_remembered),
+           CASE(what_is_freed_is_given_back), CASE(allocation_fails_at_every_point),
+           CASE(reverting_gives_the_same_bytes), CASE(lives_are_alike),
+           CASE(two_moments_are_remembered), CASE(what_lies_outside_cannot_be_remembered),
            CASE(a_birth_with_a_hole_is_remembered_whole))

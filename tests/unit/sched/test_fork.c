@@ -215,16 +215,18 @@ static void locks_held_at_the_fork_do_not_matter(void **state)
     (void)state;
     mare__lock *locks[] = {&all.channel->lock,         &all.named->lock,
                            &all.process->lock,         &all.runtime->inbox_lock,
-                           &all.runtime->recycle_lock, &all.runtime->worker_lock};
+                           &all.runtime->recycle_lock, &all.runtime->timer_lock};
     enum { LOCKS = sizeof locks / sizeof *locks };
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         for (int k = 0; k < LOCKS; k++)
             mare__lock_acquire(locks[k]);
+        pthread_mutex_lock(&all.runtime->worker_mutex);
         pid_t child = fork();
         if (child == 0) {
             become_child(60);
             _exit(calls[i]());
         }
+        pthread_mutex_unlock(&all.runtime->worker_mutex);
         for (int k = 0; k < LOCKS; k++)
             mare__lock_release(locks[k]);
         int status;

@@ -461,10 +461,35 @@ static void files_and_names_at_every_point(void **state)
     at_every_point(files_and_names);
 }
 
+static const char *limits(void)
+{
+    return run_program("local m = require 'mare'\n"
+                       "local p, err = m.spawn({memory = 300000}, function()\n"
+                       "  local c, b = assert(m.channel(20)), assert(m.buffer(500))\n"
+                       "  for i = 1, 9 do c:send(('x'):rep(300), assert(m.buffer(100))) end\n"
+                       "  c:send(b) for i = 1, 9 do c:receive() end\n"
+                       "  local ok, err = pcall(m.buffer, 300000)\n"
+                       "  assert(not ok and err == 'not enough memory', err)\n"
+                       "  return #c:receive(), ('r'):rep(1000)\n"
+                       "end)\n"
+                       "if not p then error(err) end\n"
+                       "local ok, length = p:join(20)\n"
+                       "if not ok then error(length) end\n"
+                       "assert(length == 500) return true",
+                       false);
+}
+
+static void limits_at_every_point(void **state)
+{
+    (void)state;
+    at_every_point(limits);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, end_countdown)
 
 UNIT_TESTS(CASE(messages_at_every_point), CASE(start_and_stop_at_every_point),
            CASE(conversation_at_every_point), CASE(tables_and_functions_at_every_point),
            CASE(selects_and_names_at_every_point), CASE(families_at_every_point),
            CASE(coroutines_at_every_point), CASE(buffers_at_every_point),
-           CASE(routines_at_every_point), CASE(files_and_names_at_every_point))
+           CASE(routines_at_every_point), CASE(files_and_names_at_every_point),
+           CASE(limits_at_every_point))
