@@ -40,7 +40,7 @@ for run in "$@"; do
         tsan)     dir=build-tsan  args="--setup slow --suite unit --suite lua" ;;
         tsan-e2e) dir=build-tsan  args="--setup slow --suite e2e" ;;
         soak)     dir=build-tsan
-                  args="--setup slow -t 0 unit-sched-stress lua-stress lua-net_stress" ;;
+                  args="--setup slow -t 0 unit-sched-stress lua-stress lua-net_stress lua-anything" ;;
         *) echo "suite.sh: no run called '$run'" >&2; exit 2 ;;
     esac
     log=$dir/meson-logs/$run.json
