@@ -158,10 +158,15 @@ static void search(const mare_mutant_row *row, mare_sim_profile profile, uint64_
 /* "views", "views:3", "views:3:20000" or "views:3:20000:clustered"; the mutant 0 is all of them. */
 static void search_all(const char *wanted)
 {
-    char name[40] = "", profile[20] = "";
-    int number = 0;
-    unsigned seeds = 3000;
-    sscanf(wanted, "%39[^:]:%d:%u:%19s", name, &number, &seeds, profile);
+    char part[4][40] = {{0}};
+    for (int i = 0; i < 4 && *wanted; i++) {
+        size_t length = strcspn(wanted, ":");
+        snprintf(part[i], sizeof part[i], "%.*s", (int)length, wanted);
+        wanted += length + (wanted[length] == ':');
+    }
+    const char *name = part[0], *profile = part[3];
+    long number = strtol(part[1], NULL, 10);
+    uint64_t seeds = part[2][0] ? strtoull(part[2], NULL, 10) : 3000;
     for (size_t t = 0; t < COUNT; t++) {
         for (const mare_mutant_row *row = tables[t]; row->algorithm; row++) {
             if (strcmp(row->algorithm->name, name) != 0 || (number && number != row->number))
