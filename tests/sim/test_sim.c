@@ -22,7 +22,7 @@ static void same_seed_same_trace(void **state)
     size_t count;
     const mare_coord_algorithm *const *table = mare_coord_table(&count);
     for (size_t a = 0; a < count; a++) {
-        for (uint64_t seed = 1; seed <= 40; seed++) {
+        for (uint64_t seed = 1; seed <= 10; seed++) {
             size_t length;
             char *once = trace_of(table[a], seed, &length);
             assert_true(length > 100);
@@ -54,7 +54,7 @@ static void counts_equal_the_formulas(void **state)
     const char *const names[] = {"central", "ricart"}; /* others: test_mutex.c */
     for (int a = 0; a < 2; a++) {
         const mare_coord_algorithm *algorithm = mare_coord_find(names[a]);
-        for (uint32_t n = 2; n <= 200; n++) {
+        for (uint32_t n = 2; n <= 200; n += n < 32 ? 1 : 42) {
             mare_sim_options options;
             mare_sim_outcome out;
             calm(&options, algorithm, n);
@@ -62,7 +62,7 @@ static void counts_equal_the_formulas(void **state)
             assert_int_equal(out.grants, 2 * (n - 1));
             assert_int_equal(out.sent, out.grants * algorithm->messages(&options.setup));
             assert_int_equal(out.delivered, out.sent);
-            if (n % 50 == 0)
+            if (n == 200)
                 print_message("# %-8s n=%-3u  %u entries, %u messages = entries x %s\n",
                               algorithm->name, (unsigned)n, (unsigned)out.grants,
                               (unsigned)out.sent, algorithm->formula);
