@@ -30,6 +30,7 @@ const char *const mare_sim_promises[] = {
     "BOUND",      /* clocks are no further apart than they say */
     "BACKWARDS",  /* a clock that is read never goes back */
     "ROOM",       /* a step makes no more effects than were declared */
+    "BUDGET",     /* a run has an end */
     NULL,
 };
 

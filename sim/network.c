@@ -27,8 +27,11 @@ static uint32_t take_slot(mare_sim *sim)
     }
     message *fresh = &sim->message[sim->messages];
     *fresh = (message){0};
-    if (!sim->options->no_vectors)
+    sim->message_bytes += sizeof *fresh;
+    if (!sim->options->no_vectors) {
+        sim->message_bytes += sim->capacity * sizeof *fresh->vector;
         fresh->vector = mare_sim_realloc(NULL, sim->capacity * sizeof *fresh->vector);
+    }
     return sim->messages++;
 }
 
@@ -126,7 +129,9 @@ static uint32_t make_copy(mare_sim *sim, uint32_t from, uint32_t to, const uint8
     uint32_t slot = take_slot(sim);
     message *copy = &sim->message[slot];
     if (copy->room < length) {
+        sim->message_bytes -= copy->room;
         copy->room = length < 64 ? 64 : length * 2;
+        sim->message_bytes += copy->room;
         copy->data = mare_sim_realloc(copy->data, copy->room);
     }
     copy->from = from;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define BYTES_MOST (UINT64_C(1) << 30)
 #define VECTORS_MAX 512u /* larger groups do not keep happened-before unless told to */
 
 /* What seeds draw: mostly groups of 2 to 8, one in so many larger; mostly delays far below the
@@ -85,6 +86,7 @@ void mare_sim_options_init(mare_sim_options *options, const mare_coord_algorithm
         .think_us = 5000,
         .hold_us = 1000,
         .no_vectors = processes > VECTORS_MAX,
+        .bytes_most = BYTES_MOST,
     };
     mare_coord_setup_init(&options->setup, algorithm, processes);
 }

@@ -3,13 +3,14 @@
 /* Profiles: what a seed's faults are like. The usual draw (fault.c) spreads them over the run, at
  * most one at a time for each process, and so it seldom makes what these make in every run:
  *
- *   clustered   most of the group crashes within a few times that the detector needs, and is back
- *               before all have heard of it: news of a death and of the return come late, or in the
- *               middle of what the others do about it
+ *   clustered   most of the group, or one or two again and again, crash within a few times that the
+ *               detector needs, and are back before all have heard of it: news of a death and of a
+ *               return come late, or in the middle of what the others do about it
  *   joiners     who joins crashes, loses its memory or stands still, at once or later
  *   suspected   processes stand still for longer than the detector waits, and are taken for dead
  *               (for those that tolerate a wrong detector)
- *   quiet       the usual faults; in the second phase some want nothing any more
+ *   quiet       the usual faults; from some time on, some processes want nothing any more: what
+ *               they last said may have been lost, and they say nothing more that makes up for it
  *
  * In each but the usual one, half of the seeds are also quiet. Everything is drawn from a stream of
  * its own, so that the network and the pace of a seed are the same in all of them. */
@@ -65,23 +66,31 @@ static void add(draw *d, const mare_sim_fault *fault)
                              options->setup.capacity, d->spared);
 }
 
+/* One moment at which many crash, or few again and again. */
+static void draw_cluster(draw *d, uint64_t unit_us)
+{
+    const mare_sim_options *options = d->options;
+    uint32_t members = options->setup.members;
+    uint64_t at_us = mare_sim_below(&d->random, options->duration_us * 3 / 4 + 1);
+    uint64_t width_us = 1 + mare_sim_below(&d->random, 6 * unit_us);
+    uint64_t count = 1 + mare_sim_below(&d->random, 2 * members);
+    uint32_t first = (uint32_t)mare_sim_below(&d->random, members);
+    uint64_t victims = mare_sim_below(&d->random, 3) ? members : 1 + mare_sim_below(&d->random, 2);
+    uint64_t most_us = victims == members ? 3 * unit_us : width_us / 4 + 1;
+    while (count-- > 0) {
+        uint32_t process = (first + (uint32_t)mare_sim_below(&d->random, victims)) % members;
+        uint64_t when_us = at_us + mare_sim_below(&d->random, width_us);
+        mare_sim_fault fault = draw_death(d, process, when_us, most_us);
+        if (fault.at_us < options->duration_us)
+            add(d, &fault);
+    }
+}
+
 static void draw_clusters(draw *d)
 {
     const mare_sim_options *options = d->options;
-    uint64_t unit_us = options->detect_us + options->network.delay_us;
-    uint32_t members = options->setup.members;
-    for (uint64_t left = 1 + mare_sim_below(&d->random, 3); left > 0; left--) {
-        uint64_t at_us = mare_sim_below(&d->random, options->duration_us * 3 / 4 + 1);
-        uint64_t width_us = 1 + mare_sim_below(&d->random, 6 * unit_us);
-        uint64_t count = 1 + mare_sim_below(&d->random, 2 * members);
-        while (count-- > 0) {
-            mare_sim_fault fault =
-                draw_death(d, (uint32_t)mare_sim_below(&d->random, members),
-                           at_us + mare_sim_below(&d->random, width_us), 3 * unit_us);
-            if (fault.at_us < options->duration_us)
-                add(d, &fault);
-        }
-    }
+    for (uint64_t left = 1 + mare_sim_below(&d->random, 3); left > 0; left--)
+        draw_cluster(d, options->detect_us + options->network.delay_us);
 }
 
 /* The failure of one that joined; not together with another of its own. */
@@ -169,9 +178,10 @@ void mare_sim_profile_draw(mare_sim_options *options, unsigned tolerated, uint32
     }
 }
 
-int mare_sim_is_quiet(const mare_sim_options *options, uint32_t process)
+int mare_sim_is_quiet(const mare_sim_options *options, uint32_t process, uint64_t now_us)
 {
     mare_sim_random random = mare_sim_stream(options->seed, QUIET_STREAM + process);
-    return options->quiet && process != options->seed % options->setup.members &&
-           mare_sim_below(&random, 2);
+    int is = (int)mare_sim_below(&random, 2);
+    return options->quiet && is && process != options->seed % options->setup.members &&
+           now_us >= mare_sim_below(&random, options->duration_us + 1);
 }

@@ -60,7 +60,7 @@ typedef enum mare_sim_profile {
     MARE_SIM_CLUSTERED, /* crashes close together */
     MARE_SIM_JOINERS,   /* who joins fails */
     MARE_SIM_SUSPECTED, /* who stands still is taken for dead */
-    MARE_SIM_QUIET,     /* some want nothing any more in the second phase */
+    MARE_SIM_QUIET,     /* some want nothing any more from some time on */
     MARE_SIM_PROFILES
 } mare_sim_profile;
 
@@ -92,7 +92,7 @@ typedef struct mare_sim_options {
     mare_sim_detector detector;
     uint64_t detect_us;
     mare_sim_profile profile; /* of what mare_sim_vary() draws */
-    int quiet;                /* some ask for nothing in the second phase: mare_sim_is_quiet() */
+    int quiet;                /* some fall silent: mare_sim_is_quiet() */
     mare_sim_fault_list faults;
     uint32_t drift_ppm;   /* clocks run wrong by up to this much, either way */
     uint64_t offset_us;   /* … and start apart by up to this much */
@@ -105,6 +105,8 @@ typedef struct mare_sim_options {
     uint64_t think_us, hold_us;
     uint32_t abandon_ppm; /* requests with a short deadline */
     int no_vectors;       /* no happened-before: saves n² memory; checkers that need it rest */
+    uint64_t steps_most; /* more are a runaway, which breaks BUDGET; 0: as mare_sim_budget() says */
+    uint64_t bytes_most; /* … and so is more memory for messages and what is due */
 } mare_sim_options;
 
 void mare_sim_options_init(mare_sim_options *options, const mare_coord_algorithm *algorithm,
@@ -124,8 +126,9 @@ void mare_sim_vary(mare_sim_options *options);
 /* The part of it that the profile adds, `spared` being the process that must not die, or NOBODY. */
 void mare_sim_profile_draw(mare_sim_options *options, unsigned tolerated, uint32_t spared);
 
-/* Whether this process asks for nothing in the second phase. At least one founder is not quiet. */
-int mare_sim_is_quiet(const mare_sim_options *options, uint32_t process);
+/* Whether this process asks for nothing any more: from a time on that its seed draws, for good. One
+ * founder at least is not quiet. */
+int mare_sim_is_quiet(const mare_sim_options *options, uint32_t process, uint64_t now_us);
 
 typedef struct mare_sim_outcome {
     char violation[16]; /* "EM1" … or empty */
@@ -140,6 +143,9 @@ typedef struct mare_sim_outcome {
 
 /* How long progress may take when nothing fails any more: sim/bound.c has the rule. */
 uint64_t mare_sim_bound(const mare_sim_options *options);
+
+/* How many steps a run may take: far more than any that works takes. sim/bound.c has the rule. */
+uint64_t mare_sim_budget(const mare_sim_options *options);
 
 /* Sets a parameter by name. Returns 0, or nonzero after writing into `why` what there is instead:
  * the algorithm's parameters, or the limits of this one. */

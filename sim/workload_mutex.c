@@ -10,7 +10,7 @@
  * which it rests: nobody is kept waiting for one that wants nothing any more. Where EM2 is promised
  * (every request is granted in the end) all then come again and again until each has been inside:
  * one that is served only when nobody else asks is not served. Who is not in time breaks EM2. Who
- * is quiet (sim.h) asks for nothing there. */
+ * is quiet (sim.h) asks for nothing any more. */
 
 #include "sim/workload.h"
 
@@ -35,12 +35,14 @@ static int takes_part(const mare_sim *sim, uint32_t process)
 {
     const mare_sim_options *options = mare_sim_options_of(sim);
     return (!options->entrants || process < options->entrants) &&
-           !(mare_sim_settling(sim) && mare_sim_is_quiet(options, process));
+           !mare_sim_is_quiet(options, process, mare_sim_now(sim));
 }
 
 static void think(member *who, mare_sim *sim, uint32_t process, uint64_t mean_us)
 {
     const mare_sim_options *options = mare_sim_options_of(sim);
+    if (!takes_part(sim, process))
+        who->stage = ABSENT;
     if (!takes_part(sim, process) || (who->stage == FINISHED && !mare_sim_settling(sim)))
         return;
     if (options->rounds && who->done >= options->rounds && !mare_sim_settling(sim)) {
@@ -149,7 +151,7 @@ static void wake(void *state, mare_sim *sim, uint32_t process, uint32_t number)
     member *all = state, *who = &all[process];
     if (number != who->turn)
         return;
-    if (who->stage == THINKING) {
+    if (who->stage == THINKING && takes_part(sim, process)) {
         ask(who, sim, process);
     } else if (who->stage == INSIDE) {
         mare_sim_request(sim, process, MARE_COORD_EXIT, 0, NULL, 0);
@@ -175,18 +177,27 @@ static int settled(void *state, mare_sim *sim)
     return all_have(state, sim, entries_to_settle(mare_sim_options_of(sim)));
 }
 
+/* Whom to name: of those that have not been inside often enough, the one that has waited longest.
+ * Others may have been served, and wait for it to have its turn. */
 static void overdue(void *state, mare_sim *sim)
 {
     const member *all = state;
     const mare_sim_options *options = mare_sim_options_of(sim);
-    uint32_t entries = entries_to_settle(options);
-    for (uint32_t i = 0; i < options->setup.capacity; i++) {
-        if (takes_part(sim, i) && mare_sim_is_up(sim, i) && all[i].settled < entries) {
-            mare_sim_violate(sim, "EM2", "p%" PRIu32 " asked at %" PRIu64 " us and is not served",
-                             i, all[i].asked_us);
-            return;
-        }
+    uint32_t entries = entries_to_settle(options), late = 0, starving = MARE_COORD_NOBODY;
+    for (uint32_t i = options->setup.capacity; i-- > 0;) {
+        if (!takes_part(sim, i) || !mare_sim_is_up(sim, i) || all[i].settled >= entries)
+            continue;
+        late = i;
+        if (all[i].stage == ASKED &&
+            (starving == MARE_COORD_NOBODY || all[i].asked_us <= all[starving].asked_us))
+            starving = i;
     }
+    if (starving != MARE_COORD_NOBODY)
+        mare_sim_violate(sim, "EM2", "p%" PRIu32 " asked at %" PRIu64 " us and is not served",
+                         starving, all[starving].asked_us);
+    else
+        mare_sim_violate(sim, "EM2", "p%" PRIu32 " was inside %" PRIu32 " of %" PRIu32 " times",
+                         late, all[late].settled, entries);
 }
 
 const mare_sim_workload mare_sim_workload_mutex = {

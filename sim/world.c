@@ -287,12 +287,26 @@ static void look_for_waiting(mare_sim *sim, int more)
     }
 }
 
+/* An algorithm that makes ever more of its own messages must not take the machine with it. */
+static void check_budget(mare_sim *sim, uint64_t steps_most)
+{
+    uint64_t bytes = sim->message_bytes + sim->heap.room * sizeof(mare_sim_due);
+    if (sim->outcome->steps > steps_most)
+        mare_sim_violate(sim, "BUDGET", "%" PRIu64 " steps by %" PRIu64 " us: a runaway",
+                         sim->outcome->steps, sim->now_us);
+    else if (bytes > sim->options->bytes_most)
+        mare_sim_violate(sim, "BUDGET",
+                         "%" PRIu32 " messages are under way at %" PRIu64 " us: a runaway",
+                         sim->messages, sim->now_us);
+}
+
 static void run(mare_sim *sim)
 {
     const mare_sim_options *options = sim->options;
     uint64_t settle_us =
         options->settle_us == MARE_SIM_DERIVED ? mare_sim_bound(options) : options->settle_us;
     uint64_t end_us = options->duration_us + settle_us;
+    uint64_t steps_most = options->steps_most ? options->steps_most : mare_sim_budget(options);
     mare_sim_due due;
     int more = 0;
     while (!sim->over && (more = mare_sim_heap_pop(&sim->heap, &due)) && due.time_us <= end_us) {
@@ -300,6 +314,7 @@ static void run(mare_sim *sim)
             sim->now_us = due.time_us;
         if (!put_off(sim, &due))
             happen(sim, &due);
+        check_budget(sim, steps_most);
         if (sim->settling && due.kind == DUE_WAKE &&
             sim->workload->settled(sim->workload_state, sim))
             return;

@@ -57,8 +57,8 @@ struct mare_sim {
     process *process;
 
     message *message;
-    uint32_t messages, free_message; /* slots made; first free one */
-    uint64_t message_number;
+    uint32_t messages, free_message;        /* slots made; first free one */
+    uint64_t message_number, message_bytes; /* the last one; memory of all slots */
     uint64_t *last_arrival; /* for fifo: by sender, or by sender and receiver in small groups */
 
     uint8_t *fault_active;

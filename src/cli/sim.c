@@ -47,7 +47,7 @@ const char mare__cli_sim_help[] =
     "Faults\n"
     "  --profile NAME     what the seed's faults are like: usual, clustered (crashes close\n"
     "                     together), joiners (who joins fails), suspected (who stands still is\n"
-    "                     taken for dead), quiet (some want nothing any more in the end)\n"
+    "                     taken for dead), quiet (some fall silent)\n"
     "  --faults LIST      crash:3@120000+50000,partition:0.1@200000+80000: process 3 is down from\n"
     "                     120 ms for 50 ms; then 0 and 1 are cut off from the others for 80 ms.\n"
     "                     Kinds: crash (returns with its memory), amnesia (without), pause,\n"

@@ -342,6 +342,35 @@ return {
             t.raises(case[2], sim.run, case[1])
         end
     end,
+    what_a_member_sees_of_itself_is_from_before_the_step = function()
+        local seen = {}
+        local function note(self, when) seen[#seen + 1] = {when, self.waiting, self.inside} end
+        local algorithm = careless {
+            enter = function(self)
+                note(self, "enter")
+                self:grant(1)
+                note(self, "granted")
+                t.raises("not waiting", self.grant, self, 2)
+            end,
+            exit = function(self)
+                note(self, "exit")
+                self:after(0, 1)
+            end,
+            timer = function(self) note(self, "later") end,
+        }
+        t.ok(sim.run(quick {algorithm = algorithm, n = 1}).kept)
+        t.eq(seen, {{"enter", true, false}, {"granted", true, false},
+                    {"exit", false, true}, {"later", false, false}})
+    end,
+    -- A timer that waits for nothing: time stands still.
+    a_runaway_is_a_violation = function()
+        local algorithm = careless {
+            enter = function(self) self:after(0, 0) end,
+            timer = function(self) self:after(0, 0) end,
+        }
+        local out = sim.run {algorithm = algorithm, n = 1, seed = 7, duration_us = 1000}
+        t.eq({out.violation, out.seed}, {"BUDGET", 7})
+    end,
     too_many_effects_are_a_violation = function()
         local algorithm = careless {room = 1, enter = function(self)
             for _ = 1, 100 do self:broadcast("ASK", {number = 1}) end

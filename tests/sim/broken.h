@@ -27,6 +27,7 @@ extern const mare_coord_algorithm mare_broken_ricart_tie;
 extern const mare_coord_algorithm mare_broken_ricart_zero;
 extern const mare_coord_algorithm mare_broken_ring;
 extern const mare_coord_algorithm mare_broken_ring_life;
+extern const mare_coord_algorithm mare_broken_ring_runaway;
 extern const mare_coord_algorithm mare_broken_superpeer_dht;
 extern const mare_coord_algorithm mare_broken_superpeer_tokens;
 extern const mare_coord_algorithm mare_broken_token_blind;

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define SEEDS 1000
+#define BUDGET 200000 /* steps, or bytes: more than a ring needs that is not broken */
 
 typedef struct variant {
     const mare_coord_algorithm *algorithm;
@@ -69,6 +70,8 @@ static const variant variants[] = {
     {&mare_broken_berkeley_bound, "BOUND", "where they say at most", 3},
     {&mare_broken_berkeley_step, "BACKWARDS", "went back by", 3},
     {&mare_broken_ricart_room, "ROOM", "more effects", 0},
+    {&mare_broken_ring_runaway, "BUDGET", "steps by", 0},
+    {&mare_broken_ring_runaway, "BUDGET", "messages are under way", 0},
 };
 
 enum { VARIANTS = sizeof variants / sizeof *variants };
@@ -85,6 +88,10 @@ static void choose(mare_sim_options *options, const variant *v,
     mare_sim_options_init(options, algorithm, 3 + (uint32_t)(seed % 4));
     mare_coord_setup_set(&options->setup, "order", order_of(v));
     options->seed = seed;
+    if (strcmp(v->detail, "steps by") == 0)
+        options->steps_most = BUDGET;
+    if (strcmp(v->detail, "messages are under way") == 0)
+        options->bytes_most = BUDGET;
     mare_sim_vary(options);
 }
 

@@ -557,6 +557,33 @@ static void resources_do_not_interfere(void **state)
     assert_true(tried >= 5);
 }
 
+/* Who is named ------------------------------------------------------------------------------- */
+
+static int lose_all_of_1(void *context, uint64_t time_us, uint32_t from, uint32_t to,
+                         const uint8_t *data, uint32_t length, uint64_t *delay_us)
+{
+    (void)context, (void)time_us, (void)to, (void)data, (void)length, (void)delay_us;
+    return from != 1;
+}
+
+/* Nobody hears 1. The others are served, and then wait for it to be served too. */
+static void who_starves_is_named(void **state)
+{
+    (void)state;
+    const char *const names[] = {"central", "majority"};
+    for (int a = 0; a < 2; a++) {
+        mare_sim_options options;
+        mare_sim_outcome out;
+        mare_sim_options_init(&options, mare_coord_find(names[a]), 3);
+        options.hooks.route = lose_all_of_1;
+        assert_false(mare_sim_run(&options, NULL, &out));
+        assert_string_equal(out.violation, "EM2");
+        assert_true(out.grants > 0);
+        assert_memory_equal(out.detail, "p1 asked at ", 12);
+        mare_sim_options_fini(&options);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -575,6 +602,7 @@ int main(void)
         cmocka_unit_test(the_sources_know_nothing_of_deaths),
         cmocka_unit_test(other_settings_are_clean),
         cmocka_unit_test(resources_do_not_interfere),
+        cmocka_unit_test(who_starves_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SWEEP 2000 /* in an ordinary build; the sanitizers' are slower */
+#define SWEEP 500 /* in an ordinary build; the sanitizers' are slower, make sweep has more */
 
 /* The other multicasts need everybody: a death stops them, where views go on. */
 static void a_death_stops_all_but_views(void **state)
@@ -175,7 +175,7 @@ static void speaking_saves_acknowledging(void **state)
 static void necessary_acknowledgements_suffice(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 500; seed++) {
+    for (uint64_t seed = 1; seed <= 150; seed++) {
         mare_sim_options options;
         mare_sim_outcome out;
         mare_sim_options_init(&options, mare_coord_find("total"), mare_sim_draw_members(seed));
@@ -325,7 +325,7 @@ static void without_repair_nothing_is_lost(void **state)
     (void)state;
     const char *const names[] = {"fifo", "causal", "total"};
     for (int a = 0; a < 3; a++) {
-        for (uint64_t seed = 1; seed <= 500; seed++) {
+        for (uint64_t seed = 1; seed <= 150; seed++) {
             mare_sim_options options;
             mare_sim_outcome out;
             mare_sim_options_init(&options, mare_coord_find(names[a]), mare_sim_draw_members(seed));

@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SWEEP 2000 /* in an ordinary build; the sanitizers' are slower */
+#define SWEEP 500 /* in an ordinary build; the sanitizers' are slower, make sweep has more */
+#define SWEEP_MOST 2000
+#define NEAR 20 /* per cent of a bound */
 
 static void same_seed_same_trace(void **state)
 {
@@ -20,7 +22,7 @@ static void same_seed_same_trace(void **state)
     size_t count;
     const mare_coord_algorithm *const *table = mare_coord_table(&count);
     for (size_t a = 0; a < count; a++) {
-        for (uint64_t seed = 1; seed <= 40; seed++) {
+        for (uint64_t seed = 1; seed <= 10; seed++) {
             size_t length;
             char *once = trace_of(table[a], seed, &length);
             assert_true(length > 100);
@@ -52,7 +54,7 @@ static void counts_equal_the_formulas(void **state)
     const char *const names[] = {"central", "ricart"}; /* others: test_mutex.c */
     for (int a = 0; a < 2; a++) {
         const mare_coord_algorithm *algorithm = mare_coord_find(names[a]);
-        for (uint32_t n = 2; n <= 200; n++) {
+        for (uint32_t n = 2; n <= 200; n += n < 32 ? 1 : 42) {
             mare_sim_options options;
             mare_sim_outcome out;
             calm(&options, algorithm, n);
@@ -60,7 +62,7 @@ static void counts_equal_the_formulas(void **state)
             assert_int_equal(out.grants, 2 * (n - 1));
             assert_int_equal(out.sent, out.grants * algorithm->messages(&options.setup));
             assert_int_equal(out.delivered, out.sent);
-            if (n % 50 == 0)
+            if (n == 200)
                 print_message("# %-8s n=%-3u  %u entries, %u messages = entries x %s\n",
                               algorithm->name, (unsigned)n, (unsigned)out.grants,
                               (unsigned)out.sent, algorithm->formula);
@@ -159,11 +161,13 @@ static uint64_t run_seed(const mare_coord_algorithm *algorithm, uint64_t seed)
         fail_msg("%s: mare sim %s --n %u --seed %u", out.violation, algorithm->name,
                  (unsigned)options.setup.members, (unsigned)seed);
     uint64_t per_cent = (out.time_us - options.duration_us) * 100 / mare_sim_bound(&options);
+    assert_true(out.steps * 4 < mare_sim_budget(&options));
     mare_sim_options_fini(&options);
     return per_cent;
 }
 
-/* A bound that nobody comes near would let a group that hardly gets on pass. */
+/* A bound that nobody comes near would let a group that hardly gets on pass: goes on until somebody
+ * does. */
 static void sweeps_are_clean_and_bounds_are_near(void **state)
 {
     const char *setting = getenv("MARE_TEST_SLOW");
@@ -173,14 +177,15 @@ static void sweeps_are_clean_and_bounds_are_near(void **state)
     const mare_coord_algorithm *const *table = mare_coord_table(&count);
     for (size_t a = 0; a < count; a++) {
         uint64_t most = 0;
-        for (uint64_t seed = 1; seed <= SWEEP / slow; seed++) {
-            uint64_t per_cent = run_seed(table[a], seed);
+        uint64_t seed = 0, wanted = SWEEP / slow;
+        while (seed < wanted || (slow == 1 && most < NEAR && seed < SWEEP_MOST)) {
+            uint64_t per_cent = run_seed(table[a], ++seed);
             most = per_cent > most ? per_cent : most;
         }
         print_message("# %-16s %u seeds, the slowest took %u per cent of its bound\n",
-                      table[a]->name, SWEEP / slow, (unsigned)most);
+                      table[a]->name, (unsigned)seed, (unsigned)most);
         if (slow == 1)
-            assert_true(most >= 20);
+            assert_true(most >= NEAR);
     }
 }
 

@@ -25,14 +25,15 @@
  * News of a death, and more often of a return, comes late: a group can go on without a member that
  * lives, and even list it in the next view by a plan that it has not accepted. Such a member is
  * out: it lacks what the others delivered, or has delivered what they lack. It is told so, its
- * application too (OUTSIDE), and it comes back as another life. That nobody waits for what nobody
- * will say, whoever is not in the latest view is talking, or is being talked to:
- *   - one in the middle of a change repeats where it stands, also with nothing accepted;
- *   - who hears something of a later view asks its sender how the present one ended;
- *   - who hears something of an earlier view answers: how it ended, or what the view is;
- *   - a new view is acknowledged to its leader, who calls those listed that it has not heard in it,
- *     and those that are up, not in it, and have not asked to be let in.
- * What is said is true whenever it arrives; the receiver knows which view it is in.
+ * application too (OUTSIDE), and it comes back as another life. Nobody waits for what nobody will
+ * say, for whoever is not in the latest view is called, again and again:
+ *   - a new view is acknowledged to its leader, who calls those listed that it has not heard in it
+ *     (WELCOME), and those that are up, not in it, and have not asked to be let in (OUT);
+ *   - the others call the leader, if they have not heard it in the view: it may be the one that
+ *     does not know.
+ * Who is called and is in an earlier view goes on if it has accepted the plan of the next, and out
+ * if not. What is said is true whenever it arrives: it names views, and the receiver knows which
+ * one it is in.
  *
  * Sources: Birman and Joseph (1987); Tanenbaum and Van Steen, "Distributed Systems", 8.4.3 (the
  * flush before a view; the six kinds of multicast by order and atomicity); Birman, Schiper and
@@ -152,13 +153,14 @@ void mare__views_leave(mare_coord *m, mare_coord_effects *fx, const char *why)
     mare__broadcast(m, fx, &(mare_coord_message){.kind = HELLO, .field = {v->life}});
 }
 
-/* Whether it is for me to tell a member that is up where the group is: the leader sees to it that
- * who is in the view knows it, and that who was left out does, and asks to be let in again. */
+/* Whether it is for me to tell a member that is up what the view is. The leader sees to it that all
+ * who are in the view know it, and that who was left out does, and asks to be let in again. The
+ * others see to the leader, which may itself not know. */
 static int is_astray(const mare_coord *m, uint32_t i)
 {
     const views *v = m->state;
-    if (i == m->setup.self || !mare__alive(m, i) || !v->view ||
-        mare__views_leader_of(m) != m->setup.self)
+    uint32_t leader = v->view ? mare__views_leader_of(m) : MARE_COORD_NOBODY;
+    if (i == m->setup.self || !mare__alive(m, i) || (leader != m->setup.self && leader != i))
         return 0;
     return v->lives[i] ? !mare__set_has(v->here, i) && !mare__set_has(v->gone, i) : !v->wants[i];
 }
@@ -228,34 +230,8 @@ static void on_welcome(mare_coord *m, uint32_t from, const mare_coord_message *m
         mare__views_say_here(m, fx);
         mare__views_consider(m, fx);
     }
-}
-
-/* Something of an earlier view, which only one that is still in it says: it has missed how that
- * view ended, unless this is a left-over, and it has gone on. So it is told what is true in any
- * case: the view that it was in is over, by this plan; or this is the view, with it or without it.
- * Answers of an earlier view are left-overs always. */
-static void on_late(mare_coord *m, uint32_t from, const mare_coord_message *msg,
-                    mare_coord_effects *fx)
-{
-    const views *v = m->state;
-    uint64_t view = msg->field[VIEW];
-    mare_coord_message over = {.kind = INSTALL, .field = {view, v->installed}};
-    if (msg->kind != CAST && msg->kind != ASK && msg->kind != PROPOSE && msg->kind != CUT &&
-        msg->kind != READY)
-        return;
-    if (v->lives[from] && view + 1 == v->view)
-        mare__send(m, fx, from, &over);
-    else
-        say_where(m, fx, from);
-}
-
-/* Something of a later view. One that is not settling this one has missed that it is over; who is,
- * asks all anyway, again and again. */
-static void on_early(mare_coord *m, uint32_t from, mare_coord_effects *fx)
-{
-    const views *v = m->state;
-    if (!v->promised)
-        mare__views_say(m, fx, from, READY, v->accepted, 0, 0);
+    if (v->view == view)
+        mare__set_add(v->here, from);
 }
 
 static void in_view(mare_coord *m, uint32_t from, const mare_coord_message *msg,
@@ -268,25 +244,33 @@ static void in_view(mare_coord *m, uint32_t from, const mare_coord_message *msg,
         mare__views_on_cast(m, from, msg, fx);
     else if (msg->kind == ACK)
         mare__casts_confirm(&v->casts, from, msg->field[SECOND]);
-    else if (msg->kind == SEEN)
+    else if (msg->kind == SEEN || msg->kind == TOLD)
         mare__views_on_seen(m, from, msg, fx);
     else if (msg->kind == ASK && !is_settling)
-        mare__views_on_ask(m, from, (uint32_t)msg->field[SECOND], fx);
+        mare__views_on_ask(m, from, fx);
     else
         mare__views_change(m, from, msg, fx);
+    if (msg->kind == INSTALL && v->view == msg->field[VIEW] + 1)
+        mare__set_add(v->here, from); /* who says so has gone on to the next */
 }
 
 /* What the total order alone has. */
 static int is_malformed_ack(const mare_coord *m, const mare_coord_message *msg)
 {
     const views *v = m->state;
-    if (mare__param(m, ORDER) != TOTAL || msg->tail_length)
+    uint32_t tail = msg->kind == TOLD ? 8 * m->setup.capacity : 0;
+    if (mare__param(m, ORDER) != TOTAL || msg->tail_length != tail)
         return 1;
     if (msg->kind == ASK)
-        return msg->field[SECOND] >= m->setup.capacity;
-    return msg->field[CLOCK] >= MARE__CLOCK_LIMIT || msg->field[OF] >= m->setup.capacity ||
-           (msg->field[VIEW] == v->view && msg->field[OF] == m->setup.self &&
-            msg->field[UPTO] > mare__casts_sent(m, &v->casts));
+        return 0;
+    uint64_t of_mine = 0;
+    if (msg->kind == TOLD)
+        of_mine = mare__views_get_number(m, msg, 0, m->setup.self);
+    else if (msg->field[OF] == m->setup.self)
+        of_mine = msg->field[UPTO];
+    return msg->field[CLOCK] >= MARE__CLOCK_LIMIT ||
+           (msg->kind == SEEN && msg->field[OF] >= m->setup.capacity) ||
+           (msg->field[VIEW] == v->view && of_mine > mare__casts_sent(m, &v->casts));
 }
 
 static int is_malformed(const mare_coord *m, const mare_coord_message *msg)
@@ -298,7 +282,7 @@ static int is_malformed(const mare_coord *m, const mare_coord_message *msg)
         return msg->field[SECOND] == 0 || msg->field[SECOND] >> 40 ||
                msg->field[THIRD] >= m->setup.capacity ||
                !mare__views_is_wrapped(m, (uint32_t)msg->field[THIRD], msg->tail, msg->tail_length);
-    if (msg->kind == SEEN || msg->kind == ASK)
+    if (msg->kind >= SEEN)
         return is_malformed_ack(m, msg);
     if (msg->kind == ACK && msg->field[VIEW] == v->view)
         return msg->field[SECOND] > mare__casts_sent(m, &v->casts);
@@ -319,19 +303,15 @@ static void on_outsider(mare_coord *m, uint32_t from, mare_coord_effects *fx)
     mare__no_group(fx, mare__set_count(v->here, n) - 1);
 }
 
-/* What belongs to some view, for one that is in one. */
+/* What belongs to a view, for one that is in one. What is of an earlier or a later one is nothing
+ * to go by: who is not where it should be is called. */
 static void of_view(mare_coord *m, uint32_t from, const mare_coord_message *msg,
                     mare_coord_effects *fx)
 {
     const views *v = m->state;
-    uint64_t view = msg->field[VIEW];
-    if (view < v->view)
-        on_late(m, from, msg, fx);
-    else if (view > v->view && msg->kind == OUT)
+    if (msg->kind == OUT && msg->field[VIEW] > v->view)
         mare__views_leave(m, fx, "left out");
-    else if (view > v->view)
-        on_early(m, from, fx);
-    else if (msg->kind != OUT && v->lives[from])
+    else if (msg->kind != OUT && msg->field[VIEW] == v->view && v->lives[from])
         in_view(m, from, msg, fx);
 }
 
@@ -390,6 +370,8 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
 {
     const views *v = m->state;
     (void)which;
+    for (uint32_t i = next_astray(m, 0); i != MARE_COORD_NOBODY; i = next_astray(m, i + 1))
+        say_where(m, fx, i);
     if (!v->view) {
         mare__broadcast(m, fx, &(mare_coord_message){.kind = HELLO, .field = {v->life}});
     } else if (!v->promised) {
@@ -398,8 +380,6 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
     } else {
         mare__views_retry(m, fx);
     }
-    for (uint32_t i = next_astray(m, 0); i != MARE_COORD_NOBODY; i = next_astray(m, i + 1))
-        say_where(m, fx, i);
     arm(m, fx);
 }
 
@@ -545,7 +525,8 @@ static const mare_coord_form forms[] = {
     {"READY", {"view", "ballot"}, 0},
     {"INSTALL", {"view", "ballot"}, 0},
     {"SEEN", {"view", "clock", "sent", "of", "upto"}, 0},
-    {"ASK", {"view", "of"}, 0},
+    {"ASK", {"view"}, 0},
+    {"TOLD", {"view", "clock", "sent"}, 1},
     {0},
 };
 

@@ -16,7 +16,8 @@
 enum { WINDOW, BYTES, RETRY_US, ORDER }; /* parameters */
 enum { OF_SENDERS, CAUSAL, TOTAL };      /* orders */
 enum { RETRY };                          /* timers */
-enum { CAST, ACK, HELLO, WELCOME, OUT, PROPOSE, STATE, CUT, NEED, COPY, READY, INSTALL, SEEN, ASK };
+enum { CAST, ACK, HELLO, WELCOME, OUT, PROPOSE, STATE, CUT, NEED, COPY, READY, INSTALL };
+enum { SEEN = INSTALL + 1, ASK, TOLD };                            /* messages of the total order */
 enum { VIEW, SECOND, THIRD, LIFE = 0, CLOCK = 1, SENT, OF, UPTO }; /* fields */
 enum { FOLLOWING, COLLECTING, SPREADING };
 
@@ -139,7 +140,7 @@ void mare__views_on_cast(mare_coord *m, uint32_t from, const mare_coord_message 
                          mare_coord_effects *fx);
 void mare__views_on_seen(mare_coord *m, uint32_t from, const mare_coord_message *msg,
                          mare_coord_effects *fx);
-void mare__views_on_ask(mare_coord *m, uint32_t from, uint32_t of, mare_coord_effects *fx);
+void mare__views_on_ask(mare_coord *m, uint32_t from, mare_coord_effects *fx);
 
 /* Delivers the rest up to the cut: the view is over. */
 void mare__views_deliver_rest(mare_coord *m, mare_coord_effects *fx);

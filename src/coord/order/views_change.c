@@ -298,7 +298,5 @@ void mare__views_retry(mare_coord *m, mare_coord_effects *fx)
     } else if (mare__views_leader_of(m) == m->setup.self &&
                v->patience++ > 2 + mare__random(m) % 8) {
         mare__views_lead(m, fx); /* the one that leads seems to be left out, and does not know */
-    } else { /* also with nothing accepted: somebody may be further, and can tell how it ended */
-        mare__views_say_group(m, fx, NULL, READY, v->accepted, 0);
     }
 }

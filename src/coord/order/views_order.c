@@ -17,10 +17,11 @@
  *   - has said a time after its stamp, with nothing of its own from before missing here, and
  *   - has said that it has the message: so no survivor lacks what anybody delivered, the dead
  *     included, and all deliveries of a view are beginnings of one sequence.
- * SEEN says how many the sender has received, which others may not yet have delivered; so there
- * are two windows of places, the second for copies at the end of the view, when nothing is
- * delivered to make place: a multicast goes out when all have received the one `window` before,
- * which none takes in unless it has delivered the one `window` before that.
+ * Who waits asks (ASK) those it waits for, and each tells all that it has (TOLD). SEEN says how
+ * many the sender has received, which others may not yet have delivered; so there are two windows
+ * of places, the second for copies at the end of the view, when nothing is delivered to make place:
+ * a multicast goes out when all have received the one `window` before, which none takes in unless
+ * it has delivered the one `window` before that.
  *
  * When the view ends all have the same messages, those up to the cut, and deliver the rest of them
  * in their order. In the causal order some may depend on what no survivor has, sent by one that is
@@ -230,7 +231,7 @@ void mare__views_tell_time(mare_coord *m, const mare_coord_message *msg)
     views *v = m->state;
     if (order_of(m) != TOTAL)
         return;
-    if (msg->kind == SEEN)
+    if (msg->kind == SEEN || msg->kind == TOLD)
         mare_coord_lamport_receive(&v->clock, msg->field[CLOCK]);
     else if (msg->kind == CAST || msg->kind == COPY)
         mare_coord_lamport_receive(&v->clock, mare__views_stamp_of(m, msg->tail));
@@ -289,24 +290,36 @@ void mare__views_cast_own(mare_coord *m, mare_coord_effects *fx)
         deliver_of(m, fx, m->setup.self, UINT64_MAX);
 }
 
+/* That `from` has so many of `of`. */
+static void note_has(mare_coord *m, uint32_t from, uint32_t of, uint64_t upto)
+{
+    views *v = m->state;
+    uint64_t *has = &v->has[(size_t)from * m->setup.capacity + of];
+    *has = *has < upto ? upto : *has;
+    if (of == m->setup.self)
+        mare__casts_confirm(&v->casts, from, upto);
+}
+
 void mare__views_on_seen(mare_coord *m, uint32_t from, const mare_coord_message *msg,
                          mare_coord_effects *fx)
 {
     views *v = m->state;
-    uint32_t of = (uint32_t)msg->field[OF];
     if (v->promised)
         return; /* what is delivered is being settled */
-    uint64_t *has = &v->has[(size_t)from * m->setup.capacity + of];
-    *has = *has < msg->field[UPTO] ? msg->field[UPTO] : *has;
-    if (of == m->setup.self)
-        mare__casts_confirm(&v->casts, from, msg->field[UPTO]);
+    if (msg->kind == SEEN)
+        note_has(m, from, (uint32_t)msg->field[OF], msg->field[UPTO]);
+    for (uint32_t i = 0; msg->kind == TOLD && i < m->setup.capacity; i++)
+        note_has(m, from, i, mare__views_get_number(m, msg, 0, i));
     mare__hear(&v->hearing, from, v->casts.received[from], msg->field[CLOCK], msg->field[SENT]);
     deliver_stamped(m, fx);
 }
 
-void mare__views_on_ask(mare_coord *m, uint32_t from, uint32_t of, mare_coord_effects *fx)
+void mare__views_on_ask(mare_coord *m, uint32_t from, mare_coord_effects *fx)
 {
-    say_seen(m, fx, from, of);
+    views *v = m->state;
+    uint64_t sent = mare__casts_sent(m, &v->casts);
+    mare__views_put_array(m, 0, v->casts.received);
+    mare__views_say(m, fx, from, TOLD, mare_coord_lamport_tick(&v->clock), sent, 1);
 }
 
 int mare__views_waits(const mare_coord *m)
@@ -319,16 +332,24 @@ int mare__views_waits(const mare_coord *m)
     return order_of(m) == TOTAL && i < m->setup.capacity;
 }
 
+/* Whether something that waits has to wait for `other`. */
+static int waits_for(const mare_coord *m, uint32_t other)
+{
+    const views *v = m->state;
+    for (uint32_t from = 0; from < m->setup.capacity; from++) {
+        const mare__cast *next = mare__casts_at(&v->casts, from, v->casts.taken[from] + 1);
+        if (next && must_wait_for(m, next, from, other))
+            return 1;
+    }
+    return 0;
+}
+
 void mare__views_ask(mare_coord *m, mare_coord_effects *fx)
 {
     const views *v = m->state;
-    uint32_t n = m->setup.capacity, from = 0;
-    const mare__cast *head =
-        order_of(m) == TOTAL ? mare__casts_earliest(&v->casts, n, NULL, &from) : NULL;
-    for (uint32_t i = 0; head && i < n; i++) {
-        if (mare__set_has(v->group, i) && !mare__set_has(v->gone, i) &&
-            must_wait_for(m, head, from, i))
-            mare__views_say(m, fx, i, ASK, from, 0, 0);
+    for (uint32_t i = 0; order_of(m) == TOTAL && i < m->setup.capacity; i++) {
+        if (mare__set_has(v->group, i) && !mare__set_has(v->gone, i) && waits_for(m, i))
+            mare__views_say(m, fx, i, ASK, 0, 0, 0);
     }
 }
 
