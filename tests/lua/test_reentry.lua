@@ -204,7 +204,8 @@ return {
         other:send "other"
         first:send "in the way"
         local cases
-        cases = {{first, travels(function() cases[2], cases[3] = other, other return 1 end)}, second}
+        local changes = travels(function() cases[2], cases[3] = other, other return 1 end)
+        cases = {{first, changes}, second}
         t.eq({mare.select(cases, t.patience)}, {2, "second"})
         t.eq(#other, 1)
     end,
