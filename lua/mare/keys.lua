@@ -347,7 +347,7 @@ function keys.secrets(path)
             found[identity] = digits:gsub("%x%x", function(pair)
                 return string.char(tonumber(pair, 16))
             end)
-        elseif not line:find "^%s*#" then -- and not a word of what stands there
+        else -- and not a word of what stands there
             return nil, ("%s:%d: a name, a colon, and 32 to 512 hexadecimal digits expected")
                 :format(path, at), "badmsg"
         end

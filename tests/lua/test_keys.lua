@@ -191,10 +191,11 @@ function cases.a_secret_opens_a_link(folder)
     t.eq(keys.secrets(path), psk)
     does(folder, "secret tide --replace")
     t.eq(meet({psk = assert(keys.secrets(path))}, {psk = psk}, nil)[1], "denied")
-    file.write(path, "# comment\n\nebb:" .. ("0A"):rep(16) .. "\r\n")
-    t.eq(keys.secrets(path), {ebb = ("\n"):rep(16)})
+    file.write(path, "\nebb:" .. ("0A"):rep(16) .. "\r\nflow:" .. ("62"):rep(256))
+    t.eq(keys.secrets(path), {ebb = ("\n"):rep(16), flow = ("b"):rep(256)})
     for _, text in ipairs {"", "ebb", "ebb:", "ebb:" .. ("0"):rep(31), "ebb:" .. ("0"):rep(33),
-        "ebb:" .. ("z"):rep(32), "ebb:" .. ("0"):rep(514), ":" .. ("0"):rep(32)} do
+        "ebb:" .. ("z"):rep(32), "ebb:" .. ("0"):rep(514), ":" .. ("0"):rep(32),
+        "#ff:" .. ("0"):rep(32), "ebb:" .. ("0"):rep(32) .. "\n# a comment"} do
         file.write(path, text)
         t.fails("badmsg", keys.secrets(path))
     end
