@@ -98,12 +98,14 @@ function commands.secret(folder, words, options)
 end
 
 function commands.show(folder, words, options)
-    local trusted, found = file.read(folder .. "/trusted.pem"), {}
+    local found = {}
     local function add(more, message)
         if not more then fail(1, "%s", message) end
         table.move(more, 1, #more, #found + 1, found)
     end
     if #words == 0 then add(keys.list(folder)) end
+    local trusted, why, code = keys.trusted(folder)
+    if not trusted and code ~= "noname" then fail(1, "%s", why) end
     for _, path in ipairs(words) do add(keys.look(path, trusted)) end
     local within, good = tonumber(options["--within"]), true
     for _, entry in ipairs(found) do
@@ -134,7 +136,7 @@ function commands.sign(folder, words, options)
 end
 
 function commands.check(folder, words, options)
-    local trusted, message = file.read(folder .. "/trusted.pem")
+    local trusted, message = keys.trusted(folder)
     if not trusted then fail(1, "%s", message) end
     local good = true
     for _, path in ipairs(words) do

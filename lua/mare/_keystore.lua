@@ -33,25 +33,34 @@ end
 --- What is in a file. Or nil, message, code.
 function store.read(path) return file.read(path, {limit = 1 << 20}) end
 
---- What is in a file that only its owner may read, in a folder that only its owner may change. What
---- is looked at is what is read: nobody can exchange the file in between.
-function store.read_secret(path)
-    local ok, text, message, code
-    ok, message, code = store.check_folder(folder_of(path))
+-- What is in a file of which others have none of these permissions, in a folder that only its owner
+-- may change. What is looked at is what is read: nobody can exchange the file in between.
+local function read_guarded(path, denied, why, mends)
+    local ok, message, code = store.check_folder(folder_of(path))
     if not ok then return nil, message, code end
-    local opened <close>, why, failed = file.open(path)
-    if not opened then return nil, why, failed end
-    local info
+    local opened <close>, trouble, failed = file.open(path)
+    if not opened then return nil, trouble, failed end
+    local info, text
     info, message, code = opened:stat()
     if not info then return nil, message, code end
     if info.kind ~= "file" then return nil, path .. ": it is no file", "invalid" end
-    if info.permissions & OTHERS ~= 0 then
-        return nil, ("%s: others may use this key (%s); mend it with: chmod 600 %s"):format(path,
-            permissions_of(info), quoted(path)), "denied"
+    if info.permissions & denied ~= 0 then
+        return nil, ("%s: %s (%s); mend it with: chmod %s %s"):format(path, why,
+            permissions_of(info), mends, quoted(path)), "denied"
     end
     text, message, code = opened:limit(1 << 20, 1 << 20):read "a"
     if code == "closed" then return "" end
     return text, message, code
+end
+
+--- What is in a file that only its owner may read.
+function store.read_secret(path)
+    return read_guarded(path, OTHERS, "others may use this key", "600")
+end
+
+--- What is in a file that only its owner may change.
+function store.read_own(path)
+    return read_guarded(path, OTHERS_WRITE, "others may change it", "go-w")
 end
 
 --- Makes a folder, for its owner alone, unless it is there.

@@ -240,9 +240,10 @@ end
 
 -- The certificates that were issued to a name, and have not expired.
 local function issued_to(folder, name)
-    local names, message, code = file.list(folder .. "/issued")
+    local found, names = {}, nil
+    local ok, message, code = store.check_folder(folder .. "/issued")
+    if ok then names, message, code = file.list(folder .. "/issued") end
     if not names then return nil, message, code end
-    local found = {}
     for _, entry in ipairs(names) do
         if entry:match "^(.*)%-%x+%.pem$" == name then
             local path = folder .. "/issued/" .. entry
@@ -292,6 +293,12 @@ function keys.revoke(folder, name)
     end)
 end
 
+--- Whom the nodes of a folder trust: the text of trusted.pem, which nobody else may change.
+function keys.trusted(folder)
+    checks.argument("trusted", folder, 1, "string")
+    return store.read_own(folder .. "/trusted.pem")
+end
+
 --- What a node brings along, as options of mare.tls, for both directions.
 function keys.load(folder, name)
     checks.argument("load", folder, 1, "string")
@@ -301,7 +308,7 @@ function keys.load(folder, name)
     if not key then return nil, message, code end
     local certificate, trusted
     certificate, message, code = store.read(path .. ".pem")
-    if certificate then trusted, message, code = store.read(folder .. "/trusted.pem") end
+    if certificate then trusted, message, code = keys.trusted(folder) end
     if not trusted then return nil, message, code end
     return {certificate = certificate, key = key, authorities = trusted, verify = "require",
         min_version = "1.3"}
@@ -415,6 +422,8 @@ local function look_at_certificates(path, trusted, into)
         facts.name = facts.names and facts.names[1] or facts.subject
         if trusted and not facts.problem then
             facts.problem = select(2, raw.verify(block, trusted, "other"))
+        elseif not facts.problem and facts.expires <= os.time() then
+            facts.problem = "certificate has expired"
         end
         into[#into + 1] = facts
     end
@@ -445,7 +454,9 @@ function keys.list(folder)
     checks.argument("list", folder, 1, "string")
     local names, message, code = file.list(folder)
     if not names then return nil, message, code end
-    local trusted, all = store.read(folder .. "/trusted.pem"), {}
+    local all, trusted = {}
+    trusted, message, code = keys.trusted(folder)
+    if not trusted and code ~= "noname" then return nil, message, code end
     for _, name in ipairs(names) do
         if name:find "%.psk$" or name:find "%.pem$" and name ~= "trusted.pem" then
             local path = ("%s/%s"):format(folder, name)

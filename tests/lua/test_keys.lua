@@ -137,6 +137,9 @@ function cases.what_has_expired_is_refused(folder)
     got = run(folder, "show --folder .")
     t.eq(got.code, 1)
     t.ok(got.out:find "old .* NOT GOOD: certificate has expired", got.out)
+    got = run(folder, "show old.pem --folder none") -- also where nobody is trusted
+    t.eq(got.code, 1)
+    t.ok(got.out:find "NOT GOOD: certificate has expired", got.out)
 end
 
 function cases.what_is_revoked_is_refused(folder)
@@ -223,6 +226,8 @@ function cases.openssl_believes_it(folder)
     end
     t.eq(select(2, openssl(folder, "x509 -in spring.pem -noout -checkend " .. 6 * 86400)), 0)
     t.eq(select(2, openssl(folder, "x509 -in spring.pem -noout -checkend " .. 8 * 86400)), 1)
+    local names = keys.look(folder .. "/spring.pem")[1].names
+    t.eq(assert(keys.rotate(folder, "spring")).names, names) -- its hosts stay
     local ours = keys.look(folder .. "/spring.pem")[1].fingerprint
     local theirs = openssl(folder, "x509 -in spring.pem -noout -fingerprint -sha256")
     t.eq(theirs:match "=(.*)\n":gsub(":", ""):lower(), ours)
@@ -345,6 +350,15 @@ function cases.loose_permissions_are_refused_with_what_mends_them(folder)
     mended(folder, 0x1f0, "rotate ebb", "^chmod go%-w .$")
     mended(folder .. "/ebb.key", LOOSE, "show", "^chmod 600 ./ebb.key$")
     mended(folder .. "/tide.psk", 0x184, "show", "^chmod 600 ./tide.psk$")
+    mended(folder .. "/trusted.pem", 0x1b4, "show", "^chmod go%-w ./trusted.pem$")
+    file.write(folder .. "/app.lua", "")
+    assert(keys.issue(folder, "ana", {code = true}))
+    does(folder, "sign ana app.lua --folder .")
+    mended(folder .. "/trusted.pem", 0x1a6, "check app.lua", "^chmod go%-w ./trusted.pem$")
+    mended(folder .. "/issued", 0x1ff, "revoke ana", "^chmod go%-w ./issued$")
+    file.chmod(folder .. "/trusted.pem", 0x1b6)
+    t.fails("denied", keys.load(folder, "ebb"))
+    file.chmod(folder .. "/trusted.pem", LOOSE)
     file.chmod(folder .. "/ebb.key", LOOSE)
     t.fails("denied", keys.load(folder, "ebb"))
     file.chmod(folder .. "/tide.psk", LOOSE)
