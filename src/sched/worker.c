@@ -105,15 +105,22 @@ static struct mare__lookout *lookout_in(const struct mare__worker *worker)
                : NULL;
 }
 
-// A tick is the whole period for who holds the worker, but only as much as the thread has had of a
-// processor is held against him: the machine may have given it to others.
+// A tick is the whole period for who holds the worker. Held against him is only what the thread had
+// of a processor, for the machine may have given it to others; and if he is one of many that had
+// turns since the last tick, only an equal part of that. Else a tick would make whomever it meets
+// pay for all of them.
 static void grow_older(struct mare__worker *worker)
 {
     uint64_t now_ns = mare__thread_time_ns(worker->runtime), period_ns = worker->tick.period_ns;
     uint64_t had_ns = now_ns - worker->burnt_till;
     uint64_t before_ns = worker->age_ns > 0 ? worker->burnt_ns : 0; // 0: a new turn
-    worker->burnt_ns = before_ns + (had_ns < period_ns ? had_ns : period_ns);
+    // Relaxed: only this thread counts.
+    unsigned long turn = atomic_load_explicit(&worker->counters.switches, memory_order_relaxed);
+    unsigned long begun = turn - worker->ticked_turn; // since the last tick
+    had_ns = had_ns < period_ns ? had_ns : period_ns;
+    worker->burnt_ns = before_ns + (begun > 1 ? had_ns / begun : had_ns);
     worker->burnt_till = now_ns;
+    worker->ticked_turn = turn;
     worker->age_ns = worker->age_ns + period_ns;
 }
 
@@ -407,6 +414,7 @@ static void on_ticked(struct mare__worker *worker)
 {
     bool crowd = mare__ready_common(worker->runtime);
     worker->ticked = 0;
+    worker->fresh_ticked |= mare__ready_common_turn(worker) && !worker->spent_turn;
     worker->common_first = crowd && !mare__ready_common_turn(worker);
     if (worker->tick.period_ns != MARE__TICK_NS && !crowd)
         mare__worker_tick(worker, MARE__TICK_NS);
