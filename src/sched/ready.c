@@ -103,7 +103,8 @@ void mare__ready_wake_one(mare_runtime *runtime)
 
 void mare__workers_wake(mare_runtime *runtime)
 {
-    atomic_thread_fence(memory_order_seq_cst); // added, then looks: pairs with the fence in rest
+    // The work was added; now it looks at the idle count. Pairs with the fence in rest (worker.c).
+    atomic_thread_fence(memory_order_seq_cst);
     mare__ready_wake_one(runtime);
 }
 
