@@ -412,7 +412,8 @@ static void announce(struct mare__local *process)
         mare__ref(&process->shared.object);
         process->sleep.wait.wake = report;
         mare__wait_begin(&process->sleep.wait);
-        mare__lock_acquire(&runtime->timer_lock); // report() needs it before all else
+        // Published under the lock that report() takes first, so that it finds a timer to stop.
+        mare__lock_acquire(&runtime->timer_lock);
         atomic_store(&process->sleep.wait.word, MARE__WAIT_WAITING);
         mare__timer_start(runtime, &process->sleep.wait, mare__now(runtime) + MARE__REPORT_NS);
         mare__lock_release(&runtime->timer_lock);

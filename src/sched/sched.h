@@ -160,8 +160,9 @@ struct mare__local {
 
     // Under the lock of the shared half.
     bool reporting; // it died, and its error will be printed unless somebody looks
-    bool keeps;     // it stands in the list of keepers
     bool given_up;  // it was killed on a thread of its own, which may not come back from C
+
+    bool keeps; // it stands in the list of keepers; written once, before it has finished
 
     struct mare__list in_all; // the runtime's list of live processes or of keepers, under its lock
 };
