@@ -355,7 +355,8 @@ static void print_error(struct mare__local *process)
     funlockfile(stderr);
 }
 
-// The report's wait has ended: by time, and so nobody cares; or by somebody who does.
+// The wait of the report has ended. MARE_OK: somebody has looked at how the process ended
+// (mare__local_observed). Else the time is over, or the runtime stops, and the error is printed.
 static void report(struct mare__wait *wait)
 {
     struct mare__local *process = MARE__ENTRY(wait, struct mare__local, sleep.wait);

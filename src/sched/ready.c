@@ -190,7 +190,8 @@ static inline bool is_slot_free(struct mare__worker *worker, const struct mare__
 
 static void mark_ready(struct mare__local *process)
 {
-    atomic_store_explicit(&process->status, MARE__READY, memory_order_relaxed); // for those who ask
+    // Relaxed: only for mare__local_status.
+    atomic_store_explicit(&process->status, MARE__READY, memory_order_relaxed);
 }
 
 void mare__ready(struct mare__local *process)

@@ -106,10 +106,10 @@ static struct mare__lookout *lookout_in(const struct mare__worker *worker)
                : NULL;
 }
 
-// A tick is the whole period for who holds the worker. Held against him is only what the thread had
-// of a processor, for the machine may have given it to others; and if he is one of many that had
-// turns since the last tick, only an equal part of that. Else a tick would make whomever it meets
-// pay for all of them.
+// The process that has the worker has grown older by a whole period. But what it is charged with is
+// only the processor time that the thread had, for the machine may have run something else; and if
+// others had turns since the last tick too, only an equal part of that. Else the one that a tick
+// happens to meet would pay for all of them.
 static void grow_older(struct mare__worker *worker)
 {
     uint64_t now_ns = mare__thread_time_ns(worker->runtime), period_ns = worker->tick.period_ns;
@@ -226,7 +226,8 @@ static inline __attribute__((always_inline)) void run(struct mare__worker *worke
         if (!process->state && !mare__local_start(process, &arguments))
             return;
         process->yield = MARE__YIELD_BY_PROGRAM;
-        atomic_store_explicit(&process->status, MARE__RUNNING, memory_order_relaxed); // as above
+        // Relaxed, here and below: only for mare__local_status.
+        atomic_store_explicit(&process->status, MARE__RUNNING, memory_order_relaxed);
         worker->age_ns = 0;
         worker->running = process;
         int status = lua_resume(process->routine, NULL, arguments, &results);
@@ -257,8 +258,7 @@ static inline __attribute__((always_inline)) void run(struct mare__worker *worke
             mare__ready_again(worker, process);
             return;
         }
-        atomic_store_explicit(&process->status, MARE__BLOCKED,
-                              memory_order_relaxed); // for those who ask
+        atomic_store_explicit(&process->status, MARE__BLOCKED, memory_order_relaxed);
         if (mare__sleep_commit(process, &process->sleep))
             return;
         if (is_wanted(worker)) { // it need not wait, but had its turn: a loop of selects is one
