@@ -209,10 +209,11 @@ bool mare__local_start(struct mare__local *process, int *arguments)
 
 // ---- The end ------------------------------------------------------------------------------------
 
+// At nobody's cost: a process that ends for its limit could not say so otherwise.
 static void add_string(mare_message *message, const char *string)
 {
     struct mare__account *payer = mare__paying;
-    mare__paying = NULL; // a process that dies of its limit could not say so otherwise
+    mare__paying = NULL;
     mare_message_add_string(message, string); // if there is no memory, the message stays shorter
     mare__paying = payer;
 }
@@ -237,6 +238,7 @@ static int keep_results(lua_State *L)
     mare_err err = keep_values(L, lua_gettop(L), "result");
     if (err) {
         process->shared.how = err == MARE_NOMEM ? MARE_NOMEM : MARE_BADMSG;
+        mare__message_clear(&process->sleep.wait.message); // which was at its cost
         add_string(&process->sleep.wait.message, lua_tostring(L, -1));
     }
     return 0;
@@ -328,7 +330,9 @@ static void settle(struct mare__local *process, int status, int results)
     } else {
         struct mare__pass pass;
         mare__pass_push(L, &pass, traceback ? traceback : "");
+        mare__paying = NULL; // see add_string
         keep(L, keep_error, 2);
+        mare__paying = process->account;
         mare__pass_end(L, &pass);
     }
     free(traceback);

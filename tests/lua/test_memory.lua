@@ -214,7 +214,7 @@ return {
             local ch = mare.channel(1 << 40)
             for i = 1, math.huge do ch:send(i) end
         end)
-        t.eq({ok, err, code}, {nil, "not enough memory", "died"})
+        t.eq({ok, err:match("not enough memory$"), code}, {nil, "not enough memory", "died"})
     end,
 
     who_sends_to_one_that_has_no_more_is_not_refused = function()
@@ -224,12 +224,12 @@ return {
             theirs:send(ch)
             local go = ch:receive()
             while go ~= "end" do go = ch:receive() end
-            return pcall(mare.buffer, 50000)
+            return (pcall(mare.buffer, 50000)) -- a small result: there is nothing to pay for it
         end)
         local ch = theirs:receive(t.patience)
         for i = 1, 20000 do assert(ch:send(i)) end -- a ring of more than its limit
         ch:send("end")
-        t.eq({p:join(t.patience)}, {true, false, "not enough memory"})
+        t.eq({p:join(t.patience)}, {true, false})
     end,
 
     a_buffer_is_paid_for_by_whoever_has_it = function()
