@@ -263,6 +263,9 @@ end
 --- routine.
 function scheduler.run(object)
     check("run", object, 1, "table")
+    if objects[object.id] ~= object then
+        error("bad argument #1 to 'run' (a handler object that has not run expected)", 2)
+    end
     object.stage = "runs"
     local routine, record = mare.go(run, object), object.record
     running = running + 1 -- from now on, though its turn is to come: another loop may look

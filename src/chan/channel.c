@@ -399,7 +399,7 @@ bool mare_chan_close(mare_channel *channel)
         spot->wait->result = MARE_CLOSED;
         serve(spot);
     }
-    if (first && channel->name)
+    if (first && channel->name && channel->all) // one that could not be paid for is in no list
         mare__directory_remove(channel->all->names, channel->name, &channel->object);
     return first;
 }

@@ -63,3 +63,7 @@ extern const char mare__cli_place_help[];
 // Time: `mare clock …`, over the network and in virtual time.
 int mare__cli_clock(int argc, char **argv);
 extern const char mare__cli_clock_help[];
+
+// Keys and certificates of nodes: `mare keys …`.
+int mare__cli_keys(int argc, char **argv);
+extern const char mare__cli_keys_help[];

@@ -65,6 +65,8 @@ static const struct command commands[] = {
      mare__cli_place_help, mare__cli_place},
     {"clock", "asks time servers, serves time, watches: mare clock query HOST",
      mare__cli_clock_help, mare__cli_clock},
+    {"keys", "makes keys and certificates for nodes: mare keys authority GROUP",
+     mare__cli_keys_help, mare__cli_keys},
     {"-v", "prints the version", "mare -v\n\nPrints the version; --version is the same.\n",
      version},
 };

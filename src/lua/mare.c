@@ -329,6 +329,7 @@ void mare__lua_push_embedded(lua_State *L, const char *name)
 #define MODULES(M)                                                                                 \
     M("luaproc", luaopen_luaproc, mare__lua_open_luaproc)                                          \
     M("mare", luaopen_mare, mare__lua_open)                                                        \
+    M("mare._certificate", luaopen_mare__certificate, mare__lua_open_certificate)                  \
     M("mare._child", luaopen_mare__child, mare__lua_open_child)                                    \
     M("mare._file", luaopen_mare__file, mare__lua_open_file)                                       \
     M("mare._http", luaopen_mare__http, mare__lua_open_http)                                       \

@@ -67,6 +67,9 @@ int mare__lua_stream_writewithin(lua_State *L);
 // Methods of streams that live in tls.c.
 int mare__lua_stream_tls(lua_State *L);
 
+// Pushes what a certificate says, as a table.
+void mare__lua_push_peer(lua_State *L, const struct mare__tls_facts *facts);
+
 // What a session weighs for the collector: OpenSSL's own, without buffers.
 enum { MARE__TLS_WEIGHT = 16384 };
 

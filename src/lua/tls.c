@@ -181,7 +181,7 @@ static void set_text(lua_State *L, const char *name, const char *text)
     lua_setfield(L, -2, name);
 }
 
-static void push_peer(lua_State *L, const struct mare__tls_facts *facts)
+void mare__lua_push_peer(lua_State *L, const struct mare__tls_facts *facts)
 {
     lua_createtable(L, 0, 5);
     set_text(L, "subject", facts->subject);
@@ -217,7 +217,7 @@ int mare__lua_stream_tls(lua_State *L)
     lua_pushboolean(L, facts.verified);
     lua_setfield(L, -2, "verified");
     if (facts.has_peer) {
-        push_peer(L, &facts);
+        mare__lua_push_peer(L, &facts);
         lua_setfield(L, -2, "peer");
     }
     return 1;

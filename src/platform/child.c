@@ -145,6 +145,22 @@ bool mare__child_await(int fd, uint64_t ns)
     }
 }
 
+int mare__child_execute(const char *command)
+{
+    char *arguments[] = {"/bin/sh", "-c", (char *)command, NULL};
+    struct mare__spawning spawning = {.arguments = arguments, .fd = {-1, -1, -1}};
+    pid_t pid;
+    int status, err = mare__child_spawn(&spawning, &pid);
+    if (err) {
+        errno = -err;
+        return -1;
+    }
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return -1;
+    return status;
+}
+
 // ---- Descriptors --------------------------------------------------------------------------------
 
 // Moves a descriptor out of the way of 0, 1 and 2, if one of those was free.

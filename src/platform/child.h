@@ -48,6 +48,10 @@ void mare__child_kill(int fd, pid_t group);
 // Waits, in this thread, until it has ended; false: not within so many nanoseconds.
 bool mare__child_await(int fd, uint64_t ns);
 
+// As system(), but what signals do in this program stays as it is: that is not one thread's to
+// change. Waits in this thread. -1, and errno, when nothing could be started.
+int mare__child_execute(const char *command);
+
 // ---- What it reads from and writes to -----------------------------------------------------------
 // A pipe; the end that stays here never blocks.
 int mare__pipe(bool child_reads, int *here, int *there);

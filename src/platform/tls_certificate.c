@@ -75,7 +75,7 @@ size_t mare__tls_names(X509 *certificate, char *names, size_t room)
     return size;
 }
 
-static void look_at_peer(X509 *certificate, struct mare__tls_facts *facts)
+void mare__tls_look_at_certificate(X509 *certificate, struct mare__tls_facts *facts)
 {
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned size = 0;
@@ -106,7 +106,7 @@ void mare__tls_look_at(SSL *ssl, struct mare__tls_facts *facts)
     facts->verified = certificate && SSL_get_verify_mode(ssl) != SSL_VERIFY_NONE &&
                       SSL_get_verify_result(ssl) == X509_V_OK;
     if (certificate)
-        look_at_peer(certificate, facts);
+        mare__tls_look_at_certificate(certificate, facts);
     if (mare__tls_key_identity(ssl, facts->identity))
         facts->verified = true;
     ERR_clear_error();
@@ -128,7 +128,7 @@ static GENERAL_NAME *alternative(const char *text)
     return name;
 }
 
-static bool add_names(X509 *certificate, const char *const *names, int count)
+bool mare__tls_add_names(X509 *certificate, const char *const *names, int count)
 {
     GENERAL_NAMES *all = GENERAL_NAMES_new();
     bool done = all != NULL;
@@ -143,9 +143,11 @@ static bool add_names(X509 *certificate, const char *const *names, int count)
     return done;
 }
 
-static bool add_extension(X509 *certificate, int kind, const char *value)
+bool mare__tls_add_extension(X509 *certificate, X509 *issuer, int kind, const char *value)
 {
-    X509_EXTENSION *extension = X509V3_EXT_conf_nid(NULL, NULL, kind, value);
+    X509V3_CTX context;
+    X509V3_set_ctx(&context, issuer, certificate, NULL, NULL, 0);
+    X509_EXTENSION *extension = X509V3_EXT_conf_nid(NULL, &context, kind, value);
     bool done = extension && X509_add_ext(certificate, extension, -1) == 1;
     X509_EXTENSION_free(extension);
     return done;
@@ -167,15 +169,14 @@ static bool fill(X509 *certificate, EVP_PKEY *key, const char *const *names, int
            X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_UTF8, (const unsigned char *)names[0],
                                       -1, -1, 0) == 1 &&
            X509_set_issuer_name(certificate, subject) == 1 &&
-           add_names(certificate, names, count) &&
-           add_extension(certificate, NID_basic_constraints, "critical,CA:FALSE") &&
-           add_extension(certificate, NID_key_usage, "critical,digitalSignature") &&
-           add_extension(certificate, NID_ext_key_usage, "serverAuth,clientAuth") &&
+           mare__tls_add_names(certificate, names, count) &&
+           mare__tls_add_extension(certificate, NULL, NID_basic_constraints, "critical,CA:FALSE") &&
+           mare__tls_add_extension(certificate, NULL, NID_key_usage, "critical,digitalSignature") &&
+           mare__tls_add_extension(certificate, NULL, NID_ext_key_usage, "serverAuth,clientAuth") &&
            X509_sign(certificate, key, EVP_sha256()) > 0;
 }
 
-// What was written to a BIO, as text of our own; or NULL.
-static char *text_of(BIO *bio)
+char *mare__tls_text_of(BIO *bio)
 {
     char *bytes = NULL;
     long size = BIO_get_mem_data(bio, &bytes);
@@ -198,8 +199,8 @@ bool mare__tls_selfsigned(const char *const *names, int count, int64_t seconds, 
     if (made && signed_one && one && other && fill(signed_one, made, names, count, seconds) &&
         PEM_write_bio_X509(one, signed_one) == 1 &&
         PEM_write_bio_PrivateKey(other, made, NULL, NULL, 0, NULL, NULL) == 1) {
-        *certificate = text_of(one);
-        *key = text_of(other);
+        *certificate = mare__tls_text_of(one);
+        *key = mare__tls_text_of(other);
     }
     bool done = *certificate && *key;
     if (!done) {

@@ -57,6 +57,17 @@ size_t mare__tls_names(X509 *certificate, char *names, size_t room);
 // A name as one line of text.
 void mare__tls_name_text(const X509_NAME *name, char *text, size_t room);
 
+// What a certificate says of itself, as facts about the peer that has it.
+void mare__tls_look_at_certificate(X509 *certificate, struct mare__tls_facts *facts);
+
+// Adds alternative names, hosts or numbers; an extension, as OpenSSL's configuration writes it
+// (`issuer`: NULL if that says nothing of it).
+bool mare__tls_add_names(X509 *certificate, const char *const *names, int count);
+bool mare__tls_add_extension(X509 *certificate, X509 *issuer, int kind, const char *value);
+
+// What was written to a BIO, as text to be freed; or NULL.
+char *mare__tls_text_of(BIO *bio);
+
 // What a session says of itself.
 void mare__tls_look_at(SSL *ssl, struct mare__tls_facts *facts);
 

@@ -2,13 +2,14 @@
 // What Maré does in place of a few functions of the standard libraries. Each behaves as the
 // original does, and besides: the ones that could see that globals are lazy make them real first;
 // setmetatable notes that a finalizer exists; print writes its line in one piece; require lets a
-// module wait while it loads; and os.exit ends every process in order. (The debug library has
-// files of its own: debug.c, hook.c.)
+// module wait while it loads; os.execute leaves signals alone; and os.exit ends every process in
+// order. (The debug library has files of its own: debug.c, hook.c.)
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "platform/child.h"
 #include "sched/block.h"
 #include "sched/handle.h"
 #include "sched/libraries.h"
@@ -300,4 +301,19 @@ int mare__exit(lua_State *L)
     return lua_yield(L, 0);
 }
 
-const luaL_Reg mare__os_overrides[] = {{"exit", mare__exit}, {NULL, NULL}};
+// Not by system(), which has SIGINT ignored in the whole program meanwhile, and in the end sets it
+// back to what it did before, whoever has begun or ceased to watch for it since.
+static int os_execute(lua_State *L)
+{
+    const char *command = luaL_optstring(L, 1, NULL);
+    int status = mare__child_execute(command ? command : "exit 0");
+    if (!command) {
+        lua_pushboolean(L, status == 0);
+        return 1;
+    }
+    if (status != -1)
+        errno = 0; // else it would be taken for the reason of the status
+    return luaL_execresult(L, status);
+}
+
+const luaL_Reg mare__os_overrides[] = {{"execute", os_execute}, {"exit", mare__exit}, {NULL, NULL}};

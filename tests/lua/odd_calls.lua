@@ -13,9 +13,9 @@ local function random(n)
     return (state >> 33) % n + 1
 end
 
-local modules = {"luaproc", "mare", "mare._child", "mare._file", "mare._http", "mare._net",
-    "mare._sim", "mare._socket", "mare._source", "mare._terminal", "mare._tls", "mare._websocket",
-    "mare.place", "mare.signal", "mare.time"}
+local modules = {"luaproc", "mare", "mare._certificate", "mare._child", "mare._file", "mare._http",
+    "mare._net", "mare._sim", "mare._socket", "mare._source", "mare._terminal", "mare._tls",
+    "mare._websocket", "mare.place", "mare.signal", "mare.time"}
 
 -- What would end the program, or another; what is told to close descriptors that are in use; what
 -- takes long by its nature.

@@ -35,6 +35,18 @@ return {
         end)}, {true, false, "not enough memory", 1000})
     end,
 
+    a_channel_with_a_name_that_cannot_be_paid_for_is_none = function()
+        local ok, made, err = limited(MB // 4, function()
+            for count = 0, math.huge do
+                local fine, why = pcall(mare.channel, 0, "unpaid" .. count)
+                if not fine then return count, why end
+            end
+        end)
+        t.eq({ok, made > 0, err}, {true, true, "not enough memory"})
+        for n = 0, made - 1 do mare.find("unpaid" .. n):close() end
+        t.eq(select(3, mare.find("unpaid" .. made)), "noname")
+    end,
+
     many_times_over_it_recovers = function()
         t.eq({limited(2 * MB, function(f)
             local failures = 0

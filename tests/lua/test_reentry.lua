@@ -198,6 +198,18 @@ return {
         p:kill()
     end,
 
+    the_table_of_cases_may_change_while_it_is_read = function()
+        local first, second, other = mare.channel(1), mare.channel(1), mare.channel(1)
+        second:send "second"
+        other:send "other"
+        first:send "in the way"
+        local cases
+        local changes = travels(function() cases[2], cases[3] = other, other return 1 end)
+        cases = {{first, changes}, second}
+        t.eq({mare.select(cases, t.patience)}, {2, "second"})
+        t.eq(#other, 1)
+    end,
+
     what_stands_in_two_cases_leaves_with_the_one_that_fired = function()
         local a, b = mare.channel(1), mare.channel(1)
         for _, full in ipairs {a, b} do

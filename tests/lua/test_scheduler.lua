@@ -208,6 +208,7 @@ return {
         t.raises("#1 to 'register_source'", scheduler.register_source, {}, print)
         t.raises("#2 to 'register_source'", scheduler.register_source, mare.channel(), 42)
         t.raises("#1 to 'create_object'", scheduler.create_object, 42)
+        t.raises("#1 to 'run'", scheduler.run, {})
         t.eq(scheduler.remove_source(12345), false)
         local object = scheduler.create_object(print, 1, nil, 3)
         t.eq(scheduler.find_object(object.id), object)

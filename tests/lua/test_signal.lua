@@ -26,6 +26,15 @@ local function program(text)
 end
 
 return {
+    a_command_that_runs_takes_no_signal_from_who_watches = function()
+        local w <close> = assert(signal.watch "SIGINT")
+        t.eq({os.execute "kill -INT $PPID"}, {true, "exit", 0})
+        t.eq(w:next(t.patience), "SIGINT")
+        t.eq({os.execute "exit 3"}, {nil, "exit", 3})
+        t.eq({os.execute "kill -KILL $$"}, {nil, "signal", 9})
+        t.eq(os.execute(), true)
+    end,
+
     what_is_watched_is_told = function()
         local w <close> = assert(signal.watch("SIGWINCH", "CONT"))
         t.fails("timeout", w:next(0))

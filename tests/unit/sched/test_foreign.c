@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "chan/message.h"
 #include "runtime.h"
 
 static void try_never_waits(void **state)
@@ -338,6 +339,49 @@ static void what_only_we_may_write_is_malformed(void **state)
     mare_stop(runtime);
 }
 
+// A peer may say more than a stranger. Each of its words is checked all the same.
+static void what_a_peer_writes_is_checked(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t length;
+        bool arrives;
+    } cases[] = {
+        {"\x92\x90\xd6\x01\0\0\0\x01", 8, true},  // {t, t}
+        {"\x92\x90\xd6\x01\0\0\0\x02", 8, false}, // no table has that number
+        {"\x92\x90\xd6\x01\xff\xff\xff\xff", 8, false},
+        {"\xd6\x01\0\0\0\0", 6, false},            // nor has any other
+        {"\x92\x90\xd5\x01\0\x01", 6, false},      // a number of two bytes
+        {"\xd4\x02\0", 3, false},                  // globals with something in it
+        {"\xd5\x06\xc4\0", 4, false},              // bytecode
+        {"\x91\xc7\x05\x07\0\0\0\0\0", 9, false},  // an upvalue without a function
+        {"\xc7\x08\x04\xa6string\x01", 11, false}, // a member whose name is a number
+    };
+    mare_runtime *runtime = run_start(1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mare_channel *channel = run_channel(runtime, 1);
+        mare_message *message = run_message(), *arguments = run_message();
+        assert_int_equal(
+            mare__message_accept(message, cases[i].bytes, cases[i].length, MARE__TRUST_PEER),
+            MARE_OK);
+        assert_int_equal(mare_chan_send_until(channel, message, run_soon(runtime)), MARE_OK);
+        run_add_channel(arguments, channel);
+        run_true(runtime,
+                 cases[i].arrives
+                     ? "local list = (...):receive() return list[1] == list[2]"
+                     : "local ok, err = pcall((...).receive, (...))\n"
+                       "err = tostring(err)\n"
+                       "assert(not ok and (err:find 'malformed' or err:find 'not trusted'), err)\n"
+                       "return true",
+                 arguments);
+        mare_message_destroy(message);
+        mare_message_destroy(arguments);
+        mare_chan_unref(channel);
+    }
+    mare_stop(runtime);
+}
+
 static void deep_nesting_is_bounded_by_memory(void **state)
 {
     (void)state;
@@ -396,5 +440,6 @@ UNIT_TESTS(cmocka_unit_test(try_never_waits), cmocka_unit_test(deadlines_are_kep
            cmocka_unit_test(many_threads_join_one_process),
            cmocka_unit_test(plain_messagepack_arrives),
            cmocka_unit_test(what_only_we_may_write_is_malformed),
+           cmocka_unit_test(what_a_peer_writes_is_checked),
            cmocka_unit_test(deep_nesting_is_bounded_by_memory),
            cmocka_unit_test(claims_do_not_cost_memory))

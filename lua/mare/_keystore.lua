@@ -1,0 +1,122 @@
+-- SPDX-License-Identifier: MIT
+-- Files with keys in them: who else may read or change them, and how they are replaced.
+--
+-- What is written at once is written beside first, to NAME.new, forced to the disk, and then
+-- renamed, so that a full disk leaves all as it was. Who changes a folder holds its file `lock`.
+local file = require "mare.file"
+
+local store = {}
+
+local OTHERS, OTHERS_WRITE = 0x3f, 0x12 -- rwx of the group and of all others; w of both
+local SECRET, PUBLIC, PRIVATE_FOLDER = 0x180, 0x1a4, 0x1c0 -- 0600, 0644, 0700
+
+-- For the shell, if somebody copies it from a message.
+local function quoted(path)
+    if path:find "^[%w_./+,:@%%][%w_./+,:@%%-]*$" then return path end
+    return "'" .. path:gsub("'", "'\\''") .. "'"
+end
+
+local function folder_of(path) return path:match "^(.*)/[^/]*$" or "." end
+
+local function permissions_of(info) return ("0%o"):format(info.permissions & 0x1ff) end
+
+--- Whether only the owner can change what is in a folder. Or nil, message, code.
+function store.check_folder(folder)
+    local info, message, code = file.stat(folder)
+    if not info then return nil, message, code end
+    if info.kind ~= "folder" then return nil, folder .. ": it is no folder", "invalid" end
+    if info.permissions & OTHERS_WRITE == 0 then return true end
+    return nil, ("%s: others may change what is in it (%s); mend it with: chmod go-w %s"):format(
+        folder, permissions_of(info), quoted(folder)), "denied"
+end
+
+--- What is in a file. Or nil, message, code.
+function store.read(path) return file.read(path, {limit = 1 << 20}) end
+
+-- What is in a file of which others have none of these permissions, in a folder that only its owner
+-- may change. What is looked at is what is read: nobody can exchange the file in between.
+local function read_guarded(path, denied, why, mends)
+    local ok, message, code = store.check_folder(folder_of(path))
+    if not ok then return nil, message, code end
+    local opened <close>, trouble, failed = file.open(path)
+    if not opened then return nil, trouble, failed end
+    local info, text
+    info, message, code = opened:stat()
+    if not info then return nil, message, code end
+    if info.kind ~= "file" then return nil, path .. ": it is no file", "invalid" end
+    if info.permissions & denied ~= 0 then
+        return nil, ("%s: %s (%s); mend it with: chmod %s %s"):format(path, why,
+            permissions_of(info), mends, quoted(path)), "denied"
+    end
+    text, message, code = opened:limit(1 << 20, 1 << 20):read "a"
+    if code == "closed" then return "" end
+    return text, message, code
+end
+
+--- What is in a file that only its owner may read.
+function store.read_secret(path)
+    return read_guarded(path, OTHERS, "others may use this key", "600")
+end
+
+--- What is in a file that only its owner may change.
+function store.read_own(path)
+    return read_guarded(path, OTHERS_WRITE, "others may change it", "go-w")
+end
+
+--- Makes a folder, for its owner alone, unless it is there.
+function store.make_folder(folder)
+    local ok, message, code = file.mkdir(folder, {parents = true, permissions = PRIVATE_FOLDER})
+    if not ok then return nil, message, code end
+    return store.check_folder(folder)
+end
+
+local function write_beside(path, text, secret)
+    local beside = path .. ".new"
+    file.remove(beside) -- of somebody who was cut off; it would lend the new one its permissions
+    return file.write(beside, text, {exclusive = true, sync = true,
+        permissions = secret and SECRET or PUBLIC})
+end
+
+-- Makes the new names last, as `sync` does for what is in a file.
+local function sync_folder(folder)
+    local opened <close>, message, code = file.open(folder)
+    if not opened then return nil, message, code end
+    return opened:sync()
+end
+
+--- Writes files, all or none: a list of {path, text, secret = whether it is for the owner alone}.
+function store.commit(files)
+    local failed
+    for _, one in ipairs(files) do
+        failed = failed or table.pack(write_beside(one[1], one[2], one.secret))
+        if failed[1] then failed = nil else break end
+    end
+    if failed then
+        for _, one in ipairs(files) do file.remove(one[1] .. ".new") end
+        return nil, failed[2], failed[3]
+    end
+    for _, one in ipairs(files) do
+        local ok, message, code = file.rename(one[1] .. ".new", one[1])
+        if ok then ok, message, code = sync_folder(folder_of(one[1])) end
+        if not ok then return nil, message, code end
+    end
+    return true
+end
+
+--- Calls a function while nobody else changes the folder, and returns what it returns.
+function store.locked(folder, f, ...)
+    local ok, message, code = store.check_folder(folder)
+    if not ok then return nil, message, code end
+    local path = folder .. "/lock"
+    ok, message, code = file.write(path, "", {exclusive = true, permissions = SECRET})
+    if code == "exists" then
+        return nil, ("%s: another program changes this folder; if none does: rm %s"):format(path,
+            quoted(path)), "exists"
+    elseif not ok then
+        return nil, message, code
+    end
+    local _ <close> = setmetatable({}, {__close = function() file.remove(path) end})
+    return f(...)
+end
+
+return store

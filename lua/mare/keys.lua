@@ -1,0 +1,471 @@
+-- SPDX-License-Identifier: MIT
+-- Keys and certificates for nodes, in a folder: an authority, what it has issued, what it has
+-- revoked, secrets that two sides share, signatures of code. `mare keys` is this on the command
+-- line. The work is OpenSSL's (src/platform/keys.c), the care for files that of _keystore.lua.
+--
+--   authority.pem .key .crl   the authority: its certificate, its key, what it has revoked
+--   previous.pem .key .crl    the one before, until it is retired
+--   trusted.pem               whom every node trusts: certificates and lists of both
+--   NAME.pem NAME.key         of a node, or of one who signs code
+--   NAME.psk                  a secret
+--   issued/NAME-SERIAL.pem    every certificate that was issued, for it may have to be revoked
+local file, raw = require "mare.file", require "mare._certificate"
+local checks, store = require "mare._check", require "mare._keystore"
+
+local keys = {}
+
+local DAY, ISSUER_DAYS, NODE_DAYS = 86400, 3650, 365
+local RESERVED = {authority = true, previous = true, trusted = true}
+
+-- ---- Arguments ----------------------------------------------------------------------------------
+
+-- TLS does not tell upper case from lower case in names, so that no two nodes may differ in that.
+local function check_name(name)
+    if #name <= 63 and name:find "^[a-z][a-z0-9._-]*$" and not RESERVED[name] then return true end
+    return nil, ("'%s' cannot be a name: a letter, then letters, digits, '.', '_' and '-', all in "
+        .. "lower case, 63 at most; not authority, previous or trusted"):format(name), "invalid"
+end
+
+local function check(name, folder, subject, options, allowed)
+    checks.argument(name, folder, 1, "string")
+    checks.argument(name, subject, 2, "string")
+    checks.options(name, options or {}, 3, allowed, 4)
+    local days = options and options.days
+    if days ~= nil and not (type(days) == "number" and math.abs(days) < 36500) then
+        error("option 'days' must be a number, and less than 36500", 3)
+    end
+    return options or {}
+end
+
+-- ---- The authority ------------------------------------------------------------------------------
+
+local function look(path, text)
+    local facts, message, code = raw.look(text)
+    if not facts then return nil, ("%s: %s"):format(path, message), code end
+    facts.file = path
+    return facts
+end
+
+-- What there is of `authority`, or of `previous`: its texts and facts.
+local function read_authority(folder, which)
+    local path = ("%s/%s"):format(folder, which)
+    local secret, message, code = store.read_secret(path .. ".key")
+    if code == "noname" and which == "authority" then
+        return nil, ("there is no authority in %s; 'mare keys authority' makes one"):format(folder),
+            code
+    elseif not secret then
+        return nil, message, code
+    end
+    local made = {key = secret, path = path}
+    for field, suffix in pairs {certificate = ".pem", list = ".crl"} do
+        made[field], message, code = store.read(path .. suffix)
+        if not made[field] then return nil, message, code end
+    end
+    made.facts, message, code = look(path .. ".pem", made.certificate)
+    if not made.facts then return nil, message, code end
+    return made
+end
+
+-- A new authority: a subject of its own, so that it cannot be taken for another of the group.
+local function make_authority(folder, group, days)
+    local mark, message, code = raw.random(4)
+    local made = {path = folder .. "/authority"}
+    if mark then made.key, message, code = raw.key() end
+    if made.key then
+        local name = ("authority %08x"):format((string.unpack(">I4", mark)))
+        made.certificate, message, code = raw.certificate("authority", group, name, days * DAY,
+            made.key)
+    end
+    if made.certificate then
+        made.list, message, code = raw.list(made.certificate, made.key)
+    end
+    if not made.list then return nil, message, code end
+    return made
+end
+
+local function files_of(authority, path)
+    return {path .. ".key", authority.key, secret = true}, {path .. ".pem", authority.certificate},
+        {path .. ".crl", authority.list}
+end
+
+local function trusted_file(folder, ...)
+    local parts = {}
+    for _, authority in ipairs {...} do
+        parts[#parts + 1] = authority.certificate .. authority.list
+    end
+    return {folder .. "/trusted.pem", table.concat(parts)}
+end
+
+-- Writes the files, and returns what is to be told of the certificate among them.
+local function committed(path, certificate, files)
+    local ok, message, code = store.commit(files)
+    if not ok then return nil, message, code end
+    return look(path, certificate)
+end
+
+local AUTHORITY = checks.set("days")
+
+--- Makes an authority for a group of nodes, and the folder for all that it issues.
+function keys.authority(folder, group, options)
+    local days = check("authority", folder, group, options, AUTHORITY).days or ISSUER_DAYS
+    local ok, message, code = check_name(group)
+    if ok then ok, message, code = store.make_folder(folder) end
+    if ok then ok, message, code = store.make_folder(folder .. "/issued") end
+    if not ok then return nil, message, code end
+    return store.locked(folder, function()
+        for _, suffix in ipairs {".key", ".pem", ".crl"} do
+            local path = folder .. "/authority" .. suffix
+            if file.exists(path) then
+                return nil, path .. ": there is an authority already; 'mare keys rotate authority' "
+                    .. "makes another", "exists"
+            end
+        end
+        local made, why, failed = make_authority(folder, group, days)
+        if not made then return nil, why, failed end
+        local key, certificate, list = files_of(made, made.path)
+        return committed(made.path .. ".pem", made.certificate, {key, certificate, list,
+            trusted_file(folder, made)})
+    end)
+end
+
+local function rotate_authority(folder, days)
+    if file.exists(folder .. "/previous.key") then
+        return nil, "the authority before this one is still trusted; when all nodes have "
+            .. "certificates of this one: mare keys retire", "exists"
+    end
+    local old, message, code = read_authority(folder, "authority")
+    if not old then return nil, message, code end
+    local group = old.facts.subject:match "^O = (.-), CN = " or "mare"
+    local made
+    made, message, code = make_authority(folder, group, days)
+    if not made then return nil, message, code end
+    -- The old one first: whoever is cut off in between has lost nothing.
+    local files = table.pack(files_of(old, folder .. "/previous"))
+    files[#files + 1] = trusted_file(folder, made, old)
+    for _, one in ipairs {files_of(made, made.path)} do files[#files + 1] = one end
+    return committed(made.path .. ".pem", made.certificate, files)
+end
+
+--- Trusts the authority before the last rotation no more.
+function keys.retire(folder)
+    checks.argument("retire", folder, 1, "string")
+    return store.locked(folder, function()
+        local now, message, code = read_authority(folder, "authority")
+        if not now then return nil, message, code end
+        if not file.exists(folder .. "/previous.key") then
+            return nil, "there is no authority before this one", "noname"
+        end
+        local ok
+        ok, message, code = store.commit {trusted_file(folder, now)}
+        for _, suffix in ipairs {".pem", ".crl", ".key"} do
+            if ok then ok, message, code = file.remove(folder .. "/previous" .. suffix) end
+        end
+        if not ok then return nil, message, code end
+        return now.facts
+    end)
+end
+
+-- ---- Certificates -------------------------------------------------------------------------------
+
+-- A new key and a certificate for it, in place of what was there.
+local function issue(folder, name, use, days, hosts)
+    local authority, message, code = read_authority(folder, "authority")
+    if not authority then return nil, message, code end
+    if authority.facts.expires <= os.time() then
+        return nil, "the authority has expired; 'mare keys rotate authority' makes another",
+            "denied"
+    end
+    local key, certificate
+    key, message, code = raw.key()
+    if key then
+        certificate, message, code = raw.certificate(use, nil, name, days * DAY, key,
+            authority.certificate, authority.key, name, table.unpack(hosts))
+    end
+    if not certificate then return nil, message, code end
+    local path, facts = ("%s/%s"):format(folder, name), raw.look(certificate)
+    return committed(path .. ".pem", certificate, {
+        {("%s/issued/%s-%s.pem"):format(folder, name, facts.serial), certificate},
+        {path .. ".key", key, secret = true}, {path .. ".pem", certificate}})
+end
+
+local function check_hosts(hosts)
+    for _, host in ipairs(hosts) do
+        if type(host) ~= "string" or #host > 253 or not host:find "^[%w.:_-]+$" then
+            return nil, ("'%s' cannot be a host"):format(tostring(host)), "invalid"
+        end
+    end
+    if #hosts > 60 then return nil, "60 hosts are enough", "invalid" end
+    return true
+end
+
+local ISSUE = checks.set("days", "hosts", "code")
+
+--- Makes a key and a certificate for a node, or for one who signs `code`.
+function keys.issue(folder, name, options)
+    local o = check("issue", folder, name, options, ISSUE)
+    local hosts = o.hosts or {}
+    local ok, message, code = check_name(name)
+    if ok then ok, message, code = check_hosts(hosts) end
+    if not ok then return nil, message, code end
+    return store.locked(folder, function()
+        for _, suffix in ipairs {".pem", ".key"} do
+            local path = ("%s/%s%s"):format(folder, name, suffix)
+            if file.exists(path) then
+                return nil, ("%s: it is there already; 'mare keys rotate %s' makes another")
+                    :format(path, name), "exists"
+            end
+        end
+        return issue(folder, name, o.code and "code" or "node", o.days or NODE_DAYS, hosts)
+    end)
+end
+
+local ROTATE = checks.set("days")
+
+--- Makes a new key and certificate for a name that has one, or a new authority.
+function keys.rotate(folder, name, options)
+    local days = check("rotate", folder, name, options, ROTATE).days
+    return store.locked(folder, function()
+        if name == "authority" then return rotate_authority(folder, days or ISSUER_DAYS) end
+        local ok, message, code = check_name(name)
+        if not ok then return nil, message, code end
+        local path = ("%s/%s.pem"):format(folder, name)
+        local text, facts
+        text, message, code = store.read(path)
+        if text then facts, message, code = look(path, text) end
+        if not facts then return nil, message, code end
+        return issue(folder, name, facts.use, days or NODE_DAYS,
+            table.move(facts.names, 2, #facts.names, 1, {}))
+    end)
+end
+
+-- The certificates that were issued to a name, and have not expired.
+local function issued_to(folder, name)
+    local found, names = {}, nil
+    local ok, message, code = store.check_folder(folder .. "/issued")
+    if ok then names, message, code = file.list(folder .. "/issued") end
+    if not names then return nil, message, code end
+    for _, entry in ipairs(names) do
+        if entry:match "^(.*)%-%x+%.pem$" == name then
+            local path = folder .. "/issued/" .. entry
+            local text, facts
+            text, message, code = store.read(path)
+            if text then facts, message, code = look(path, text) end
+            if not facts then return nil, message, code end
+            facts.text = text
+            if facts.expires > os.time() then found[#found + 1] = facts end
+        end
+    end
+    if #found > 0 then return found end
+    return nil, ("no certificate of '%s' is valid; what there is: mare keys show"):format(name),
+        "noname"
+end
+
+--- Revokes all certificates that a name has had: how many. Nodes must be given the new trusted.pem.
+function keys.revoke(folder, name)
+    checks.argument("revoke", folder, 1, "string")
+    checks.argument("revoke", name, 2, "string")
+    return store.locked(folder, function()
+        local found, message, code = issued_to(folder, name)
+        if not found then return nil, message, code end
+        local files, authorities, count = {}, {}, 0
+        for i, which in ipairs {"authority", "previous"} do
+            if i == 1 or file.exists(folder .. "/previous.key") then
+                local one
+                one, message, code = read_authority(folder, which)
+                if not one then return nil, message, code end
+                authorities[i] = one
+                for _, facts in ipairs(found) do
+                    if facts.issuer == one.facts.subject then
+                        one.list, message, code = raw.list(one.certificate, one.key, one.list,
+                            facts.text)
+                        if not one.list then return nil, message, code end
+                        count = count + 1
+                    end
+                end
+                files[i] = {one.path .. ".crl", one.list}
+            end
+        end
+        files[#files + 1] = trusted_file(folder, table.unpack(authorities))
+        local ok
+        ok, message, code = store.commit(files)
+        if not ok then return nil, message, code end
+        return count
+    end)
+end
+
+--- Whom the nodes of a folder trust: the text of trusted.pem, which nobody else may change.
+function keys.trusted(folder)
+    checks.argument("trusted", folder, 1, "string")
+    return store.read_own(folder .. "/trusted.pem")
+end
+
+--- What a node brings along, as options of mare.tls, for both directions.
+function keys.load(folder, name)
+    checks.argument("load", folder, 1, "string")
+    checks.argument("load", name, 2, "string")
+    local path = ("%s/%s"):format(folder, name)
+    local key, message, code = store.read_secret(path .. ".key")
+    if not key then return nil, message, code end
+    local certificate, trusted
+    certificate, message, code = store.read(path .. ".pem")
+    if certificate then trusted, message, code = keys.trusted(folder) end
+    if not trusted then return nil, message, code end
+    return {certificate = certificate, key = key, authorities = trusted, verify = "require",
+        min_version = "1.3"}
+end
+
+-- ---- Secrets ------------------------------------------------------------------------------------
+
+local SECRET = checks.set("replace")
+
+--- Makes a secret, for two sides to share: a file NAME.psk with one line, NAME:HEXADECIMAL.
+function keys.secret(folder, name, options)
+    local o = check("secret", folder, name, options, SECRET)
+    local ok, message, code = check_name(name)
+    if ok then ok, message, code = store.make_folder(folder) end
+    if not ok then return nil, message, code end
+    return store.locked(folder, function()
+        local path = ("%s/%s.psk"):format(folder, name)
+        if not o.replace and file.exists(path) then
+            return nil, path .. ": it is there already; --replace makes another", "exists"
+        end
+        local bytes, why, failed = raw.random(32)
+        if not bytes then return nil, why, failed end
+        local digits = bytes:gsub(".", function(byte) return ("%02x"):format(byte:byte()) end)
+        local written
+        written, why, failed = store.commit {{path, ("%s:%s\n"):format(name, digits),
+            secret = true}}
+        if not written then return nil, why, failed end
+        return {file = path, name = name, use = "secret", fingerprint = raw.digest(bytes)}
+    end)
+end
+
+--- The secrets in a file, by identity, as the option `psk` of mare.tls takes them.
+function keys.secrets(path)
+    checks.argument("secrets", path, 1, "string")
+    local text, message, code = store.read_secret(path)
+    if not text then return nil, message, code end
+    local found, at = {}, 0
+    for line in text:gmatch "[^\r\n]+" do
+        at = at + 1
+        local identity, digits = line:match "^([^:#%s][^:%s]*):(%x+)$"
+        if identity and #identity <= 255 and #digits % 2 == 0 and #digits >= 32
+            and #digits <= 512 then
+            found[identity] = digits:gsub("%x%x", function(pair)
+                return string.char(tonumber(pair, 16))
+            end)
+        else -- and not a word of what stands there
+            return nil, ("%s:%d: a name, a colon, and 32 to 512 hexadecimal digits expected")
+                :format(path, at), "badmsg"
+        end
+    end
+    if next(found) then return found end
+    return nil, path .. ": there is no secret in it", "badmsg"
+end
+
+-- ---- Signatures ---------------------------------------------------------------------------------
+
+--- Signs a text as one whose certificate is for code: the signature, with the certificate.
+function keys.sign(folder, name, text)
+    checks.argument("sign", folder, 1, "string")
+    checks.argument("sign", name, 2, "string")
+    checks.argument("sign", text, 3, "string")
+    local own, message, code = keys.load(folder, name)
+    if not own then return nil, message, code end
+    local path = ("%s/%s.pem"):format(folder, name)
+    local signature, ok
+    ok, message, code = raw.verify(own.certificate, own.authorities, "code")
+    if ok then
+        signature, message, code = raw.sign(own.key, text)
+        ok = signature
+    end
+    if ok then ok, message, code = raw.check(own.certificate, text, signature) end
+    if not ok then return nil, ("%s: %s"):format(path, message), code end
+    local digits = signature:gsub(".", function(byte) return ("%02x"):format(byte:byte()) end)
+    return ("ed25519 %s\n%s"):format(digits, own.certificate)
+end
+
+--- Whether a signature is of this text, by somebody who may sign code, for those who are trusted
+--- (the text of trusted.pem): who it was, or nil, message, code.
+function keys.check(text, signature, trusted)
+    checks.argument("check", text, 1, "string")
+    checks.argument("check", signature, 2, "string")
+    checks.argument("check", trusted, 3, "string")
+    local digits, certificate = signature:match "^ed25519 (%x+)\n(%-%-%-%-%-BEGIN CERT[^\0]*)$"
+    if not digits or #digits ~= 128 then return nil, "it is no signature", "badmsg" end
+    local bytes = digits:gsub("%x%x", function(pair) return string.char(tonumber(pair, 16)) end)
+    local ok, message, code = raw.verify(certificate, trusted, "code")
+    if ok then ok, message, code = raw.check(certificate, text, bytes) end
+    if not ok then return nil, message, code end
+    return raw.look(certificate)
+end
+
+-- ---- What there is ------------------------------------------------------------------------------
+
+local function look_at_secrets(path, into)
+    local found, message = keys.secrets(path)
+    if not found then into[#into + 1] = {file = path, use = "secret", problem = message} end
+    for identity, bytes in pairs(found or {}) do
+        into[#into + 1] = {file = path, use = "secret", name = identity,
+            fingerprint = raw.digest(bytes)}
+    end
+end
+
+local function look_at_certificates(path, trusted, into)
+    local text, message, code = store.read(path)
+    if not text then return nil, message, code end
+    local before = #into
+    for block in text:gmatch "%-%-%-%-%-BEGIN CERTIFICATE.-END CERTIFICATE%-%-%-%-%-" do
+        local facts
+        facts, message = look(path, block)
+        facts = facts or {file = path, problem = message}
+        facts.name = facts.names and facts.names[1] or facts.subject
+        if trusted and not facts.problem then
+            facts.problem = select(2, raw.verify(block, trusted, "other"))
+        elseif not facts.problem and facts.expires <= os.time() then
+            facts.problem = "certificate has expired"
+        end
+        into[#into + 1] = facts
+    end
+    if #into > before then return true end
+    return nil, path .. ": there is no certificate in it", "badmsg"
+end
+
+--- What is in a file: a list of certificates, or of secrets, without what is secret. Those whom
+--- `trusted` (a text) does not vouch for have a `problem`.
+function keys.look(path, trusted)
+    checks.argument("look", path, 1, "string")
+    local found = {}
+    if path:find "%.psk$" then
+        look_at_secrets(path, found)
+        return found
+    end
+    local ok, message, code = look_at_certificates(path, trusted, found)
+    if not ok then return nil, message, code end
+    local secret = path:gsub("%.pem$", ".key")
+    if secret ~= path and file.exists(secret) and not found[1].problem then
+        found[1].problem = select(2, store.read_secret(secret))
+    end
+    return found
+end
+
+--- The same of all that is in a folder.
+function keys.list(folder)
+    checks.argument("list", folder, 1, "string")
+    local names, message, code = file.list(folder)
+    if not names then return nil, message, code end
+    local all, trusted = {}
+    trusted, message, code = keys.trusted(folder)
+    if not trusted and code ~= "noname" then return nil, message, code end
+    for _, name in ipairs(names) do
+        if name:find "%.psk$" or name:find "%.pem$" and name ~= "trusted.pem" then
+            local path = ("%s/%s"):format(folder, name)
+            local found, why = keys.look(path, trusted)
+            table.move(found or {{file = path, problem = why}}, 1, found and #found or 1,
+                #all + 1, all)
+        end
+    end
+    return all
+end
+
+return keys
