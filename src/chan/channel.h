@@ -26,7 +26,7 @@ struct mare__channels {
 struct mare_channel {
     struct mare__object object;
     mare__lock lock;  // guards all below
-    atomic_uchar can; // the above; a hint, read without the lock
+    atomic_uchar can; // MARE__CAN_SEND, MARE__CAN_RECEIVE: a hint, read without the lock
     bool closed;
     size_t count, capacity; // buffered messages, and how many there can be
     struct mare__list receivers,

@@ -205,7 +205,7 @@ static struct mare__child *create(mare_runtime *runtime, const struct mare__spaw
 }
 
 // It has been started, and is not known to anybody.
-static int open_source(struct mare__child *child, int fd)
+static int begin_watching(struct mare__child *child, int fd)
 {
     mare_runtime *runtime = child->task.runtime;
     int code;
@@ -438,7 +438,7 @@ int mare__launch_take(struct mare__launch *launch, struct mare__child **out)
     if (launch->err)
         return launch->err;
     child->pid = launch->pid;
-    int err = open_source(child, launch->fd);
+    int err = begin_watching(child, launch->fd);
     launch->fd = -1;
     launch->child = NULL;
     if (err) {

@@ -69,7 +69,8 @@ static bool is_usable(const struct mare__jobs *jobs)
 static void call_idler(struct lane *lane)
 {
     struct mare__list *entry = lane->idle.prev;
-    mare__list_remove(entry); // so that nobody calls it twice; it waits for the lock to go on
+    mare__list_remove(entry); // so that nobody calls it twice. Its stack stays: to go on it needs
+                              // the mutex, which the caller holds
     mare__unpark(&MARE__ENTRY(entry, struct idler, entry)->parker);
 }
 

@@ -16,7 +16,7 @@ struct mare__observer {
     struct mare__list commanded; // with a command
 };
 
-// ---- Sources, on the observer's own thread ------------------------------------------------------
+// ---- Descriptors, on the thread that has the turn -----------------------------------------------
 
 // Tells the channel; false: it has been told already, and nobody has taken note.
 static bool tell(mare_channel *channel)
@@ -26,9 +26,18 @@ static bool tell(mare_channel *channel)
     return mare__chan_send(channel, &message, NULL) == MARE_OK;
 }
 
-// Who is told and comes again finds the bit still there, or else wants it again. So it must be gone
-// before he is told, or he would wait for what nobody watches; and who came while it was still
-// there is told once more.
+// The loop says that a descriptor can be read or written. Two threads meet here:
+//
+//     this one, which has the turn:         the owner, on any other:
+//       1. clear the bit in `wanted`          a. take the message out of the channel
+//       2. send to the channel                b. mare__observed_await: set the bit, and only if it
+//       3. watch what is still wanted            was clear, leave a command to watch it again
+//                                             c. wait for a message
+//
+// The bit must be cleared before the message is sent: else the owner could come to b while the bit
+// is still set, leave no command, and wait for something that 3 stops watching. If the channel was
+// full, the owner may have come to b and c after that and before 1, and found the bit set: the
+// message of 2 is for that case.
 static void on_ready(struct mare__poll *poll, unsigned ways)
 {
     struct mare__observed *observed = MARE__ENTRY(poll, struct mare__observed, poll);
@@ -38,8 +47,8 @@ static void on_ready(struct mare__poll *poll, unsigned ways)
         unsigned bit = 1u << way;
         if (!(wanted & ways & bit))
             continue;
-        // To be writable is the usual state, to be broken a lasting one: told once, for whoever
-        // asked. To be readable, until nobody takes note.
+        // Can be written to: the usual state. Broken: for ever. Both are told once for each time
+        // that the owner asks. Can be read from: stays watched until a message is left unread.
         bool once = way == MARE__TO_WRITE || ways & MARE__BROKEN;
         if (!once && tell(observed->ready[way]))
             continue;

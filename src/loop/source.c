@@ -303,8 +303,8 @@ static void destroy(struct mare__object *object)
     mare__task_release(&source->task);
 }
 
-// Any one that has not ended, held; or NULL. (One that is listed has holders: its makers let it go
-// after that, and so does its last reference.)
+// Any one that has not ended, held; or NULL. Under the lock of the list it can be held safely:
+// whoever gives back the last hold (finish, mare_source_close) has first taken it off the list.
 static mare_source *take_living(mare_runtime *runtime)
 {
     mare__lock_acquire(&runtime->sources.lock);

@@ -33,7 +33,7 @@ static inline mare_err attempt(struct mare__local *process, struct mare__sleep *
     case MARE__WAITS_IN_SELECT:
         return mare__chan_select(sleep->cases, sleep->case_count, sleep->turn, wait, &wait->message,
                                  fired, mare__cases_scratch(sleep->cases, sleep->case_count));
-    default: // for ever. Published under a lock that the owner needs (see mare__sleep_clean)
+    default: // for ever, in no line. Under the lock that mare__sleep_clean takes: see there
         mare__lock_acquire(&process->shared.lock);
         mare_err err = mare__wait_publish(wait) ? MARE_EMPTY : wait->result;
         mare__lock_release(&process->shared.lock);
@@ -93,8 +93,9 @@ void mare__sleep_clean(struct mare__local *process, struct mare__sleep *sleep)
 {
     const struct mare__choice choice = {.cases = sleep->cases, .count = sleep->case_count};
     if (!sleep->timed && sleep->waits == MARE__WAITS_FOR_TIME) {
-        // Who published the wait has this lock, and may still look at it: only when he is done may
-        // the owner begin another, which he would take for the one he published.
+        // The worker that published this wait (attempt) holds the lock while it does, and may still
+        // be looking at it although another thread has ended it. If the routine began its next wait
+        // meanwhile, that worker would take it for the one it published. So we let it finish first.
         mare__lock_acquire(&process->shared.lock);
         mare__lock_release(&process->shared.lock);
     }

@@ -164,7 +164,7 @@ static void drop_pending(struct mare__local *process, const struct mare__pending
     }
 }
 
-// It is in good hands; or, with `drop`, not wanted.
+// Ends what `keep` began: a userdata holds the reference now, or, with `drop`, it is given back.
 static void kept(struct mare__local *process, struct mare__pending *more, bool drop)
 {
     struct mare__object *object = more ? more->object : process->pending;

@@ -359,7 +359,8 @@ static void print_error(struct mare__local *process)
     funlockfile(stderr);
 }
 
-// The report's wait has ended: by time, and so nobody cares; or by somebody who does.
+// The wait of the report has ended. MARE_OK: somebody has looked at how the process ended
+// (mare__local_observed). Else the time is over, or the runtime stops, and the error is printed.
 static void report(struct mare__wait *wait)
 {
     struct mare__local *process = MARE__ENTRY(wait, struct mare__local, sleep.wait);
@@ -416,7 +417,8 @@ static void announce(struct mare__local *process)
         mare__ref(&process->shared.object);
         process->sleep.wait.wake = report;
         mare__wait_begin(&process->sleep.wait);
-        mare__lock_acquire(&runtime->timer_lock); // report() needs it before all else
+        // Published under the lock that report() takes first, so that it finds a timer to stop.
+        mare__lock_acquire(&runtime->timer_lock);
         atomic_store(&process->sleep.wait.word, MARE__WAIT_WAITING);
         mare__timer_start(runtime, &process->sleep.wait, mare__now(runtime) + MARE__REPORT_NS);
         mare__lock_release(&runtime->timer_lock);

@@ -14,8 +14,8 @@ void mare__process_unawait(mare_process *process);
 // Ends it with a reason (copied; may be NULL). False if it had finished.
 bool mare__process_kill(mare_process *process, const char *reason);
 
-// Ties two processes; if one has ended badly already, the other is killed. False when there is no
-// memory.
+// Ties two processes, of which the first lives: it is the caller. If the second has ended badly
+// already, the first is killed. False when there is no memory.
 bool mare__process_tie(mare_process *a, mare_process *b);
 void mare__process_untie(mare_process *a, mare_process *b);
 

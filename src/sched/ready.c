@@ -33,7 +33,8 @@
 // Most new processes wait soon, or end, and are served like all who become ready. But if one has
 // used up a slice without ever having waited, and others do compute, the next ones may be of its
 // kind: then they stand in the fresh, until one of those turns out to be better. Of the common
-// lines, three turns go to the fresh and then one to the spent.
+// lines, three ticks go to the fresh and then one turn to the spent: three new ones that compute,
+// or as many as fit into that time if they wait, or end, before a tick comes.
 //
 // The length of a slice is a target latency divided by how many stand in line, between a least and
 // a most. It ends with a tick, but those of the spent are measured in processor time of the thread,
@@ -102,7 +103,8 @@ void mare__ready_wake_one(mare_runtime *runtime)
 
 void mare__workers_wake(mare_runtime *runtime)
 {
-    atomic_thread_fence(memory_order_seq_cst); // added, then looks: pairs with the fence in rest
+    // The work was added; now it looks at the idle count. Pairs with the fence in rest (worker.c).
+    atomic_thread_fence(memory_order_seq_cst);
     mare__ready_wake_one(runtime);
 }
 
@@ -188,7 +190,8 @@ static inline bool is_slot_free(struct mare__worker *worker, const struct mare__
 
 static void mark_ready(struct mare__local *process)
 {
-    atomic_store_explicit(&process->status, MARE__READY, memory_order_relaxed); // for those who ask
+    // Relaxed: only for mare__local_status.
+    atomic_store_explicit(&process->status, MARE__READY, memory_order_relaxed);
 }
 
 void mare__ready(struct mare__local *process)
@@ -380,7 +383,7 @@ void mare__ready_fetch_inbox(struct mare__worker *worker)
 }
 
 enum {
-    FRESH_TURNS = 3, // in a row, before one of the spent
+    FRESH_TURNS = 3, // in which a tick came, before one of the spent
     LOOKED_AT = 16   // of the spent
 };
 
@@ -396,14 +399,17 @@ static struct mare__local *take_spent(struct mare__line *spent, int32_t slice_ns
     return take_first(spent);
 }
 
+// `ticked`: a tick came in the worker's last turn of the fresh.
 static struct mare__local *take_from_lines(struct mare__common *common, int32_t slice_ns,
-                                           bool *spent)
+                                           bool ticked, bool *spent)
 {
     struct mare__local *process = NULL;
     mare__lock_acquire(&common->lock);
+    common->fresh_turns += ticked;
     bool fresh_first = common->fresh.head && common->fresh_turns < FRESH_TURNS;
     *spent = common->spent.head && !fresh_first;
-    common->fresh_turns = *spent ? 0 : common->fresh_turns + 1;
+    if (*spent)
+        common->fresh_turns = 0;
     if (*spent)
         process = take_spent(&common->spent, slice_ns);
     else
@@ -432,7 +438,9 @@ struct mare__local *mare__ready_take_common(struct mare__worker *worker)
     if (!mare__ready_common(runtime))
         return NULL;
     uint32_t slice_ns = common_slice_ns(runtime);
-    struct mare__local *process = take_from_lines(&runtime->common, (int32_t)slice_ns, &spent);
+    struct mare__local *process =
+        take_from_lines(&runtime->common, (int32_t)slice_ns, worker->fresh_ticked, &spent);
+    worker->fresh_ticked = false;
     if (!process)
         return NULL;
     if (worker->tick.period_ns != slice_ns)

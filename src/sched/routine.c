@@ -75,7 +75,9 @@ static struct mare__routine *dequeue(struct mare__local *process, struct mare__p
 {
     mare__lock_acquire(&pool->lock);
     struct mare__routine *routine = pool->head;
-    *killed = mare__killed(process); // whoever kills it notes that first, then looks at `parked`
+    // A kill from another thread notes it in the wait, then takes this lock and looks at `parked`
+    // (mare__pool_wake). So either we see the note here, or it sees that we have parked.
+    *killed = mare__killed(process);
     if (routine && !*killed) {
         pool->head = routine->next;
         routine->queued = false;
@@ -217,8 +219,8 @@ static struct mare__pool *pool_new(struct mare__local *process)
     mare__list_init(&pool->all);
     init(process, pool, &pool->main, process->state);
     pool->running = &pool->main;
-    // Who kills it notes that, then looks for the pool; the pool is there, then the note is looked
-    // at (see dequeue and mare__process_kill).
+    // A kill from another thread notes it, then looks for the pool (mare__local_kill). This thread
+    // stores the pool, then looks at the note (dequeue). So at least one of the two sees the other.
     atomic_store(&process->pool, pool);
     return pool;
 }

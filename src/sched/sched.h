@@ -160,8 +160,9 @@ struct mare__local {
 
     // Under the lock of the shared half.
     bool reporting; // it died, and its error will be printed unless somebody looks
-    bool keeps;     // it stands in the list of keepers
     bool given_up;  // it was killed on a thread of its own, which may not come back from C
+
+    bool keeps; // it stands in the list of keepers; written once, before it has finished
 
     struct mare__list in_all; // the runtime's list of live processes or of keepers, under its lock
 };
@@ -253,8 +254,9 @@ struct mare__worker {
     // For the signal handler on this same thread.
     struct mare__local *volatile running;
     volatile uint64_t age_ns;     // time since it was given the worker, counted in ticks
-    volatile uint64_t burnt_ns;   // of that, what the thread had of a processor
+    volatile uint64_t burnt_ns;   // of that, what counts as used: see grow_older in worker.c
     volatile uint64_t burnt_till; // the thread's processor time at the last tick
+    unsigned long ticked_turn;    // and the number of its turn: see below
     volatile sig_atomic_t ticked; // a tick came: look at the timers
 
     _Atomic(struct mare__local *) slot; // the oldest ready process, while the queue is empty
@@ -267,6 +269,7 @@ struct mare__worker {
     bool common_first;            // until the next tick the common lines come before its own
     bool wary;                    // the last new process that it tried did nothing but compute
     bool spent_turn;              // whoever had the last turn of the common lines was spent
+    bool fresh_ticked;            // whoever had it was fresh, and a tick came in it
     volatile unsigned ticks_left; // of that turn
     unsigned long common_turn;    // its number
     unsigned long begun_after;    // the number of the turn before the one that began
@@ -351,7 +354,7 @@ struct mare_runtime {
         mare__lock lock;
         struct mare__line spent; // those that have used up a slice
         struct mare__line fresh; // those that have not run, while there is a crowd of them
-        unsigned fresh_turns;    // since the last one of the spent
+        unsigned fresh_turns;    // in which a tick came, since the last one of the spent
     } common;
     struct mare__tasks tasks; // ready ones that come from no worker
 

@@ -177,7 +177,7 @@ void mare__task_start(struct mare__task *task)
 // What it waited in is left, before it runs.
 static void leave(struct mare__task *task)
 {
-    mare__lock_acquire(&task->lock); // who let it wait is done with it
+    mare__lock_acquire(&task->lock); // the thread in `begin` has let go of it: see the top
     mare__lock_release(&task->lock);
     if (!task->clean)
         mare__want_leave(task->runtime, &task->want, &task->spot);

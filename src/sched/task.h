@@ -11,11 +11,11 @@
 //      +---------------------------------- it has not ---------------------------------------+
 //
 // Who may touch what of a task:
-//  - Its `run`, while it runs, everything. While it is at rest, so may the one who made it, or to
-//  whom
-//    its run has left it: that one may start it (again).
+//  - Its `run`, while it runs: everything.
+//  - While it is at rest, its maker, or the one to whom its last run has left it: everything. That
+//    one may start it (again).
 //  - Any thread that has a hold may hold, release, cancel and nudge it, at any time.
-//  - While it waits or is ready nobody touches anything else.
+//  - While it waits or is ready, nobody touches anything else.
 // A task that waits, is ready or runs is held for that. It is destroyed once, when the last hold is
 // given back, on the thread that gave it back: after the end of everything else.
 #pragma once
@@ -34,9 +34,8 @@ struct mare__task {
     void (*ready)(struct mare__task *task);
 
     // The outcome of the last wait, for `run`. `wait.result`:
-    //  MARE_OK         it has sent; it has received, into `wait.message`, which `run` clears; one
-    //  of
-    //                  several, `wait.fired`, has done one of these; or it only wanted a turn
+    //  MARE_OK         it has sent; it has received, into `wait.message`, which `run` clears; the
+    //                  case `wait.fired` has done one of these; or it only wanted a turn
     //  MARE_TIMEOUT    the deadline has passed
     //  MARE_CLOSED     the channel (of the case that fired) is closed
     //  MARE_CANCELLED  it was nudged

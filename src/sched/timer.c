@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Deadlines. One heap for the runtime: workers look at it when their tick has come or when they
-// have nothing to do, and an idle worker sleeps no longer than to the earliest deadline. A timer is
-// only ever started by a thread that will look itself (a worker), so starting one wakes nobody.
+// have nothing to do, and an idle worker sleeps no longer than to the earliest deadline. To start a
+// timer wakes nobody: a worker that starts one will look itself, and another thread calls
+// mare__workers_look afterwards.
 #include "sched/timer.h"
 
 static void publish_next(mare_runtime *runtime)

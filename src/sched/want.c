@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: MIT
-// The timer of a wait is started after the wait was published, but before the lock of the timers is
-// free again: whoever it wakes stops the timer before all else, and needs that lock for it. So the
-// timer cannot end the wait before it is there, and nobody finds it missing.
+// How a wait with a deadline begins: all of it under the lock of the timers.
+//
+//     1. take the lock of the timers
+//     2. stand in line and publish the wait: from here on another thread may end it
+//     3. start the timer
+//     4. give the lock back
+//
+// If the wait is ended between 2 and 3, its owner, woken on another thread, stops the timer before
+// all else, and for that it needs the lock: it gets it after 4, and finds a timer to stop. Nor can
+// the timer end the wait before it is published, for a worker that looks at timers needs the lock.
 #include "sched/want.h"
 
 #include "sched/timer.h"

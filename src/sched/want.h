@@ -27,8 +27,12 @@ mare_err mare__want_try(const struct mare__want *want, struct mare__wait *wait, 
 // The same, or stands in line with the spot and starts the timer. Spinlocks may be held: nobody is
 // woken, but whoever was met, if not NULL, is `*met`, whose wake the caller calls when no lock is
 // held; and no memory is asked for. MARE_NOMEM: a ring is too small, and grows when it is tried.
-// Who claims the wait from here on must not touch it, nor let its owner go on, before it has either
-// taken the lock of the timers (there is a deadline) or another that the caller holds.
+//
+// Another thread may end the wait, and wake its owner, before this has returned. The owner must not
+// begin its next wait, or free this one, while this still touches it. So the owner, woken, first
+// takes and gives back a lock that is held here: with a deadline that of the timers, which
+// mare__want_leave does; without one, where there is no channel either (a wait for ever), a lock
+// that the caller holds.
 mare_err mare__want_begin(mare_runtime *runtime, const struct mare__want *want,
                           struct mare__spot *spot, uint32_t *fired, struct mare__wait **met);
 

@@ -3,9 +3,10 @@
 //
 //     ready -> run -> waits | gives way | ends
 //
-// Sleep and wake: a worker announces itself as idle, then looks once more everywhere, then sleeps.
-// Whoever adds work that another could do looks at the idle count after adding. One of the two
-// always sees the other.
+// Sleep and wake: a worker announces itself as idle, then looks once more everywhere, then sleeps
+// (rest). Whoever adds work that another could do, or a timer, first adds it and then looks at the
+// idle count (mare__workers_wake). Between its two steps each has a full fence, so at least one of
+// the two sees what the other did first.
 //
 // Preemption: a tick on the worker's own thread, only while it runs something. When another waits,
 // the handler sets a count hook on the running coroutine; the hook yields. Code that is never
@@ -35,7 +36,7 @@ void mare__workers_look(mare_runtime *runtime)
 {
     struct mare__worker *worker = mare__this_worker();
     if (!worker || worker->runtime != runtime)
-        mare__ready_wake_one(runtime);
+        mare__workers_wake(runtime);
 }
 
 // ---- The tick -----------------------------------------------------------------------------------
@@ -105,15 +106,22 @@ static struct mare__lookout *lookout_in(const struct mare__worker *worker)
                : NULL;
 }
 
-// A tick is the whole period for who holds the worker, but only as much as the thread has had of a
-// processor is held against him: the machine may have given it to others.
+// The process that has the worker has grown older by a whole period. But what it is charged with is
+// only the processor time that the thread had, for the machine may have run something else; and if
+// others had turns since the last tick too, only an equal part of that. Else the one that a tick
+// happens to meet would pay for all of them.
 static void grow_older(struct mare__worker *worker)
 {
     uint64_t now_ns = mare__thread_time_ns(worker->runtime), period_ns = worker->tick.period_ns;
     uint64_t had_ns = now_ns - worker->burnt_till;
     uint64_t before_ns = worker->age_ns > 0 ? worker->burnt_ns : 0; // 0: a new turn
-    worker->burnt_ns = before_ns + (had_ns < period_ns ? had_ns : period_ns);
+    // Relaxed: only this thread counts.
+    unsigned long turn = atomic_load_explicit(&worker->counters.switches, memory_order_relaxed);
+    unsigned long begun = turn - worker->ticked_turn; // since the last tick
+    had_ns = had_ns < period_ns ? had_ns : period_ns;
+    worker->burnt_ns = before_ns + (begun > 1 ? had_ns / begun : had_ns);
     worker->burnt_till = now_ns;
+    worker->ticked_turn = turn;
     worker->age_ns = worker->age_ns + period_ns;
 }
 
@@ -132,7 +140,7 @@ static bool ends_turn(struct mare__worker *worker)
         (others_wait(worker) || mare__ready_common(runtime) || atomic_load(&worker->quit) ||
          (next != MARE_FOREVER && next <= mare__now(runtime)));
     // What is watched here nobody else can look at, idle or not.
-    bool looks = lookout_in(worker) != NULL;
+    struct mare__lookout *lookout = lookout_in(worker);
     bool stuck = worker->age_ns > 2 * MARE__SLICE_NS; // it did not give way when it was asked to
     bool idle = atomic_load(&runtime->idle_count) > 0;
     if (wanted && (idle || stuck)) {
@@ -145,13 +153,12 @@ static bool ends_turn(struct mare__worker *worker)
     if (!process)
         return false;
     struct mare__pool *pool = atomic_load_explicit(&process->pool, memory_order_relaxed);
-    struct mare__lookout *lookout = looks ? lookout_in(worker) : NULL;
     if (lookout && stuck && atomic_load(&runtime->attendant.started) &&
         !atomic_exchange(&lookout->unattended, true))
         mare__unpark(&runtime->attendant.parker);
     // Routines of its own that are ready are no reason: they share variables, and a turn among them
     // ends only where one waits or yields.
-    bool over = wanted || looks;
+    bool over = wanted || lookout;
     if (mare__ready_common_turn(worker) && worker->ticks_left > 1) { // a longer one
         worker->ticks_left = worker->ticks_left - 1;
         over = false;
@@ -219,7 +226,8 @@ static inline __attribute__((always_inline)) void run(struct mare__worker *worke
         if (!process->state && !mare__local_start(process, &arguments))
             return;
         process->yield = MARE__YIELD_BY_PROGRAM;
-        atomic_store_explicit(&process->status, MARE__RUNNING, memory_order_relaxed); // as above
+        // Relaxed, here and below: only for mare__local_status.
+        atomic_store_explicit(&process->status, MARE__RUNNING, memory_order_relaxed);
         worker->age_ns = 0;
         worker->running = process;
         int status = lua_resume(process->routine, NULL, arguments, &results);
@@ -250,8 +258,7 @@ static inline __attribute__((always_inline)) void run(struct mare__worker *worke
             mare__ready_again(worker, process);
             return;
         }
-        atomic_store_explicit(&process->status, MARE__BLOCKED,
-                              memory_order_relaxed); // for those who ask
+        atomic_store_explicit(&process->status, MARE__BLOCKED, memory_order_relaxed);
         if (mare__sleep_commit(process, &process->sleep))
             return;
         if (is_wanted(worker)) { // it need not wait, but had its turn: a loop of selects is one
@@ -321,7 +328,7 @@ static void hand_over(struct mare__worker *worker)
     while ((left = mare__ready_take_slot(worker)) || (left = mare__ready_take_queue(worker)))
         mare__ready(left);
     mare__tasks_hand_over(worker);
-    mare__ready_wake_one(worker->runtime);
+    mare__workers_wake(worker->runtime);
 }
 
 // A worker that was dismissed but watches something stays for that, unless the runtime stops.
@@ -335,8 +342,12 @@ static void only_watch(struct mare__worker *worker)
 {
     mare__worker_tick(worker, 0);
     hand_over(worker);
-    while (is_to_watch(worker))
-        lookout_in(worker)->wait(lookout_in(worker), MARE_FOREVER);
+    while (is_to_watch(worker)) {
+        // Not lookout_in: the last thing to watch may end just now, on another thread that has the
+        // turn of the loop, and then there is nothing "in" it. The lookout itself stays.
+        struct mare__lookout *lookout = atomic_load(&worker->lookout);
+        lookout->wait(lookout, MARE_FOREVER);
+    }
     mare__worker_tick(worker, MARE__TICK_NS);
     mare__thread_data = worker;
 }
@@ -357,7 +368,8 @@ static bool rest(struct mare__worker *worker, uint64_t *until_ns)
     worker->is_idle = true;
     unsigned idle = atomic_fetch_add(&runtime->idle_count, 1) + 1;
     mare__lock_release(&runtime->idle_lock);
-    atomic_thread_fence(memory_order_seq_cst); // announced, then looks: as who adds
+    // Announced; now it looks, for work and at the next deadline. Pairs with mare__workers_wake.
+    atomic_thread_fence(memory_order_seq_cst);
     if (mare__ready_anywhere(runtime) || atomic_load(&worker->quit))
         return false;
     if (idle >= atomic_load(&runtime->worker_alive) && atomic_load(&runtime->waiters) > 0 &&
@@ -390,9 +402,12 @@ static void go_idle(struct mare__worker *worker)
 
 bool mare__workers_stuck(mare_runtime *runtime)
 {
-    // Under the lock that a worker needs before it looks at timers or queues again.
+    // An idle worker takes this lock (leave_idle) before it looks at timers or queues again, so
+    // none begins to do something while we count.
     mare__lock_acquire(&runtime->idle_lock);
-    // A lookout makes ready what it was waited for, and only then has less to watch: in that order.
+    // The order of these tests matters. An event first makes a process ready and then lessens what
+    // is watched. We look at what is watched first: if the event has gone from there, its process
+    // is seen among the ready.
     bool stuck = atomic_load(&runtime->idle_count) >= atomic_load(&runtime->worker_alive) &&
                  atomic_load(&runtime->timer_count) == 0 && !anything_looked_for(runtime) &&
                  !ready_anywhere(runtime) && atomic_load(&runtime->own_busy) == 0;
@@ -407,6 +422,7 @@ static void on_ticked(struct mare__worker *worker)
 {
     bool crowd = mare__ready_common(worker->runtime);
     worker->ticked = 0;
+    worker->fresh_ticked |= mare__ready_common_turn(worker) && !worker->spent_turn;
     worker->common_first = crowd && !mare__ready_common_turn(worker);
     if (worker->tick.period_ns != MARE__TICK_NS && !crowd)
         mare__worker_tick(worker, MARE__TICK_NS);
