@@ -49,7 +49,9 @@ return {
             end
             local passed = turns() - before
             there:close()
-            t.ok(passed < 2 * rounds, passed) -- behind all of them it would be 2 * 20 * rounds
+            -- Behind all of them it would be 2 * 20 * rounds. At each tick one of them has a turn,
+            -- and on a busy machine there may be several ticks in a round.
+            t.ok(passed < 10 * rounds, passed)
         end)
     end,
 
