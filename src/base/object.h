@@ -26,7 +26,7 @@ enum mare__kind {
     MARE__KIND_SOURCE,  // of a kind written in C; shared too
     MARE__KIND_REQUEST, // a job; nothing that a program sees
     MARE__KIND_CODE,
-    MARE__KIND_TASK // never in a message
+    MARE__KIND_INTERNAL // never in a message
 };
 
 // Whether what is of that kind has one owner at a time: sent in a message, it changes hands.
@@ -43,7 +43,7 @@ struct mare__object {
     // The process that made it, and where that one finds its userdata (see sched/handle.c). Written
     // once, before anybody else can see the object.
     int home_index;
-    uint32_t weight; // its own bytes, for the collectors of those who refer to it
+    uint32_t weight;               // its own bytes, for the collectors of those who refer to it
     struct mare__account *account; // who pays for its weight: a reference; or NULL
     union {
         uint64_t home;

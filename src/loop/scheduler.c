@@ -341,7 +341,7 @@ mare_err mare_scheduler_create(mare_runtime *runtime, mare_scheduler **out)
     mare_scheduler *scheduler = mare__alloc_zero(sizeof *scheduler);
     if (!scheduler)
         return MARE_NOMEM;
-    mare__object_init(&scheduler->object, MARE__KIND_TASK, destroy_scheduler);
+    mare__object_init(&scheduler->object, MARE__KIND_INTERNAL, destroy_scheduler);
     scheduler->runtime = runtime;
     mare__list_init(&scheduler->ready);
     *out = scheduler;

@@ -258,7 +258,7 @@ static mare_err look_ahead(struct mare__stream *stream)
     return got > 0 && !mare__stream_keep(stream, bytes, (size_t)got) ? MARE_NOMEM : MARE_CLOSED;
 }
 
-mare_err mare__stream_watch(struct mare__stream *stream, mare_channel **ready)
+mare_err mare__stream_await_read(struct mare__stream *stream, mare_channel **ready)
 {
     if (mare__stream_closed(stream) || stream->at_end || mare__stream_buffered(stream) > 0)
         return MARE_CLOSED;

@@ -88,7 +88,7 @@ void mare__stream_tell(struct mare__stream *stream, int way);
 
 // The channel to wait for until there is something to read, for those who do not count as waiting
 // (a select). MARE_CLOSED: there is, or the stream has ended. MARE_NOMEM.
-mare_err mare__stream_watch(struct mare__stream *stream, mare_channel **ready);
+mare_err mare__stream_await_read(struct mare__stream *stream, mare_channel **ready);
 
 // The descriptor at the bottom, or -1: it has none, or is closed.
 static inline int mare__stream_descriptor(const struct mare__stream *stream)

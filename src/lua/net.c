@@ -316,7 +316,7 @@ int mare__lua_stream_tostring(lua_State *L)
 
 mare_err mare__stream_await(struct mare__object *object, mare_channel **channel)
 {
-    return mare__stream_watch((struct mare__stream *)object, channel);
+    return mare__stream_await_read((struct mare__stream *)object, channel);
 }
 
 // ---- The module ---------------------------------------------------------------------------------

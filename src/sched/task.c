@@ -82,7 +82,7 @@ void mare__task_init(struct mare__task *task, mare_runtime *runtime,
                      bool (*run)(struct mare__task *task),
                      void (*destroy)(struct mare__object *object))
 {
-    mare__object_init(&task->object, MARE__KIND_TASK, destroy);
+    mare__object_init(&task->object, MARE__KIND_INTERNAL, destroy);
     task->runtime = runtime;
     task->run = run;
     task->wait.wake = wake;

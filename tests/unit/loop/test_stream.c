@@ -98,7 +98,7 @@ static void a_short_read_of_plain_bytes_has_taken_all(void **state)
     assert_true(ends[1]->drained);
     assert_int_equal(mare__stream_read(ends[1], bytes), -EAGAIN);
     assert_true(ends[1]->drained); // still nothing
-    assert_int_equal(mare__stream_watch(ends[1], &ready), MARE_OK);
+    assert_int_equal(mare__stream_await_read(ends[1], &ready), MARE_OK);
     assert_false(ends[1]->drained); // who is told reads
     mare__stream_shutdown(ends[0]);
     assert_int_equal(mare__stream_read(ends[1], bytes), 0);
@@ -182,7 +182,7 @@ static void to_close_ends_every_wait(void **state)
     mare__stream_end_wait(ends[1], ready);
     assert_true(mare__stream_closed(ends[1]));
     assert_int_equal(mare__stream_descriptor(ends[1]), -1);
-    assert_int_equal(mare__stream_watch(ends[1], &watched), MARE_CLOSED);
+    assert_int_equal(mare__stream_await_read(ends[1], &watched), MARE_CLOSED);
     drop(ends);
 }
 
@@ -299,7 +299,8 @@ static void what_tls_holds_is_told_to_the_others(void **state)
     expect(ends[1], "first"); // by another routine, which has read both from below
     assert_true(told(waits));
     mare__stream_end_wait(ends[1], waits);
-    assert_int_equal(mare__stream_watch(ends[1], &ready), MARE_CLOSED); // a select need not wait
+    assert_int_equal(mare__stream_await_read(ends[1], &ready),
+                     MARE_CLOSED); // a select need not wait
     assert_int_equal(mare__stream_buffered(ends[1]), 6);
     drop(ends);
 }
