@@ -21,12 +21,6 @@
 
 // ---- Lines --------------------------------------------------------------------------------------
 
-static unsigned length_of(const struct mare__tasks *line)
-{
-    // Relaxed: a hint; who acts on it takes the lock.
-    return atomic_load_explicit(&line->length, memory_order_relaxed);
-}
-
 static void push(struct mare__tasks *line, struct mare__task *task)
 {
     task->next = NULL;
@@ -37,19 +31,20 @@ static void push(struct mare__tasks *line, struct mare__task *task)
         line->head = task;
     line->tail = task;
     // Relaxed, and no read-modify-write: under the lock of the line.
-    atomic_store_explicit(&line->length, length_of(line) + 1, memory_order_relaxed);
+    atomic_store_explicit(&line->length, mare__tasks_length(line) + 1, memory_order_relaxed);
     mare__lock_release(&line->lock);
 }
 
 static struct mare__task *pop(struct mare__tasks *line)
 {
-    if (length_of(line) == 0)
+    if (mare__tasks_length(line) == 0)
         return NULL;
     mare__lock_acquire(&line->lock);
     struct mare__task *task = line->head;
     if (task) {
         line->head = task->next;
-        atomic_store_explicit(&line->length, length_of(line) - 1, memory_order_relaxed); // as above
+        atomic_store_explicit(&line->length, mare__tasks_length(line) - 1,
+                              memory_order_relaxed); // as above
     }
     if (!line->head)
         atomic_store(&line->late, false);
@@ -221,31 +216,26 @@ bool mare__tasks_steal(struct mare__worker *thief)
     return false;
 }
 
-bool mare__tasks_wait(const struct mare__worker *worker)
-{
-    return length_of(&worker->tasks) > 0 || length_of(&worker->runtime->tasks) > 0;
-}
-
 bool mare__tasks_anywhere(mare_runtime *runtime)
 {
-    bool any = length_of(&runtime->tasks) > 0;
+    bool any = mare__tasks_length(&runtime->tasks) > 0;
     for (unsigned i = 0; !any && i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
         any = atomic_load(&runtime->workers[i]->tasks.late) &&
-              length_of(&runtime->workers[i]->tasks) > 0;
+              mare__tasks_length(&runtime->workers[i]->tasks) > 0;
     return any;
 }
 
 bool mare__tasks_are_ready(mare_runtime *runtime)
 {
-    bool any = length_of(&runtime->tasks) > 0;
+    bool any = mare__tasks_length(&runtime->tasks) > 0;
     for (unsigned i = 0; !any && i < MARE__WORKERS_MAX && runtime->workers[i]; i++)
-        any = length_of(&runtime->workers[i]->tasks) > 0;
+        any = mare__tasks_length(&runtime->workers[i]->tasks) > 0;
     return any;
 }
 
 void mare__tasks_share(struct mare__worker *worker)
 {
-    if (length_of(&worker->tasks) > 0)
+    if (mare__tasks_length(&worker->tasks) > 0)
         atomic_store(&worker->tasks.late, true);
 }
 

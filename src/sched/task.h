@@ -108,9 +108,19 @@ void mare__tasks_run(struct mare__worker *worker);
 // The same for one that another worker has not come to for a tick.
 bool mare__tasks_steal(struct mare__worker *thief);
 
+static inline unsigned mare__tasks_length(const struct mare__tasks *line)
+{
+    // Relaxed: a hint; who acts on it takes the lock.
+    return atomic_load_explicit(&line->length, memory_order_relaxed);
+}
+
 // Whether some wait for this worker (a hint), for any; or are ready anywhere, also where their own
-// worker will come to them.
-bool mare__tasks_wait(const struct mare__worker *worker);
+// worker will come to them. The first is asked between any two turns.
+static inline bool mare__tasks_wait(const struct mare__worker *worker)
+{
+    return mare__tasks_length(&worker->tasks) > 0 ||
+           mare__tasks_length(&worker->runtime->tasks) > 0;
+}
 bool mare__tasks_anywhere(mare_runtime *runtime);
 bool mare__tasks_are_ready(mare_runtime *runtime);
 

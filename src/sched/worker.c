@@ -461,7 +461,8 @@ static inline struct mare__local *find(struct mare__worker *worker)
         on_ticked(worker);
     else if (++worker->runs >= RUNS_BETWEEN_LOOKS)
         look(worker);
-    mare__tasks_run(worker);
+    if (mare__tasks_wait(worker))
+        mare__tasks_run(worker);
     struct mare__local *process = worker->common_first ? mare__ready_take_common(worker) : NULL;
     if (!process)
         process = mare__ready_find(worker);
