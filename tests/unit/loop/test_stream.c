@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "loop/pair.h"
 #include "runtime.h"
+#include "tls_pair.h"
 
 static mare_runtime *runtime;
 static struct mare__tls_context *serving, *asking;
@@ -353,21 +354,8 @@ static void without_memory_it_stays_plain(void **state)
 static int begin(void **state)
 {
     (void)state;
-    const char *names[] = {"localhost"};
-    char *certificate, *key;
-    struct mare__tls_error error;
-    if (!mare__tls_selfsigned(names, 1, 3600, &certificate, &key, &error))
-        return 1;
-    struct mare__tls_options serves = {
-        .certificate = certificate, .key = key, .oldest = 2, .newest = 3};
-    struct mare__tls_options asks = {
-        .authorities = certificate, .verify = MARE__TLS_SERVERS, .oldest = 2, .newest = 3};
-    serving = mare__tls_context_new(&serves, &error);
-    asking = mare__tls_context_new(&asks, &error);
-    mare__free(certificate);
-    mare__free(key);
     runtime = run_start(1);
-    return serving && asking ? 0 : 1;
+    return tls_pair(&serving, &asking) ? 0 : 1;
 }
 
 static int finish(void **state)

@@ -16,6 +16,7 @@
 #include "platform/socket.h"
 #include "platform/tls.h"
 #include "runtime.h"
+#include "tls_pair.h"
 
 static mare_runtime *runtime;
 static struct mare__tls_context *serving, *asking;
@@ -580,21 +581,8 @@ static void two_threads_may_have_the_two_ends(void **state)
 static int begin(void **state)
 {
     (void)state;
-    const char *names[] = {"localhost"};
-    char *certificate, *key;
-    struct mare__tls_error error;
-    if (!mare__tls_selfsigned(names, 1, 3600, &certificate, &key, &error))
-        return 1;
-    struct mare__tls_options serves = {
-        .certificate = certificate, .key = key, .oldest = 2, .newest = 3};
-    struct mare__tls_options asks = {
-        .authorities = certificate, .verify = MARE__TLS_SERVERS, .oldest = 2, .newest = 3};
-    serving = mare__tls_context_new(&serves, &error);
-    asking = mare__tls_context_new(&asks, &error);
-    mare__free(certificate);
-    mare__free(key);
     runtime = run_start(2);
-    return serving && asking ? 0 : 1;
+    return tls_pair(&serving, &asking) ? 0 : 1;
 }
 
 static int finish(void **state)
