@@ -201,6 +201,7 @@ int mare__lua_go(lua_State *L)
     struct mare__routine *routine = lua_newuserdatauv(L, sizeof *routine, 2);
     memset(routine, 0, sizeof *routine);
     lua_State *thread = lua_newthread(L);
+    mare__hook_inherit(L, thread);
     luaL_checkstack(L, count, "too many arguments");
     if (!lua_checkstack(thread, count))
         return luaL_error(L, "too many arguments");

@@ -7,12 +7,24 @@
 
 static int tick(lua_State *L)
 {
-    mare__hook_arm(mare__self(L), L);
+    lua_State *of = lua_tothread(L, 1);
+    mare__hook_arm(mare__self(L), of ? of : L);
     return 0;
+}
+
+// A coroutine as a library in C makes it: Lua gives it the hook of who made it, and nobody knows.
+static int made_in_c(lua_State *L)
+{
+    lua_State *made = lua_newthread(L);
+    lua_pushvalue(L, 1);
+    lua_xmove(L, made, 1);
+    return 1;
 }
 
 static int open_tick(lua_State *L)
 {
+    lua_pushcfunction(L, made_in_c);
+    lua_setglobal(L, "made_in_c");
     lua_pushcfunction(L, tick);
     return 1;
 }
@@ -141,6 +153,45 @@ static void a_tick_before_a_hook_changes_nothing(void **state)
         "return true");
 }
 
+// A coroutine that was made while there was a hook gives way where it can: between instructions.
+static void a_hook_that_is_nobodys_gives_way(void **state)
+{
+    (void)state;
+    run("local mare, tick = require 'mare', require 'tick'\n"
+        "local function sum(n) local s = 0 for i = 1, n do s = s + math.abs(i) end return s end\n"
+        "for _, mask in ipairs {'', 'c', 'r', 'l', 'crl'} do\n"
+        "    for _, make in ipairs {made_in_c, coroutine.create} do\n"
+        "        debug.sethook(function() end, mask, 100)\n"
+        "        local co = make(function(...) return pcall(sum, 100, ...) end)\n"
+        "        debug.sethook()\n"
+        "        local before = mare.stats().preemptions\n"
+        "        tick(co)\n"
+        "        local ok, inner, s = coroutine.resume(co)\n"
+        "        assert(ok and inner and s == 5050, mask)\n"
+        "        assert(mare.stats().preemptions == before + 1, mask)\n"
+        "    end\n"
+        "end\n"
+        "return true");
+}
+
+// A routine has what a coroutine has of the hook of who made it: the mask, and no function.
+static void routines_inherit_as_coroutines_do(void **state)
+{
+    (void)state;
+    run("local mare = require 'mare'\n"
+        "local function look() return select('#', debug.gethook()), debug.gethook() end\n"
+        "local told = 0\n"
+        "debug.sethook(function() told = told + 1 end, 'cr', 100000)\n"
+        "local co, routine = coroutine.create(look), mare.go(look)\n"
+        "debug.sethook()\n"
+        "local before = told\n"
+        "local _, n, f, mask, count = coroutine.resume(co)\n"
+        "local m, g, letters, number = select(2, routine:join())\n"
+        "assert(n == m and f == g and mask == letters and count == number, letters)\n"
+        "assert(mask == 'cr' and count == 100000 and told == before)\n"
+        "return true");
+}
+
 // A process with a hook gives way to others also where it is always at the start of a function, and
 // where its count comes round at the same place.
 static void no_hook_keeps_the_worker(void **state)
@@ -171,4 +222,6 @@ static void no_hook_keeps_the_worker(void **state)
 
 UNIT_TESTS(cmocka_unit_test(ticks_in_hooks_change_nothing),
            cmocka_unit_test(a_tick_before_a_hook_changes_nothing),
+           cmocka_unit_test(a_hook_that_is_nobodys_gives_way),
+           cmocka_unit_test(routines_inherit_as_coroutines_do),
            cmocka_unit_test(no_hook_keeps_the_worker))
