@@ -27,6 +27,9 @@ export TSAN_OPTIONS="${TSAN_OPTIONS:-$tsan}"
 export LSAN_OPTIONS="${LSAN_OPTIONS:-suppressions=$support/lsan.supp:print_suppressions=0}"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}"
 
+# The same tests each time, so that what fails is what was changed. `make soak` draws new ones.
+[ "$*" = soak ] || export MARE_SEED="${MARE_SEED:-1}"
+
 # Many tests wait more than they work.
 export MESON_TESTTHREADS="${MESON_TESTTHREADS:-$(($(nproc) + 1))}"
 

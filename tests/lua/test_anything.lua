@@ -1,18 +1,16 @@
 -- SPDX-License-Identifier: MIT
 -- Random programs in which any callback may do any operation, one after the other. Each must end by
 -- itself, with nothing but the errors of processes on its standard error.
--- MARE_STRESS_SECONDS (make soak) makes it longer, with programs that nobody has run yet; without,
--- they are the same each time. What failed can be run again:
+-- MARE_STRESS_SECONDS makes it longer. What failed can be run again:
 --     mare tests/lua/anything.lua SEED 200
 local mare, t, shell = require "mare", require "t", require "shell"
 
-local SOAK = tonumber(os.getenv "MARE_STRESS_SECONDS")
-local SECONDS = SOAK or 2
+local SECONDS = tonumber(os.getenv "MARE_STRESS_SECONDS" or "2")
 local PROGRAM = debug.getinfo(1, "S").source:match "^@(.-)[^/]*$" .. "anything.lua"
 
 return {
     any_callback_may_do_anything = {function()
-        local seed, time = SOAK and math.random(1 << 40) or 0, mare.deadline(SECONDS)
+        local seed, time = t.seed() % (1 << 40), mare.deadline(SECONDS)
         repeat
             seed = seed + 1
             local got = shell.run(("%s %s %d 200"):format(
