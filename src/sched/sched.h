@@ -168,7 +168,8 @@ struct mare__local {
 
     // Under the lock of the shared half.
     bool reporting; // it died, and its error will be printed unless somebody looks
-    bool given_up;  // it was killed on a thread of its own, which may not come back from C
+    bool given_up;  // nobody waits for its end: it was killed on a thread of its own, which may not
+                    // come back from C; or it is there for others (a node's keeper)
 
     bool keeps; // it stands in the list of keepers; written once, before it has finished
 

@@ -135,6 +135,15 @@ return {
         end
     end,
 
+    a_node_does_not_keep_its_program = function()
+        for text, code in pairs {[""] = 0, ["error 'on purpose'"] = 1} do
+            local got = shell.lua(([[
+                require "mare.node".start {name = "ebb", listen = "127.0.0.1:0"} %s
+            ]]):format(text))
+            t.eq(got.code, code, got.err)
+        end
+    end,
+
     the_command_serves_until_it_is_interrupted = function()
         local child = require "mare.child"
         local served <close> = t.ok(child.spawn {shell.mare, "node", "--name", "ebb", "--listen",
