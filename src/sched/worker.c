@@ -474,7 +474,7 @@ static inline struct mare__local *find(struct mare__worker *worker)
     return process ? process : find_elsewhere(worker);
 }
 
-static inline bool step(struct mare__worker *worker, bool patiently)
+static inline __attribute__((always_inline)) bool step(struct mare__worker *worker, bool patiently)
 {
     struct mare__local *process = find(worker);
     if (!process && patiently)
