@@ -275,6 +275,7 @@ struct mare__worker {
     unsigned long begun_after;    // the number of the turn before the one that began
     uint64_t begun_ns;            // at this processor time of the thread
     unsigned long spawning_turn;  // the last one in which a process was made
+    unsigned spawned;             // how many in it
     struct mare__tasks tasks;     // made ready on this thread
     bool alive;                   // the thread has not decided to leave
     bool started;                 // there is a runner to join; under the runtime's worker_mutex
@@ -353,8 +354,11 @@ struct mare_runtime {
     struct mare__common {
         mare__lock lock;
         struct mare__line spent; // those that have used up a slice
-        struct mare__line fresh; // those that have not run, while there is a crowd of them
-        unsigned fresh_turns;    // in which a tick came, since the last one of the spent
+        // Those that have not run, while there is a crowd of them: the first few that were made in
+        // a turn of their maker's, and the others.
+        struct mare__line few, fresh;
+        bool few_last;        // whether the last of these two was of the first
+        unsigned fresh_turns; // in which a tick came, since the last one of the spent
     } common;
     struct mare__tasks tasks; // ready ones that come from no worker
 
