@@ -456,7 +456,7 @@ void mare__chan_post(mare_channel *channel, struct mare__letter *letter)
             give(receiver, message);
     }
     if (err != MARE_FULL) // sent; or closed
-        letter_end(&letter->wait);
+        letter->wait.wake(&letter->wait);
 }
 
 // ---- Several at once ----------------------------------------------------------------------------

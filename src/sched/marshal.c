@@ -220,7 +220,11 @@ static bool begin_travel(struct writer *w)
 {
     lua_State *L = w->L;
     w->begins_again = !w->seen.anchors;
-    if (w->begins_again || !push_frame(w, TRAVEL, MARE__PACK_EXT))
+    if (w->begins_again)
+        return false;
+    if (!mare__seen_enter(&w->seen))
+        return fail(w, MARE_BADMSG, "a value inside of what its own __travel returned");
+    if (!push_frame(w, TRAVEL, MARE__PACK_EXT))
         return false;
     luaL_getmetafield(L, -1, "__travel");
     lua_pushvalue(L, -2);
@@ -465,6 +469,7 @@ static bool step(struct writer *w)
         return begin(w);
     mare__pack_ext_header(at(w, frame->start), MARE__EXT_TRAVEL,
                           w->message->length - frame->start - MARE__PACK_EXT);
+    mare__seen_leave(&w->seen);
     lua_pop(w->L, 1);
     w->depth--;
     return true;
@@ -645,19 +650,29 @@ static mare_err write_all(lua_State *L, int first, int written, int count, mare_
     return job.err;
 }
 
+// Whether what has failed is worth another try: the process's limit was reached, and with the
+// garbage gone there may be enough.
+static bool may_succeed_now(lua_State *L, mare_err err)
+{
+    if (err != MARE_NOMEM || !mare__self(L)->account)
+        return false;
+    lua_pop(L, 1); // what is to be said of it
+    lua_gc(L, LUA_GCCOLLECT);
+    return true;
+}
+
+static mare_err try_values(lua_State *L, int first, int count, mare_message *message,
+                           const struct mare__marshalling *how)
+{
+    int written = write_plain(L, first, count, message);
+    return written == count ? MARE_OK : write_all(L, first, written, count, message, how);
+}
+
 mare_err mare__marshal_as(lua_State *L, int first, int count, mare_message *message,
                           const struct mare__marshalling *how)
 {
-    int written = write_plain(L, first, count, message);
-    if (written == count)
-        return MARE_OK;
-    mare_err err = write_all(L, first, written, count, message, how);
-    if (err != MARE_NOMEM || !mare__self(L)->account)
-        return err;
-    lua_pop(L, 1);            // what is to be said of it
-    lua_gc(L, LUA_GCCOLLECT); // its limit is reached: with the garbage gone there may be enough
-    written = write_plain(L, first, count, message);
-    return written == count ? MARE_OK : write_all(L, first, written, count, message, how);
+    mare_err err = try_values(L, first, count, message, how);
+    return may_succeed_now(L, err) ? try_values(L, first, count, message, how) : err;
 }
 
 mare_err mare__marshal(lua_State *L, int first, int count, mare_message *message, const char *what,
@@ -680,8 +695,8 @@ static bool is_plain_body(lua_State *L, int index)
     return plain;
 }
 
-mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *message,
-                            struct mare__leaving **leaving, const char **refused)
+static mare_err try_body(lua_State *L, int first, int count, mare_message *message,
+                         struct mare__leaving **leaving, const char **refused)
 {
     struct mare__marshalling how = {
         .what = "arg", .before = first - 1, .refused = refused, .leaving = leaving};
@@ -696,4 +711,11 @@ mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *me
     how.numbered = 1;
     int written = write_plain(L, first + 1, count - 1, message);
     return written == count - 1 ? MARE_OK : write_all(L, first, written + 1, count, message, &how);
+}
+
+mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *message,
+                            struct mare__leaving **leaving, const char **refused)
+{
+    mare_err err = try_body(L, first, count, message, leaving, refused);
+    return may_succeed_now(L, err) ? try_body(L, first, count, message, leaving, refused) : err;
 }

@@ -46,12 +46,14 @@ struct mare__tie {
         struct mare__index_entry entry;
         mare_process *other; // a reference
     } ends[2];
+    struct mare__account *payer; // a reference, or NULL
 };
 
 struct mare__monitor {
     struct mare__letter letter; // what it will be told
     struct mare__list entry;
-    mare_channel *channel; // a reference
+    mare_channel *channel;       // a reference
+    struct mare__account *payer; // a reference, or NULL
 };
 
 // How a routine sleeps: what it waits for is one channel, or the cases of a select, or only time.
