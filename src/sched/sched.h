@@ -256,7 +256,7 @@ struct mare__worker {
     // For the signal handler on this same thread.
     struct mare__local *volatile running;
     volatile uint64_t age_ns;     // time since it was given the worker, counted in ticks
-    volatile uint64_t burnt_ns;   // of that, what counts as used: see grow_older in worker.c
+    volatile uint64_t burnt_ns;   // of that, what counts as used: see grow_older in preempt.c
     volatile uint64_t burnt_till; // the thread's processor time at the last tick
     unsigned long ticked_turn;    // and the number of its turn: see below
     volatile sig_atomic_t ticked; // a tick came: look at the timers
