@@ -115,8 +115,16 @@ static void a_lone_new_one_does_not_wait_for_a_crowd_of_new_ones(void **state)
     disperse(runtime, loops);
 }
 
-// Equal loops have equal shares of the time, also those that began later. They count between two
-// times that all know.
+// A loop that counts between two times that all know.
+#define COUNT                                                                                      \
+    "local function count(from, till)\n"                                                           \
+    "    local mare, n = require 'mare', 0\n"                                                      \
+    "    while mare.now() < from do end\n"                                                         \
+    "    while mare.now() < till do n = n + 1 end\n"                                               \
+    "    return n\n"                                                                               \
+    "end\n"
+
+// Equal loops have equal shares of the time, also those that began later.
 static void equal_loops_have_equal_shares(void **state)
 {
     (void)state;
@@ -124,13 +132,7 @@ static void equal_loops_have_equal_shares(void **state)
     world_init(&world, 1);
     mare_runtime *runtime = world_runtime(&world, 1);
     run_true(runtime,
-             "local mare = require 'mare'\n"
-             "local function count(from, till)\n"
-             "    local mare, n = require 'mare', 0\n"
-             "    while mare.now() < from do end\n"
-             "    while mare.now() < till do n = n + 1 end\n"
-             "    return n\n"
-             "end\n"
+             "local mare = require 'mare'\n" COUNT
              "local now, all, least, most = mare.now(), {}, math.huge, 0\n"
              "for i = 1, 4 do\n"
              "    all[i] = mare.spawn(count, now + 0.05, now + 0.35)\n"
@@ -174,13 +176,7 @@ static void who_computes_and_who_talks_have_half_of_the_worker_each(void **state
     world_init(&world, 1);
     mare_runtime *runtime = world_runtime(&world, 1);
     run_true(runtime,
-             "local mare = require 'mare'\n"
-             "local function count(till)\n"
-             "    local mare, n = require 'mare', 0\n"
-             "    while mare.now() < till do n = n + 1 end\n"
-             "    return n\n"
-             "end\n"
-             "local function talk(till, to, from)\n"
+             "local mare = require 'mare'\n" COUNT "local function talk(till, to, from)\n"
              "    local mare, n = require 'mare', 0\n"
              "    while mare.now() < till do\n"
              "        to:send(n)\n"
@@ -194,7 +190,7 @@ static void who_computes_and_who_talks_have_half_of_the_worker_each(void **state
              "end\n"
              "local function play(loops, talks)\n"
              "    local till, all, counted, said = mare.now() + 0.2, {}, 0, 0\n"
-             "    for i = 1, loops do all[i] = mare.spawn(count, till) end\n"
+             "    for i = 1, loops do all[i] = mare.spawn(count, 0, till) end\n"
              "    if talks then\n"
              "        local there, back = mare.channel(), mare.channel()\n"
              "        mare.spawn(answer, there, back)\n"
