@@ -9,9 +9,6 @@ local answer, failure = answers.answer, answers.failure
 local refuse, report, release = answers.refuse, answers.report, answers.release
 local gone, spread = require "mare.http._gone", require "mare.http._spread"
 
--- Bytes of a body, unless limits say otherwise: as in src/wire/http.h.
-local body_most = 1048576
-
 local server_options = checks.set("idle_time", "message_time", "write_time", "least_rate", "limits",
     "failed", "end_time", "log", "methods", "targets", "cancel", "processes")
 
@@ -189,7 +186,7 @@ local function new_server(options)
     return {ending = false, end_time = options.end_time or http.end_time, waiting = {},
         watched = cancels and {} or nil, looking = not cancels,
         told = setmetatable({}, {__mode = "k"}),
-        body_most = options.limits and options.limits.body or body_most,
+        body_most = options.limits and options.limits.body or shared.body_most,
         methods = options.methods and table.concat(options.methods, " "),
         targets = checks.set(table.unpack(options.targets or {}))}
 end

@@ -65,6 +65,9 @@ function cookie.set(name, value, options)
     return table.concat(parts, "; ")
 end
 
+--- An empty jar, for the clients that are to share their cookies (`http.client {cookies = jar}`).
+function cookie.jar() return require "mare.http._jar".new() end
+
 -- ---- Signed values ------------------------------------------------------------------------------
 
 local function bytes_of(hex)

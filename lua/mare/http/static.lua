@@ -2,6 +2,7 @@
 -- Files of a folder, served. A path leads nowhere else: what begins with a dot is not there, and
 -- the file that is meant must lie in the folder when all links have been followed.
 local checks, file = require "mare._check", require "mare.file"
+local time_of = require "mare.http._date".read
 
 local static = {}
 
@@ -61,25 +62,6 @@ local function names_tag(list, tag)
         if one == tag then return true end
     end
     return false
-end
-
-local months = {Jan = 1, Feb = 2, Mar = 3, Apr = 4, May = 5, Jun = 6, Jul = 7, Aug = 8, Sep = 9,
-    Oct = 10, Nov = 11, Dec = 12}
-
--- The days from 1 January 1970 to a date (Howard Hinnant's way to count them).
-local function days_to(year, month, day)
-    if month <= 2 then year = year - 1 end
-    local era, of_era = year // 400, year % 400
-    local of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
-end
-
--- The seconds that an HTTP date means; nil: it is none.
-local function time_of(text)
-    local day, month, year, h, m, s =
-        text:match "^%a%a%a, (%d%d) (%a%a%a) (%d%d%d%d) (%d%d):(%d%d):(%d%d) GMT$"
-    if not day or not months[month] then return nil end
-    return days_to(tonumber(year), months[month], tonumber(day)) * 86400 + h * 3600 + m * 60 + s
 end
 
 -- Whether the client has it already (RFC 9110 section 13.2.2).
