@@ -313,14 +313,16 @@ static int arrive(lua_State *L)
 
 int mare__lua_open_json(lua_State *L)
 {
-    static const luaL_Reg private_functions[] = {{"array", mark_array},
-                                                 {"arrive", arrive},
-                                                 {"decode", decode},
-                                                 {"encode", mare__lua_json_encode},
-                                                 {"reader", mare__lua_json_reader},
-                                                 {NULL, NULL}};
-    luaL_newlib(L, private_functions);
+    static const luaL_Reg functions[] = {{"array", mark_array},
+                                         {"arrive", arrive},
+                                         {"decode", decode},
+                                         {"encode", mare__lua_json_encode},
+                                         {"reader", mare__lua_json_reader},
+                                         {NULL, NULL}};
+    luaL_newlib(L, functions);
     mare__lua_json_push_null(L);
     lua_setfield(L, -2, "null");
+    mare__lua_push_embedded(L, "mare._json");
+    lua_setfield(L, -2, "values");
     return 1;
 }

@@ -333,7 +333,6 @@ void mare__lua_push_embedded(lua_State *L, const char *name)
     M("mare._child", luaopen_mare__child, mare__lua_open_child)                                    \
     M("mare._file", luaopen_mare__file, mare__lua_open_file)                                       \
     M("mare._http", luaopen_mare__http, mare__lua_open_http)                                       \
-    M("mare._json", luaopen_mare__json, mare__lua_open_json)                                       \
     M("mare._net", luaopen_mare__net, mare__lua_open_net)                                          \
     M("mare._sim", luaopen_mare__sim, mare__lua_open_sim)                                          \
     M("mare._socket", luaopen_mare__socket, mare__lua_open_socket)                                 \
@@ -342,6 +341,7 @@ void mare__lua_push_embedded(lua_State *L, const char *name)
     M("mare._tls", luaopen_mare__tls, mare__lua_open_tls)                                          \
     M("mare._websocket", luaopen_mare__websocket, mare__lua_open_websocket)                        \
     M("mare._zip", luaopen_mare__zip, mare__lua_open_zip)                                          \
+    M("mare.json", luaopen_mare_json, mare__lua_open_json)                                         \
     M("mare.place", luaopen_mare_place, mare__lua_open_place)                                      \
     M("mare.signal", luaopen_mare_signal, mare__lua_open_signal)                                   \
     M("mare.time", luaopen_mare_time, mare__lua_open_time)

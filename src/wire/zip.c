@@ -92,7 +92,7 @@ static int step(struct mare__zip *zip, enum mare__zip_flush flush)
     if (zip->deflates)
         return deflate(&zip->z, how[flush]);
     if (zip->ended) {
-        if (zip->form != MARE__ZIP_GZIP) // only that can have several members
+        if (zip->form == MARE__ZIP_ZLIB) // the others can have several members
             return Z_DATA_ERROR;
         inflateReset(&zip->z);
         zip->ended = false;

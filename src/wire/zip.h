@@ -8,7 +8,7 @@
 
 enum mare__zip_form {
     MARE__ZIP_GZIP, // RFC 1952, any number of members
-    MARE__ZIP_RAW,  // RFC 1951 alone
+    MARE__ZIP_RAW,  // RFC 1951 alone, likewise: RFC 7692 has blocks behind the last one
     MARE__ZIP_ZLIB  // RFC 1950
 };
 

@@ -1,10 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- JSON. Reading and writing are C (src/wire/json.c, src/lua/json*.c); here is what reads a document
--- from wherever it comes.
-local raw, checks = require "mare._json", require "mare._check"
-
-local json = {null = raw.null, array = raw.array, arrive = raw.arrive, decode = raw.decode,
-    encode = raw.encode, reader = raw.reader}
+-- The one function of mare.json that is not C (src/lua/json.c takes it from here): what reads
+-- values from wherever they come.
+local checks = require "mare._check"
 
 -- A function that returns part after part of what can be read.
 local function parts_of(source)
@@ -31,10 +28,10 @@ end
 --- An iterator over the values in what a function returns part after part, or in what can be read:
 --- a request or response, a file, a stream, a string. With `each`, over the members of the arrays
 --- and objects there, and their keys. What is no JSON, or cannot be read, raises an error.
-function json.values(source, options)
+local function values(source, options)
     local next_part = parts_of(source)
     if options ~= nil then checks.argument("values", options, 2, "table") end
-    local reader = checks.pass("values", 2, 3, raw.reader, options)
+    local reader = checks.pass("values", 2, 3, require "mare.json".reader, options)
     local ended = false
     return function()
         while true do
@@ -55,4 +52,4 @@ function json.values(source, options)
     end
 end
 
-return json
+return values
