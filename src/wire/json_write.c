@@ -18,7 +18,8 @@ size_t mare__json_put_escape(char to[MARE__JSON_ESCAPE], char byte)
         to[1] = letters[found - bytes];
         return 2;
     }
-    memcpy(to + 1, "u00", 3);
+    to[1] = 'u';
+    to[2] = to[3] = '0';
     to[4] = hex[(uint8_t)byte >> 4];
     to[5] = hex[byte & 15];
     return MARE__JSON_ESCAPE;
@@ -87,9 +88,9 @@ static size_t put_decimal(char *to, double value)
     int places = 14;
     if (LDBL_MANT_DIG < 64 || value >= 1e15 || value < 1e-8)
         return 0;
-    for (long double least = 10; value >= least; least *= 10)
+    for (int i = 1; value >= powers[i]; i++)
         places--;
-    for (double most = 1; value < most; most /= 10)
+    for (int i = 0; value * powers[i] < 1; i++)
         places++;
     for (int digits = 15; digits <= DIGITS_MOST; digits++, places++) {
         long double whole = rintl(value * powers[places < 1 ? 1 : places]);
@@ -121,8 +122,9 @@ static size_t put_scientific(char *to, double value)
         memcpy(to + size, second, (size_t)(last - second));
         size += (size_t)(last - second);
     }
-    memcpy(to + size, exponent, strlen(exponent));
-    return size + strlen(exponent);
+    while (*exponent)
+        to[size++] = *exponent++;
+    return size;
 }
 
 size_t mare__json_put_float(char to[MARE__JSON_NUMBER], double value)
@@ -131,7 +133,8 @@ size_t mare__json_put_float(char to[MARE__JSON_NUMBER], double value)
     value = fabs(value);
     to[0] = '-';
     if (value == 0) {
-        memcpy(to + sign, "0.0", 3);
+        to[sign] = to[sign + 2] = '0';
+        to[sign + 1] = '.';
         return sign + 3;
     }
     size = put_decimal(to + sign, value);
