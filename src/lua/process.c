@@ -120,8 +120,14 @@ int mare__lua_spawn(lua_State *L)
     mare_runtime *runtime = self->shared.runtime;
     struct options options = {0};
     int body = lua_istable(L, 1) ? 2 : 1;
-    if (body == 2)
+    if (body == 2 && lua_getfield(L, 1, "node") != LUA_TNIL) {
+        lua_pop(L, 1);
+        return mare__lua_node(L, "spawn");
+    }
+    if (body == 2) {
+        lua_pop(L, 1);
         read_options(L, &options);
+    }
     int type = lua_type(L, body);
     if (type == LUA_TSTRING)
         compile_body(L, body);
