@@ -165,6 +165,15 @@ return {
             if request.path == "/text" then
                 return gzip.answers()(function() return text end)(request)
             end
+            if request.path == "/slowly" then -- no part of it is too large
+                local at = 0
+                return {headers = {["content-encoding"] = "gzip"}, body = function()
+                    at = at + 1
+                    local part = bomb:sub(1000 * at - 999, 1000 * at)
+                    mare.sleep(0.001)
+                    return part ~= "" and part or nil
+                end}
+            end
             local body = ({["/bomb"] = bomb, ["/cut"] = bomb:sub(1, 1000), ["/no"] = "none at all"})
                 [request.path]
             return {headers = {["content-encoding"] = "gzip"}, body = body}
@@ -182,6 +191,7 @@ return {
             t.eq(response:text(), "")
         end
         fails("/bomb", "toobig")
+        fails("/slowly", "toobig", {body = 2000000})
         fails("/cut", "badmsg")
         fails("/no", "badmsg")
         local large = {body = 3000000}
@@ -233,8 +243,9 @@ return {
         t.eq(select(2, ask(client, {url = "http://127.0.0.1:" .. port})), "ok")
         listener:close()
         t.fails("refused", ask(client, {url = "http://127.0.0.1:" .. port}))
+        http.retry_time = 10 * patience -- longer than the deadline leaves: it is not waited for
         t.fails("refused", ask(client, {url = "http://127.0.0.1:" .. port,
-            timeout = mare.deadline(0.05)}))
+            timeout = mare.deadline(patience)}))
     end,
 
     a_proxy_is_asked = function()

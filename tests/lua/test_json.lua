@@ -68,6 +68,15 @@ return {
         -- in the middle between two floats: the even one; and just above it
         t.eq(decode "[9007199254740993.0, 9007199254740993.0000000000000000000000000001]",
             {9007199254740992.0, 9007199254740994.0})
+        -- so little below the middle that 64 bits do not tell it from the middle
+        for text, value in pairs {["3.634800532072256507"] = 3.6348005320722563,
+            ["0.8993864905728227721"] = 0.8993864905728227,
+            ["0.0009007486788419151783"] = 0.0009007486788419151,
+            ["2.178274498215299948"] = 2.1782744982152997,
+            ["1816.286666983293685"] = 1816.2866669832936,
+            ["316896943.6050517261"] = 316896943.6050517} do
+            t.eq(decode(text), value, text)
+        end
         t.eq(decode("0." .. ("0"):rep(400) .. "1e401"), 1.0)
         t.eq(decode("1" .. ("0"):rep(5000) .. "e-5000"), 1.0)
         refused("[1e309]", "line 1, column 2", "beyond what a float")
