@@ -122,11 +122,17 @@ struct open {
     bool made;
 };
 
+// Names of members that have been met: in a long text the same come again and again, and Lua need
+// not look each up among all its strings. KEYS of them lie on the stack from `keys_at` on.
+enum { KEYS = 64, KEY_MOST = 32, LONG_TEXT = 2048 };
+
 struct decoder {
     lua_State *L;
     struct mare__json json;
     struct open *inner;
-    int room; // up to where the stack may be used
+    int room;    // up to where the stack may be used
+    int keys_at; // 0: the text is short
+    struct mare__span keys[KEYS];
     struct open open[MARE__JSON_DEPTH_MOST];
 };
 
@@ -140,6 +146,26 @@ static void push_text(struct decoder *d)
     luaL_Buffer buffer;
     char *to = luaL_buffinitsize(d->L, &buffer, json->text.size);
     luaL_pushresultsize(&buffer, mare__json_unescape(to, json->text));
+}
+
+static void push_key(struct decoder *d)
+{
+    lua_State *L = d->L;
+    struct mare__span text = d->json.text;
+    if (!d->keys_at || d->json.escaped || text.size == 0 || text.size > KEY_MOST) {
+        push_text(d);
+        return;
+    }
+    unsigned first = (uint8_t)text.at[0], last = (uint8_t)text.at[text.size - 1];
+    unsigned at = (unsigned)(first * 31 + last * 7 + text.size) % KEYS;
+    struct mare__span *known = &d->keys[at];
+    if (known->size == text.size && memcmp(known->at, text.at, text.size) == 0) {
+        lua_pushvalue(L, d->keys_at + (int)at);
+        return;
+    }
+    lua_pushlstring(L, text.at, text.size);
+    lua_copy(L, -1, d->keys_at + (int)at);
+    *known = text;
 }
 
 static void make_table(struct decoder *d, struct open *open, int array, int hash)
@@ -237,7 +263,7 @@ static bool push_event(struct decoder *d, enum mare__json_event event)
         push_text(d);
         break;
     case MARE__JSON_KEY:
-        push_text(d);
+        push_key(d);
         return true;
     case MARE__JSON_ARRAY:
     case MARE__JSON_OBJECT:
@@ -276,6 +302,13 @@ int mare__lua_json_decode(lua_State *L, struct mare__span text,
     d.L = L;
     d.inner = NULL;
     d.room = 0;
+    d.keys_at = 0;
+    if (text.size >= LONG_TEXT) {
+        luaL_checkstack(L, KEYS, "too many values");
+        d.keys_at = lua_gettop(L) + 1;
+        lua_settop(L, d.keys_at + KEYS - 1);
+        memset(d.keys, 0, sizeof d.keys);
+    }
     mare__json_init(&d.json, text.at, text.size, (uint32_t)limits->depth);
     do {
         if (lua_gettop(L) + 8 > d.room) {
