@@ -171,6 +171,12 @@ local function accept(served)
     return stream, message, code
 end
 
+-- For a server that has its connections served in other processes: the next one, and that one of
+-- them has ended.
+function net._accept(listener) return accept(served_at(listener)) end
+
+function net._left(listener) leave(served_at(listener)) end
+
 --- Accepts for as long as the listener is open, and runs `handler(stream, ...)` for each connection
 --- in a routine of its own, which closes it in the end. With as many as `listener:limit` says, the
 --- others stay with the system until one has ended. When there are no descriptors left it waits a
