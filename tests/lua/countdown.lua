@@ -47,7 +47,7 @@ end
 --- A step between the numbers: all of them, or fewer where each round takes long.
 function countdown.step(usual)
     local slow = os.getenv "MARE_GC_STRESS" or tonumber(os.getenv "MARE_TEST_SLOW" or "1") > 1
-    return slow and 7 * usual or usual
+    return slow and 3 * usual or usual
 end
 
 --- Waits until the process has ended, or the others have had their turns.

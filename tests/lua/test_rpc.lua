@@ -88,7 +88,8 @@ return {
             server.export("clock", mare.now)
         end)
         for _, name in ipairs {"os.execute", "print", "load", "require", "string.rep", "now",
-                               "bank", "bank.steal", "shop", "shop.name", "shop.name.rep", "shop.sell",
+                               "bank", "bank.steal", "shop", "shop.name", "shop.name.rep",
+                               "shop.sell",
                                "", ".", "shop.", "nothing", "_G.print", "mare.exit"} do
             t.fails("denied", sync(p, name)())
         end
