@@ -13,12 +13,17 @@
 --              \________________|____> dropped            when its caller cancels it, or has ended.
 --
 -- No clock is shared: a request carries the seconds it has left, counted here from its arrival.
-local mare, chains = require "mare", require "mare._chain"
+local mare, chains, who = require "mare", require "mare._chain", require "mare._who"
 
 local server = {
     limit = 10000,  -- requests that wait or run; more are refused
     exported = {},  -- name -> function or table, whoever asks
-    services = {},  -- fname -> function(request): requests that no handler sees
+    -- Requests that no handler sees: of other processes that set up rules for this one.
+    services = {
+        ["synchronizer.join"] = function(request)
+            require "mare._synchronized".join(request)
+        end,
+    },
 }
 
 local CAPACITY = 256 -- requests in the inbox; whoever calls when it is full waits
@@ -67,7 +72,8 @@ function server.refuse(request, message, code)
     end
 end
 
-local function answer(request, fine, ...)
+--- Answers with results, or with {error, traceback}.
+function server.answer(request, fine, ...)
     if not close(request) then return end
     local sent, message, code
     if fine then
@@ -107,7 +113,8 @@ function server.run(request)
     end
     chains.enter(request.chain)
     if request.reply then
-        return answer(request, xpcall(f, traced, table.unpack(request.args, 1, request.args.n)))
+        local args = request.args
+        return server.answer(request, xpcall(f, traced, table.unpack(args, 1, args.n)))
     end
     close(request)
     f(table.unpack(request.args, 1, request.args.n))
@@ -196,7 +203,7 @@ end
 --- Begins to answer requests. The process lives until rpc.stop, unless it is `detached`.
 function server.serve(detached)
     if inbox then return true end
-    inbox = assert(mare.channel(CAPACITY, "rpc:" .. mare.self():id()))
+    inbox = assert(mare.channel(CAPACITY, who.inbox(mare.self())))
     local routine = mare.go(loop, inbox)
     if detached then routine:detach() end
     return true

@@ -16,7 +16,7 @@
 -- function ("remote"), with the end of the process ("noproc") or of its node ("nonode"), by its
 -- deadline ("timeout") or because somebody cancelled it. How requests look: _rpc_server.lua.
 local mare, check, chains = require "mare", require "mare._check", require "mare._chain"
-local server = require "mare._rpc_server"
+local who, server = require "mare._who", require "mare._rpc_server"
 
 local rpc = {
     stop = server.stop, run = server.run, refuse = server.refuse, open = server.open,
@@ -64,7 +64,7 @@ local function inbox_of(peer, deadline)
     if peer.inbox and not peer.inbox:closed() then return peer.inbox end
     local pause, patience = 0.001, mare.deadline(rpc.patience)
     while true do
-        peer.inbox = mare.find("rpc:" .. peer.process:id())
+        peer.inbox = mare.find(who.inbox(peer.process))
         if peer.inbox then return peer.inbox end
         local which, a, b, c = mare.select({peer.process}, shorter(deadline, pause))
         if which then return ended(peer, a, b, c) end
