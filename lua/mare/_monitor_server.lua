@@ -13,7 +13,7 @@
 --   entry:   line --grant--> holder --release--> gone       A fence, the number of a grant, never
 --             ^                 |                           comes again: who names an old one is
 --             +---- signal --- waits                        too late, and nothing happens.
-local mare, chains = require "mare", require "mare._chain"
+local chains, service = require "mare._chain", require "mare._service"
 
 local methods = {}
 local server_type = {__index = methods}
@@ -77,10 +77,8 @@ function methods:take(ticket, reply, from, origin, chain)
     if self.holder and chains.same(self.holder.chain, entry.chain) then
         return reply:trysend(ticket, false)
     end
-    if not self.processes[from] then -- once; it says so when it ends
-        from:monitor(self.channel)
-        self.processes[from] = {}
-    end
+    service.watch(self, from)
+    self.processes[from] = self.processes[from] or {}
     self.processes[from][entry] = true
     self.entries[reply] = entry
     push(self.line, entry)
@@ -132,7 +130,7 @@ function methods:signal(fence, name, all)
 end
 
 function methods:ended(process)
-    local entries, concerned = self.processes[process], false
+    local entries, concerned = self.processes[process] or {}, false
     for entry in pairs(entries) do
         concerned = true
         if entry ~= self.holder then self:forget(entry) end
@@ -148,36 +146,12 @@ end
 
 local KINDS = {take = true, drop = true, release = true, wait = true, wake = true, signal = true}
 
-local function dispatch(self, kind, ...)
-    if KINDS[kind] then
-        self[kind](self, ...)
-    elseif self.processes[kind] then
-        self:ended(kind)
-    end
-    return kind ~= nil or not self.channel:closed()
-end
-
--- A malformed message ends nothing but itself; the error is printed.
-local function guarded(fine, result)
-    if fine then return result end
-    mare.go(error, result, 0)
-    return true
-end
-
-local function loop(self)
-    local _ <close> = self.channel
-    repeat until not guarded(pcall(dispatch, self, self.channel:receive()))
-end
-
---- Begins to serve a new monitor. Returns its channel. It ends with this process, which does not
---- live longer for it.
-return function(capacity)
-    local self = setmetatable({
-        channel = mare.channel(capacity), fence = 0, line = new_line(),
+--- Begins to serve a new monitor. Returns its channel.
+return function()
+    return service.serve(setmetatable({
+        fence = 0, line = new_line(),
         conditions = {}, -- name -> line
         entries = {},    -- reply channel -> who waits there
         processes = {},  -- process -> its entries
-    }, server_type)
-    mare.go(loop, self):detach()
-    return self.channel
+    }, server_type), KINDS)
 end

@@ -12,35 +12,20 @@
 --
 -- The process that created a monitor serves it (_monitor_server.lua). A holder that dies releases.
 local mare, check, chains = require "mare", require "mare._check", require "mare._chain"
-local serve = require "mare._monitor_server"
+local service, serve = require "mare._service", require "mare._monitor_server"
+local insist, answer = service.insist, service.answer
 
 local monitor = {}
 
-local CAPACITY = 64 -- messages that the creator has not looked at
-
-local known = setmetatable({}, {__mode = "v"}) -- channel -> monitor: one object for each, here
-local held = setmetatable({}, {__mode = "k"})  -- monitor -> {fence, chain} if it is held here
-local spare, number = {}, 0                    -- as in rpc.lua
-
-local monitor_type = {__name = "monitor"}
-
-function monitor_type.__travel(self)
-    return "mare.monitor", {self.channel, self.from}
-end
+local held = setmetatable({}, {__mode = "k"}) -- monitor -> {fence, chain} if it is held here
+local monitor_type = service.type("monitor", "mare.monitor")
 
 --- What makes a monitor again where it arrives.
-function monitor.arrive(value)
-    local mnt = known[value[1]]
-    if not mnt then
-        mnt = setmetatable({channel = value[1], from = value[2]}, monitor_type)
-        known[value[1]] = mnt
-    end
-    return mnt
-end
+monitor.arrive = monitor_type.arrive
 
 --- A monitor without functions. It lives as long as the process that made it.
 function monitor.create()
-    return monitor.arrive {serve(CAPACITY), mare.self()}
+    return monitor.arrive {serve(), mare.self()}
 end
 
 local function check_monitor(name, mnt)
@@ -50,71 +35,15 @@ local function check_monitor(name, mnt)
     end
 end
 
--- ---- Messages to the creator --------------------------------------------------------------------
-
-local never = mare.channel() -- stands for the end of this very process
-
-local function creator_of(mnt)
-    return mnt.from == mare.self() and never or mnt.from
-end
-
-local function gone(mnt, _, _, code)
-    return nil, ("%s, which created the monitor, has ended"):format(mnt.from),
-        code == "nonode" and code or "noproc"
-end
-
--- Sends, or returns nil, message, code.
-local function tell(mnt, deadline, ...)
-    local sent, _, code = mnt.channel:trysend(...)
-    if sent then return true end
-    if code == "closed" then return gone(mnt) end
-    local which, message
-    which, sent, message, code = mare.select({{mnt.channel, ...}, creator_of(mnt)}, deadline)
-    if which == 1 and sent then return true end
-    if which then return gone(mnt, sent, message, code) end
-    return nil, sent, message
-end
-
--- For what must not be left unsaid, or nobody would get the lock: a cancel ends one wait only.
-local function insist(mnt, ...)
-    local sent, message, code
-    repeat
-        sent, message, code = tell(mnt, nil, ...)
-    until sent or code ~= "cancelled"
-    return sent, message, code
-end
-
--- Waits for the answer with the ticket: the fence, or nil, message, code.
-local function answer(mnt, reply, ticket, deadline)
-    local which, a, b, c
-    repeat
-        which, a, b, c = mare.select({reply, creator_of(mnt)}, deadline)
-    until which ~= 1 or a == ticket
-    if which == 2 and #reply > 0 then
-        which, a, b = 1, reply:tryreceive()
-    end
-    if which == 1 and a == ticket then
-        spare[#spare + 1] = reply
-        return b
-    end
-    if which then return gone(mnt, a, b, c) end
-    return nil, a, b
-end
-
-local function new_ticket()
-    number = number + 1
-    return number, table.remove(spare) or mare.channel(1)
-end
-
 -- ---- The lock -----------------------------------------------------------------------------------
 
 local function take(mnt, deadline)
-    local ticket, reply = new_ticket()
+    local ticket, reply = service.ticket()
     local chain = chains.here()
-    local fence, message, code = tell(mnt, deadline, "take", ticket, reply, mare.self(), chain[1],
-        chain[2])
+    local fence, message, code = service.tell(mnt, deadline, "take", ticket, reply, mare.self(),
+        chain[1], chain[2])
     if not fence then return nil, message, code end
-    fence, message, code = answer(mnt, reply, ticket, deadline)
+    fence, message, code = answer(mnt, ticket, reply, deadline)
     if fence then
         held[mnt] = {fence = fence, chain = chain}
         return fence
@@ -189,17 +118,17 @@ monitor.dowhenfree = monitor.doWhenFree
 function monitor.wait(mnt, name, timeout)
     check_held("wait", mnt)
     local deadline = check.deadline("wait", timeout, 3)
-    local ticket, reply = new_ticket()
+    local ticket, reply = service.ticket()
     local mine = held[mnt]
     held[mnt] = nil
     local fence, message, code = insist(mnt, "wait", mine.fence, name or "", ticket, reply)
     if not fence then return nil, message, code end
-    fence, message, code = answer(mnt, reply, ticket, deadline)
+    fence, message, code = answer(mnt, ticket, reply, deadline)
     local why, what = message, code
     if fence == nil and (code == "timeout" or code == "cancelled") then
         insist(mnt, "wake", ticket, reply)
         repeat
-            fence, message, code = answer(mnt, reply, ticket)
+            fence, message, code = answer(mnt, ticket, reply)
         until fence or code ~= "cancelled"
     end
     if not fence then return nil, message, code end -- the monitor is no more
