@@ -30,10 +30,11 @@ local function addresses(keys)
     return list
 end
 
-local coordinator = transaction.coordinator(function(to, kind, id, floor, list, request)
+local coordinator = transaction.coordinator(function(to, kind, id, floor, list, request, park)
     local it = synchronizers[to]
     if kind == "ask" then
-        post(it.channel, it.process, kind, me, id, floor, addresses(list), told(request))
+        post(it.channel, it.process, kind, me, id, floor, addresses(list), told(request),
+            park)
     else
         post(it.channel, it.process, kind, me.key, id)
     end
@@ -85,8 +86,9 @@ local function conclude(tx, runs)
     return runs
 end
 
--- In the routine of the request: waits until all have answered.
-local function ask(request)
+-- In the routine of the request: waits until all have answered. With `park` a synchronizer keeps
+-- what may not run now, so that it runs before younger ones.
+local function ask(request, park)
     local keys = rules[request.fname]
     if not keys then return true end
     for _, key in ipairs(keys) do
@@ -95,9 +97,14 @@ local function ask(request)
                 synchronizers[key].process, request.fname))
         end
     end
-    local tx = coordinator:begin(keys, request)
-    tx.wake = mare.channel(1)
+    local tx = coordinator:begin(keys, request, park)
+    tx.wake = mare.channel(2)
     local outcome, detail = tx.wake:receive(request.deadline)
+    if outcome == "parked" then
+        sc.parked = sc.parked + 1
+        outcome, detail = tx.wake:receive(request.deadline)
+        sc.parked = sc.parked - 1
+    end
     if tx.state == "ready" then
         return true, function(runs) return conclude(tx, runs) end
     elseif outcome == "no" then

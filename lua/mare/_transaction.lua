@@ -6,12 +6,15 @@
 --   member (coordinator)               synchronizer (participant)
 --   ask, one after the other, in the   queued: waits for its turn
 --   order of their keys  ------------> prepared: the guard is true, and the state locked until the
---   <------------ vote yes | no        outcome is known; or no, and nothing is kept
+--   <---- vote yes | no | parked       outcome is known; or no, and nothing is kept; or, at the
+--                                      first one, parked: asked again, before younger ones, when
+--                                      something has changed
 --   all yes: the call begins, and
 --   commit -------------------------->  the triggers fire, the lock is free, `ack` goes back
 --   else: abort --------------------->  the lock is free
 --
--- No deadlock: whoever waits for a lock holds only locks of smaller keys. What each crash leaves:
+-- No deadlock: whoever waits for a lock holds only locks of smaller keys, and who is parked none.
+-- No starvation, as far as the first one refuses: there the oldest goes first. What crashes leave:
 --
 --   - A synchronizer ends before the outcome: the member aborts, and the request is refused. After
 --     the outcome: nothing to do, its state is gone with it.
@@ -34,7 +37,7 @@ local coordinator = {}
 coordinator.__index = coordinator
 
 --- `settle(tx, outcome, detail)` is told of a transaction that waits: "ready" (then it is decided
---- and committed, or aborted), "no", "error" or "gone".
+--- and committed, or aborted), "no", "error" or "gone"; or "parked", and then it goes on waiting.
 function transaction.coordinator(send, settle)
     return setmetatable({send = send, settle = settle, last = 0, open = {}}, coordinator)
 end
@@ -46,14 +49,15 @@ local function floor_of(self)
     return smallest
 end
 
---- Begins to ask the participants, a sorted list of keys, about a request.
-function coordinator:begin(participants, request)
+--- Begins to ask the participants, a sorted list of keys, about a request. With `park` the first of
+--- them keeps it if it may not run now.
+function coordinator:begin(participants, request, park)
     local floor = floor_of(self)
     self.last = self.last + 1
     local tx = {id = self.last, list = participants, request = request, at = 1, floor = floor,
                 state = "asking", dead = {}}
     self.open[tx.id] = tx
-    self.send(participants[1], "ask", tx.id, floor, participants, request)
+    self.send(participants[1], "ask", tx.id, floor, participants, request, park or false)
     return tx
 end
 
@@ -86,12 +90,14 @@ end
 function coordinator:vote(from, id, answer, detail)
     local tx = self.open[id]
     if not tx or tx.state ~= "asking" or tx.list[tx.at] ~= from then return end
-    if answer ~= "yes" then
+    if answer == "parked" then
+        self.settle(tx, answer)
+    elseif answer ~= "yes" then
         close(self, tx, "abort", tx.at - 1)
         self.settle(tx, answer, detail)
     elseif tx.at < #tx.list then
         tx.at = tx.at + 1
-        self.send(tx.list[tx.at], "ask", id, tx.floor, tx.list, tx.request)
+        self.send(tx.list[tx.at], "ask", id, tx.floor, tx.list, tx.request, false)
     else
         tx.state = "ready"
         self.settle(tx, "ready")
@@ -134,6 +140,7 @@ function transaction.participant(key, send, rules)
         key = key, send = send, rules = rules,
         lock = nil,     -- the transaction that is prepared
         queue = {},     -- those that wait for the lock
+        parked = {},    -- those that may not run now, older than those in the queue
         committed = {}, -- member -> the transactions of several that were committed
         refused = {},   -- members whose request was refused since the last change, and in order
         dead = {},      -- keys
@@ -146,6 +153,8 @@ local function changed(self)
     local refused = self.refused
     self.refused = {}
     for _, member in ipairs(refused) do self.send(member, "changed") end
+    self.queue = table.move(self.queue, 1, #self.queue, #self.parked + 1, self.parked)
+    self.parked = {}
 end
 
 local function advance(self)
@@ -157,11 +166,17 @@ local function advance(self)
         local answer, detail = self.rules.guard(tx.request)
         if answer == "yes" then
             self.lock = tx
+        elseif answer == "no" and tx.park then
+            table.insert(self.parked, tx)
+            answer = "parked"
         elseif answer == "no" and not self.refused[tx.member] then
             self.refused[tx.member] = true
             table.insert(self.refused, tx.member)
         end
-        self.send(tx.member, "vote", tx.id, answer, detail or false)
+        if answer ~= "parked" or not tx.told then
+            self.send(tx.member, "vote", tx.id, answer, detail or false)
+            tx.told = answer == "parked"
+        end
     end
 end
 
@@ -188,12 +203,20 @@ local function prepared(self, member, id)
     return tx and tx.member == member and tx.id == id and tx or nil
 end
 
-function participant:ask(member, id, floor, list, request)
+function participant:ask(member, id, floor, list, request, park)
     for old in pairs(self.committed[member] or {}) do
         if old < floor then self.committed[member][old] = nil end
     end
-    table.insert(self.queue, {member = member, id = id, list = list, request = request})
+    table.insert(self.queue, {member = member, id = id, list = list, request = request,
+                              park = park or nil})
     advance(self)
+end
+
+-- Those of a member that wait do so no longer; or one of them.
+local function drop(list, member, id)
+    for i = #list, 1, -1 do
+        if list[i].member == member and (not id or list[i].id == id) then table.remove(list, i) end
+    end
 end
 
 function participant:commit(member, id)
@@ -202,12 +225,8 @@ end
 
 function participant:abort(member, id)
     if prepared(self, member, id) then return finish(self, "aborted") end
-    for i, tx in ipairs(self.queue) do
-        if tx.member == member and tx.id == id then
-            table.remove(self.queue, i)
-            return
-        end
-    end
+    drop(self.queue, member, id)
+    drop(self.parked, member, id)
 end
 
 -- ---- Outcomes that a member took along ----------------------------------------------------------
@@ -307,9 +326,8 @@ end
 --- A member or another participant has ended.
 function participant:ended(who)
     self.dead[who] = true
-    for i = #self.queue, 1, -1 do
-        if self.queue[i].member == who then table.remove(self.queue, i) end
-    end
+    drop(self.queue, who)
+    drop(self.parked, who)
     table.insert(self.graves, who)
     if self.lock and self.dead[self.lock.member] then resolve(self) end
     advance(self)

@@ -16,7 +16,9 @@
 --                 +------> blocked <--+---------------------+       the blocked are looked at again
 local mare, check, rpc = require "mare", require "mare._check", require "mare.rpc"
 
-local sc = {}
+local sc = {
+    parked = 0, -- requests that wait at a synchronizer, which keeps them: see _synchronized.lua
+}
 
 local guards = {}    -- fname -> list of guards
 local blocked = {}   -- requests that may not run now, oldest first
@@ -72,7 +74,7 @@ local function process(request)
     local may, before = request.open and allowed(request), reloads
     if may and remote then
         local commit
-        may, commit = remote(request)
+        may, commit = remote(request, not line)
         -- Others ran while the synchronizers were asked.
         if may and commit then may = commit(request.open and allowed(request)) end
     end
@@ -141,12 +143,12 @@ end
 
 --- How many requests are blocked.
 function sc.blocked()
-    return #blocked
+    return #blocked + sc.parked
 end
 
---- For mare._synchronized: what is asked after the guards. `ask(request)` returns true, false, or
---- nil if it has refused it; after true, a function that is told whether the guards still let it
---- run.
+--- For mare._synchronized: what is asked after the guards. `ask(request, wait)` returns true, false
+--- (unless it is to wait) or nil, if it has refused it; after true, a function that is told whether
+--- the guards still let it run.
 function sc.ask_first(ask)
     remote = ask
     sc.install()

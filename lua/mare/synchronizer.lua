@@ -78,11 +78,11 @@ local function learn(it)
     return it.key
 end
 
-local function dispatch(kind, from, id, floor, list, request)
+local function dispatch(kind, from, id, floor, list, request, park)
     if kind == "ask" then
         local keys = {}
         for i, it in ipairs(list) do keys[i] = learn(it) end
-        machine:ask(learn(from), id, floor, keys, request)
+        machine:ask(learn(from), id, floor, keys, request, park)
     elseif kind == "commit" or kind == "abort" then
         machine[kind](machine, from, id)
     elseif BETWEEN[kind] then

@@ -91,6 +91,26 @@ return {
         finish(buttons, keepers)
     end,
 
+    who_asks_again_at_once_does_not_starve_the_others = function()
+        local log = mare.channel(10000)
+        local buttons, keepers = group(2, log)
+        local over = false
+        local greedy = mare.go(function() -- always there first
+            while not over do
+                t.eq(sync(buttons[1], "on")(), "lit")
+                t.eq(sync(buttons[1], "off")(), "dark")
+            end
+        end)
+        for _ = 1, 5 do
+            t.eq(sync(buttons[2], "on")(), "lit")
+            t.eq(sync(buttons[2], "off")(), "dark")
+        end
+        over = true
+        t.ok(greedy:join(t.patience))
+        check_log(log)
+        finish(buttons, keepers)
+    end,
+
     synchronizers_that_overlap = function()
         local log = mare.channel(10000)
         local buttons, keepers = group(4, log, 3)
@@ -247,7 +267,7 @@ return {
 
     a_button_is_killed_at_every_line = function()
         local lit = 0
-        local killed = countdown.each(countdown.step(29), function(n)
+        local killed = countdown.each(countdown.step(61), function(n)
             local log, ready = mare.channel(100), mare.channel(1)
             local victim = mare.spawn(countdown.body, n, button, log)
             local other = mare.spawn(button, log)
@@ -270,7 +290,7 @@ return {
 
     a_synchronizer_is_killed_at_every_line = function()
         local refused = 0
-        local killed = countdown.each(countdown.step(29), function(n)
+        local killed = countdown.each(countdown.step(61), function(n)
             local log, ready = mare.channel(100), mare.channel(1)
             local buttons = {mare.spawn(button, log), mare.spawn(button, log)}
             local other = mare.spawn(radio, buttons, ready)
