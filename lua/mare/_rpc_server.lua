@@ -89,6 +89,8 @@ end
 
 -- ---- What can be called -------------------------------------------------------------------------
 
+local ours = setmetatable({}, {__mode = "k"}) -- function -> what it is written in
+
 local function callable(fname)
     local found = server.exported
     for part in fname:gmatch "[^.]+" do
@@ -96,7 +98,9 @@ local function callable(fname)
     end
     if type(found) == "function" then return found end
     found = not STANDARD[fname] and rawget(_G, fname)
-    return type(found) == "function" and debug.getinfo(found, "S").what ~= "C" and found or nil
+    if type(found) ~= "function" then return nil end
+    if not ours[found] then ours[found] = debug.getinfo(found, "S").what end
+    return ours[found] ~= "C" and found or nil
 end
 
 local function traced(err)

@@ -42,9 +42,9 @@ end, function(tx, outcome, detail)
     tx.wake:trysend(outcome, detail or false)
 end)
 
-local function ended(process)
-    local it = synchronizers[who.key(process)]
-    if not it then return end
+local function ended(key)
+    local it = synchronizers[key]
+    if not it or it.gone then return end
     it.gone = true
     coordinator:ended(it.key)
     sc.reload() -- those that it had refused are refused for good now
@@ -55,8 +55,10 @@ local function dispatch(kind, ...)
         coordinator[kind](coordinator, ...)
     elseif kind == "changed" then
         sc.reload()
+    elseif kind == "gone" then
+        ended(...)
     elseif getmetatable(kind) == "process" then
-        ended(kind)
+        ended(who.key(kind))
     end
 end
 

@@ -88,7 +88,10 @@ local function wait_for_room(call, inbox, seconds, chain, arguments)
          chain[1], chain[2], arguments},
         peer.process}, call.deadline)
     if which == 1 and a then return true end
-    if which == 1 then return nil, ("%s does not serve calls"):format(peer.process), "noproc" end
+    if which == 1 then
+        return nil, ("%s does not serve calls"):format(peer.process),
+            c == "nonode" and c or "noproc"
+    end
     if which == 2 then return ended(peer, a, b, c) end
     return nil, a, b
 end

@@ -87,6 +87,8 @@ local function dispatch(kind, from, id, floor, list, request, park)
         machine[kind](machine, from, id)
     elseif BETWEEN[kind] then
         machine[kind](machine, learn(from), id, floor, list)
+    elseif kind == "gone" then
+        machine:ended(from)
     elseif getmetatable(kind) == "process" then
         machine:ended(who.key(kind))
     end
@@ -161,7 +163,9 @@ end
 
 --- Ends the service. The processes refuse what was subject to it, until they forget it.
 function synchronizer.stop()
-    return box ~= nil and box:close()
+    if not box or box:closed() then return false end
+    for _, it in pairs(addresses) do post(it.channel, it.process, "gone", me.key) end
+    return box:close()
 end
 
 --- In a process that has rules: those of a synchronizer that has ended do not count any more.

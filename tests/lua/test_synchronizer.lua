@@ -228,6 +228,30 @@ return {
         finish(buttons)
     end,
 
+    a_synchronizer_that_was_stopped_is_gone_as_well = function()
+        local p = mare.spawn(function()
+            function f() return 1 end
+            require "mare.rpc".serve()
+        end)
+        local ready, go = mare.channel(), mare.channel()
+        local keeper = mare.spawn(function()
+            local synchronizer = require "mare.synchronizer"
+            synchronizer.add_constraint(p, "f", function() return false end)
+            ready:send()
+            go:receive()
+            assert(synchronizer.stop() and not synchronizer.stop())
+            mare.channel():receive() -- and lives
+        end)
+        ready:receive(t.patience)
+        local r = mare.go(sync(p, "f"))
+        t.settle()
+        go:send()
+        local _, value, message, code = r:join(t.patience)
+        t.fails("refused", value, message, code)
+        t.fails("refused", sync(p, "f")())
+        finish {p, keeper}
+    end,
+
     a_synchronizer_that_has_ended_can_be_forgotten = function()
         local log = mare.channel(100)
         local p = mare.spawn(function()
