@@ -224,6 +224,12 @@ void mare__session_blame(struct mare__session *session, const char *what)
 static void rise(struct mare__session *session)
 {
     struct mare__span name = mare__link_peer(session->link)->name;
+    struct mare__span extra = mare__link_peer(session->link)->extra;
+    // What the peer takes, or what this one can hold if that is less.
+    session->message_bytes = session->takes;
+    if (extra.size >= sizeof session->extra &&
+        mare__get64((const uint8_t *)extra.at) < session->takes)
+        session->message_bytes = mare__get64((const uint8_t *)extra.at);
     session->peer = mare__alloc(name.size + 1);
     uint64_t id = session->peer ? mare__export_channel(session, session->service) : 0;
     if (id == 0) {
@@ -525,11 +531,13 @@ static bool settle(struct mare__session *session, const struct mare__session_opt
         self->addresses[self->address_count++] = copy_text(&at, options->addresses[i]);
     if (options->silence_us)
         self->silence_us = options->silence_us;
-    session->message_bytes = options->message_bytes ? options->message_bytes : MARE__NODE_MESSAGE;
+    session->takes = options->message_bytes ? options->message_bytes : MARE__NODE_MESSAGE;
+    mare__put64(session->extra, session->takes);
+    self->extra = (struct mare__span){(const char *)session->extra, sizeof session->extra};
     // Each flow may have one large message under way, and only those that are used are open.
-    settings->receive = (uint64_t)self->flows * (2 * session->message_bytes + 64);
-    if (settings->send < 4 * session->message_bytes)
-        settings->send = 4 * session->message_bytes;
+    settings->receive = (uint64_t)self->flows * (2 * session->takes + 64);
+    if (settings->send < 4 * session->takes)
+        settings->send = 4 * session->takes;
     settings->secret = platform->random(platform->context);
     settings->context = session;
     settings->release = release;

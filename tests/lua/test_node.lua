@@ -102,6 +102,24 @@ return {
         told:close()
     end,
 
+    references_are_given_back = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "flow"}, ECHO)
+        local echo, reply = peers.find "echo@flow", mare.channel(1)
+        local COUNT = t.gc_stress and 50 or 2000
+        local before = #mare.channels()
+        for _ = 1, COUNT do
+            t.ok(echo:send(reply, mare.channel(1), mare.spawn(function() end)))
+            t.ok(reply:receive(t.patience))
+        end
+        t.reaches(function() -- the peer collects, and says so
+            t.ok(echo:send(reply, ("x"):rep(100000)))
+            t.ok(reply:receive(t.patience))
+            collectgarbage()
+            return #mare.channels() < before + COUNT / 2
+        end)
+    end,
+
     select_knows_channels_of_other_nodes = function()
         local home <close> = peers.home()
         local _ <close> = peers.join(home, {name = "flow"}, [[
@@ -166,7 +184,7 @@ return {
     end,
 
     what_cannot_cross_is_refused_before_it_leaves = function()
-        local home <close> = peers.home {message = 10000}
+        local home <close> = peers.home()
         local _ <close> = peers.join(home, {name = "flow", message = 10000}, ECHO)
         local echo = peers.find "echo@flow"
         local _, message = t.fails("badmsg", echo:send(mare.buffer "mine"))
