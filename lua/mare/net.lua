@@ -183,6 +183,8 @@ function net._left(listener) leave(served_at(listener)) end
 --- little for some to be closed.
 function net.serve(listener, handler, ...)
     mare._needs_routines "serve"
+    checks.object("serve", listener, 1, "listener")
+    check("serve", handler, 2, "function")
     local served = served_at(listener)
     local function handle(stream, ...)
         local _ <close> = served
@@ -211,6 +213,7 @@ end
 --- the most. To close with bytes unread would reset the connection, and the peer might lose what it
 --- was told last.
 function net.linger(stream)
+    checks.object("linger", stream, 1, "stream")
     local deadline = mare.deadline(1)
     stream:shutdown()
     for _ = 1, 64 do

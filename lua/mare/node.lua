@@ -122,7 +122,7 @@ local function launch(settings)
     if code == "exists" then return nil, "this program is a node already", code end
     if not requests then return nil, message, code end
     local started = mare.channel(1)
-    local process, problem, why = mare.spawn(
+    local process, problem, why = mare.spawn({_background = true},
         function(...) return require "mare._keeper"(...) end, settings, requests, started)
     if not process then
         requests:close()

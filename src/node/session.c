@@ -23,14 +23,15 @@ struct mare__order {
     char text[];
 };
 
-static void leave_order(struct mare__session *session, struct mare__order like, const char *text)
+static void leave_order(struct mare__session *session, const struct mare__order *like,
+                        const char *text)
 {
     struct mare__order *order = mare__alloc(sizeof *order + strlen(text) + 1);
     if (!order) { // the handshake ends by its deadline, and the link by nobody's fault
         mare__task_cancel(&session->task);
         return;
     }
-    *order = like;
+    memcpy(order, like, sizeof *order);
     strcpy(order->text, text);
     mare__lock_acquire(&session->lock);
     bool lost = session->lost;
@@ -47,22 +48,22 @@ static void leave_order(struct mare__session *session, struct mare__order like, 
 
 void mare__session_accept(struct mare__session *session, uint64_t stamp, enum mare__trust trust)
 {
-    leave_order(session, (struct mare__order){.kind = ACCEPT, .stamp = stamp, .trust = trust}, "");
+    leave_order(session, &(struct mare__order){.kind = ACCEPT, .stamp = stamp, .trust = trust}, "");
 }
 
 void mare__session_refuse(struct mare__session *session, unsigned code, const char *text)
 {
-    leave_order(session, (struct mare__order){.kind = REFUSE, .code = code}, text);
+    leave_order(session, &(struct mare__order){.kind = REFUSE, .code = code}, text);
 }
 
 void mare__session_bye(struct mare__session *session, unsigned code, const char *text)
 {
-    leave_order(session, (struct mare__order){.kind = BYE, .code = code}, text);
+    leave_order(session, &(struct mare__order){.kind = BYE, .code = code}, text);
 }
 
 void mare__session_quit(struct mare__session *session, unsigned code, const char *text)
 {
-    leave_order(session, (struct mare__order){.kind = QUIT, .code = code}, text);
+    leave_order(session, &(struct mare__order){.kind = QUIT, .code = code}, text);
 }
 
 static enum mare__link_phase phase_of(const struct mare__session *session)

@@ -25,6 +25,7 @@ end
 --- and letters beyond ASCII are encoded, and `name`, the value of Host. nil for what is no URL that
 --- we can follow; if it looks like one, with a message.
 function http.locate(url)
+    checks.argument("locate", url, 1, "string")
     local scheme, host, port, target = url:match "^(%a+)://([^/:?#%[%]@]+):?(%d*)([^#]*)"
     if not scheme then
         scheme, host, port, target = url:match "^(%a+)://(%[[^%]]+%]):?(%d*)([^#]*)"
@@ -49,6 +50,7 @@ end
 --- A stream to where `http.locate` says that a URL leads; over TLS, with these options of
 --- `tls.connect`, if it is secure.
 function http.open(place, timeout, options)
+    checks.argument("open", place, 1, "table")
     if not place.secure then return net.connect(place.host, place.port, timeout) end
     return require "mare.tls".connect(place.host, place.port, options, timeout)
 end
@@ -59,6 +61,8 @@ local interim_most = 100
 --- The head of what answers a request of that method, within so many seconds, or by a deadline; or
 --- nil, message, code.
 function http.read_response(stream, method, timeout, reader)
+    checks.object("read_response", stream, 1, "stream")
+    checks.argument("read_response", method, 2, "string")
     reader = reader or raw.reader "responses"
     reader:expect(method)
     for _ = 0, interim_most do
@@ -112,6 +116,7 @@ local function prepare(what, keep, usual_time, way)
     if type(what) == "string" then what = {url = what} end
     checks.argument("request", what, 1, "table", 4)
     check_options("request", what, 1, request_options, 5)
+    checks.option("request", what, 1, "url", "string", "a string", 4)
     local place, wrong = http.locate(what.url or "")
     if wrong then return nil, wrong, "invalid" end
     if not place or not place.scheme:find "^http" then
@@ -224,6 +229,7 @@ function http.request(what)
 end
 
 local function get(request, url, timeout)
+    if type(url) ~= "table" then checks.argument("get", url, 1, "string") end
     local what = type(url) == "table" and url or {url = url, timeout = timeout}
     local response, message, code = request(what)
     if not response then return nil, message, code end

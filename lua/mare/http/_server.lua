@@ -194,6 +194,8 @@ end
 --- Serves one connection: reads requests, calls the handler, writes what it returns.
 function http.handle(stream, handler, options)
     options = options or {}
+    checks.object("handle", stream, 1, "stream")
+    checks.argument("handle", handler, 2, "function")
     return handle(stream, handler, options, new_server(options))
 end
 
@@ -273,6 +275,7 @@ end
 --- `status`, `headers` and `body`, a string or a function that returns part after part.
 function http.serve(listener, handler, options)
     options = options or {}
+    checks.object("serve", listener, 1, "listener")
     checks.argument("serve", handler, 2, "function")
     check_options("serve", options, 3, server_options, 4)
     check_values(options)
