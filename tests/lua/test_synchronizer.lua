@@ -125,6 +125,28 @@ return {
         finish(buttons, keepers)
     end,
 
+    the_second_one_refuses = function()
+        local log, ready, buttons = mare.channel(10000), mare.channel(), {}
+        for i = 1, 6 do buttons[i] = mare.spawn(button, log) end
+        local first = mare.spawn(function() -- the smaller number, so it is asked first
+            for _, bt in ipairs(buttons) do
+                require "mare.synchronizer".add_constraint(bt, "on", function() return true end)
+            end
+            ready:send()
+        end)
+        local second = mare.spawn(radio, buttons, ready)
+        for _ = 1, 2 do ready:receive(t.patience) end
+        local list = t.in_routines(6, function(i)
+            for _ = 1, 10 do
+                t.eq(sync(buttons[i], "on")(), "lit")
+                t.eq(sync(buttons[i], "off")(), "dark")
+            end
+        end)
+        for _, r in ipairs(list) do t.ok(r:join(t.patience)) end
+        t.eq(check_log(log), 60)
+        finish(buttons, {first, second})
+    end,
+
     a_request_tells_what_is_asked_for_and_by_whom = function()
         local told = mare.channel(2)
         local p = mare.spawn(function()
