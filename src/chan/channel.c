@@ -44,7 +44,7 @@ static void unlist(mare_channel *channel)
 static void empty(mare_channel *channel)
 {
     if (!channel->closed)
-        mare_chan_close(channel); // posted messages may still stand in line
+        mare__chan_close_for(channel, MARE_CLOSED); // posted messages may still stand in line
     while (channel->count > 0) {
         mare_message message = channel->ring[channel->head];
         channel->head = (channel->head + 1) % channel->room;
@@ -247,19 +247,25 @@ static void give(struct mare__spot *receiver, mare_message *message)
 
 // The outcomes under the lock: done (perhaps with a peer to serve), failed, or nothing possible
 // now. MARE_NOMEM: the ring is too small, so that it must grow first.
+static inline mare_err put(mare_channel *channel, mare_message *message)
+{
+    if (channel->closed)
+        return (mare_err)channel->closed;
+    if (channel->count == channel->capacity)
+        return MARE_FULL;
+    if (channel->count == channel->room)
+        return MARE_NOMEM;
+    ring_push(channel, message);
+    channel->sent++;
+    return MARE_OK;
+}
+
 static inline mare_err try_send(mare_channel *channel, mare_message *message,
                                 struct mare__spot **receiver)
 {
-    if (channel->closed)
-        return MARE_CLOSED;
-    *receiver = claim_first(&channel->receivers);
-    if (!*receiver) {
-        if (channel->count == channel->capacity)
-            return MARE_FULL;
-        if (channel->count == channel->room)
-            return MARE_NOMEM;
-        ring_push(channel, message);
-    }
+    *receiver = claim_first(&channel->receivers); // none if it is closed
+    if (!*receiver)
+        return put(channel, message);
     channel->sent++;
     return MARE_OK;
 }
@@ -282,11 +288,12 @@ static inline mare_err try_receive(mare_channel *channel, mare_message *message,
         channel->sent++;
         return MARE_OK;
     }
-    return channel->closed ? MARE_CLOSED : MARE_EMPTY;
+    return channel->closed ? (mare_err)channel->closed : MARE_EMPTY;
 }
 
 // Puts a spot into a line and publishes its wait, or says why that was cancelled.
-static mare_err stand_in_line(struct mare__list *line, struct mare__spot *spot, mare_err meanwhile)
+static inline mare_err stand_in_line(struct mare__list *line, struct mare__spot *spot,
+                                     mare_err meanwhile)
 {
     mare__list_append(line, &spot->entry);
     if (mare__wait_publish(spot->wait))
@@ -295,25 +302,37 @@ static mare_err stand_in_line(struct mare__list *line, struct mare__spot *spot, 
     return spot->wait->result;
 }
 
-mare_err mare__chan_send(mare_channel *channel, mare_message *message, struct mare__spot *spot)
+// No receiver is in line. Gives the lock back. Apart from what most messages need.
+static __attribute__((noinline)) mare_err send_to_nobody(mare_channel *channel,
+                                                         mare_message *message,
+                                                         struct mare__spot *spot)
 {
-    struct mare__spot *receiver = NULL;
-    mare__lock_acquire(&channel->lock);
-    mare_err err = try_send(channel, message, &receiver);
+    mare_err err = put(channel, message);
     if (err == MARE_FULL && spot) {
         spot->message = message;
         err = stand_in_line(&channel->senders, spot, MARE_FULL);
+        if (err == MARE_FULL) {
+            unlock_with(channel, MARE__CAN_RECEIVE); // from it
+            return err;
+        }
     }
-    if (!receiver) {
-        unlock(channel);
-        return err == MARE_NOMEM && grow(channel) ? mare__chan_send(channel, message, spot) : err;
-    }
+    unlock(channel);
+    return err == MARE_NOMEM && grow(channel) ? mare__chan_send(channel, message, spot) : err;
+}
+
+mare_err mare__chan_send(mare_channel *channel, mare_message *message, struct mare__spot *spot)
+{
+    mare__lock_acquire(&channel->lock);
+    struct mare__spot *receiver = claim_first(&channel->receivers); // none if it is closed
+    if (!receiver)
+        return send_to_nobody(channel, message, spot);
+    channel->sent++;
     // It waited, so there is nothing to receive; as `unlock` would find out, on the way that most
     // messages take.
     bool more = channel->capacity > 0 || !mare__list_empty(&channel->receivers);
     unlock_with(channel, more ? MARE__CAN_SEND : 0);
     give(receiver, message);
-    return err;
+    return MARE_OK;
 }
 
 mare_err mare__chan_receive(mare_channel *channel, mare_message *message, struct mare__spot *spot)
@@ -380,23 +399,42 @@ void mare__chan_forget(mare_channel *channel, struct mare__spot *spot)
     unlock(channel);
 }
 
+size_t mare__chan_receivers(mare_channel *channel)
+{
+    size_t count = 0;
+    mare__lock_acquire(&channel->lock);
+    for (struct mare__list *at = channel->receivers.next; at != &channel->receivers; at = at->next)
+        count++;
+    mare__lock_release(&channel->lock);
+    return count;
+}
+
 bool mare_chan_close(mare_channel *channel)
+{
+    if (!is_usable(channel))
+        return false;
+    bool first = mare__chan_close_for(channel, MARE_CLOSED);
+    if (first && channel->far)
+        channel->far->close(channel->far);
+    return first;
+}
+
+bool mare__chan_close_for(mare_channel *channel, mare_err why)
 {
     struct mare__list closing, *entry;
     struct mare__spot *spot;
-    if (!is_usable(channel))
-        return false;
     mare__list_init(&closing);
     mare__lock_acquire(&channel->lock);
     bool first = !channel->closed;
-    channel->closed = true;
+    if (first)
+        channel->closed = (uint8_t)why;
     while ((spot = claim_first(&channel->receivers)) || (spot = claim_first(&channel->senders)))
         mare__list_append(&closing, &spot->entry);
     unlock(channel);
     while ((entry = mare__list_first(&closing)) != NULL) {
         spot = MARE__ENTRY(entry, struct mare__spot, entry);
         mare__list_remove(entry); // before the wake: the owner may use the spot again at once
-        spot->wait->result = MARE_CLOSED;
+        spot->wait->result = why;
         serve(spot);
     }
     if (first && channel->name && channel->all) // one that could not be paid for is in no list
@@ -437,7 +475,7 @@ void mare__chan_post(mare_channel *channel, struct mare__letter *letter)
             give(receiver, message);
     }
     if (err != MARE_FULL) // sent; or closed
-        letter_end(&letter->wait);
+        letter->wait.wake(&letter->wait);
 }
 
 // ---- Several at once ----------------------------------------------------------------------------

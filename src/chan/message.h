@@ -24,7 +24,7 @@ enum mare__ext {
     MARE__EXT_FUNCTION, // bytecode (bin), then its upvalues
     MARE__EXT_SHARED,   // u32, u8: an upvalue shared with that function's upvalue of that number
     MARE__EXT_TRAVEL,   // a module's name and a value: what its `arrive` makes of it
-    MARE__EXT_HANDLE,   // struct mare__handle: only inside one operating-system process
+    MARE__EXT_HANDLE,   // struct mare__handle inside a node; between nodes see src/node/message.c
 };
 
 // The payload of MARE__EXT_HANDLE.
@@ -138,6 +138,23 @@ bool mare__message_join(mare_message *to, const mare_message *from);
 // must be empty. MARE_TOOBIG, MARE_NOMEM.
 mare_err mare__message_accept(mare_message *to, const void *bytes, size_t length,
                               enum mare__trust trust);
+
+// The same with references, which are not pointers there: `resolve` makes of the payload of each a
+// reference to an object, or NULL, and then the message is refused.
+typedef struct mare__object *mare__resolve(void *context, const uint8_t payload[]);
+mare_err mare__message_accept_with(mare_message *to, const void *bytes, size_t length,
+                                   enum mare__trust trust, mare__resolve *resolve, void *context);
+
+// The other way round: `write` makes of each reference a payload of the same size, and fails for
+// those that must not leave. Then the message has no references any more. MARE_BADMSG: it was
+// refused, and stays as it was but for what `write` noted.
+mare_err mare__message_dissolve(mare_message *message,
+                                bool (*write)(void *context, struct mare__object *object,
+                                              uint8_t payload[sizeof(struct mare__handle)]),
+                                void *context);
+
+// Calls `visit` for every object that the message refers to, until one is refused. False: one was.
+bool mare__message_check(const mare_message *message, bool (*accepts)(const struct mare__object *));
 
 // A message that an object keeps and that refers to the object itself would keep it for ever: such
 // references are made not to count (disown), and must be forgotten before the message is cleared.

@@ -8,6 +8,8 @@
 // and ends at the same time. A process that has finished gets no new links, and undoes its last
 // ones one after the other.
 //
+// Who makes a link or a monitor pays for it until it is gone.
+//
 // What a monitor is told has its room from the start: it comes when there is no memory, too, if
 // need be without the error and its traceback.
 #include <stdio.h>
@@ -18,7 +20,32 @@
 
 static const char *how_word(mare_err how)
 {
-    return how == MARE_OK || how == MARE_BADMSG ? "normal" : how == MARE_KILLED ? "killed" : "died";
+    if (how == MARE_OK || how == MARE_BADMSG)
+        return "normal";
+    return how == MARE_KILLED ? "killed" : how == MARE_NONODE ? "nonode" : "died";
+}
+
+// A block for which whoever runs here pays.
+static void *make(size_t size, struct mare__account **payer)
+{
+    *payer = NULL;
+    if (mare__paying && !mare__account_take(mare__paying, size))
+        return NULL;
+    void *block = mare__alloc_zero(size);
+    if (block && mare__paying)
+        *payer = mare__account_ref(mare__paying);
+    else if (mare__paying)
+        mare__account_give(mare__paying, size);
+    return block;
+}
+
+static void unmake(void *block, size_t size, struct mare__account *payer)
+{
+    mare__free(block);
+    if (payer) {
+        mare__account_give(payer, size);
+        mare__account_unref(payer);
+    }
 }
 
 // ---- Links --------------------------------------------------------------------------------------
@@ -41,6 +68,23 @@ static bool ended_badly(const mare_process *process)
     return process->how != MARE_OK && process->how != MARE_BADMSG;
 }
 
+enum { REASON = 512 };
+
+// What those who are linked to a process that has ended badly are killed for.
+static void describe_end(const mare_process *process, char reason[REASON])
+{
+    mare_value error = {.type = MARE_NIL};
+    if (process->how == MARE_DIED)
+        mare_message_get(process->result, process->result->count > 2 ? 2 : 0, &error);
+    bool text = error.type == MARE_STRING;
+    snprintf(reason, REASON, "linked process %llu %s%s%.*s", (unsigned long long)process->id,
+             process->how == MARE_KILLED   ? "was killed"
+             : process->how == MARE_NONODE ? "was lost with its node"
+                                           : how_word(process->how),
+             text ? ": " : "", text ? (int)error.as.string.length : 0,
+             text ? error.as.string.bytes : "");
+}
+
 // Adds both ends. False: there is a tie already, or one of the two has finished.
 static bool join(mare_process *a, mare_process *b, struct mare__tie *tie)
 {
@@ -60,17 +104,25 @@ bool mare__process_tie(mare_process *a, mare_process *b)
 {
     if (a == b)
         return true;
-    struct mare__tie *tie = mare__alloc(sizeof *tie);
+    struct mare__account *payer;
+    struct mare__tie *tie = make(sizeof *tie, &payer);
     if (!tie)
         return false;
-    if (join(a, b, tie))
+    tie->payer = payer;
+    if (join(a, b, tie)) {
+        if (b->abroad)
+            b->abroad->tie(b);
         return true;
-    mare__free(tie);
+    }
+    unmake(tie, sizeof *tie, payer);
     if (mare_process_alive(b))
         return true;
     mare__process_observed(b);
-    if (ended_badly(b))
-        mare__process_kill(a, "linked to a process that had died");
+    if (ended_badly(b)) {
+        char reason[REASON];
+        describe_end(b, reason);
+        mare__process_kill(a, reason);
+    }
     return true;
 }
 
@@ -87,7 +139,9 @@ static bool part(mare_process *a, mare_process *b)
     unlock_both(a, b);
     if (!to_b)
         return false;
-    mare__free(to_a < to_b ? to_a : to_b); // the first of the two, with which the block begins
+    // The first of the two, with which the block begins.
+    struct mare__tie *tie = (struct mare__tie *)(to_a < to_b ? to_a : to_b);
+    unmake(tie, sizeof *tie, tie->payer);
     mare_process_unref(a);
     mare_process_unref(b);
     return true;
@@ -112,15 +166,9 @@ static mare_process *any_tied(mare_process *process)
 
 void mare__ties_tell(mare_process *process)
 {
-    char reason[512];
+    char reason[REASON];
     mare_process *other;
-    mare_value error = {.type = MARE_NIL};
-    if (process->how == MARE_DIED)
-        mare_message_get(process->result, process->result->count > 2 ? 2 : 0, &error);
-    bool text = error.type == MARE_STRING;
-    snprintf(reason, sizeof reason, "linked process %llu %s%s%.*s", (unsigned long long)process->id,
-             process->how == MARE_KILLED ? "was killed" : how_word(process->how), text ? ": " : "",
-             text ? (int)error.as.string.length : 0, text ? error.as.string.bytes : "");
+    describe_end(process, reason);
     while ((other = any_tied(process)) != NULL) {
         // Else the other one has just undone it.
         if (part(process, other) && ended_badly(process))
@@ -161,11 +209,18 @@ void mare__monitors_tell(mare_process *process, struct mare__list *monitors)
     }
 }
 
+// It was received, or never will be.
+static void end(struct mare__wait *wait)
+{
+    struct mare__monitor *monitor = (struct mare__monitor *)wait;
+    mare__message_clear(&wait->message);
+    unmake(monitor, sizeof *monitor, monitor->payer);
+}
+
 static void drop(struct mare__monitor *monitor)
 {
-    mare__message_clear(&monitor->letter.wait.message);
     mare_chan_unref(monitor->channel);
-    mare__free(monitor);
+    end(&monitor->letter.wait);
 }
 
 void mare__monitors_drop(mare_process *process)
@@ -179,10 +234,13 @@ void mare__monitors_drop(mare_process *process)
 
 bool mare__process_monitor(mare_process *process, mare_channel *channel)
 {
-    struct mare__monitor *monitor = mare__alloc_zero(sizeof *monitor);
+    struct mare__account *payer;
+    struct mare__monitor *monitor = make(sizeof *monitor, &payer);
     if (!monitor)
         return false;
+    monitor->payer = payer;
     mare__letter_init(&monitor->letter);
+    monitor->letter.wait.wake = end;
     monitor->channel = mare_chan_ref(channel);
     if (!mare__message_room(&monitor->letter.wait.message, NOTICE)) {
         drop(monitor);

@@ -151,6 +151,22 @@ return {
         refused("what __travel returned: a file", object(function() return "m", io.stdout end))
     end,
 
+    a_travel_that_returns_its_own_value_is_refused = function()
+        local function object(f) return setmetatable({}, {__travel = f}) end
+        local why = "inside of what its own __travel returned cannot travel"
+        refused("^arg 1, what __travel returned: a value " .. why,
+            object(function(self) return "m", self end))
+        refused("field 'o', what __travel returned, field 'x', index 1: a value " .. why,
+            {o = object(function(self) return "m", {x = {self}} end)})
+        local other = {}
+        local one = object(function() return "m", other end)
+        setmetatable(other, {__travel = function() return "m", {one} end})
+        refused(why, one)
+        -- Twice, one beside the other, is no circle.
+        one = object(function() return "m", 1 end)
+        t.ok(mare.channel(1):send({one, one}, one, object(function() return "m", {one, one} end)))
+    end,
+
     a_module_that_the_receiver_cannot_load_fails_there = function()
         local ch = mare.channel(1)
         ch:send(setmetatable({}, {__travel = function() return "travel.nosuch", 1 end}))
