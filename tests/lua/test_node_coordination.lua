@@ -11,11 +11,6 @@ local function server(name, body)
 end
 
 local TIDE = [[
-    local rpc = require "mare.rpc"
-    local level = 0
-    function rise(by) level = level + by return level end
-    function fail() error "on purpose" end
-    mare.channel(0, "ready")
     mare.spawn({name = "tide"}, function()
         local level = 0
         function rise(by) level = level + by return level end
@@ -75,7 +70,8 @@ return {
             mare.channel(2, "told")
         local text = [[
             local rpc, monitor = require "mare.rpc", require "mare.monitor"
-            local read, write = rpc.sync("count@home", "read", 20), rpc.sync("count@home", "write", 20)
+            local read = rpc.sync("count@home", "read", 20)
+            local write = rpc.sync("count@home", "write", 20)
             local lock = find "things@home":receive()
             local add = monitor.doWhenFree(lock, function() write(read() + 1) return true end, 20)
             local done = 0
