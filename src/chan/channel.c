@@ -216,7 +216,7 @@ static __attribute__((noinline)) bool grow(mare_channel *channel)
     }
     mare__lock_acquire(&channel->lock);
     if (channel->room == before) { // else another was quicker
-        for (size_t i = 0; i < channel->count; i++)
+        for (size_t i = 0; before > 0 && i < channel->count; i++)
             mare__message_move(&ring[i], &channel->ring[(channel->head + i) % before]);
         mare_message *old = channel->ring;
         channel->ring = ring;

@@ -452,8 +452,10 @@ static inline void *mare__passed(lua_State *L, int index)
 {
     struct mare__pass *pass = mare__self(L)->passing;
     void *what = lua_touserdata(L, index);
-    if (!what || !lua_islightuserdata(L, index) || !pass || pass->what != what)
+    if (!what || !lua_islightuserdata(L, index) || !pass || pass->what != what) {
         luaL_error(L, "this function is not for programs");
+        return NULL; // never
+    }
     pass->what = NULL;
     return what;
 }
