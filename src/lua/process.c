@@ -135,6 +135,7 @@ int mare__lua_spawn(lua_State *L)
         return mare__lua_fail(L, MARE_NOMEM);
     int top = lua_gettop(L);
     mare__handle_push_new(L, process); // so that an error cannot lose it
+    mare__modules_inherit(L, process);
     mare_message *message = &process->sleep.wait.message;
     if (mare__marshal_body(L, body, top - body + 1, message, &leaving, NULL) != MARE_OK)
         return mare__lua_refuse(L);

@@ -48,6 +48,7 @@ static void destroy(struct mare__object *object)
     mare__free(process->numbers.free);
     mare__free(atomic_load(&process->pool));
     mare__account_unref(process->account);
+    mare__modules_unref(process->modules);
     mare__spare_give(MARE__SPARE_PROCESS, process);
 }
 

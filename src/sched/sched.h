@@ -141,22 +141,24 @@ struct mare__local {
         lua_State *co, *before; // who runs, and who ran before it
     } * nest;                   // coroutines resumed inside each other
     uint32_t nested, nest_room;
-    bool needs_close;           // something in the state has a finalizer
-    bool finalizes;             // one that is Lua code
-    bool closing;               // the state is: what is made now is not finalized
-    bool has_c_modules;         // so the state cannot be recycled
-    bool warnings_on, warning;  // what warn("@on") set; a warning's first piece was printed
-    bool loaded;                // the state came with its function on the stack
-    bool begun;                 // what it starts with is being read, or was
-    bool is_main;               // has everything from the start, as the stock interpreter
-    bool luaproc;               // the global `luaproc` exists in it
-    volatile bool winding_up;   // it has ended: handlers of <close> run
-    volatile uint8_t throws;    // errors raised in it because it was killed
-    bool hooked;                // the program has set a hook, in some coroutine: see hook.c
-    volatile bool hooking;      // a hook is being set: the tick leaves it alone
-    lua_State *volatile armed;  // where the tick asked for the worker
-    const void *last_body;      // what it spawned last: see code.c
-    struct mare__reader *start; // of what it starts with, until that was read
+    bool needs_close;              // something in the state has a finalizer
+    bool finalizes;                // one that is Lua code
+    bool closing;                  // the state is: what is made now is not finalized
+    bool has_c_modules;            // so the state cannot be recycled
+    bool warnings_on, warning;     // what warn("@on") set; a warning's first piece was printed
+    bool loaded;                   // the state came with its function on the stack
+    bool begun;                    // what it starts with is being read, or was
+    bool is_main;                  // has everything from the start, as the stock interpreter
+    bool luaproc;                  // the global `luaproc` exists in it
+    volatile bool winding_up;      // it has ended: handlers of <close> run
+    volatile uint8_t throws;       // errors raised in it because it was killed
+    bool hooked;                   // the program has set a hook, in some coroutine: see hook.c
+    volatile bool hooking;         // a hook is being set: the tick leaves it alone
+    lua_State *volatile armed;     // where the tick asked for the worker
+    const void *last_body;         // what it spawned last: see code.c
+    struct mare__reader *start;    // of what it starts with, until that was read
+    struct mare__modules *modules; // what it inherits: a reference, or NULL; see package.c
+    uintptr_t modules_print;       // of what it would hand on when it last looked
 
     // Under the lock of the shared half.
     bool reporting; // it died, and its error will be printed unless somebody looks
@@ -498,6 +500,8 @@ enum {
     MARE__REGISTRY_SEEN, // what a program sees of it: see debug.c
     MARE__REGISTRY_HOST,
     MARE__REGISTRY_ROUTINES,
+    MARE__REGISTRY_PACKAGE, // the library, and what it had: see package.c
+    MARE__REGISTRY_PRELOAD,
     MARE__REGISTRY_PIPES,   // of children: see lua/child.c
     MARE__REGISTRY_HANDLES, // and those after it: see handle.c
     MARE__REGISTRY_END = MARE__REGISTRY_HANDLES + 32
