@@ -245,6 +245,40 @@ static int keep_results(lua_State *L)
     return 0;
 }
 
+// value -> text. The module is ours, and need not be there.
+static int show_value(lua_State *L)
+{
+    if (!lua_istable(L, 1) || !mare__lazy_require(L, "mare._show"))
+        return 0;
+    lua_insert(L, 1);
+    lua_call(L, 1, 1);
+    return 1;
+}
+
+void mare__error_push(lua_State *L, int error)
+{
+    error = lua_absindex(L, error);
+    lua_pushcfunction(L, show_value);
+    lua_pushvalue(L, error);
+    if (lua_pcall(L, 1, 1, 0) == LUA_OK && lua_type(L, -1) == LUA_TSTRING)
+        return;
+    lua_pop(L, 1);
+    lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, error));
+}
+
+// Who spawns a function that uses a global of its own finds out here.
+static void explain_globals(lua_State *L, const struct mare__local *process)
+{
+    if (process->is_main || lua_type(L, 1) != LUA_TSTRING ||
+        !strstr(lua_tostring(L, 1), "a nil value (global '"))
+        return;
+    lua_pushfstring(L,
+                    "%s; a process has globals of its own: pass it as an argument, make it a local "
+                    "of the function that spawns, or put it into a module",
+                    lua_tostring(L, 1));
+    lua_replace(L, 1);
+}
+
 // The error value, as it is if it can travel, else as a string; the traceback; and, if it is not a
 // string, what to print of it.
 static int keep_error(lua_State *L)
@@ -252,6 +286,7 @@ static int keep_error(lua_State *L)
     struct mare__local *process = mare__self(L);
     mare_message *message = &process->sleep.wait.message;
     const char *traceback = mare__passed(L, 2);
+    explain_globals(L, process);
     if (keep_values(L, 1, "error") != MARE_OK) {
         luaL_tolstring(L, 1, NULL);
         add_string(message, lua_tostring(L, -1));
@@ -259,11 +294,9 @@ static int keep_error(lua_State *L)
     add_string(message, traceback);
     if (lua_type(L, 1) == LUA_TSTRING)
         return 0;
-    if (luaL_callmeta(L, 1, "__tostring") && lua_type(L, -1) == LUA_TSTRING)
-        add_string(message, lua_tostring(L, -1));
-    else
-        add_string(message,
-                   lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1)));
+    if (!luaL_callmeta(L, 1, "__tostring") || lua_type(L, -1) != LUA_TSTRING)
+        mare__error_push(L, 1);
+    add_string(message, lua_tostring(L, -1));
     return 0;
 }
 

@@ -203,6 +203,33 @@ return {
         t.eq(select(2, got.err:gsub("unnoticed", "")), 1)
     end,
 
+    an_error_value_is_printed_as_it_would_be_written = function()
+        local got = shell.lua [[
+            local mare = require "mare"
+            mare.spawn(function()
+                local err = {code = 5, path = "/moon", [true] = {1, {2}}, ["a b"] = 1.5, ["end"] = 0}
+                err.self = err
+                error(err)
+            end)
+            mare.spawn(function() error(true) end)
+            mare.spawn(function()
+                error(setmetatable({}, {__tostring = function() return "by itself" end}))
+            end)
+            mare.spawn(function()
+                local deep = {}
+                for _ = 1, 1000 do deep = {deep, setmetatable({}, {__index = error})} end
+                error(deep)
+            end)
+        ]]
+        t.ok(got.err:find('died: {["a b"] = 1.5, code = 5, ["end"] = 0, path = "/moon", '
+            .. 'self = <cycle>, [true] = {1, {2}}}\n', 1, true), got.err)
+        t.ok(got.err:find("died: (error object is a boolean value)\n", 1, true), got.err)
+        t.ok(got.err:find("died: by itself\n", 1, true), got.err)
+        t.ok(got.err:find("died: {{{{{{...}, {}}, {}}, {}}, {}}, {}}\n", 1, true), got.err)
+        got = shell.lua [[error {reason = "main"}]]
+        t.ok(got.err:find('^mare: {reason = "main"}\n'), got.err)
+    end,
+
     an_error_that_somebody_noticed_is_not_printed = function()
         ends({out = "died\tdied\tdied\tkilled\n", err = "", code = 0}, [[
             local function fail() error("noticed", 0) end
