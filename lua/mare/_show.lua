@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Values as text that people can read: the REPL, error values that nobody looked at, `mare test`.
--- Tables are written as in a program, within limits. No metamethod is called but __tostring, and one
--- that fails is passed over.
+-- Tables are written as in a program, within limits. No metamethod is called but __tostring, and
+-- one that fails is passed over.
 local DEPTH, ENTRIES, BYTES = 5, 100, 4000 -- beyond them there is "..."
 
 local next, type, tostring, pcall, getmetatable = next, type, tostring, pcall, getmetatable

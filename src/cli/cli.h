@@ -37,6 +37,10 @@ void mare__cli_interrupts_go_to(mare_process *repl);
 // code.
 int mare__cli_finish(struct mare_runtime *runtime);
 
+// `mare --lenient`: from now on the exit code says nothing of processes that died unnoticed, or
+// that waited for ever.
+void mare__cli_be_lenient(void);
+
 // `mare --trace FILE`: opens the file, and says why not; from the start of a runtime its events go
 // there; closes it, and says whether all is in it. The others do nothing when none was opened.
 bool mare__cli_trace_open(const char *path);

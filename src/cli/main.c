@@ -47,6 +47,12 @@ static int run_traced(int argc, char **argv)
     return mare__cli_trace_open(argv[1]) ? dispatch(argc - 1, argv + 1) : EXIT_DIED;
 }
 
+static int run_leniently(int argc, char **argv)
+{
+    mare__cli_be_lenient();
+    return dispatch(argc, argv);
+}
+
 static const struct command commands[] = {
     {"help", "what the commands do: mare help [command]",
      "mare help [command]\n\nWithout a command, lists them all.\n", help},
@@ -57,6 +63,12 @@ static const struct command commands[] = {
      run_code},
     {"-", "runs the program on standard input: mare - [args]",
      "mare - [args]\n\nReads a whole program from standard input, then runs it.\n", run_stdin},
+    {"--lenient", "exits with 0 though processes died unnoticed: mare --lenient app.lua [args]",
+     "mare --lenient app.lua [args]\n\n"
+     "The exit code is that of the main process alone. Without this it is also 1 when another\n"
+     "process died and nobody took note, and when processes were ended at last because what they\n"
+     "waited for could no longer come.\n",
+     run_leniently},
     {"--trace", "notes what processes do: mare --trace FILE app.lua [args]", mare__cli_trace_help,
      run_traced},
     {"sim", "simulates coordination algorithms, checks and draws them: mare sim ALGORITHM",
@@ -100,9 +112,11 @@ static int help(int argc, char **argv)
          "  mare app.lua [args]   runs a program\n"
          "  mare                  reads, evaluates and prints, with history\n\nCommands:");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        printf("  %-7s  %s\n", commands[i].name, commands[i].summary);
-    puts("\nExit codes: 0 success, 1 the main process died, 2 wrong usage, 128 + n ended by\n"
-         "signal n, or what the program gave to os.exit. docs/reference/lua.md has the module.");
+        printf("  %-9s  %s\n", commands[i].name, commands[i].summary);
+    puts(
+        "\nExit codes: 0 success; 1 a process died unnoticed, or some waited for what can no longer\n"
+        "come; 2 wrong usage; 128 + n ended by signal n; or what the program gave to os.exit.\n"
+        "docs/reference/lua.md has the module.");
     return 0;
 }
 

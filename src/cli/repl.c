@@ -435,6 +435,7 @@ int mare__cli_repl(void)
     static struct repl repl; // the terminal thread may outlive this function
     pthread_t thread;
     take_screen();
+    mare__cli_be_lenient(); // whoever sits there has seen it
     repl.runtime = mare__cli_start();
     if (!repl.runtime || mare_chan_create(repl.runtime, 1, NULL, &repl.input) ||
         mare_chan_create(repl.runtime, 1, NULL, &repl.output))

@@ -28,11 +28,13 @@ static struct {
     mare_runtime *runtime; // under the mutex: NULL once it is being stopped
     pthread_t thread;
     bool started;
-    atomic_int exits;    // the program's own wish to end, a code plus 1; 0: none
-    atomic_bool lingers; // processes have ended, and programs that they started are awaited
-    atomic_bool stopped; // the runtime
-    atomic_bool over;    // and what was printed has been written
-    atomic_bool flushed; // in the last attempt, if there was one
+    atomic_int exits;      // the program's own wish to end, a code plus 1; 0: none
+    atomic_bool lingers;   // processes have ended, and programs that they started are awaited
+    atomic_bool stopped;   // the runtime
+    atomic_bool over;      // and what was printed has been written
+    atomic_bool unnoticed; // somebody died, and nobody took note
+    bool lenient;          // nor does the exit code
+    atomic_bool flushed;   // in the last attempt, if there was one
 } interrupt = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static void on_signal(int number)
@@ -147,6 +149,11 @@ static int stop(mare_runtime *runtime)
 
 // ---- Start and end ------------------------------------------------------------------------------
 
+void mare__cli_be_lenient(void)
+{
+    interrupt.lenient = true;
+}
+
 mare_runtime *mare__cli_start(void)
 {
     mare_runtime *runtime;
@@ -157,9 +164,21 @@ mare_runtime *mare__cli_start(void)
     }
     runtime->exits_in_order = true;
     runtime->in_last_call = &interrupt.lingers;
+    runtime->unnoticed = &interrupt.unnoticed;
     mare__cli_trace_begin(runtime);
     take_signals(runtime);
     return runtime;
+}
+
+// The code of a program that has not chosen one. `stuck`: processes waited for what cannot come.
+static int code_of(mare_process *main, bool stuck)
+{
+    bool ended = !mare_process_alive(main);
+    if (ended && main->how == MARE_KILLED)
+        fprintf(stderr, "mare: the main process was killed%s%s\n", main->kill_reason ? ": " : "",
+                main->kill_reason ? main->kill_reason : "");
+    bool failed = ended && (main->how == MARE_DIED || main->how == MARE_KILLED);
+    return failed || (stuck && !interrupt.lenient) ? EXIT_DIED : EXIT_SUCCESS;
 }
 
 int mare__cli_finish(mare_runtime *runtime)
@@ -179,14 +198,9 @@ int mare__cli_finish(mare_runtime *runtime)
                 atomic_load(&runtime->live),
                 atomic_load(&runtime->live) == 1 ? "process waits" : "processes wait");
     }
-    if (code < 0) {
-        bool killed = !mare_process_alive(main) && main->how == MARE_KILLED;
-        bool died = !mare_process_alive(main) && main->how == MARE_DIED;
-        if (killed)
-            fprintf(stderr, "mare: the main process was killed%s%s\n",
-                    main->kill_reason ? ": " : "", main->kill_reason ? main->kill_reason : "");
-        code = died || killed ? EXIT_DIED : EXIT_SUCCESS;
-    }
+    bool chosen = code >= 0; // by the program, or a signal
+    if (!chosen)
+        code = code_of(main, err == MARE_DEADLOCK);
     if (err == MARE_STOPPED) {
         atomic_store(&interrupt.exits, code + 1);
         mare__unpark(&interrupt.parker);
@@ -195,6 +209,8 @@ int mare__cli_finish(mare_runtime *runtime)
     int lost = atomic_load(&runtime->print_error), late = stop(runtime);
     if (late)
         lost = late;
+    if (!chosen && atomic_load(&interrupt.unnoticed) && !interrupt.lenient)
+        code = EXIT_DIED;
     if (!mare__cli_trace_close() && code == EXIT_SUCCESS)
         code = EXIT_DIED;
     if (lost && code == EXIT_SUCCESS) {

@@ -266,17 +266,28 @@ void mare__error_push(lua_State *L, int error)
     lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, error));
 }
 
-// Who spawns a function that uses a global of its own finds out here.
+// Who spawns a function that uses a global of its own finds out here. (What the process does have
+// as a global was sought in another environment.)
 static void explain_globals(lua_State *L, const struct mare__local *process)
 {
-    if (process->is_main || lua_type(L, 1) != LUA_TSTRING ||
-        !strstr(lua_tostring(L, 1), "a nil value (global '"))
+    static const char words[] = "a nil value (global '";
+    if (process->is_main || lua_type(L, 1) != LUA_TSTRING)
         return;
-    lua_pushfstring(L,
-                    "%s; a process has globals of its own: pass it as an argument, make it a local "
-                    "of the function that spawns, or put it into a module",
-                    lua_tostring(L, 1));
-    lua_replace(L, 1);
+    const char *name = strstr(lua_tostring(L, 1), words), *end = NULL;
+    if (name)
+        end = strchr(name += sizeof words - 1, '\'');
+    if (!end)
+        return;
+    lua_pushglobaltable(L);
+    lua_pushlstring(L, name, (size_t)(end - name));
+    if (lua_gettable(L, -2) == LUA_TNIL) {
+        lua_pushfstring(L,
+                        "%s; a process has globals of its own: pass it as an argument, make it a "
+                        "local of the function that spawns, or put it into a module",
+                        lua_tostring(L, 1));
+        lua_replace(L, 1);
+    }
+    lua_pop(L, 2);
 }
 
 // The error value, as it is if it can travel, else as a string; the traceback; and, if it is not a
@@ -400,8 +411,10 @@ static void report(struct mare__wait *wait)
     struct mare__local *process = MARE__ENTRY(wait, struct mare__local, sleep.wait);
     mare__timer_stop(process->shared.runtime,
                      wait); // it may have been ended by a kill that came too late
-    if (wait->result != MARE_OK)
+    if (wait->result != MARE_OK) {
         print_error(process);
+        mare__unnoticed(process->shared.runtime);
+    }
     mare_process_unref(&process->shared);
 }
 

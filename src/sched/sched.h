@@ -404,6 +404,7 @@ struct mare_runtime {
     atomic_bool stopping;
     atomic_int exit_code;   // -1: nobody asked to exit
     atomic_int print_error; // an errno: what was printed is lost
+    atomic_bool *unnoticed; // is told that somebody died and nobody took note; or NULL
     bool exits_in_order;    // somebody awaits the end and looks at exit_code
     mare_process *main;     // whose end ends the program, or NULL
     bool gc_stress;
@@ -460,6 +461,13 @@ static inline bool mare__runtime_park(const mare_runtime *runtime, struct mare__
 static inline uint64_t mare__thread_time_ns(const mare_runtime *runtime)
 {
     return runtime->platform.thread_time_ns(runtime->platform.context);
+}
+
+// Somebody has died, and nobody has taken note but the person who reads standard error.
+static inline void mare__unnoticed(const mare_runtime *runtime)
+{
+    if (runtime->unnoticed)
+        atomic_store(runtime->unnoticed, true);
 }
 
 static inline bool mare__killed(const struct mare__local *process)

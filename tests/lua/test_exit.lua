@@ -198,7 +198,7 @@ return {
         local got = shell.lua [[
             require "mare".spawn({name = "worker"}, function() error("unnoticed", 0) end)
         ]]
-        t.eq({got.out, got.code}, {"", 0})
+        t.eq({got.out, got.code}, {"", 1})
         t.ok(got.err:find "^mare: process %d+ worker died: unnoticed\nstack traceback:", got.err)
         t.eq(select(2, got.err:gsub("unnoticed", "")), 1)
     end,
@@ -207,7 +207,8 @@ return {
         local got = shell.lua [[
             local mare = require "mare"
             mare.spawn(function()
-                local err = {code = 5, path = "/moon", [true] = {1, {2}}, ["a b"] = 1.5, ["end"] = 0}
+                local err = {code = 5, path = "/moon", [true] = {1, {2}}}
+                err["a b"], err["end"] = 1.5, 0
                 err.self = err
                 error(err)
             end)
@@ -270,8 +271,21 @@ return {
             end) end
             print "main ends"
         ]]
-        t.eq({got.out, got.code}, {"main ends\nclosed\nclosed\nclosed\n", 0})
+        t.eq({got.out, got.code}, {"main ends\nclosed\nclosed\nclosed\n", 1})
         t.ok(got.err:find "^mare: 3 processes wait", got.err)
+    end,
+
+    who_asks_for_it_gets_the_exit_code_of_the_main_script_alone = function()
+        local stuck = "local m = require 'mare' m.spawn(function() m.channel():receive() end)"
+        local died = "local p = require 'mare'.spawn(error, 'x') require 'mare'.wait() "
+        local function code(text)
+            return shell.run(shell.mare .. text).code
+        end
+        t.eq({code(" -e " .. shell.quote(stuck)), code(" -e " .. shell.quote(died))}, {1, 1})
+        t.eq({code(" --lenient -e " .. shell.quote(stuck)), code(" --lenient -e "
+            .. shell.quote(died))}, {0, 0})
+        t.eq(code(" --lenient -e " .. shell.quote(died .. "error 'y'")), 1)
+        t.eq(code(" -e " .. shell.quote(died .. "os.exit(0)")), 0)
     end,
 
     a_sleeper_is_no_deadlock = function()
