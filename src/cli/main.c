@@ -113,10 +113,9 @@ static int help(int argc, char **argv)
          "  mare                  reads, evaluates and prints, with history\n\nCommands:");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         printf("  %-9s  %s\n", commands[i].name, commands[i].summary);
-    puts(
-        "\nExit codes: 0 success; 1 a process died unnoticed, or some waited for what can no longer\n"
-        "come; 2 wrong usage; 128 + n ended by signal n; or what the program gave to os.exit.\n"
-        "docs/reference/lua.md has the module.");
+    puts("\nExit codes: 0 success; 1 a process died unnoticed, or waited for what cannot come; 2\n"
+         "wrong usage; 128 + n ended by signal n; or what the program gave to os.exit.\n"
+         "docs/reference/lua.md has the module.");
     return 0;
 }
 
