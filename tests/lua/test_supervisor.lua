@@ -13,9 +13,10 @@ end
 -- A child that says in a channel that it begins and ends, and does what it is told meanwhile.
 local function talker(id, events)
     local orders = mare.channel()
-    return {id = id, start = function()
+    return {id = id, ready = 1000, start = function()
         local _ <close> = setmetatable({}, {__close = function() events:trysend("-" .. id) end})
         events:send("+" .. id)
+        supervisor.ready()
         local order = orders:receive()
         if order == "fail" then error("told to", 0) end
     end}, orders
