@@ -110,18 +110,20 @@ local function enter(...) return require "mare.supervisor"._enter(...) end
 local Supervisor = {}
 Supervisor.__index = Supervisor
 
-local function report_to_stderr(event)
-    local error_text = event.error ~= nil and ": " .. (type(event.error) == "string" and event.error
-        or show(event.error)) or ""
-    io.stderr:write(("mare: supervisor%s: child %s %s%s\n"):format(
-        event.supervisor and " " .. event.supervisor or "", event.child, event.what, error_text))
+-- Without a function of the program's own.
+local function report_to_log(event)
+    require "mare.log".new("mare.supervisor").warn("child " .. event.what, {child = event.child,
+        error = event.error, restarts = event.restarts, supervisor = event.supervisor})
 end
 
 function Supervisor:tell(what, child, err)
-    local ok, message = pcall(self.report, {what = what, child = child.id, error = err,
-        restarts = child.restarts, supervisor = self.name})
-    if not ok then report_to_stderr {what = "could not be reported", child = child.id,
-        error = message, supervisor = self.name} end
+    local event = {what = what, child = child.id, error = err, restarts = child.restarts,
+        supervisor = self.name}
+    local ok, message = pcall(self.report, event)
+    if not ok then
+        event.what, event.error = "could not be reported", message
+        report_to_log(event)
+    end
 end
 
 function Supervisor:find(id)
@@ -332,7 +334,7 @@ local function new(options, inbox)
     for _, key in ipairs {"name", "strategy", "intensity", "period", "patience"} do
         self[key] = options[key]
     end
-    self.report = options.report or report_to_stderr
+    self.report = options.report or report_to_log
     return self
 end
 

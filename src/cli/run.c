@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "loop/log.h"
 #include "platform/terminal.h"
 #include "sched/foreign.h"
 #include "sched/local.h"
@@ -185,6 +186,8 @@ int mare__cli_finish(mare_runtime *runtime)
 {
     mare_process *main = runtime->main;
     mare_err err = mare__runtime_await(runtime, true, MARE_FOREVER);
+    if (err == MARE_DEADLOCK && mare__log_end(runtime)) // which some may have waited for
+        err = mare__runtime_await(runtime, true, MARE_FOREVER);
     if (err == MARE_DEADLOCK && mare__wait_end(mare__main_wait(mare__local_of(main)),
                                                MARE_DEADLOCK)) // an error where it waits
         err = mare__runtime_await(runtime, true, MARE_FOREVER);

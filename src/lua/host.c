@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "loop/log.h"
 #include "lua/binding.h"
 #include "sched/foreign.h"
 #include "sched/runtime.h"
@@ -58,6 +59,8 @@ static int host_close(lua_State *L)
     mare__handles_drop(process);
     if (last) {
         err = mare__runtime_await(runtime, true, MARE_FOREVER);
+        if (err == MARE_DEADLOCK && mare__log_end(runtime))
+            err = mare__runtime_await(runtime, true, MARE_FOREVER);
         if (err == MARE_DEADLOCK)
             fprintf(stderr, "mare: %lu processes wait for messages that nobody can send: ended\n",
                     atomic_load(&runtime->live));

@@ -404,6 +404,43 @@ static void print_error(struct mare__local *process)
     funlockfile(stderr);
 }
 
+static char *string_in(const mare_message *message, uint32_t index)
+{
+    mare_value value;
+    if (mare_message_get(message, index, &value) != MARE_OK || value.type != MARE_STRING)
+        value = (mare_value){.as.string = {"?", 1}};
+    char *copy = mare__alloc(value.as.string.length + 1);
+    if (copy) {
+        memcpy(copy, value.as.string.bytes, value.as.string.length);
+        copy[value.as.string.length] = 0;
+    }
+    return copy;
+}
+
+// Gives the error to the program's log, if there is one that takes it.
+static bool log_error(struct mare__local *process)
+{
+    mare_runtime *runtime = process->shared.runtime;
+    const mare_message *message = &process->sleep.wait.message;
+    bool (*note)(mare_runtime *, const char *, const char *) = atomic_load(&runtime->log_note);
+    if (!note)
+        return false;
+    const char *name = process->shared.name;
+    char *error = string_in(message, message->count > 2 ? 2 : 0), *trace = string_in(message, 1);
+    size_t room = 64 + (name ? strlen(name) : 0) + (error ? strlen(error) : 0);
+    char *text = mare__alloc(room);
+    bool done = error && trace && text;
+    if (done) {
+        snprintf(text, room, "process %llu%s%s died: %s", (unsigned long long)process->shared.id,
+                 name ? " " : "", name ? name : "", error);
+        done = note(runtime, text, trace);
+    }
+    mare__free(error);
+    mare__free(trace);
+    mare__free(text);
+    return done;
+}
+
 // The wait of the report has ended. MARE_OK: somebody has looked at how the process ended
 // (mare__local_observed). Else the time is over, or the runtime stops, and the error is printed.
 static void report(struct mare__wait *wait)
@@ -412,7 +449,8 @@ static void report(struct mare__wait *wait)
     mare__timer_stop(process->shared.runtime,
                      wait); // it may have been ended by a kill that came too late
     if (wait->result != MARE_OK) {
-        print_error(process);
+        if (!log_error(process))
+            print_error(process);
         mare__unnoticed(process->shared.runtime);
     }
     mare_process_unref(&process->shared);

@@ -314,6 +314,7 @@ struct mare__class {
 
 struct mare__harvest; // what the standard libraries are made of: see lazy.c
 struct mare__jobs;    // threads for what blocks: see src/loop/job.h
+struct mare__log;     // see src/loop/log.h
 
 struct mare_runtime {
     struct mare__platform platform;
@@ -347,6 +348,11 @@ struct mare_runtime {
     struct mare__lookout *lookouts;  // all there were, under worker_mutex; the end frees them
     struct mare__jobs *_Atomic jobs; // made when first needed
     void (*_Atomic jobs_stop)(struct mare__jobs *jobs); // how they end; set before
+    // The log, how it ends, and what takes a message of the runtime's own: false, it does not. See
+    // src/loop/log.h.
+    struct mare__log *_Atomic log; // made when first needed
+    void (*_Atomic log_stop)(struct mare__log *log);
+    bool (*_Atomic log_note)(mare_runtime *runtime, const char *message, const char *traceback);
 
     mare__lock inbox_lock;
     struct mare__line inbox; // processes whose wait was ended by a thread that is no worker
