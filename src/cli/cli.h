@@ -71,3 +71,7 @@ extern const char mare__cli_clock_help[];
 // Keys and certificates of nodes: `mare keys …`.
 int mare__cli_keys(int argc, char **argv);
 extern const char mare__cli_keys_help[];
+
+// Tests of programs: `mare test …`.
+int mare__cli_test(int argc, char **argv);
+extern const char mare__cli_test_help[];

@@ -71,6 +71,8 @@ static const struct command commands[] = {
      run_leniently},
     {"--trace", "notes what processes do: mare --trace FILE app.lua [args]", mare__cli_trace_help,
      run_traced},
+    {"test", "runs tests, each case in a process: mare test [FILE.lua | FOLDER ...] [PATTERN]",
+     mare__cli_test_help, mare__cli_test},
     {"sim", "simulates coordination algorithms, checks and draws them: mare sim ALGORITHM",
      mare__cli_sim_help, mare__cli_sim},
     {"place", "network coordinates: evaluates, places, draws, probes: mare place evaluate FILE",

@@ -319,4 +319,39 @@ return {
         t.eq({got.out, got.code}, {"1\n", 1})
         t.ok(got.err:find("/dev/full", 1, true), got.err)
     end,
+
+    tests_of_users = t.in_folder(function(folder)
+        local file = require "mare.file"
+        os.execute("mkdir -p " .. folder .. "/tests/deep")
+        t.ok(file.write(folder .. "/tests/helper.lua", "return {two = 2}"))
+        t.ok(file.write(folder .. "/tests/deep/odd_test.lua", "return {deep = function() end}"))
+        t.ok(file.write(folder .. "/tests/test_some.lua", [[
+            local t, helper = require "mare.test", require "helper"
+            return {
+                adds = function() t.eq(1 + 1, helper.two) end,
+                differs = function() t.eq({1, a = {2}}, {1, a = {3}}) end,
+                dies = function() error {code = 5} end,
+                hangs = {function() require "mare".channel():receive() end, timeout = 0.01},
+                left_out = function() t.skip "today" end,
+            }
+        ]]))
+        local got = shell.run(("cd %s && %s test"):format(folder, shell.mare))
+        t.eq(got.code, 1)
+        local lines = {}
+        for line in got.out:gmatch "[^\n]+" do
+            if not line:find "^#   stack" and not line:find "^#   \t" then
+                lines[#lines + 1] = line:gsub("[%d.]+ seconds", "SPAN")
+            end
+        end
+        t.eq(lines, {"ok 1 - deep", "ok 2 - adds", "not ok 3 - dies", "#   {code = 5}",
+            "not ok 4 - differs",
+            "#   tests/test_some.lua:4: expected {1, a = {3}}, got {1, a = {2}}",
+            "not ok 5 - hangs",
+            "#   still running after SPAN", "ok 6 - left_out # SKIP today", "1..6"})
+        local function code(arguments)
+            return shell.run(("cd %s && %s test %s"):format(folder, shell.mare, arguments)).code
+        end
+        t.eq({code "adds", code "nothing", code "--loud", code "--timeout x", code "tests/deep",
+            code "--timeout 30 tests/test_some.lua adds"}, {0, 1, 2, 2, 0, 0})
+    end),
 }

@@ -63,7 +63,8 @@ TIME error -[?]: an object
     end,
 
     levels = function()
-        t.eq(without_number(lines({level = "warn", levels = {shop = "debug", noisy = "off"}}, function()
+        local levels = {shop = "debug", noisy = "off"}
+        t.eq(without_number(lines({level = "warn", levels = levels}, function()
             local shop, noisy, other = log.new "shop", log.new "noisy", log.new "other"
             t.eq({log.debug "x", log.info "x", log.warn "1", log.error "2"},
                 {false, false, true, true})
