@@ -19,12 +19,18 @@ enum source { SOURCE_FILE, SOURCE_CODE, SOURCE_STDIN };
 // Returns the exit code.
 int mare__cli_run(enum source source, int argc, char **argv);
 
+// Before that: all the arguments of `mare`, for arg[-1] and below; and `-l NAME`, a module that the
+// program finds as a global. False: there are too many.
+void mare__cli_given(char **argv);
+bool mare__cli_library(const char *name);
+
 // Runs a command that is written in Lua: the module returns a function, which gets the arguments.
 // argv[0] is the command's own name. Returns the exit code.
 int mare__cli_run_module(const char *module, int argc, char **argv);
 
-// Reads, evaluates and prints until the end of input.
-int mare__cli_repl(void);
+// Reads, evaluates and prints until the end of input; after a program and its arguments, if there
+// are any.
+int mare__cli_repl(int argc, char **argv);
 
 // A runtime for the command line: it takes signals, and it ends in order. NULL after saying why
 // not.

@@ -47,6 +47,22 @@ static int run_traced(int argc, char **argv)
     return mare__cli_trace_open(argv[1]) ? dispatch(argc - 1, argv + 1) : EXIT_DIED;
 }
 
+static int run_interactively(int argc, char **argv)
+{
+    return mare__cli_repl(argc - 1, argv + 1);
+}
+
+static int run_with_library(int argc, char **argv)
+{
+    if (argc < 2 || !mare__cli_library(argv[1])) {
+        fputs(argc < 2 ? "mare: -l needs the name of a module: mare -l lpeg app.lua\n"
+                       : "mare: too many modules after -l\n",
+              stderr);
+        return EXIT_USAGE;
+    }
+    return dispatch(argc - 1, argv + 1);
+}
+
 static int run_leniently(int argc, char **argv)
 {
     mare__cli_be_lenient();
@@ -61,6 +77,15 @@ static const struct command commands[] = {
      "Runs CODE as the main process. The arguments are `...` and the table `arg`.\n\n"
      "    mare -e 'print(require(\"mare\").workers())'\n",
      run_code},
+    {"-l", "requires a module before the program: mare -l NAME app.lua [args]",
+     "mare -l NAME app.lua [args]\n\n"
+     "Requires a module and puts it into the global of that name; `-l global=module` chooses\n"
+     "another. It can be given several times, also before -e and -.\n",
+     run_with_library},
+    {"-i", "reads lines after a program: mare -i app.lua [args]",
+     "mare -i [app.lua [args]]\n\n"
+     "Runs the program, then reads, evaluates and prints lines in the same process.\n",
+     run_interactively},
     {"-", "runs the program on standard input: mare - [args]",
      "mare - [args]\n\nReads a whole program from standard input, then runs it.\n", run_stdin},
     {"--lenient", "exits with 0 though processes died unnoticed: mare --lenient app.lua [args]",
@@ -125,7 +150,8 @@ static int help(int argc, char **argv)
 static int dispatch(int argc, char **argv)
 {
     if (argc < 2)
-        return isatty(STDIN_FILENO) ? mare__cli_repl() : mare__cli_run(SOURCE_STDIN, argc, argv);
+        return isatty(STDIN_FILENO) ? mare__cli_repl(0, NULL)
+                                    : mare__cli_run(SOURCE_STDIN, argc, argv);
     const struct command *command = find(argv[1]);
     if (command)
         return command->run(argc - 1, argv + 1);
@@ -153,5 +179,6 @@ int main(int argc, char **argv)
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
     mallopt(M_TOP_PAD, 1 << 20);
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mare__cli_given(argv);
     return dispatch(argc, argv);
 }

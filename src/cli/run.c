@@ -18,6 +18,8 @@
 #include "sched/routine.h"
 #include "sched/runtime.h"
 
+enum { LIBRARIES_MAX = 32 };
+
 // ---- Signals ------------------------------------------------------------------------------------
 
 // A handler may do little: it notes the signal and wakes a thread that does the rest.
@@ -227,10 +229,52 @@ int mare__cli_finish(mare_runtime *runtime)
 
 struct program {
     enum source source;
-    int argc;
+    int argc, before; // arguments from argv[0] on, and how many come before it
     char **argv;
     struct mare__local *process;
 };
+
+// What the command line has, before the program.
+static struct {
+    char **argv;
+    const char *names[LIBRARIES_MAX]; // of modules, for -l
+    int libraries;
+} given;
+
+void mare__cli_given(char **argv)
+{
+    given.argv = argv;
+}
+
+bool mare__cli_library(const char *name)
+{
+    if (given.libraries == LIBRARIES_MAX)
+        return false;
+    given.names[given.libraries++] = name;
+    return true;
+}
+
+// Replaces the program on top of the stack by one that requires the modules of -l first.
+static void require_first(lua_State *L)
+{
+    static const char code[] = "local names, main = ...\n"
+                               "return function(...)\n"
+                               "    for _, name in ipairs(names) do\n"
+                               "        local global, module = name:match '^([^=]*)=(.*)$'\n"
+                               "        _G[global or name] = require(module or name)\n"
+                               "    end\n"
+                               "    return main(...)\n"
+                               "end\n";
+    if (luaL_loadbuffer(L, code, sizeof code - 1, "=mare -l") != LUA_OK)
+        lua_error(L);
+    lua_createtable(L, given.libraries, 0);
+    for (int i = 0; i < given.libraries; i++) {
+        lua_pushstring(L, given.names[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_rotate(L, -3, -1); // the program comes last
+    lua_call(L, 2, 1);
+}
 
 // In a state that is thrown away: the program and the table of its arguments, marshalled.
 static int prepare(lua_State *L)
@@ -243,7 +287,13 @@ static int prepare(lua_State *L)
                      : luaL_loadfile(L, program->source == SOURCE_FILE ? name : NULL);
     if (status != LUA_OK)
         return lua_error(L);
+    if (given.libraries > 0)
+        require_first(L);
     lua_createtable(L, program->argc, 1);
+    for (int i = -program->before; i < 0; i++) { // as in the stock interpreter
+        lua_pushstring(L, program->argv[i]);
+        lua_rawseti(L, -2, i);
+    }
     for (int i = 0; i < program->argc; i++) {
         lua_pushstring(L, i == 0 && program->source != SOURCE_FILE ? "-" : program->argv[i]);
         lua_rawseti(L, -2, i);
@@ -261,7 +311,8 @@ int mare__cli_run(enum source source, int argc, char **argv)
     struct mare__local *main = runtime ? mare__local_new(runtime) : NULL;
     if (!main)
         return EXIT_DIED;
-    struct program program = {source, argc, argv, main};
+    int before = given.argv && argv >= given.argv ? (int)(argv - given.argv) : 0;
+    struct program program = {source, argc, before, argv, main};
     char *error = NULL;
     mare_err err = mare__compile(main, prepare, &program, &error);
     if (err) {

@@ -354,4 +354,27 @@ return {
         t.eq({code "adds", code "nothing", code "--loud", code "--timeout x", code "tests/deep",
             code "--timeout 30 tests/test_some.lua adds"}, {0, 1, 2, 2, 0, 0})
     end),
+
+    what_came_before_the_program = function()
+        local file <close> = shell.file [[
+            local list = {}
+            for i = -10, #arg do list[#list + 1] = arg[i] end
+            print(table.concat(list, " ", 2), arg[-1])
+        ]]
+        prints(file.name .. " x\t" .. shell.mare .. "\n",
+            shell.run(("%s %s x"):format(shell.mare, file.name)))
+        prints(("--lenient -l s=string %s\ts=string\n"):format(file.name),
+            shell.run(("%s --lenient -l s=string %s"):format(shell.mare, file.name)))
+        prints("-e - x\t-e\n", shell.run(("%s -e %s x"):format(shell.mare,
+            shell.quote(assert(io.open(file.name)):read "a"))))
+    end,
+
+    modules_before_the_program = function()
+        prints("[1]\ttrue\n", shell.run(shell.mare .. " -l cjson -l pack=table -e "
+            .. shell.quote "print(cjson.encode {1}, pack == table)"))
+        local got = shell.run(shell.mare .. " -l no.such -e 'print(1)'")
+        t.eq({got.out, got.code}, {"", 1})
+        t.ok(got.err:find "module 'no.such' not found", got.err)
+        t.eq(shell.run(shell.mare .. " -l").code, 2)
+    end,
 }
