@@ -44,7 +44,7 @@ static void unlist(mare_channel *channel)
 static void empty(mare_channel *channel)
 {
     if (!channel->closed)
-        mare_chan_close(channel); // posted messages may still stand in line
+        mare__chan_close_for(channel, MARE_CLOSED); // posted messages may still stand in line
     while (channel->count > 0) {
         mare_message message = channel->ring[channel->head];
         channel->head = (channel->head + 1) % channel->room;
@@ -251,7 +251,7 @@ static inline mare_err try_send(mare_channel *channel, mare_message *message,
                                 struct mare__spot **receiver)
 {
     if (channel->closed)
-        return MARE_CLOSED;
+        return (mare_err)channel->closed;
     *receiver = claim_first(&channel->receivers);
     if (!*receiver) {
         if (channel->count == channel->capacity)
@@ -282,7 +282,7 @@ static inline mare_err try_receive(mare_channel *channel, mare_message *message,
         channel->sent++;
         return MARE_OK;
     }
-    return channel->closed ? MARE_CLOSED : MARE_EMPTY;
+    return channel->closed ? (mare_err)channel->closed : MARE_EMPTY;
 }
 
 // Puts a spot into a line and publishes its wait, or says why that was cancelled.
@@ -380,23 +380,42 @@ void mare__chan_forget(mare_channel *channel, struct mare__spot *spot)
     unlock(channel);
 }
 
+size_t mare__chan_receivers(mare_channel *channel)
+{
+    size_t count = 0;
+    mare__lock_acquire(&channel->lock);
+    for (struct mare__list *at = channel->receivers.next; at != &channel->receivers; at = at->next)
+        count++;
+    mare__lock_release(&channel->lock);
+    return count;
+}
+
 bool mare_chan_close(mare_channel *channel)
+{
+    if (!is_usable(channel))
+        return false;
+    bool first = mare__chan_close_for(channel, MARE_CLOSED);
+    if (first && channel->far)
+        channel->far->close(channel->far);
+    return first;
+}
+
+bool mare__chan_close_for(mare_channel *channel, mare_err why)
 {
     struct mare__list closing, *entry;
     struct mare__spot *spot;
-    if (!is_usable(channel))
-        return false;
     mare__list_init(&closing);
     mare__lock_acquire(&channel->lock);
     bool first = !channel->closed;
-    channel->closed = true;
+    if (first)
+        channel->closed = (uint8_t)why;
     while ((spot = claim_first(&channel->receivers)) || (spot = claim_first(&channel->senders)))
         mare__list_append(&closing, &spot->entry);
     unlock(channel);
     while ((entry = mare__list_first(&closing)) != NULL) {
         spot = MARE__ENTRY(entry, struct mare__spot, entry);
         mare__list_remove(entry); // before the wake: the owner may use the spot again at once
-        spot->wait->result = MARE_CLOSED;
+        spot->wait->result = why;
         serve(spot);
     }
     if (first && channel->name && channel->all) // one that could not be paid for is in no list

@@ -23,11 +23,26 @@ struct mare__channels {
     long owner;                    // the operating-system process that they belong to
 };
 
+// What a channel of another node has beside its line of messages to be sent there: see src/node.
+struct mare__far {
+    mare_channel *in; // where what was asked for from there arrives; a reference
+    // Somebody waits in `in` now, or does not wait any more. No lock is held.
+    void (*ask)(struct mare__far *far);
+    // The program closes the channel.
+    void (*close)(struct mare__far *far);
+    // Whether a message can go there: MARE_OK, MARE_TOOBIG, or MARE_BADMSG and what stands in the
+    // way. Reads nothing that changes.
+    mare_err (*check)(const struct mare__far *far, const mare_message *message, const char **why);
+    void (*hold)(struct mare__far *far);
+    void (*release)(struct mare__far *far);
+};
+
 struct mare_channel {
     struct mare__object object;
-    mare__lock lock;  // guards all below
-    atomic_uchar can; // MARE__CAN_SEND, MARE__CAN_RECEIVE: a hint, read without the lock
-    bool closed;
+    mare__lock lock;        // guards all below
+    atomic_uchar can;       // MARE__CAN_SEND, MARE__CAN_RECEIVE: a hint, read without the lock
+    uint8_t closed;         // 0, or why nothing can be sent any more: MARE_CLOSED, MARE_NONODE
+    struct mare__far *far;  // constant; NULL: the channel is at home here
     size_t count, capacity; // buffered messages, and how many there can be
     struct mare__list receivers,
         senders; // of struct mare__spot; at most one of the two is not empty
@@ -42,6 +57,19 @@ struct mare_channel {
     char *name;         // or NULL; constant after creation
     mare_message own[]; // a ring that needs no block of its own, or nothing
 };
+
+// The channel to receive from in place of this one.
+static inline mare_channel *mare__chan_in(mare_channel *channel)
+{
+    return __builtin_expect(channel->far != NULL, 0) ? channel->far->in : channel;
+}
+
+// Closes it for a reason of one's own: MARE_CLOSED, or another that those who wait are told. False:
+// it was closed before.
+bool mare__chan_close_for(mare_channel *channel, mare_err why);
+
+// How many stand in line to receive.
+size_t mare__chan_receivers(mare_channel *channel);
 
 // Whether something may be possible now. A hint: false when it is not or has just become so.
 static inline bool mare__can(const mare_channel *channel, unsigned char what)

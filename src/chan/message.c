@@ -364,9 +364,51 @@ mare_err mare_message_get(const mare_message *message, size_t index, mare_value 
     return MARE_OK;
 }
 
+bool mare__message_check(const mare_message *message, bool (*accepts)(const struct mare__object *))
+{
+    const uint8_t *data = mare__message_data(message);
+    for (uint32_t at = message->handles; at != 0;) {
+        struct mare__handle handle;
+        memcpy(&handle, data + at - 1, sizeof handle);
+        at = handle.previous;
+        if (!accepts(handle.object))
+            return false;
+    }
+    return true;
+}
+
+mare_err mare__message_dissolve(mare_message *message,
+                                bool (*write)(void *context, struct mare__object *object,
+                                              uint8_t payload[sizeof(struct mare__handle)]),
+                                void *context)
+{
+    uint8_t *data = (uint8_t *)mare__message_data(message);
+    while (message->handles) {
+        struct mare__handle handle;
+        uint8_t payload[sizeof handle];
+        memcpy(&handle, data + message->handles - 1, sizeof handle);
+        if (!write(context, handle.object, payload))
+            return MARE_BADMSG;
+        memcpy(data + message->handles - 1, payload, sizeof payload);
+        message->handles = handle.previous;
+        mare__unref(handle.object);
+    }
+    return MARE_OK;
+}
+
+// Whether the bytes behind a token are no objects.
+static bool is_raw(const struct mare__token *token)
+{
+    return token->kind == MARE__TOKEN_STRING ||
+           (token->kind == MARE__TOKEN_EXT &&
+            (token->ext == MARE__EXT_REPEAT || token->ext == MARE__EXT_SHARED ||
+             token->ext == MARE__EXT_MODULE || token->ext == MARE__EXT_HANDLE));
+}
+
 // Looks into every ext too: whether all of it is MessagePack with nothing in it that a peer cannot
-// make. `*repeats` tells whether something is referred to again.
-static bool is_acceptable(const uint8_t *at, const uint8_t *end, bool *repeats)
+// make. `*repeats` tells whether something is referred to again, `*handles` how many references
+// there are.
+static bool is_acceptable(const uint8_t *at, const uint8_t *end, bool *repeats, uint32_t *handles)
 {
     struct mare__token token;
     while (at < end) {
@@ -374,12 +416,16 @@ static bool is_acceptable(const uint8_t *at, const uint8_t *end, bool *repeats)
             return false;
         if (token.kind == MARE__TOKEN_STRING) {
             at += token.size;
-        } else if (token.kind == MARE__TOKEN_EXT) {
-            bool refers = token.ext == MARE__EXT_REPEAT || token.ext == MARE__EXT_SHARED;
-            if (token.ext < MARE__EXT_REPEAT || token.ext >= MARE__EXT_HANDLE)
+        } else if (token.kind == MARE__TOKEN_EXT && token.ext == MARE__EXT_HANDLE) {
+            if (token.size != sizeof(struct mare__handle))
                 return false;
-            *repeats |= refers;
-            if (refers) // others have MessagePack inside, which comes next
+            at += token.size;
+            ++*handles;
+        } else if (token.kind == MARE__TOKEN_EXT) {
+            if (token.ext < MARE__EXT_REPEAT || token.ext > MARE__EXT_HANDLE)
+                return false;
+            *repeats |= token.ext == MARE__EXT_REPEAT || token.ext == MARE__EXT_SHARED;
+            if (is_raw(&token)) // others have MessagePack inside, which comes next
                 at += token.size;
         }
     }
@@ -395,15 +441,37 @@ static bool count_objects(const uint8_t *at, const uint8_t *end, bool ext, uint3
     return true;
 }
 
-mare_err mare__message_accept(mare_message *to, const void *bytes, size_t length,
-                              enum mare__trust trust)
+// Puts objects in the place of the payloads of references, in bytes that were found acceptable.
+static bool resolve_all(mare_message *message, mare__resolve *resolve, void *context)
+{
+    uint8_t *data = (uint8_t *)mare__message_data(message);
+    const uint8_t *at = data, *end = at + message->length;
+    struct mare__token token;
+    while (at < end && mare__unpack(&at, end, &token)) {
+        if (token.kind == MARE__TOKEN_EXT && token.ext == MARE__EXT_HANDLE) {
+            struct mare__handle handle = {message->handles, resolve(context, at)};
+            if (!handle.object)
+                return false;
+            memcpy(data + (at - data), &handle, sizeof handle);
+            message->handles = (uint32_t)(at - data) + 1;
+            at += token.size;
+        } else if (is_raw(&token)) {
+            at += token.size;
+        }
+    }
+    return true;
+}
+
+mare_err mare__message_accept_with(mare_message *to, const void *bytes, size_t length,
+                                   enum mare__trust trust, mare__resolve *resolve, void *context)
 {
     const uint8_t *at = bytes, *end = at + length;
-    uint32_t count;
+    uint32_t count, handles = 0;
     bool repeats = false;
     if (length > MARE__MESSAGE_MAX)
         return MARE_TOOBIG;
-    if (!count_objects(at, end, true, &count) || !is_acceptable(at, end, &repeats))
+    if (!count_objects(at, end, true, &count) || !is_acceptable(at, end, &repeats, &handles) ||
+        (handles > 0 && !resolve))
         return MARE_BADMSG;
     if (!mare__message_append(to, bytes, length))
         return MARE_NOMEM;
@@ -411,7 +479,17 @@ mare_err mare__message_accept(mare_message *to, const void *bytes, size_t length
     to->rich = true;
     to->repeats = repeats;
     to->trust = (uint8_t)trust;
+    if (handles > 0 && !resolve_all(to, resolve, context)) {
+        mare__message_clear(to);
+        return MARE_BADMSG;
+    }
     return MARE_OK;
+}
+
+mare_err mare__message_accept(mare_message *to, const void *bytes, size_t length,
+                              enum mare__trust trust)
+{
+    return mare__message_accept_with(to, bytes, length, trust, NULL, NULL);
 }
 
 mare_err mare_message_parse(const void *bytes, size_t length, mare_message **out)

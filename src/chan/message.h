@@ -139,6 +139,23 @@ bool mare__message_join(mare_message *to, const mare_message *from);
 mare_err mare__message_accept(mare_message *to, const void *bytes, size_t length,
                               enum mare__trust trust);
 
+// The same with references, which are not pointers there: `resolve` makes of the payload of each a
+// reference to an object, or NULL, and then the message is refused.
+typedef struct mare__object *mare__resolve(void *context, const uint8_t payload[]);
+mare_err mare__message_accept_with(mare_message *to, const void *bytes, size_t length,
+                                   enum mare__trust trust, mare__resolve *resolve, void *context);
+
+// The other way round: `write` makes of each reference a payload of the same size, and fails for
+// those that must not leave. Then the message has no references any more. MARE_BADMSG: it was
+// refused, and stays as it was but for what `write` noted.
+mare_err mare__message_dissolve(mare_message *message,
+                                bool (*write)(void *context, struct mare__object *object,
+                                              uint8_t payload[sizeof(struct mare__handle)]),
+                                void *context);
+
+// Calls `visit` for every object that the message refers to, until one is refused. False: one was.
+bool mare__message_check(const mare_message *message, bool (*accepts)(const struct mare__object *));
+
 // A message that an object keeps and that refers to the object itself would keep it for ever: such
 // references are made not to count (disown), and must be forgotten before the message is cleared.
 void mare__message_disown(mare_message *message, struct mare__object *keeper);

@@ -74,6 +74,10 @@ extern const char mare__cli_place_help[];
 int mare__cli_clock(int argc, char **argv);
 extern const char mare__cli_clock_help[];
 
+// Programs that are nodes: `mare node …`.
+int mare__cli_node(int argc, char **argv);
+extern const char mare__cli_node_help[];
+
 // Keys and certificates of nodes: `mare keys …`.
 int mare__cli_keys(int argc, char **argv);
 extern const char mare__cli_keys_help[];

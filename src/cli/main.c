@@ -104,6 +104,8 @@ static const struct command commands[] = {
      mare__cli_place_help, mare__cli_place},
     {"clock", "asks time servers, serves time, watches: mare clock query HOST",
      mare__cli_clock_help, mare__cli_clock},
+    {"node", "runs a program as a node that others can reach: mare node --name NAME app.lua",
+     mare__cli_node_help, mare__cli_node},
     {"keys", "makes keys and certificates for nodes: mare keys authority GROUP",
      mare__cli_keys_help, mare__cli_keys},
     {"-v", "prints the version", "mare -v\n\nPrints the version; --version is the same.\n",

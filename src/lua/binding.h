@@ -68,6 +68,7 @@ int mare__lua_open(lua_State *L);
 mare_err mare__start_on(const struct mare__platform *platform, const mare_options *options,
                         mare_runtime **out);
 int mare__lua_open_luaproc(lua_State *L);
+int mare__lua_open_node(lua_State *L);
 int mare__lua_open_sim(lua_State *L);
 int mare__lua_open_place(lua_State *L);
 int mare__lua_open_time(lua_State *L);
@@ -88,6 +89,10 @@ int mare__lua_open_socket(lua_State *L);
 // `require` of it would: also where there is no file of it, and the program may not require it.
 void mare__lua_push_embedded(lua_State *L, const char *name);
 
+// Calls a function of the module `mare.node` with all that is on the stack, for what concerns other
+// nodes; returns how many results there are.
+int mare__lua_node(lua_State *L, const char *function);
+
 // Pushes `nil, message, code` for a wait for a source that ended so: why it has none, if it ended.
 int mare__lua_fail_source(lua_State *L, struct mare__object *object, mare_err err);
 
@@ -101,6 +106,10 @@ int mare__lua_push_child_end(lua_State *L, struct mare__object *child);
 int mare__lua_push_signal(lua_State *L, struct mare__object *signals, mare_err err,
                           mare_message *message);
 
+// Whether a message can go to a channel of another node; else it is cleared, and `nil, message,
+// code` is pushed.
+bool mare__lua_can_leave(lua_State *L, mare_channel *channel, mare_message *message);
+
 extern const luaL_Reg mare__channel_methods[], mare__channel_metamethods[];
 extern const luaL_Reg mare__process_methods[], mare__process_metamethods[];
 extern const luaL_Reg mare__buffer_methods[], mare__buffer_metamethods[];
@@ -113,6 +122,7 @@ extern const luaL_Reg mare__timer_methods[], mare__timer_metamethods[];
 extern const luaL_Reg mare__child_metamethods[], mare__signals_methods[],
     mare__signals_metamethods[];
 extern const luaL_Reg mare__source_methods[], mare__source_metamethods[];
+extern const luaL_Reg mare__session_methods[];
 
 // What a select receives from: see struct mare__class.
 mare_err mare__stream_await(struct mare__object *object, mare_channel **channel);

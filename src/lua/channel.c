@@ -33,6 +33,18 @@ static int send_done(lua_State *L, int status, lua_KContext context)
     return 1;
 }
 
+bool mare__lua_can_leave(lua_State *L, mare_channel *channel, mare_message *message)
+{
+    const char *why = NULL;
+    mare_err err = channel->far->check(channel->far, message, &why);
+    if (!err)
+        return true;
+    mare__message_clear(message);
+    lua_pushstring(L, why ? why : mare_strerror(err));
+    mare__lua_fail_with(L, err);
+    return false;
+}
+
 // Sends the values from `first` on.
 static inline int send(lua_State *L, mare_channel *channel, int first, bool wait, uint64_t deadline)
 {
@@ -43,6 +55,10 @@ static inline int send(lua_State *L, mare_channel *channel, int first, bool wait
     int count = lua_gettop(L) - first + 1;
     if (mare__marshal_quickly(L, first, count, &message, "arg", &leaving) != MARE_OK)
         return mare__lua_refuse(L);
+    if (__builtin_expect(channel->far != NULL, 0) && !mare__lua_can_leave(L, channel, &message)) {
+        mare__leaving_drop(&leaving);
+        return 3;
+    }
     mare__trace_send(process, channel, &message);
     mare_err err =
         mare__can(channel, MARE__CAN_SEND) ? mare__chan_send(channel, &message, NULL) : MARE_FULL;
@@ -91,8 +107,12 @@ static int receive_done(lua_State *L, int status, lua_KContext context)
     (void)status, (void)context;
     struct mare__local *process = mare__self(L);
     mare__block_clean(process);
-    if (process->sleep.wait.result)
+    if (process->sleep.wait.result) {
+        struct mare__far *far = process->sleep.waits_for->far;
+        if (far)
+            far->ask(far);
         return mare__lua_fail(L, process->sleep.wait.result);
+    }
     mare__trace_receive(process, process->sleep.waits_for, &process->sleep.wait.message);
     return push_received(L, process, &process->sleep.wait.message);
 }
@@ -102,6 +122,7 @@ static inline int receive(lua_State *L, mare_channel *channel, bool wait, uint64
     struct mare__local *process = mare__self(L);
     mare_message message;
     mare_err err = MARE_EMPTY;
+    channel = mare__chan_in(channel);
     if (mare__can(channel, MARE__CAN_RECEIVE))
         err = mare__chan_receive(channel, &message, NULL);
     if (err == MARE_OK) {
@@ -140,7 +161,7 @@ static int messages_done(lua_State *L, int status, lua_KContext context)
 
 static int messages_next(lua_State *L)
 {
-    mare_channel *channel = mare__lua_channel(L, 1);
+    mare_channel *channel = mare__chan_in(mare__lua_channel(L, 1));
     struct mare__local *process = mare__self(L);
     mare_message message;
     mare_err err = mare__chan_receive(channel, &message, NULL);

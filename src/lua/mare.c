@@ -19,9 +19,34 @@ static int mare_self(lua_State *L)
     return 1;
 }
 
+static int node_done(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    return lua_gettop(L);
+}
+
+int mare__lua_node(lua_State *L, const char *function)
+{
+    static const char module[] = "mare.node";
+    if (lua_getfield(L, LUA_REGISTRYINDEX, module) != LUA_TTABLE) {
+        lua_pop(L, 1);
+        mare__lua_push_embedded(L, module);
+        lua_pushvalue(L, -1);
+        lua_setfield(L, LUA_REGISTRYINDEX, module);
+    }
+    lua_getfield(L, -1, function);
+    lua_remove(L, -2);
+    lua_insert(L, 1);
+    lua_callk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, node_done);
+    return node_done(L, LUA_OK, 0);
+}
+
+// find(name) or find(name@node [, timeout])
 static int mare_find(lua_State *L)
 {
     const char *name = mare__lua_name(L, 1);
+    if (strchr(name, '@'))
+        return mare__lua_node(L, "find");
     struct mare__object *object = mare__directory_find(mare__self(L)->shared.runtime->names, name);
     if (!object) {
         lua_pushfstring(L, "nobody has the name '%s'", name);
@@ -335,6 +360,7 @@ void mare__lua_push_embedded(lua_State *L, const char *name)
     M("mare._http", luaopen_mare__http, mare__lua_open_http)                                       \
     M("mare._log", luaopen_mare__log, mare__lua_open_log)                                          \
     M("mare._net", luaopen_mare__net, mare__lua_open_net)                                          \
+    M("mare._node", luaopen_mare__node, mare__lua_open_node)                                       \
     M("mare._sim", luaopen_mare__sim, mare__lua_open_sim)                                          \
     M("mare._socket", luaopen_mare__socket, mare__lua_open_socket)                                 \
     M("mare._source", luaopen_mare__source, mare__lua_open_source)                                 \
@@ -381,6 +407,7 @@ static const struct mare__class classes[] = {
                             mare__signals_await},
     [MARE__KIND_SOURCE] = {"source", mare__source_methods, mare__source_metamethods,
                            mare__source_events},
+    [MARE__KIND_SESSION] = {"session", mare__session_methods, nothing, NULL},
     [MARE__KIND_REQUEST] = {"request", nothing, nothing, NULL},
     [MARE__KIND_CODE] = {"code", nothing, nothing, NULL},
 };

@@ -16,6 +16,7 @@ struct options {
     const char *name;
     size_t memory;
     bool link, thread;
+    bool background; // the program does not wait for its end: for modules of ours
     mare_channel *monitor;
 };
 
@@ -38,6 +39,8 @@ static void read_option(lua_State *L, const char *key, struct options *options)
     } else if (strcmp(key, "thread") == 0) {
         luaL_argcheck(L, lua_isboolean(L, -1), 1, "option 'thread' must be a boolean");
         options->thread = lua_toboolean(L, -1);
+    } else if (strcmp(key, "_background") == 0) {
+        options->background = lua_toboolean(L, -1);
     } else if (strcmp(key, "monitor") == 0) {
         struct mare__reference *ref = mare__handle_of(L, -1, MARE__KIND_CHANNEL);
         luaL_argcheck(L, ref || lua_isboolean(L, -1), 1,
@@ -133,8 +136,14 @@ int mare__lua_spawn(lua_State *L)
     mare_runtime *runtime = self->shared.runtime;
     struct options options = {0};
     int body = lua_istable(L, 1) ? 2 : 1;
-    if (body == 2)
+    if (body == 2 && lua_getfield(L, 1, "node") != LUA_TNIL) {
+        lua_pop(L, 1);
+        return mare__lua_node(L, "spawn");
+    }
+    if (body == 2) {
+        lua_pop(L, 1);
         read_options(L, &options);
+    }
     int type = lua_type(L, body);
     if (type == LUA_TSTRING)
         compile_body(L, body);
@@ -154,6 +163,10 @@ int mare__lua_spawn(lua_State *L)
         return mare__lua_refuse(L);
     process->luaproc = self->luaproc;
     mare_err err = prepare(L, process, &options);
+    if (!err && options.background) {
+        process->given_up = true;
+        atomic_fetch_add(&runtime->given_up, 1);
+    }
     if (err)
         mare__leaving_drop(&leaving);
     if (err == MARE_EXISTS) {

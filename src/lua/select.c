@@ -65,7 +65,7 @@ static bool add_reference(lua_State *L, struct selecting *s, struct mare__refere
     mare_channel *channel = (mare_channel *)object;
     mare_err err = MARE_OK;
     if (object->kind == MARE__KIND_CHANNEL) {
-        add(s, channel, NULL);
+        add(s, mare__chan_in(channel), NULL);
         return true;
     }
     const struct mare__class *class = &mare__self(L)->shared.runtime->classes[object->kind];
@@ -104,7 +104,10 @@ static void add_send(lua_State *L, struct selecting *s, lua_Integer number)
     mare__message_init(&message);
     if (mare__marshal_as(L, table + 2, (int)count - 1, &message, &how) != MARE_OK)
         refuse_case(L, number, lua_tostring(L, -1));
-    struct mare__case *c = add(s, (mare_channel *)ref->object, NULL);
+    mare_channel *channel = (mare_channel *)ref->object;
+    if (channel->far && !mare__lua_can_leave(L, channel, &message))
+        refuse_case(L, number, lua_tostring(L, -2));
+    struct mare__case *c = add(s, channel, NULL);
     c->send = true;
     mare__message_move(&c->message, &message);
     mare__trace_send(mare__self(L), c->channel, &c->message);

@@ -73,13 +73,60 @@ static mare_err attempt_timed(mare_runtime *runtime, struct mare__sleep *sleep, 
     }
 }
 
+// The cases of a select that wait for channels of other nodes are asked for there. They are held,
+// for the sleep is not the caller's any more when it has begun. NULL: there are none.
+static struct mare__far **hold_asked(const struct mare__sleep *sleep, uint32_t *count)
+{
+    struct mare__far **asked = NULL;
+    *count = 0;
+    for (uint32_t i = 0; i < sleep->case_count; i++) {
+        struct mare__far *far = sleep->cases[i].send ? NULL : sleep->cases[i].channel->far;
+        if (far && !asked)
+            asked = mare__alloc(sleep->case_count * sizeof(struct mare__far *));
+        if (far && asked) {
+            far->hold(far);
+            asked[(*count)++] = far;
+        }
+    }
+    return asked;
+}
+
+static mare_err attempt_select(struct mare__local *process, struct mare__sleep *sleep,
+                               uint32_t *fired)
+{
+    uint32_t count;
+    struct mare__far **asked = hold_asked(sleep, &count);
+    mare_err err = sleep->timed ? attempt_timed(process->shared.runtime, sleep, fired)
+                                : attempt(process, sleep, fired);
+    for (uint32_t i = 0; i < count; i++) {
+        if (mare__must_wait(err))
+            asked[i]->ask(asked[i]);
+        asked[i]->release(asked[i]);
+    }
+    mare__free(asked);
+    return err;
+}
+
 bool mare__sleep_commit(struct mare__local *process, struct mare__sleep *sleep)
 {
     struct mare__wait *wait = &sleep->wait;
     uint32_t fired = MARE__FIRED_NONE;
+    bool receives = sleep->waits == MARE__WAITS_TO_RECEIVE;
+    struct mare__far *far = receives ? sleep->waits_for->far : NULL;
+    mare_err err;
+    if (__builtin_expect(far != NULL, 0))
+        far->hold(far);
     mare__wait_begin(wait);
-    mare_err err = sleep->timed ? attempt_timed(process->shared.runtime, sleep, &fired)
-                                : attempt(process, sleep, &fired);
+    if (sleep->waits == MARE__WAITS_IN_SELECT)
+        err = attempt_select(process, sleep, &fired);
+    else
+        err = sleep->timed ? attempt_timed(process->shared.runtime, sleep, &fired)
+                           : attempt(process, sleep, &fired);
+    if (__builtin_expect(far != NULL, 0)) {
+        if (mare__must_wait(err))
+            far->ask(far);
+        far->release(far);
+    }
     if (mare__must_wait(err))
         return true;
     wait->fired = fired;

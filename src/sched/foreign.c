@@ -83,8 +83,11 @@ static mare_err receive(mare_channel *channel, mare_message **out, bool wait, ui
     if (err)
         return err;
     sleeper_init(&sleeper);
+    channel = mare__chan_in(channel);
     err = mare__chan_receive(channel, *out, wait ? &sleeper.spot : NULL);
     if (err == MARE_EMPTY && wait) {
+        if (channel->far)
+            channel->far->ask(channel->far);
         err = sleep_until(&sleeper, channel, deadline);
         if (!err)
             mare__message_move(*out, &sleeper.wait.message);

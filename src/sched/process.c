@@ -3,8 +3,10 @@
 // the channel is made when the first one wants to know.
 #include "sched/process.h"
 
+#include "base/alloc.h"
 #include "sched/local.h"
 #include "sched/runtime.h"
+#include "sched/ties.h"
 #include "sched/worker.h"
 
 static void ended_destroy(struct mare__object *object)
@@ -55,18 +57,54 @@ void mare__process_observed(mare_process *process)
     bool first = process->finished && !process->observed;
     process->observed = true;
     mare__lock_release(&process->lock);
-    if (first)
+    if (first && !process->abroad)
         mare__local_observed(mare__local_of(process));
 }
 
 bool mare__process_kill(mare_process *process, const char *reason)
 {
-    return mare__local_kill(mare__local_of(process), reason);
+    return process->abroad ? process->abroad->kill(process, reason)
+                           : mare__local_kill(mare__local_of(process), reason);
 }
 
 const char *mare__process_status(mare_process *process)
 {
+    if (process->abroad)
+        return mare_process_alive(process) ? "elsewhere" : "finished";
     return mare__local_status(mare__local_of(process));
+}
+
+void mare__process_init(mare_process *process, mare_runtime *runtime,
+                        void (*destroy)(struct mare__object *object))
+{
+    mare__object_init(&process->object, MARE__KIND_PROCESS, destroy);
+    process->runtime = runtime;
+    process->id = atomic_fetch_add(&runtime->next_id, 1) + 1;
+    mare__list_init(&process->monitors);
+}
+
+void mare__process_end(mare_process *process, mare_err how, const mare_message *result)
+{
+    struct mare__list monitors;
+    mare__lock_acquire(&process->lock);
+    process->how = how;
+    process->result = result;
+    mare__list_take(&monitors, &process->monitors);
+    atomic_store(&process->finished, true);
+    mare__lock_release(&process->lock);
+    if (process->ended)
+        mare_chan_close(process->ended);
+    mare__ties_tell(process);
+    mare__monitors_tell(process, &monitors);
+}
+
+void mare__process_fini(mare_process *process)
+{
+    mare__monitors_drop(process);
+    if (process->ended)
+        mare_chan_unref(process->ended);
+    mare__free(process->kill_reason);
+    mare__free(process->name);
 }
 
 bool mare_process_kill(mare_process *process)

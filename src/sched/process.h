@@ -22,6 +22,16 @@ void mare__process_untie(mare_process *a, mare_process *b);
 // Sends `p, how, error, traceback` to the channel when it ends. False when there is no memory.
 bool mare__process_monitor(mare_process *process, mare_channel *channel);
 
+// ---- For those who stand for a process that runs elsewhere --------------------------------------
+// Makes one of a block of zeros, with a number of its own. `destroy` calls fini and frees it.
+void mare__process_init(mare_process *process, mare_runtime *runtime,
+                        void (*destroy)(struct mare__object *object));
+void mare__process_fini(mare_process *process);
+
+// It has ended, so: all who want to know are told. The result stays its own.
+void mare__process_end(mare_process *process, mare_err how, const mare_message *result);
+
+// ---- Looking on ---------------------------------------------------------------------------------
 // What it does, in a word.
 const char *mare__process_status(mare_process *process);
 

@@ -70,6 +70,13 @@ struct mare__sleep {
     uint32_t turn; // where the next select begins to look
 };
 
+// What can be done to a process that runs on another node: see src/node. Any thread; no lock is
+// held.
+struct mare__abroad {
+    bool (*kill)(mare_process *process, const char *reason);
+    void (*tie)(mare_process *process); // one of this node is linked to it
+};
+
 // A process as others know it: who it is, whether and how it has ended, and who wants to know. That
 // is all there is of one that runs elsewhere.
 struct mare_process {
@@ -88,7 +95,8 @@ struct mare_process {
     struct mare__index ties;    // of struct mare__tie_end
     struct mare__list monitors;
 
-    mare_runtime *runtime; // constant; the last, next to what a switch touches
+    const struct mare__abroad *abroad; // constant; NULL: it runs here
+    mare_runtime *runtime;             // constant; the last, next to what a switch touches
 };
 
 // A process that runs here: what others know of it, and what only its runner touches.
@@ -162,7 +170,8 @@ struct mare__local {
 
     // Under the lock of the shared half.
     bool reporting; // it died, and its error will be printed unless somebody looks
-    bool given_up;  // it was killed on a thread of its own, which may not come back from C
+    bool given_up;  // nobody waits for its end: it was killed on a thread of its own, which may not
+                    // come back from C; or it is there for others (a node's keeper)
 
     bool keeps; // it stands in the list of keepers; written once, before it has finished
 

@@ -148,12 +148,24 @@ static mare_err begin(struct mare__task *task, uint32_t *fired)
 static bool commit(struct mare__task *task)
 {
     uint32_t fired = MARE__FIRED_NONE;
+    const struct mare__want *want = &task->want;
+    bool receives = want->waits == MARE__WAITS_TO_RECEIVE;
+    struct mare__far *far = receives ? want->channel->far : NULL;
+    if (far && far->in != want->channel) // its own pump
+        far = NULL;
+    if (far)
+        far->hold(far);
     mare__wait_begin(&task->wait);
     mare_err err = begin(task, &fired);
     while (err == MARE_NOMEM && // a ring grows, where no lock is held
-           mare__must_wait(err = mare__want_try(&task->want, &task->wait, &fired)))
+           mare__must_wait(err = mare__want_try(want, &task->wait, &fired)))
         err = begin(task, &fired);
-    if (mare__must_wait(err))
+    bool waits = mare__must_wait(err);
+    if (far && waits)
+        far->ask(far);
+    if (far)
+        far->release(far);
+    if (waits)
         return true;
     task->wait.fired = fired;
     task->wait.result = err;

@@ -59,7 +59,7 @@ void mare__task_init(struct mare__task *task, mare_runtime *runtime,
 // ---- What it waits for next ---------------------------------------------------------------------
 // Each returns true, so that `run` can end with `return mare__task_receive(...)`. A deadline of
 // MARE_FOREVER: none. Channels, the message to be sent and the choice are not held, and must last
-// as long as the wait.
+// as long as the wait. Who receives from what may be another node's gives mare__chan_in of it.
 bool mare__task_receive(struct mare__task *task, mare_channel *channel, uint64_t deadline);
 bool mare__task_send(struct mare__task *task, mare_channel *channel, mare_message *message,
                      uint64_t deadline);

@@ -18,7 +18,9 @@
 
 static const char *how_word(mare_err how)
 {
-    return how == MARE_OK || how == MARE_BADMSG ? "normal" : how == MARE_KILLED ? "killed" : "died";
+    if (how == MARE_OK || how == MARE_BADMSG)
+        return "normal";
+    return how == MARE_KILLED ? "killed" : how == MARE_NONODE ? "nonode" : "died";
 }
 
 // ---- Links --------------------------------------------------------------------------------------
@@ -39,6 +41,23 @@ static void unlock_both(mare_process *a, mare_process *b)
 static bool ended_badly(const mare_process *process)
 {
     return process->how != MARE_OK && process->how != MARE_BADMSG;
+}
+
+enum { REASON = 512 };
+
+// What those who are linked to a process that has ended badly are killed for.
+static void describe_end(const mare_process *process, char reason[REASON])
+{
+    mare_value error = {.type = MARE_NIL};
+    if (process->how == MARE_DIED)
+        mare_message_get(process->result, process->result->count > 2 ? 2 : 0, &error);
+    bool text = error.type == MARE_STRING;
+    snprintf(reason, REASON, "linked process %llu %s%s%.*s", (unsigned long long)process->id,
+             process->how == MARE_KILLED   ? "was killed"
+             : process->how == MARE_NONODE ? "was lost with its node"
+                                           : how_word(process->how),
+             text ? ": " : "", text ? (int)error.as.string.length : 0,
+             text ? error.as.string.bytes : "");
 }
 
 // Adds both ends. False: there is a tie already, or one of the two has finished.
@@ -63,14 +82,20 @@ bool mare__process_tie(mare_process *a, mare_process *b)
     struct mare__tie *tie = mare__alloc(sizeof *tie);
     if (!tie)
         return false;
-    if (join(a, b, tie))
+    if (join(a, b, tie)) {
+        if (b->abroad)
+            b->abroad->tie(b);
         return true;
+    }
     mare__free(tie);
     if (mare_process_alive(b))
         return true;
     mare__process_observed(b);
-    if (ended_badly(b))
-        mare__process_kill(a, "linked to a process that had died");
+    if (ended_badly(b)) {
+        char reason[REASON];
+        describe_end(b, reason);
+        mare__process_kill(a, reason);
+    }
     return true;
 }
 
@@ -112,15 +137,9 @@ static mare_process *any_tied(mare_process *process)
 
 void mare__ties_tell(mare_process *process)
 {
-    char reason[512];
+    char reason[REASON];
     mare_process *other;
-    mare_value error = {.type = MARE_NIL};
-    if (process->how == MARE_DIED)
-        mare_message_get(process->result, process->result->count > 2 ? 2 : 0, &error);
-    bool text = error.type == MARE_STRING;
-    snprintf(reason, sizeof reason, "linked process %llu %s%s%.*s", (unsigned long long)process->id,
-             process->how == MARE_KILLED ? "was killed" : how_word(process->how), text ? ": " : "",
-             text ? (int)error.as.string.length : 0, text ? error.as.string.bytes : "");
+    describe_end(process, reason);
     while ((other = any_tied(process)) != NULL) {
         // Else the other one has just undone it.
         if (part(process, other) && ended_badly(process))

@@ -1,0 +1,500 @@
+-- SPDX-License-Identifier: MIT
+-- The process that keeps a node: it listens and dials, decides who is let in, knows who is there,
+-- and does what peers ask for, as far as they may. What it decides is here; what runs with every
+-- message is in C (src/node). Others talk to it through its channel of requests, see node.lua:
+--
+--     reply, operation, ...   ->   true, ... | nil, message, code
+--
+-- A peer talks to it through a channel of its own, the service of the session, in the same way.
+local mare, net, tls = require "mare", require "mare.net", require "mare.tls"
+local raw, address_of = require "mare._node", require "mare._address"
+
+local HANDSHAKE, DIAL, ASK = 5, 10, 1 -- seconds
+local PENALTY, FORGIVEN = 1, 60       -- of one who failed to get in
+local FIRST_PAUSE, LAST_PAUSE = 0.1, 10 -- before one who could not be joined is tried again
+
+local self         -- options of this node, and what they were made into
+local events       -- what sessions tell
+local members = {} -- by name: {address, incarnation, session, service, state, ...}
+local sessions = {} -- by session: {name = , dials = , stamp = , failed = channel}
+local dialling = {} -- by name or address: a list of channels to be told
+local undecided = {} -- who asked for nodes that are not known yet, while some are dialled
+local listeners = {} -- channels that want to know of nodes
+local exported = {} -- functions by name
+local failures = {} -- by host: when the last one failed to get in, and how often in a row
+local stamp, listener = 0, nil
+
+local function next_stamp()
+    stamp = stamp + 1
+    return stamp
+end
+
+-- ---- What is told -------------------------------------------------------------------------------
+
+local function log(text, ...)
+    if self.log then self.log:trysend(text:format(...)) end
+end
+
+local function tell(what, name, why)
+    for channel in pairs(listeners) do
+        local ok, _, code = channel:trysend(what, name, why)
+        if not ok and code == "closed" then listeners[channel] = nil end
+    end
+end
+
+local function answer(reply, ...)
+    if reply then reply:trysend(...) end
+end
+
+-- ---- Security -----------------------------------------------------------------------------------
+
+-- The name that a peer has proved, or nil: it need not.
+local function proved(stream)
+    local facts = stream:tls()
+    if not facts then return nil end
+    if facts.identity then return nil end -- who has the secret may have any name
+    return facts.peer and facts.peer.names[1]
+end
+
+local function facts_of(stream)
+    local facts = stream:tls()
+    if not facts then return "" end
+    if facts.identity then return "psk:" .. facts.identity end
+    return "name:" .. (facts.peer and facts.peer.names[1] or "")
+end
+
+-- What a node may do here: "none", "source", "bytecode".
+local function code_of(name)
+    local allowed = self.code
+    if type(allowed) == "table" then allowed = allowed[name] or "none" end
+    return allowed
+end
+
+local function trust_of(name)
+    return code_of(name) == "bytecode" and "bytecode" or "values"
+end
+
+-- Those who fail again and again wait longer and longer.
+local function penalty(host)
+    local mine = failures[host]
+    if not mine or mare.now() - mine.last > FORGIVEN then return 0 end
+    return math.min(PENALTY * 2 ^ (mine.times - 3), 30)
+end
+
+local function failed(host, why)
+    local mine = failures[host]
+    if not mine or mare.now() - mine.last > FORGIVEN then mine = {times = 0} end
+    failures[host] = {times = mine.times + 1, last = mare.now()}
+    log("refused %s: %s", host, why)
+end
+
+-- ---- Sessions -----------------------------------------------------------------------------------
+
+local serve_peer
+
+-- Begins one over a stream that is secure already, if it is to be.
+local function begin(stream, dials, name, host)
+    local service = mare.channel(16)
+    local facts = facts_of(stream)
+    local session, message, code = raw._begin(stream, {name = self.name, group = self.group,
+        incarnation = self.incarnation, stamp = dials and next_stamp() or 0, dials = dials,
+        trust = dials and name and trust_of(name) or "values", facts = facts,
+        address = self.address, silence_us = self.silence_us, message_bytes = self.message_bytes},
+        events, service)
+    if not session then return nil, message, code end
+    sessions[session] = {service = service, dials = dials, wanted = name, host = host}
+    return session
+end
+
+local reach
+
+-- A dial is over, with this outcome. Who asked for a node that was not known may find it now.
+local function forget_dial(key, ...)
+    local waiting, puzzled = dialling[key], undecided
+    dialling[key], undecided = nil, {}
+    for _, channel in ipairs(waiting or {}) do channel:trysend(...) end
+    for _, item in ipairs(puzzled) do reach(item.name, nil, item.reply) end
+end
+
+local function secure(stream, name)
+    if self.insecure then return stream end
+    local options = {name = name}
+    for key, value in pairs(self.tls) do options[key] = value end
+    return tls.wrap(stream, options, HANDSHAKE)
+end
+
+-- Dials an address; the outcome is told when the session is up, or over.
+local function dial(address, name, key)
+    local host, port = address, nil
+    if not address:find "^[/.]" then host, port = address_of(address) end
+    local stream, message, code
+    if host then stream, message, code = net.connect(host, port, DIAL)
+    else message, code = port, "invalid" end
+    if stream then stream, message, code = secure(stream, name or host) end
+    local session
+    if stream then session, message, code = begin(stream, true, name, address) end
+    if not session then
+        forget_dial(key, nil, ("%s: %s"):format(address, message), code == "denied" and code
+            or "nonode")
+        return
+    end
+    sessions[session].key = key
+end
+
+-- The name of the node that we have a session with at an address.
+local function met_at(address)
+    for _, mine in pairs(sessions) do
+        local member = members[mine.name]
+        if mine.up and (mine.dials and mine.host == address or member.address == address) then
+            return mine.name
+        end
+    end
+end
+
+-- Waits until there is a session with a node, by its name, or by an address. Dials if need be.
+function reach(name, address, reply)
+    name = name or met_at(address)
+    local member = name and members[name]
+    if member and member.session then return answer(reply, true, name) end
+    address = address or member and member.address
+    if not address and next(dialling) then
+        undecided[#undecided + 1] = {name = name, reply = reply}
+        return
+    elseif not address then
+        return answer(reply, nil, ("no node called '%s' is known here"):format(name), "nonode")
+    end
+    local key = name or address
+    if dialling[key] then
+        dialling[key][#dialling[key] + 1] = reply
+    else
+        dialling[key] = {reply}
+        mare.go(dial, address, name, key)
+    end
+end
+
+-- ---- Who is let in ------------------------------------------------------------------------------
+
+-- Whether a node that we have a session with still answers.
+local function answers(member)
+    local reply = mare.channel(1)
+    return member.service:sendwithin(ASK, reply, "ping") and reply:receive(ASK)
+end
+
+local function judge(session, name, group, incarnation, their_stamp)
+    local mine = sessions[session]
+    if name == self.name then
+        return "name", ("this node is called '%s' itself"):format(name)
+    elseif not name:find "^[%w][%w._-]*$" then
+        return "name", "a name has letters, digits, '.', '_' and '-'"
+    elseif group ~= self.group then
+        return "group", ("this node belongs to the group '%s'"):format(self.group)
+    elseif mine.proved and mine.proved ~= name then
+        return "denied", ("the certificate is for '%s'"):format(mine.proved)
+    elseif self.allow and not self.allow[name] then
+        return "denied", "it is not in the list of those who may come in"
+    end
+    local member = members[name]
+    if dialling[name] and self.name < name then
+        return "duplicate", "the other connection between the two is used"
+    elseif not (member and member.session) then
+        return nil
+    elseif incarnation < member.incarnation then
+        return "stale", "a later life of the node is known here"
+    elseif incarnation == member.incarnation then
+        if their_stamp < member.stamp then return "stale", "an earlier attempt" end
+        member.session:_quit("replaced", "")
+    elseif answers(member) then
+        log("two nodes called '%s' at the same time", name)
+        return "name", ("there is another node called '%s', and it is alive"):format(name)
+    elseif member.session then
+        member.session:_quit("replaced", "")
+    end
+    return nil
+end
+
+local function on_hello(session, name, group, incarnation, their_stamp)
+    local code, text = judge(session, name, group, incarnation, their_stamp)
+    if code then
+        failed(sessions[session].host, text)
+        session:refuse(code, text)
+    else
+        session:accept(next_stamp(), trust_of(name))
+    end
+end
+
+-- ---- Who is there -------------------------------------------------------------------------------
+
+-- News of a node: true if it is.
+local function learn(name, address, incarnation)
+    if name == self.name or type(name) ~= "string" then return false end
+    local member = members[name]
+    if member and member.incarnation >= incarnation and (member.address or address == "") then
+        return false
+    end
+    member = member or {}
+    members[name] = member
+    member.incarnation = math.max(incarnation, member.incarnation or 0)
+    if address ~= "" then member.address = address end
+    return true
+end
+
+local function news()
+    local list = {{self.name, self.address or "", self.incarnation}}
+    for name, member in pairs(members) do
+        if member.incarnation then
+            list[#list + 1] = {name, member.address or "", member.incarnation}
+        end
+    end
+    return list
+end
+
+local function gossip(list, except)
+    for name, member in pairs(members) do
+        if member.session and name ~= except then member.service:trysend(nil, "gossip", list) end
+    end
+end
+
+local function on_up(session, name, incarnation, their_stamp, _, service, address)
+    local mine = sessions[session]
+    mine.name, mine.up = name, true
+    learn(name, address or "", incarnation)
+    local member = members[name]
+    if member.session and member.session ~= session then member.session:_quit("replaced", "") end
+    member.session, member.service, member.stamp = session, service, their_stamp
+    mine.over = mare.channel()
+    member.over = mine.over -- closed when it is
+    member.incarnation = incarnation
+    if mine.proved == nil and mine.host then failures[mine.host] = nil end
+    mare.go(serve_peer, mine.service, name)
+    service:trysend(nil, "gossip", news())
+    gossip({{name, member.address or "", incarnation}}, name)
+    forget_dial(mine.key or name, true, name)
+    if mine.key ~= name then forget_dial(name, true, name) end
+    tell("up", name)
+end
+
+local function on_over(session, word, text, by_peer)
+    local mine = sessions[session]
+    sessions[session] = nil
+    mine.service:close()
+    local name = mine.name
+    local member = name and members[name]
+    if mine.over then mine.over:close() end
+    if member and member.session == session then
+        member.session, member.service = nil, nil
+        local left = word == "bye" or word == "leaving"
+        if left then members[name] = nil end
+        tell(left and "left" or "down", name, text)
+    end
+    if mine.key then
+        local why = by_peer and not mine.up and ("%s refuses: %s"):format(mine.host, text) or text
+        if dialling[mine.key] and word ~= "duplicate" then
+            forget_dial(mine.key, nil, why, word == "denied" and "denied" or word == "name"
+                and "exists" or "nonode")
+        end
+    elseif not mine.up and mine.host then
+        failed(mine.host, text)
+    end
+end
+
+-- ---- What peers ask for -------------------------------------------------------------------------
+
+local asked = {}
+
+function asked.ping(_, reply) answer(reply, true) end
+
+function asked.gossip(from, _, list)
+    local fresh = {}
+    for _, item in ipairs(list) do
+        if learn(table.unpack(item, 1, 3)) then fresh[#fresh + 1] = item end
+    end
+    if #fresh > 0 then gossip(fresh, from) end
+end
+
+function asked.find(_, reply, name)
+    if name:find "^mare%." then return answer(reply, nil, "nobody has that name", "noname") end
+    local found, message, code = mare.find(name)
+    if found then answer(reply, true, found) else answer(reply, nil, message, code) end
+end
+
+-- A new process: an exported function by its name, source text, or a function.
+function asked.spawn(from, reply, options, body, ...)
+    local allowed = code_of(from)
+    local kind = type(body)
+    local run = kind == "string" and exported[body] or body
+    if kind == "table" then
+        if allowed == "none" then
+            return answer(reply, nil, ("node '%s' may not send code to '%s'"):format(from,
+                self.name), "denied")
+        end
+        local message
+        run, message = load(body.source, body.name or "=(sent)", "t")
+        if not run then return answer(reply, nil, message, "syntax") end
+    elseif kind == "string" and not exported[body] then
+        return answer(reply, nil, ("node '%s' exports no function '%s'"):format(self.name, body),
+            "noname")
+    end
+    local limits = {memory = options.memory or self.memory, name = options.name}
+    local ok, process, message, code = pcall(mare.spawn, limits, run, ...)
+    if not ok then process, message, code = nil, process, "invalid" end
+    if process then answer(reply, true, process) else answer(reply, nil, message, code) end
+end
+
+function serve_peer(service, from)
+    local function one(ok, reply, operation, ...)
+        if not ok then -- code that it may not send, or what is not known here
+            log("a request of %s: %s", from, reply)
+            return true
+        end
+        if reply == nil and operation == nil then return false end
+        if type(operation) ~= "string" or not asked[operation] then
+            return reply and answer(reply, nil, "no such request", "invalid") or true
+        end
+        local fine, why = pcall(asked[operation], from, reply, ...)
+        if not fine then
+            log("a request of %s: %s", from, why)
+            answer(type(reply) == "userdata" and reply or nil, nil, why, "invalid")
+        end
+        return true
+    end
+    local function received(reply, operation, ...)
+        if reply == nil and ... == "closed" then return true, nil, nil end
+        return true, reply, operation, ...
+    end
+    while one(pcall(function() return select(2, received(service:receive())) end)) do end
+end
+
+-- ---- What this node's own processes ask for -----------------------------------------------------
+
+local requests = {}
+
+function requests.reach(reply, name, address) reach(name, address, reply) end
+
+-- The service channel of a node that is reached.
+function requests.service(reply, name)
+    local member = members[name]
+    if member and member.service then return answer(reply, true, member.service) end
+    answer(reply, nil, ("node '%s' cannot be reached"):format(name), "nonode")
+end
+
+function requests.export(reply, name, f)
+    exported[name] = f
+    answer(reply, true)
+end
+
+function requests.watch(reply, channel)
+    listeners[channel] = true
+    answer(reply, true)
+end
+
+function requests.list(reply)
+    local list = {{name = self.name, address = self.address, here = true, state = "up"}}
+    for name, member in pairs(members) do
+        local view = member.session and member.session:look() or {}
+        list[#list + 1] = {name = name, address = member.address,
+            state = member.session and "up" or "known", round_trip = view.round_trip,
+            bytes_in = view.bytes_in, bytes_out = view.bytes_out}
+    end
+    table.sort(list, function(a, b) return a.name < b.name end)
+    answer(reply, true, list)
+end
+
+local stopping
+
+function requests.stop(reply)
+    stopping = reply or true
+    if listener then listener:close() end
+    for session in pairs(sessions) do session:_bye("leaving", "") end
+end
+
+-- ---- The process --------------------------------------------------------------------------------
+
+local function accept_one(stream)
+    local host = stream:peer() or "a local program"
+    local wait = penalty(host)
+    if wait > 0 then mare.sleep(wait) end
+    if not self.insecure then
+        local ok, message = stream:handshake(HANDSHAKE)
+        if not ok then
+            failed(host, message)
+            stream:close()
+            return
+        end
+    end
+    local name = proved(stream)
+    local session = begin(stream, false, nil, host)
+    if session then sessions[session].proved = name end
+end
+
+local function listen()
+    local options = {}
+    for key, value in pairs(self.tls or {}) do options[key] = value end
+    local host, port = self.listen, nil
+    if not host:find "^[/.]" then host, port = address_of(host, nil, true) end
+    if not host then return nil, port, "invalid" end
+    local made, message, code
+    if self.insecure then made, message, code = net.listen(host, port)
+    else made, message, code = tls.listen(host, port, options) end
+    if not made then return nil, message, code end
+    local at, number = made:address()
+    if not self.address then
+        self.address = number and (at:find ":" and "[%s]:%d" or "%s:%d"):format(at, number) or at
+    end
+    listener = made
+    mare.go(net.serve, made, accept_one)
+    return true
+end
+
+-- Keeps a session with a node that this one was told to join, whenever it can be reached.
+local function keep_joined(address)
+    local name, rest = address:match "^([%w._-]+)@(.+)$"
+    local pause = FIRST_PAUSE
+    while not stopping do
+        local reply = mare.channel(1)
+        reach(name, rest or address, reply)
+        local ok, who, code = reply:receive()
+        local member = ok and members[who]
+        if member and member.session then
+            member.over:receive()
+            pause = FIRST_PAUSE
+        elseif code then
+            log("cannot join %s: %s", address, who)
+            tell("unreachable", address, who)
+        end
+        if not stopping then mare.sleep(pause) end
+        pause = math.min(2 * pause, LAST_PAUSE)
+    end
+end
+
+local handlers = {hello = on_hello, up = on_up, over = on_over}
+
+local function on_event(session, word, ...)
+    if sessions[session] and handlers[word] then
+        if word == "hello" then mare.go(on_hello, session, ...) -- it may take time
+        else handlers[word](session, ...) end
+    elseif sessions[session] and sessions[session].name then
+        tell(word, sessions[session].name)
+    end
+end
+
+--- Runs until it is told to stop. `started` gets true and the address, or nil, message, code.
+return function(options, channel, started)
+    self, events = options, mare.channel(1000)
+    local ok, message, code = true, nil, nil
+    if self.listen then ok, message, code = listen() end
+    if not ok then return started:send(nil, message, code) end
+    for _, address in ipairs(self.join or {}) do mare.go(keep_joined, address) end
+    mare.yield() -- to them: what is asked for now may depend on it
+    started:send(true, self.address)
+    repeat
+        local which, first, second, third, fourth, fifth, sixth, seventh, eighth =
+            mare.select {events, channel}
+        if which == 1 and first then
+            on_event(first, second, third, fourth, fifth, sixth, seventh, eighth)
+        elseif which == 2 and second and requests[second] then
+            requests[second](first, third, fourth, fifth)
+        end
+    until stopping and not next(sessions)
+    if stopping ~= true then answer(stopping, true) end
+    mare.self():kill() -- and with it all routines
+end

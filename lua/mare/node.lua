@@ -1,0 +1,252 @@
+-- SPDX-License-Identifier: MIT
+-- Nodes: programs with a name, on one machine or many, whose processes reach each other as those of
+-- one program do. Two of them, in two terminals:
+--
+--     local node = require "mare.node"
+--     node.start {name = "ebb", listen = "127.0.0.1:7000"}         -- the first
+--     require "mare".channel(10, "tides"):receive()
+--
+--     node.start {name = "flow", join = {"127.0.0.1:7000"}}        -- the second
+--     require "mare".find("tides@ebb"):send("high water", 12.5)
+--
+-- What the process behind it does is in _keeper.lua.
+local mare, checks, keys = require "mare", require "mare._check", require "mare.keys"
+local time, raw = require "mare.time", require "mare._node"
+
+local node = {}
+
+local KEEPER, PATIENCE = "mare.node", 15
+local allowed = checks.set("name", "group", "listen", "address", "join", "keys", "secret",
+    "insecure", "code", "allow", "silence", "message", "memory", "log")
+
+local function check_options(options)
+    checks.argument("start", options, 1, "table", 4)
+    checks.options("start", options, 1, allowed, 4)
+    local function option(key, good, expected)
+        checks.option("start", options, 1, key, good, expected, 5)
+    end
+    local function code(value)
+        if type(value) == "table" then
+            for _, word in pairs(value) do
+                if type(word) == "table" or not code(word) then return false end
+            end
+            return true
+        end
+        return value == "none" or value == "source" or value == "bytecode"
+    end
+    local function at_least(least)
+        return function(value) return type(value) == "number" and value >= least end
+    end
+    option("name", function(name)
+        return type(name) == "string" and #name <= 63 and name:find "^[a-z][a-z0-9._-]*$"
+    end, "a letter, then letters, digits, '.', '_' and '-', in lower case, 63 at most")
+    if not options.name then error("bad argument #1 to 'start' (a node needs a 'name')", 4) end
+    for _, key in ipairs {"group", "listen", "address", "keys", "secret"} do
+        option(key, "string", "a string")
+    end
+    for _, key in ipairs {"join", "allow"} do option(key, "table", "a list") end
+    option("insecure", "boolean", "a boolean")
+    option("code", code, "'none', 'source' or 'bytecode', or a table of these by names of nodes")
+    option("silence", at_least(0.2), "a number of seconds, 0.2 at least")
+    option("message", at_least(1024), "a number of bytes, 1024 at least")
+    option("memory", at_least(1), "a number of bytes")
+    option("log", "userdata", "a channel")
+end
+
+-- Whether only programs of this machine can come to an address.
+local function is_local(address)
+    return address:find "^[/.]" or address:find "^127%." or address:find "^%[::1%]"
+        or address:find "^localhost:"
+end
+
+-- What TLS needs, from the files of `mare keys`; or that there is none, if that is safe, or wanted.
+local function credentials(options)
+    if options.keys then return keys.load(options.keys, options.name) end
+    if options.secret then
+        local psk, message, code = keys.secrets(options.secret)
+        if not psk then return nil, message, code end
+        return {psk = psk, min_version = "1.3"}
+    end
+    if options.insecure then return false end
+    local addresses = {options.listen}
+    for _, address in ipairs(options.join or {}) do
+        addresses[#addresses + 1] = address:gsub("^[%w._-]+@", "")
+    end
+    for _, address in pairs(addresses) do
+        if not is_local(address) then
+            return nil, ("'%s' can be reached by others: give the node 'keys' or a 'secret' (see "
+                .. "'mare help keys'), or 'insecure' if everybody may come in"):format(address),
+                "denied"
+        end
+    end
+    return false
+end
+
+-- ---- Asking -------------------------------------------------------------------------------------
+
+local function patience_of(name, timeout, index)
+    return checks.deadline(name, timeout or PATIENCE, index)
+end
+
+-- Sends a request, and waits for the answer.
+local function ask(channel, deadline, ...)
+    local reply = mare.channel(1)
+    local ok, message, code = channel:sendwithin(deadline, reply, ...)
+    if not ok then return nil, message, code end
+    return reply:receive(deadline)
+end
+
+local function keeper()
+    local channel = mare.find(KEEPER)
+    if not channel then return nil, "this program is no node: see node.start", "nonode" end
+    return channel
+end
+
+-- The service channel of another node, which is dialled if need be.
+local function service_of(name, deadline)
+    local channel, message, code = keeper()
+    if not channel then return nil, message, code end
+    local ok
+    ok, message, code = ask(channel, deadline, "reach", name)
+    if not ok then return nil, message, code end
+    local fine, service, why = ask(channel, deadline, "service", name)
+    if not fine then return nil, service, why end
+    return service
+end
+
+-- ---- For programs -------------------------------------------------------------------------------
+
+-- Starts the keeper, and waits until it has begun.
+local function launch(settings)
+    local requests, message, code = mare.channel(16, KEEPER)
+    if code == "exists" then return nil, "this program is a node already", code end
+    if not requests then return nil, message, code end
+    local started = mare.channel(1)
+    local process, problem, why = mare.spawn({_background = true},
+        function(...) return require "mare._keeper"(...) end, settings, requests, started)
+    if not process then
+        requests:close()
+        return nil, problem, why
+    end
+    local which, ok, address, failure = mare.select {started, process}
+    if which == 1 and ok then return address or true end
+    requests:close()
+    if which == 1 then return nil, address, failure end
+    return nil, ("the node has ended: %s"):format(address), "died"
+end
+
+--- Makes this program a node. Returns its address, where others can join it, or true if it does not
+--- listen; or nil, message, code.
+function node.start(options)
+    check_options(options)
+    local settings = {}
+    for key, value in pairs(options) do settings[key] = value end
+    local tls, message, code = credentials(options)
+    if tls == nil then return nil, message, code end
+    settings.tls, settings.insecure = tls or nil, not tls
+    settings.group, settings.code = options.group or "", options.code or "none"
+    settings.silence_us = math.ceil((options.silence or 3) * 1e6)
+    settings.message_bytes = math.ceil(options.message or 4 << 20)
+    -- The wall clock, so that a later life of the node has a larger number.
+    settings.incarnation = select(2, time.now())
+    if options.allow then
+        settings.allow = {}
+        for _, name in ipairs(options.allow) do settings.allow[name] = true end
+    end
+    return launch(settings)
+end
+
+--- The name of the node that a channel or a process belongs to; nil if it is this one's.
+function node.home(object)
+    return raw.home(object)
+end
+
+--- Connects to a node at an address, `host:port` or `name@host:port`. Returns its name.
+function node.connect(address, timeout)
+    checks.argument("connect", address, 1, "string")
+    local deadline = patience_of("connect", timeout, 2)
+    local channel, message, code = keeper()
+    if not channel then return nil, message, code end
+    local name, rest = address:match "^([%w._-]+)@(.+)$"
+    local ok, told, why = ask(channel, deadline, "reach", name, rest or address)
+    if not ok then return nil, told, why end
+    return told
+end
+
+--- The channel or process that has a name on another node: `name@node`.
+function node.find(address, timeout)
+    checks.argument("find", address, 1, "string")
+    local deadline = patience_of("find", timeout, 2)
+    local name, where = address:match "^(.*)@([^@]*)$"
+    if not name then error("bad argument #1 to 'find' (a name is 'name@node')", 2) end
+    local service, message, code = service_of(where, deadline)
+    if not service then return nil, message, code end
+    local ok, found, why = ask(service, deadline, "find", name)
+    if not ok then return nil, found, why end
+    return found
+end
+
+local spawn_options = checks.set("node", "name", "memory", "link", "monitor", "timeout")
+
+--- A process on another node; options as those of mare.spawn, with `node` and `timeout`.
+function node.spawn(options, body, ...)
+    checks.argument("spawn", options, 1, "table")
+    checks.options("spawn", options, 1, spawn_options)
+    checks.option("spawn", options, 1, "node", "string", "the name of a node")
+    local kind = type(body)
+    if kind ~= "function" and kind ~= "string" and kind ~= "table" then
+        error(("bad argument #2 to 'spawn' (function or string expected, got %s)"):format(kind), 2)
+    end
+    local deadline = patience_of("spawn", options.timeout, 1)
+    local service, message, code = service_of(options.node, deadline)
+    if not service then return nil, message, code end
+    local ok, process, why = ask(service, deadline, "spawn",
+        {name = options.name, memory = options.memory}, body, ...)
+    if not ok then return nil, process, why end
+    if options.link then process:link() end
+    if options.monitor then
+        local monitor = process:monitor(options.monitor ~= true and options.monitor or nil)
+        return process, monitor
+    end
+    return process
+end
+
+--- Lets other nodes start processes with a function, by a name: a copy of it is kept.
+function node.export(name, f)
+    checks.argument("export", name, 1, "string")
+    checks.argument("export", f, 2, "function")
+    local channel, message, code = keeper()
+    if not channel then return nil, message, code end
+    return ask(channel, patience_of("export"), "export", name, f)
+end
+
+--- The nodes that are known here, this one among them.
+function node.list()
+    local channel, message, code = keeper()
+    if not channel then return nil, message, code end
+    local ok, list, why = ask(channel, patience_of("list"), "list")
+    if not ok then return nil, list, why end
+    return list
+end
+
+--- Tells a channel of nodes: "up", "suspected", "trusted", "down" or "left", the name, and why.
+function node.monitor(channel)
+    channel = channel or mare.channel(100)
+    local requests, message, code = keeper()
+    if not requests then return nil, message, code end
+    local ok, text, why = ask(requests, patience_of("monitor"), "watch", channel)
+    if not ok then return nil, text, why end
+    return channel
+end
+
+--- Leaves: the others are told, and this program is no node any more.
+function node.stop(timeout)
+    local requests, message, code = keeper()
+    if not requests then return nil, message, code end
+    local ok, text, why = ask(requests, patience_of("stop", timeout, 1), "stop")
+    requests:close()
+    if not ok then return nil, text, why end
+    return true
+end
+
+return node

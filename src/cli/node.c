@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// `mare node`: its help. What it does is in lua/mare/_node_command.lua, on the module mare.node.
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+const char mare__cli_node_help[] =
+    "mare node [options] [app.lua [args]]\n"
+    "\n"
+    "Runs a program as a node, whose processes others can reach; or, without a program, a node\n"
+    "that serves what it exports to others until it is interrupted. The node stops when the\n"
+    "program's script has ended.\n"
+    "\n"
+    "Options\n"
+    "  --name NAME           its name, in lower case; needed\n"
+    "  --listen HOST:PORT    where others can come in; port 0 is any; or the path of a socket\n"
+    "  --join [NAME@]HOST:PORT   a node to stay in touch with; may be given again\n"
+    "  --keys FOLDER         keys and certificates, as 'mare keys' makes them\n"
+    "  --secret FILE         a secret instead, as 'mare keys secret' makes it\n"
+    "  --insecure            neither, although others than this machine can come in\n"
+    "  --group GROUP         nodes of other groups are refused\n"
+    "  --allow NAME          who may come in; may be given again (all who have a key)\n"
+    "  --code LEVEL          what code others may send: none, source, bytecode (none)\n"
+    "  --memory BYTES        of each process that others start here\n"
+    "  --silence SECONDS     after which a node that is not heard is lost (3)\n"
+    "  --message BYTES       of the largest message (4194304)\n"
+    "  --address HOST:PORT   what others are told to dial, if not where it listens\n"
+    "  --config FILE         lines 'option = value' with these names\n"
+    "  --json                what happens as one JSON object a line\n"
+    "\n"
+    "An option can also be set as MARE_NODE_NAME, MARE_NODE_LISTEN and so on. The command line\n"
+    "comes before the environment, and that before the file.\n"
+    "\n"
+    "Try, in two terminals\n"
+    "  mare node --name ebb --listen 127.0.0.1:7000\n"
+    "  mare node --name flow --join 127.0.0.1:7000 app.lua\n"
+    "\n"
+    "Exit codes: 0 it ended as it should; 1 it could not start, or the program died; 2 wrong\n"
+    "usage.\n";
+
+int mare__cli_node(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
+        if (strcmp(argv[i], "--help") == 0) {
+            fputs(mare__cli_node_help, stdout);
+            return 0;
+        }
+    }
+    if (argc < 2) {
+        fputs(mare__cli_node_help, stderr);
+        return EXIT_USAGE;
+    }
+    return mare__cli_run_module("mare._node_command", argc, argv);
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// Sessions with other nodes in Lua. lua/mare/node.lua makes the module `mare.node` of this: who
+// connects, who is let in, what peers may do.
+#include <string.h>
+
+#include "base/alloc.h"
+#include "lua/net.h"
+#include "node/session.h"
+
+static struct mare__session *check_session(lua_State *L, int index)
+{
+    struct mare__reference *ref = mare__handle_of(L, index, MARE__KIND_SESSION);
+    if (!ref || !ref->object)
+        mare__lua_no_reference(L, index, ref, "session");
+    return (struct mare__session *)ref->object;
+}
+
+// A field of the options at index 2: text without zero bytes, which stays in the table.
+static const char *text_of(lua_State *L, const char *name, size_t most)
+{
+    size_t size = 0;
+    int type = lua_getfield(L, 2, name);
+    const char *text = type == LUA_TSTRING ? lua_tolstring(L, -1, &size) : "";
+    if ((type != LUA_TNIL && type != LUA_TSTRING) || strlen(text) != size || size > most)
+        luaL_error(L, "option '%s' must be a string of at most %d bytes", name, (int)most);
+    lua_pop(L, 1);
+    return text;
+}
+
+static uint64_t number_of(lua_State *L, const char *name)
+{
+    int whole = 1, type = lua_getfield(L, 2, name);
+    lua_Integer number = lua_tointegerx(L, -1, &whole);
+    if (type != LUA_TNIL && (!whole || number < 0))
+        luaL_error(L, "option '%s' must be a whole number, not negative", name);
+    lua_pop(L, 1);
+    return (uint64_t)number;
+}
+
+static enum mare__trust check_trust(lua_State *L, int index)
+{
+    static const char *const words[] = {"bytecode", "values", NULL};
+    return luaL_checkoption(L, index, "values", words) == 0 ? MARE__TRUST_EQUAL : MARE__TRUST_PEER;
+}
+
+// _begin(stream, options, events, service): a session over the stream, which is its own then
+static int node_begin(lua_State *L)
+{
+    struct mare__stream *stream = mare__lua_stream(L, 1);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    mare_channel *events = mare__lua_channel(L, 3), *service = mare__lua_channel(L, 4);
+    struct mare__session_options options = {.name = text_of(L, "name", MARE__LINK_TEXT_MOST),
+                                            .group = text_of(L, "group", MARE__LINK_TEXT_MOST),
+                                            .incarnation = number_of(L, "incarnation"),
+                                            .stamp = number_of(L, "stamp"),
+                                            .silence_us = number_of(L, "silence_us"),
+                                            .message_bytes = number_of(L, "message_bytes")};
+    strcpy(options.facts, text_of(L, "facts", sizeof options.facts - 1));
+    lua_getfield(L, 2, "dials");
+    options.dials = lua_toboolean(L, -1);
+    lua_getfield(L, 2, "trust");
+    options.trust = check_trust(L, lua_gettop(L));
+    const char *address = text_of(L, "address", MARE__LINK_TEXT_MOST);
+    options.addresses = &address;
+    options.address_count = *address != 0;
+    struct mare__session *session =
+        mare__session_new(mare__self(L)->shared.runtime, mare__stream_take_transport(stream),
+                          &options, events, service);
+    if (!session)
+        return mare__lua_fail(L, MARE_NOMEM);
+    mare__handle_push(L, mare__session_object(session));
+    return 1;
+}
+
+// home(object): the name of the node that a channel or a process is at home in, or nil: this one
+static int node_home(lua_State *L)
+{
+    const struct mare__reference *ref = mare__handle_of(L, 1, MARE__KIND_PROCESS);
+    if (ref && ref->object)
+        lua_pushstring(L, mare__process_node((mare_process *)ref->object));
+    else
+        lua_pushstring(L, mare__channel_node(mare__lua_channel(L, 1)));
+    return 1;
+}
+
+// session:accept(stamp, trust)
+static int session_accept(lua_State *L)
+{
+    struct mare__session *session = check_session(L, 1);
+    mare__session_accept(session, (uint64_t)luaL_checkinteger(L, 2), check_trust(L, 3));
+    return 0;
+}
+
+static unsigned check_code(lua_State *L, int index)
+{
+    const char *word = luaL_checkstring(L, index);
+#define COMPARE(symbol, number, text, sentence)                                                    \
+    if (strcmp(word, text) == 0)                                                                   \
+        return number;
+    MARE__LINK_CODES(COMPARE)
+#undef COMPARE
+    return (unsigned)luaL_argerror(L, index, "no code of a link");
+}
+
+// session:refuse(code, text), session:_bye(code, text), session:_quit(code, text)
+static int session_refuse(lua_State *L)
+{
+    mare__session_refuse(check_session(L, 1), check_code(L, 2), luaL_optstring(L, 3, ""));
+    return 0;
+}
+
+static int session_bye(lua_State *L)
+{
+    mare__session_bye(check_session(L, 1), check_code(L, 2), luaL_optstring(L, 3, ""));
+    return 0;
+}
+
+static int session_quit(lua_State *L)
+{
+    mare__session_quit(check_session(L, 1), check_code(L, 2), luaL_optstring(L, 3, ""));
+    return 0;
+}
+
+// session:look(): the last round trip in seconds, bytes and messages in and out
+static int session_look(lua_State *L)
+{
+    struct mare__session_view view;
+    mare__session_look(check_session(L, 1), &view);
+    const uint64_t counts[] = {view.bytes_in, view.bytes_out, view.messages_in, view.messages_out};
+    static const char *const names[] = {"bytes_in", "bytes_out", "messages_in", "messages_out"};
+    lua_newtable(L);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        lua_pushinteger(L, (lua_Integer)counts[i]);
+        lua_setfield(L, -2, names[i]);
+    }
+    if (view.rtt_us > 0) {
+        lua_pushnumber(L, (lua_Number)view.rtt_us / 1e6);
+        lua_setfield(L, -2, "round_trip");
+    }
+    return 1;
+}
+
+const luaL_Reg mare__session_methods[] = {{"accept", session_accept}, {"refuse", session_refuse},
+                                          {"_bye", session_bye},       {"_quit", session_quit},
+                                          {"look", session_look},     {NULL, NULL}};
+
+int mare__lua_open_node(lua_State *L)
+{
+    static const luaL_Reg functions[] = {{"_begin", node_begin}, {"home", node_home}, {NULL, NULL}};
+    mare__lazy_table(L, functions);
+    return 1;
+}

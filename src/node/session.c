@@ -1,0 +1,581 @@
+// SPDX-License-Identifier: MIT
+// The task of a session. Each run does what others have left for it, takes in what came, tells what
+// it means, and sends what is to be sent; then it waits for the transport, or the link's next time.
+//
+//     orders, stirred ports --+                   +--> events to the program
+//     transport --read--> link --next--> dispatch +--> ports
+//                          |                      +--> control
+//                          +--output--> transport
+#include <errno.h>
+
+#include "base/alloc.h"
+#include "node/inner.h"
+#include "sched/runtime.h"
+
+// ---- What others want of it ---------------------------------------------------------------------
+
+struct mare__order {
+    struct mare__order *next;
+    enum { ACCEPT, REFUSE, BYE, QUIT } kind;
+    unsigned code;
+    uint64_t stamp;
+    enum mare__trust trust;
+    char text[];
+};
+
+static void leave_order(struct mare__session *session, struct mare__order like, const char *text)
+{
+    struct mare__order *order = mare__alloc(sizeof *order + strlen(text) + 1);
+    if (!order) { // the handshake ends by its deadline, and the link by nobody's fault
+        mare__task_cancel(&session->task);
+        return;
+    }
+    *order = like;
+    strcpy(order->text, text);
+    mare__lock_acquire(&session->lock);
+    bool lost = session->lost;
+    if (!lost) {
+        *session->orders_end = order;
+        session->orders_end = &order->next;
+    }
+    mare__lock_release(&session->lock);
+    if (lost)
+        mare__free(order);
+    else
+        mare__task_nudge(&session->task);
+}
+
+void mare__session_accept(struct mare__session *session, uint64_t stamp, enum mare__trust trust)
+{
+    leave_order(session, (struct mare__order){.kind = ACCEPT, .stamp = stamp, .trust = trust}, "");
+}
+
+void mare__session_refuse(struct mare__session *session, unsigned code, const char *text)
+{
+    leave_order(session, (struct mare__order){.kind = REFUSE, .code = code}, text);
+}
+
+void mare__session_bye(struct mare__session *session, unsigned code, const char *text)
+{
+    leave_order(session, (struct mare__order){.kind = BYE, .code = code}, text);
+}
+
+void mare__session_quit(struct mare__session *session, unsigned code, const char *text)
+{
+    leave_order(session, (struct mare__order){.kind = QUIT, .code = code}, text);
+}
+
+static enum mare__link_phase phase_of(const struct mare__session *session)
+{
+    struct mare__link_view view;
+    mare__link_look(session->link, &view);
+    return view.phase;
+}
+
+static void obey(struct mare__session *session, const struct mare__order *order)
+{
+    const struct mare__platform *platform = &session->task.runtime->platform;
+    struct mare__span text = mare__span_of(order->text);
+    uint64_t secret[2];
+    bool asked = phase_of(session) == MARE__LINK_ASKED;
+    switch (order->kind) {
+    case ACCEPT:
+        for (int i = 0; i < 2; i++)
+            secret[i] = platform->random(platform->context);
+        session->trust = order->trust;
+        if (asked)
+            mare__link_accept(session->link, (const uint8_t *)secret, order->stamp);
+        break;
+    case REFUSE:
+        if (asked)
+            mare__link_refuse(session->link, order->code, text);
+        break;
+    case BYE:
+        mare__link_bye(session->link, order->code, text);
+        break;
+    case QUIT:
+        mare__link_quit(session->link, order->code, text);
+        break;
+    }
+}
+
+static void obey_all(struct mare__session *session)
+{
+    mare__lock_acquire(&session->lock);
+    struct mare__order *order = session->orders;
+    session->orders = NULL;
+    session->orders_end = &session->orders;
+    mare__lock_release(&session->lock);
+    while (order) {
+        struct mare__order *next = order->next;
+        obey(session, order);
+        mare__free(order);
+        order = next;
+    }
+}
+
+// One that was stirred, held; or NULL.
+static struct mare__port *next_stirred(struct mare__session *session)
+{
+    mare__lock_acquire(&session->lock);
+    struct mare__list *entry = mare__list_first(&session->stirred);
+    struct mare__port *port = entry ? MARE__ENTRY(entry, struct mare__port, stirred) : NULL;
+    if (port) {
+        mare__list_remove(entry);
+        port->is_stirred = false;
+    }
+    mare__lock_release(&session->lock);
+    return port;
+}
+
+static void serve_all(struct mare__session *session)
+{
+    struct mare__port *port;
+    while (!session->over && (port = next_stirred(session)) != NULL) {
+        port->ops->serve(port);
+        mare__port_unhold(port);
+    }
+}
+
+// ---- Telling the program ------------------------------------------------------------------------
+
+// A letter to the events, with the session and a word; more is added before it is posted.
+static struct mare__letter *event_new(struct mare__session *session, const char *word)
+{
+    struct mare__letter *letter = mare__alloc_zero(sizeof *letter);
+    if (!letter)
+        return NULL;
+    mare__letter_init(letter);
+    mare_message *message = &letter->wait.message;
+    message->count += mare__message_append_handle(message, &session->task.object);
+    mare_message_add_string(message, word);
+    return letter;
+}
+
+static void add_span(struct mare__letter *letter, struct mare__span span)
+{
+    mare_value value = {.type = MARE_STRING, .as.string = {span.at, span.size}};
+    mare_message_add(&letter->wait.message, &value);
+}
+
+static void tell(struct mare__session *session, const char *word)
+{
+    struct mare__letter *letter = event_new(session, word);
+    if (letter)
+        mare__chan_post(session->events, letter);
+}
+
+static void tell_hello(struct mare__session *session)
+{
+    const struct mare__link_hello *peer = mare__link_peer(session->link);
+    struct mare__letter *letter = event_new(session, "hello");
+    if (!letter)
+        return;
+    add_span(letter, peer->name);
+    add_span(letter, peer->group);
+    mare_message_add_integer(&letter->wait.message, (int64_t)peer->incarnation);
+    mare_message_add_integer(&letter->wait.message, (int64_t)peer->stamp);
+    add_span(letter, mare__span_of(session->facts));
+    mare__chan_post(session->events, letter);
+}
+
+void mare__session_met(struct mare__session *session, uint64_t id)
+{
+    const struct mare__link_hello *peer = mare__link_peer(session->link);
+    struct mare__object *service = id ? mare__far_channel(session, id) : NULL;
+    struct mare__letter *letter = service ? event_new(session, "up") : NULL;
+    if (letter) {
+        mare_message *message = &letter->wait.message;
+        add_span(letter, peer->name);
+        mare_message_add_integer(message, (int64_t)peer->incarnation);
+        mare_message_add_integer(message, (int64_t)peer->stamp);
+        add_span(letter, mare__span_of(session->facts));
+        message->count += mare__message_append_handle(message, service);
+        for (uint32_t i = 0; i < peer->address_count; i++)
+            add_span(letter, peer->addresses[i]);
+        mare__chan_post(session->events, letter);
+    }
+    if (service)
+        mare__unref(service);
+}
+
+static void tell_over(struct mare__session *session, const struct mare__link_event *event)
+{
+    struct mare__letter *letter = event_new(session, "over");
+    if (!letter)
+        return;
+    mare_value by_peer = {.type = MARE_BOOLEAN, .as.boolean = event->by_peer};
+    mare_message_add_string(&letter->wait.message, mare__link_code_word(event->code));
+    add_span(letter,
+             event->text.size ? event->text : mare__span_of(mare__link_code_text(event->code)));
+    mare_message_add(&letter->wait.message, &by_peer);
+    mare__chan_post(session->events, letter);
+}
+
+// ---- What comes ---------------------------------------------------------------------------------
+
+void mare__session_blame(struct mare__session *session, const char *what)
+{
+    mare__link_quit(session->link, MARE__LINK_CODE_PLACE, mare__span_of(what));
+}
+
+// Both ends have agreed.
+static void rise(struct mare__session *session)
+{
+    struct mare__span name = mare__link_peer(session->link)->name;
+    session->peer = mare__alloc(name.size + 1);
+    uint64_t id = session->peer ? mare__export_channel(session, session->service) : 0;
+    if (id == 0) {
+        mare__link_quit(session->link, MARE__LINK_CODE_NOMEM, mare__span_of("service"));
+        return;
+    }
+    memcpy(session->peer, name.at, name.size);
+    session->peer[name.size] = 0;
+    mare__control_send(session, &(struct mare__control){.kind = MARE__CONTROL_SERVICE, .a = id});
+}
+
+// The port that sends in a flow which the peer has opened.
+static struct mare__port *sender_in(struct mare__session *session, uint64_t flow)
+{
+    struct mare__index_entry *entry =
+        mare__index_find(flow % 2 ? &session->wanters : &session->tags, flow / 2);
+    return entry ? MARE__ENTRY(entry, struct mare__port, by_tag) : NULL;
+}
+
+static void on_message(struct mare__session *session, const struct mare__link_event *event)
+{
+    if (event->flow == 0) {
+        mare__control_read(session, event->data, event->size);
+        mare__link_consumed(session->link, 0, 1, event->size);
+    } else if (event->flow % 2) {
+        mare__far_take(event->context, event);
+    } else {
+        mare__export_take(event->context, event);
+    }
+}
+
+// It is over: what depended on it is told, and nothing more happens.
+static void lose(struct mare__session *session)
+{
+    struct mare__port *port;
+    struct mare__list *entry;
+    session->over = true;
+    mare__lock_acquire(&session->lock);
+    session->lost = true;
+    mare__lock_release(&session->lock);
+    while ((port = next_stirred(session)) != NULL)
+        mare__port_unhold(port);
+    while ((entry = mare__list_first(&session->ports)) != NULL) {
+        port = MARE__ENTRY(entry, struct mare__port, in_all);
+        port->ops->lost(port);
+        mare__port_leave(port);
+    }
+    obey_all(session); // that is, free them
+}
+
+static void on_event(struct mare__session *session, const struct mare__link_event *event)
+{
+    struct mare__port *port;
+    switch (event->kind) {
+    case MARE__LINK_HELLO:
+        tell_hello(session);
+        break;
+    case MARE__LINK_RESUME: // not offered here
+        mare__link_refuse(session->link, MARE__LINK_CODE_SESSION, mare__span_of(""));
+        break;
+    case MARE__LINK_UP:
+        rise(session);
+        break;
+    case MARE__LINK_OPENED:
+    case MARE__LINK_ROOM:
+        if (event->flow == 0)
+            mare__control_flush(session);
+        port = event->flow ? sender_in(session, event->flow) : NULL;
+        if (port && event->flow % 2)
+            mare__export_opened(port);
+        else if (port)
+            mare__far_opened(port);
+        break;
+    case MARE__LINK_CLOSED: // the peer wants no more of what it had asked for
+        break;
+    case MARE__LINK_MESSAGE:
+        on_message(session, event);
+        mare__free(event->block);
+        break;
+    case MARE__LINK_ENDED:
+        if (event->flow % 2 == 0)
+            mare__export_ended(event->context);
+        break;
+    case MARE__LINK_BEAT:
+        if (event->rtt_us > 0) {
+            mare__lock_acquire(&session->lock);
+            session->view.rtt_us = event->rtt_us;
+            mare__lock_release(&session->lock);
+        }
+        break;
+    case MARE__LINK_SUSPECTED:
+        tell(session, "suspected");
+        break;
+    case MARE__LINK_TRUSTED:
+        tell(session, "trusted");
+        break;
+    case MARE__LINK_GUEST:
+        mare__link_quit(session->link, MARE__LINK_CODE_MAGIC, mare__span_of(""));
+        break;
+    case MARE__LINK_BROKEN:
+    case MARE__LINK_RESUMED:
+        break;
+    case MARE__LINK_OVER:
+        tell_over(session, event);
+        lose(session);
+        break;
+    }
+}
+
+static void handle_events(struct mare__session *session)
+{
+    struct mare__link_event event = {0};
+    while (mare__link_next(session->link, &event)) {
+        on_event(session, &event);
+        event = (struct mare__link_event){0};
+    }
+}
+
+// ---- The transport ------------------------------------------------------------------------------
+
+// Takes in what came. False: there may be more, and others shall have their turn.
+static bool read_all(struct mare__session *session)
+{
+    static _Thread_local uint8_t buffer[65536];
+    struct mare__transport *transport = session->transport;
+    for (int i = 0; i < MARE__NODE_READS; i++) {
+        void *at;
+        size_t room = mare__link_target(session->link, &at);
+        bool direct = room > 0;
+        if (!direct)
+            at = buffer, room = sizeof buffer;
+        ssize_t size = mare__transport_read(transport, at, room);
+        session->reads_wait = size == -EAGAIN;
+        if (session->reads_wait)
+            return true;
+        if (size <= 0)
+            mare__link_broken(session->link);
+        else if (direct)
+            mare__link_filled(session->link, (size_t)size);
+        else
+            mare__link_input(session->link, buffer, (size_t)size);
+        handle_events(session);
+        if (session->over || size <= 0)
+            return true;
+        if (transport->ops->plain && (size_t)size < room) {
+            session->reads_wait = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void write_all(struct mare__session *session)
+{
+    enum { PIECES = 64 };
+    struct iovec pieces[PIECES];
+    int count;
+    ssize_t size = 0;
+    session->writes_wait = false;
+    while (size >= 0 && (count = mare__link_output(session->link, pieces, PIECES)) > 0) {
+        size = mare__transport_write(session->transport, pieces, count);
+        if (size >= 0)
+            mare__link_sent(session->link, (size_t)size);
+    }
+    if (size >= 0)
+        size = mare__transport_flush(session->transport);
+    session->writes_wait = size == -EAGAIN;
+    if (size < 0 && size != -EAGAIN && !session->over) {
+        mare__link_broken(session->link);
+        handle_events(session);
+    }
+}
+
+// Adds the way that a call which said "not now" waits for.
+static bool add_way(struct mare__session *session, int way, uint64_t *deadline, int *ways)
+{
+    mare__transport_waits(session->transport, &way, deadline);
+    if (*ways & 1 << way)
+        return true;
+    mare_channel *channel = mare__transport_await(session->transport, way);
+    if (!channel)
+        return false;
+    *ways |= 1 << way;
+    session->cases[session->choice.count] = (struct mare__case){.channel = channel};
+    mare__list_init(&session->cases[session->choice.count].spot.entry);
+    session->choice.count++;
+    return true;
+}
+
+static bool wait(struct mare__session *session)
+{
+    mare_runtime *runtime = session->task.runtime;
+    uint64_t until = mare__link_deadline(session->link);
+    uint64_t deadline = until > MARE_FOREVER / 1000 ? MARE_FOREVER : until * 1000;
+    int ways = 0;
+    session->choice.count = 0;
+    bool whole = (!session->reads_wait || add_way(session, MARE__TO_READ, &deadline, &ways)) &&
+                 (!session->writes_wait || add_way(session, MARE__TO_WRITE, &deadline, &ways));
+    if (!whole) // no memory now: soon again
+        return mare__task_sleep(&session->task, mare__now(runtime) + 1000000);
+    if (session->choice.count == 0)
+        return mare__task_sleep(&session->task, deadline);
+    mare__choice_init(&session->choice, session->cases, session->choice.count, session->order);
+    return mare__task_select(&session->task, &session->choice, deadline);
+}
+
+// ---- The task -----------------------------------------------------------------------------------
+
+static void look(struct mare__session *session)
+{
+    struct mare__link_view view;
+    mare__link_look(session->link, &view);
+    mare__lock_acquire(&session->lock);
+    session->view.bytes_in = view.bytes_in;
+    session->view.bytes_out = view.bytes_out;
+    session->view.messages_in = view.messages_in;
+    session->view.messages_out = view.messages_out;
+    mare__lock_release(&session->lock);
+}
+
+static bool run(struct mare__task *task)
+{
+    struct mare__session *session = MARE__ENTRY(task, struct mare__session, task);
+    mare_runtime *runtime = task->runtime;
+    mare__message_clear(&task->wait.message);
+    mare__link_tick(session->link, mare__now(runtime) / 1000);
+    if (task->wait.result == MARE_KILLED || task->wait.result == MARE_STOPPED ||
+        atomic_load(&runtime->stopping))
+        mare__link_quit(session->link, MARE__LINK_CODE_LEAVING, mare__span_of(""));
+    obey_all(session);
+    handle_events(session);
+    serve_all(session);
+    bool all = session->over || read_all(session);
+    serve_all(session);
+    if (!session->over)
+        handle_events(session);
+    write_all(session);
+    look(session);
+    if (!session->over)
+        return all ? wait(session) : mare__task_yield(task);
+    mare__transport_close(session->transport, false);
+    mare__link_destroy(session->link); // what it still has refers to ports, and they to the session
+    session->link = NULL;
+    return false;
+}
+
+static void destroy(struct mare__object *object)
+{
+    struct mare__session *session = MARE__ENTRY(object, struct mare__session, task.object);
+    if (session->link)
+        mare__link_destroy(session->link);
+    while (session->controls) {
+        struct mare__parcel *parcel = session->controls;
+        session->controls = parcel->next;
+        mare__parcel_free(parcel);
+    }
+    mare__transport_release(session->transport);
+    mare_chan_unref(session->events);
+    mare_chan_unref(session->service);
+    mare__free(session->texts);
+    mare__free(session->peer);
+    mare__free(session);
+}
+
+// ---- The beginning ------------------------------------------------------------------------------
+
+static void release(void *context, void *owner)
+{
+    (void)context;
+    mare__parcel_free(owner);
+}
+
+static struct mare__span copy_text(char **at, const char *text)
+{
+    size_t size = strlen(text);
+    memcpy(*at, text, size);
+    struct mare__span copy = {*at, size};
+    *at += size;
+    return copy;
+}
+
+static bool settle(struct mare__session *session, const struct mare__session_options *options)
+{
+    const struct mare__platform *platform = &session->task.runtime->platform;
+    struct mare__link_settings *settings = &session->settings;
+    struct mare__link_hello *self = &settings->self;
+    size_t size = strlen(options->name) + strlen(options->group) + 1;
+    for (uint32_t i = 0; i < options->address_count; i++)
+        size += strlen(options->addresses[i]);
+    char *at = session->texts = mare__alloc(size);
+    if (!at)
+        return false;
+    mare__link_settings_init(settings);
+    self->name = copy_text(&at, options->name);
+    self->group = copy_text(&at, options->group);
+    self->incarnation = options->incarnation;
+    self->features = 0; // a session does not survive its transport: those who wait are told at once
+    for (uint32_t i = 0; i < options->address_count && i < MARE__LINK_ADDRESSES; i++)
+        self->addresses[self->address_count++] = copy_text(&at, options->addresses[i]);
+    if (options->silence_us)
+        self->silence_us = options->silence_us;
+    session->message_bytes = options->message_bytes ? options->message_bytes : MARE__NODE_MESSAGE;
+    // Each flow may have one large message under way, and only those that are used are open.
+    settings->receive = (uint64_t)self->flows * (2 * session->message_bytes + 64);
+    if (settings->send < 4 * session->message_bytes)
+        settings->send = 4 * session->message_bytes;
+    settings->secret = platform->random(platform->context);
+    settings->context = session;
+    settings->release = release;
+    session->trust = options->trust;
+    strcpy(session->facts, options->facts);
+    session->link =
+        mare__link_create(settings, options->dials ? MARE__LINK_DIALS : MARE__LINK_ACCEPTS,
+                          options->stamp, mare__now(session->task.runtime) / 1000);
+    return session->link != NULL;
+}
+
+struct mare__session *mare__session_new(mare_runtime *runtime, struct mare__transport *transport,
+                                        const struct mare__session_options *options,
+                                        mare_channel *events, mare_channel *service)
+{
+    struct mare__session *session = mare__alloc_zero(sizeof *session);
+    if (!session) {
+        mare__transport_release(transport);
+        return NULL;
+    }
+    mare__task_init(&session->task, runtime, run, destroy);
+    session->task.object.kind = MARE__KIND_SESSION;
+    session->transport = transport;
+    session->events = mare_chan_ref(events);
+    session->service = mare_chan_ref(service);
+    mare__list_init(&session->ports);
+    mare__list_init(&session->stirred);
+    mare__list_init(&session->lent);
+    session->controls_end = &session->controls;
+    session->orders_end = &session->orders;
+    if (!settle(session, options)) {
+        mare__task_release(&session->task);
+        return NULL;
+    }
+    mare__task_yield(&session->task);
+    mare__task_start(&session->task);
+    return session;
+}
+
+struct mare__object *mare__session_object(struct mare__session *session)
+{
+    return &session->task.object;
+}
+
+void mare__session_look(struct mare__session *session, struct mare__session_view *view)
+{
+    mare__lock_acquire(&session->lock);
+    *view = session->view;
+    mare__lock_release(&session->lock);
+}

@@ -1,0 +1,59 @@
+-- SPDX-License-Identifier: MIT
+-- Other nodes for tests: programs of their own, joined to the node of the test.
+local mare, node, child = require "mare", require "mare.node", require "mare.child"
+local t, shell = require "t", require "shell"
+
+local peers = {}
+
+local HEAD = [[
+local mare, node = require "mare", require "mare.node"
+local options = load("return " .. arg[1])()
+local address = assert(node.start(options))
+io.stdout:setvbuf "line"
+print(address)
+]]
+
+-- A table of plain values, lists and strings, as source.
+local function source(value)
+    if type(value) ~= "table" then return ("%q"):format(value) end
+    local parts = {}
+    for key, item in pairs(value) do parts[#parts + 1] = ("[%q]=%s"):format(key, source(item)) end
+    return "{" .. table.concat(parts, ",") .. "}"
+end
+
+--- Makes this program a node, for the time of a case: `local home <close> = peers.home()`.
+function peers.home(options)
+    local given = {name = "home", listen = "127.0.0.1:0"}
+    for key, value in pairs(options or {}) do given[key] = value end
+    node.stop(5) -- what a case that failed has left
+    local address = t.ok(node.start(given))
+    return setmetatable({address = address}, {__close = function() pcall(node.stop, 5) end})
+end
+
+--- Starts a program that is a node with these options and then runs the text. Its lines are read by
+--- `peer:line()`. It is ended with the case.
+function peers.start(options, text)
+    local made = assert(child.spawn {shell.mare, "-e", HEAD .. (text or "mare.channel():receive()"),
+        source(options), stdin = "null", stdout = "pipe", stderr = options.stderr or "null",
+        grace = 0})
+    local peer = {child = made}
+    function peer.line() return made.stdout:read("l", t.patience) end
+    function peer.signal(name) assert(made:kill(name)) end
+    peer.address = peer.line()
+    return setmetatable(peer, {__close = function() made:close() end})
+end
+
+--- The same, joined to this node, and known here.
+function peers.join(home, options, text)
+    options.join = {home.address}
+    local watch = mare.channel(100)
+    assert(node.monitor(watch))
+    local peer = peers.start(options, text)
+    repeat
+        local what, name = watch:receive(t.patience)
+        t.ok(what, name)
+    until what == "up" and name == options.name
+    return peer
+end
+
+return peers

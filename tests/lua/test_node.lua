@@ -1,0 +1,412 @@
+-- SPDX-License-Identifier: MIT
+-- Nodes: what crosses between two programs, and what each fault does to those who wait.
+local mare, node = require "mare", require "mare.node"
+local t, peers = require "t", require "peers"
+
+-- A peer with a channel of a name that answers each message with what it got.
+local ECHO = [[
+    local ch = mare.channel(4, "echo")
+    for reply, a, b, c in ch:messages() do reply:send(a, b, c) end
+]]
+
+return {
+    values_cross_as_they_are = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "flow"}, ECHO)
+        local echo, reply = t.ok(mare.find "echo@flow"), mare.channel(1)
+        t.eq(node.home(echo), "flow")
+        t.eq(node.home(reply), nil)
+        local list = {1, 2.5, "three", {four = true}, [10] = false}
+        list.self = list
+        t.ok(echo:send(reply, list, nil, ("x"):rep(100000)))
+        local a, b, c = reply:receive(t.patience)
+        t.eq(a[3], "three")
+        t.eq(a[4].four, true)
+        t.eq(a.self, a)
+        t.eq(b, nil)
+        t.eq(#c, 100000)
+    end,
+
+    a_channel_that_comes_home_is_the_channel = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "flow"}, ECHO)
+        local echo, reply = t.ok(mare.find "echo@flow"), mare.channel(1)
+        t.ok(echo:send(reply, reply, echo, mare.self()))
+        local a, b, c = reply:receive(t.patience)
+        t.eq(a, reply)
+        t.eq(b, echo)
+        t.eq(c, mare.self())
+    end,
+
+    messages_keep_their_order = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "flow"}, [[
+            local ch, to = mare.channel(10, "numbers"), nil
+            to = ch:receive()
+            for n in ch:messages() do to:send(n) end
+        ]])
+        local numbers, back = t.ok(mare.find "numbers@flow"), mare.channel(10)
+        t.ok(numbers:send(back))
+        local COUNT = t.gc_stress and 200 or 5000
+        mare.spawn(function()
+            for i = 1, COUNT do assert(numbers:send(i)) end
+        end)
+        for i = 1, COUNT do t.eq(back:receive(t.patience), i) end
+        t.fails("timeout", back:receive(0.01))
+    end,
+
+    who_receives_from_another_node_gets_one_message_each = function()
+        local home <close> = peers.home()
+        local work, done = mare.channel(0, "work"), mare.channel(100, "done")
+        local text = [[
+            local work, done = mare.find "work@home", mare.find "done@home"
+            for n in work:messages() do done:send(n) end
+        ]]
+        local _ <close> = peers.join(home, {name = "one"}, text)
+        local _ <close> = peers.join(home, {name = "two"}, text)
+        local seen = {}
+        for i = 1, 100 do
+            t.ok(work:sendwithin(t.patience, i))
+        end
+        for _ = 1, 100 do
+            local n = t.ok(done:receive(t.patience))
+            t.eq(seen[n], nil)
+            seen[n] = true
+        end
+        work:close()
+        done:close()
+    end,
+
+    a_message_that_nobody_wants_any_more_is_not_lost = function()
+        local home <close> = peers.home()
+        local jobs = mare.channel(0, "jobs")
+        local told = mare.channel(10, "told")
+        local _ <close> = peers.join(home, {name = "flow"}, [[
+            local jobs, told = mare.find "jobs@home", mare.find "told@home"
+            for _ = 1, 20 do jobs:receive(0.001) end
+            told:send(true)
+            mare.channel():receive()
+        ]])
+        mare.spawn(function() for i = 1, 50 do jobs:send(i) mare.sleep(0.0005) end end)
+        local sum = 0
+        t.ok(told:receive(t.patience))
+        -- Those that it got are gone; none of the others is.
+        local before
+        repeat
+            local n = jobs:receive(0.3)
+            if n then sum = sum + 1 before = n end
+        until not n
+        t.ok(sum >= 30, "%d came", sum)
+        t.eq(before, 50)
+        jobs:close()
+        told:close()
+    end,
+
+    select_knows_channels_of_other_nodes = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "flow"}, [[
+            local out, into = mare.channel(1, "out"), mare.channel(1, "into")
+            into:receive()
+            out:send "from there"
+            mare.channel():receive()
+        ]])
+        local out, into = t.ok(mare.find "out@flow"), t.ok(mare.find "into@flow")
+        local never = mare.channel()
+        t.fails("timeout", mare.select({never, out}, 0.01))
+        t.eq(mare.select({never, {into, "go"}}, t.patience), 2)
+        local which, text = mare.select({never, out}, t.patience)
+        t.eq(which, 2)
+        t.eq(text, "from there")
+    end,
+
+    a_slow_receiver_holds_back_the_sender = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "flow"}, [[
+            local ch = mare.channel(1, "slow")
+            mare.find "go@home":receive()
+            for n in ch:messages() do if n == "last" then break end end
+            mare.find "got@home":send "all"
+            mare.channel():receive()
+        ]])
+        local go, got = mare.channel(1, "go"), mare.channel(1, "got")
+        local slow, sent = t.ok(mare.find "slow@flow"), 0
+        while slow:sendwithin(0.2, ("x"):rep(1000)) do
+            sent = sent + 1
+            t.ok(sent < 1000, "it is never full")
+        end
+        go:send(true)
+        t.ok(slow:sendwithin(t.patience, "last"))
+        t.eq(got:receive(t.patience), "all")
+        go:close()
+        got:close()
+    end,
+
+    closing_is_seen_on_both_sides = function()
+        local home <close> = peers.home()
+        local mine = mare.channel(4, "mine")
+        local _ <close> = peers.join(home, {name = "flow"}, [[
+            local theirs = mare.channel(4, "theirs")
+            local mine = mare.find "mine@home"
+            mine:send "one" mine:send "two" mine:close()
+            for n in theirs:messages() do mare.find "said@home":send(n) end
+            mare.find "said@home":send("closed", select(3, theirs:receive()))
+            mare.channel():receive()
+        ]])
+        local said = mare.channel(10, "said")
+        t.eq(mine:receive(t.patience), "one")
+        t.eq(mine:receive(t.patience), "two")
+        t.fails("closed", mine:receive(t.patience))
+        local theirs = t.ok(mare.find "theirs@flow")
+        t.ok(theirs:send "three")
+        t.ok(theirs:close())
+        t.eq(said:receive(t.patience), "three")
+        t.eq(table.concat({said:receive(t.patience)}, " "), "closed closed")
+        t.fails("closed", theirs:send "four")
+        said:close()
+    end,
+
+    what_cannot_cross_is_refused_before_it_leaves = function()
+        local home <close> = peers.home {message = 10000}
+        local _ <close> = peers.join(home, {name = "flow", message = 10000}, ECHO)
+        local echo = t.ok(mare.find "echo@flow")
+        local _, message = t.fails("badmsg", echo:send(mare.buffer "mine"))
+        t.ok(tostring(message or select(2, echo:send(mare.buffer "x"))):find "another node")
+        t.fails("toobig", echo:send(("x"):rep(20000)))
+        t.raises("another node", mare.select, {{echo, mare.buffer "mine"}})
+        local reply = mare.channel(1)
+        t.ok(echo:send(reply, 1))
+        t.eq(reply:receive(t.patience), 1)
+    end,
+
+    processes_are_started_and_end_on_other_nodes = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "flow"}, [[
+            node.export("add", function(a, b) return a + b end)
+            node.export("fail", function() error "on purpose" end)
+            node.export("wait", function() require "mare".sleep(1000) end)
+            mare.channel(0, "ready") mare.channel():receive()
+        ]])
+        t.reaches(function() return mare.find "ready@flow" end)
+        local p = t.ok(mare.spawn({node = "flow"}, "add", 3, 4))
+        t.eq(node.home(p), "flow")
+        local ok, sum = p:join(t.patience)
+        t.eq(ok, true)
+        t.eq(sum, 7)
+        t.eq(p:alive(), false)
+        local monitor
+        p, monitor = t.ok(mare.spawn({node = "flow", monitor = true}, "fail"))
+        local what, text, code = p:join(t.patience)
+        t.eq(what, nil)
+        t.ok(text:find "on purpose")
+        t.eq(code, "died")
+        local who, how, why = monitor:receive(t.patience)
+        t.eq(who, p)
+        t.eq(how, "died")
+        t.ok(why:find "on purpose")
+        p, monitor = t.ok(mare.spawn({node = "flow", monitor = true}, "wait"))
+        t.fails("timeout", p:join(0.01))
+        t.eq(p:alive(), true)
+        t.eq(p:kill "enough", true)
+        t.eq(table.concat({select(2, monitor:receive(t.patience))}, " "), "killed enough")
+        t.fails("killed", p:join(t.patience))
+        t.fails("noname", mare.spawn({node = "flow"}, "nothing"))
+        t.fails("denied", mare.spawn({node = "flow"}, {source = "return 1"}))
+        t.fails("nonode", mare.spawn({node = "nowhere"}, "add"))
+    end,
+
+    links_go_both_ways = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "flow"}, [[
+            node.export("fail", function(ch) ch:receive() error "on purpose" end)
+            node.export("wait", function() require "mare".sleep(1000) end)
+            mare.channel(0, "ready") mare.channel():receive()
+        ]])
+        t.reaches(function() return mare.find "ready@flow" end)
+        local go = mare.channel(1)
+        local here = mare.spawn(function()
+            local there = assert(mare.spawn({node = "flow", link = true}, "fail", go))
+            there:join()
+            mare.sleep(1000)
+        end)
+        go:send(true)
+        local _, why, code = here:join(t.patience)
+        t.eq(code, "killed")
+        t.ok(why:find "on purpose")
+        local started = mare.channel(1)
+        here = mare.spawn(function()
+            started:send(assert(mare.spawn({node = "flow", link = true}, "wait")))
+            mare.sleep(1000)
+        end)
+        local there = started:receive(t.patience)
+        here:kill()
+        t.fails("killed", there:join(t.patience))
+    end,
+
+    code_crosses_as_far_as_the_policy_says = function()
+        local home <close> = peers.home {code = {source = "source", bytes = "bytecode"}}
+        local text = [[
+            local told = mare.find "told@home"
+            local function try(body)
+                local p, _, code = mare.spawn({node = "home", timeout = 5}, body, 20)
+                return p and select(2, p:join()) or code
+            end
+            told:send(options.name, try {source = "return 1 + ..."}, try {source = "1 +"},
+                try {source = string.dump(function() return 1 end)},
+                options.name == "bytes" and try(function(n) return 2 * n end))
+            mare.channel():receive()
+        ]]
+        local told = mare.channel(10, "told")
+        for _, expected in ipairs {{"none", "denied", "denied", "denied", false},
+                {"source", 21, "syntax", "syntax", false}, {"bytes", 21, "syntax", "syntax", 40}} do
+            local _ <close> = peers.join(home, {name = expected[1], code = "bytecode"}, text)
+            t.eq(table.pack(told:receive(t.patience)), table.pack(table.unpack(expected)))
+        end
+        told:close()
+    end,
+
+    a_node_that_is_killed_is_missed_at_once = function()
+        local home <close> = peers.home()
+        local watch = t.ok(node.monitor())
+        local peer <close> = peers.join(home, {name = "flow"}, [[
+            mare.channel(0, "never")
+            node.export("wait", function() require "mare".sleep(1000) end)
+            mare.channel(0, "ready") mare.channel():receive()
+        ]])
+        t.reaches(function() return mare.find "ready@flow" end)
+        local never = t.ok(mare.find "never@flow")
+        local p, monitor = mare.spawn({node = "flow", monitor = true}, "wait")
+        local linked = mare.spawn(function()
+            assert(mare.spawn({node = "flow", link = true}, "wait"))
+            mare.sleep(1000)
+        end)
+        local waiting = {
+            mare.go(function() return never:receive() end),
+            mare.go(function() return select(2, mare.select {mare.channel(), never}) end),
+            mare.go(function() return p:join() end),
+        }
+        mare.sleep(0.05)
+        peer.signal "KILL"
+        for _, routine in ipairs(waiting) do
+            local ok, a, b, code = routine:join(t.patience)
+            t.eq(ok, true)
+            t.eq(code or b, "nonode", tostring(a))
+        end
+        t.eq(select(2, monitor:receive(t.patience)), "nonode")
+        t.fails("killed", linked:join(t.patience))
+        t.fails("nonode", never:send(1))
+        t.fails("nonode", never:receive(1))
+        t.eq(p:alive(), false)
+        repeat local what = watch:receive(t.patience) until what == "down"
+    end,
+
+    a_node_that_stands_still_is_missed_after_the_silence = function()
+        local home <close> = peers.home {silence = 0.5}
+        local peer <close> = peers.join(home, {name = "flow", silence = 0.5}, ECHO)
+        local echo = t.ok(mare.find "echo@flow")
+        peer.signal "STOP"
+        local before = mare.now()
+        t.fails("nonode", echo:receive(t.patience))
+        t.ok(mare.now() - before < 5 * t.slow)
+        peer.signal "CONT"
+    end,
+
+    a_new_life_of_a_node_is_another_node = function()
+        local home <close> = peers.home()
+        local first <close> = peers.join(home, {name = "flow"}, ECHO)
+        local echo, reply = t.ok(mare.find "echo@flow"), mare.channel(1)
+        first.signal "KILL"
+        t.fails("nonode", echo:receive(t.patience))
+        local _ <close> = peers.join(home, {name = "flow"}, ECHO)
+        t.fails("nonode", echo:send(reply, 1))
+        t.reaches(function() return mare.find "echo@flow" end)
+        t.ok(mare.find "echo@flow":send(reply, 2))
+        t.eq(reply:receive(t.patience), 2)
+    end,
+
+    two_nodes_cannot_have_one_name = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "flow"}, ECHO)
+        local second <close> = peers.start({name = "flow"}, ([[
+            print(select(2, node.connect(%q)))
+            mare.channel():receive()
+        ]]):format(home.address))
+        t.ok(second.line():find "another node called 'flow'")
+        local third <close> = peers.start({name = "home"}, ([[
+            print(select(2, node.connect(%q)))
+            mare.channel():receive()
+        ]]):format(home.address))
+        t.ok(third.line():find "is called 'home' itself")
+        local reply = mare.channel(1)
+        t.ok(mare.find "echo@flow":send(reply, 1)) -- which goes on
+        t.eq(reply:receive(t.patience), 1)
+    end,
+
+    nodes_hear_of_each_other = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "one", listen = "127.0.0.1:0"}, ECHO)
+        local _ <close> = peers.join(home, {name = "two"}, [[
+            local reply = mare.channel(1)
+            local echo
+            repeat echo = mare.find("echo@one") if not echo then mare.sleep(0.01) end until echo
+            echo:send(reply, "over the shortest way")
+            mare.find "told@home":send(reply:receive(10))
+            mare.channel():receive()
+        ]])
+        local told = mare.channel(1, "told")
+        t.eq(told:receive(t.patience), "over the shortest way")
+        told:close()
+        local names = {}
+        for _, item in ipairs(t.ok(node.list())) do names[#names + 1] = item.name end
+        t.eq(table.concat(names, " "), "home one two")
+    end,
+
+    a_reference_passed_on_works_there = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "one"}, ECHO)
+        local _ <close> = peers.join(home, {name = "two"}, [[
+            local ch = mare.channel(1, "passes")
+            local echo, reply = ch:receive(), mare.channel(1)
+            echo:send(reply, "round about")
+            mare.find "told@home":send(reply:receive(10))
+            mare.channel():receive()
+        ]])
+        local told = mare.channel(1, "told")
+        t.reaches(function() return mare.find "passes@two" end)
+        mare.find "passes@two":send(mare.find "echo@one")
+        t.eq(told:receive(t.patience), "round about")
+        told:close()
+    end,
+
+    who_leaves_says_so = function()
+        local home <close> = peers.home()
+        local watch = t.ok(node.monitor())
+        local _ <close> = peers.join(home, {name = "flow"}, [[
+            node.connect(options.join[1])
+            node.stop()
+        ]])
+        local what, name, why
+        repeat what, name, why = watch:receive(t.patience) until what ~= "up"
+        t.eq(what, "left", why)
+        t.eq(name, "flow")
+        t.fails("nonode", mare.find "echo@flow")
+    end,
+
+    misuse_is_refused_in_words = function()
+        t.raises("a node needs a 'name'", node.start, {})
+        t.raises("option 'name' must be", node.start, {name = "Big"})
+        t.raises("unknown option 'lisen'", node.start, {name = "a", lisen = "x"})
+        t.raises("option 'silence' must be", node.start, {name = "a", silence = 0.1})
+        t.raises("option 'code' must be", node.start, {name = "a", code = "all"})
+        t.raises("a name is 'name@node'", node.find, "name")
+        t.fails("nonode", mare.find "a@b")
+        t.fails("nonode", node.list())
+        local _, message = node.start {name = "a", listen = "0.0.0.0:0"}
+        t.ok(message:find "can be reached by others")
+        t.fails("denied", node.start {name = "a", join = {"b@example.org:7000"}})
+        local home <close> = peers.home()
+        t.fails("exists", node.start {name = "b"})
+        t.fails("nonode", node.connect("127.0.0.1:1", 5))
+        t.fails("nonode", mare.find "a@nobody")
+        t.ok(home)
+    end,
+}
