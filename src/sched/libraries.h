@@ -63,6 +63,12 @@ void mare__math_seed(lua_State *L);
 extern const luaL_Reg mare__base_overrides[], mare__os_overrides[];
 int mare__next(lua_State *L);
 
+// Pops a metatable and gives it to the table below it, as setmetatable does.
+void mare__metatable_set(lua_State *L);
+
+// Whether it is the table of globals.
+bool mare__is_globals(lua_State *L, int index);
+
 // os.exit([code]): ends the program, in order if somebody awaits its end; in a program that is not
 // ours (a host, a C program), as exit does.
 int mare__exit(lua_State *L);
@@ -81,6 +87,12 @@ void mare__package_patch(lua_State *L);
 struct mare__modules;
 void mare__modules_inherit(lua_State *L, struct mare__local *process);
 void mare__modules_unref(struct mare__modules *modules); // or NULL
+
+// ---- class.c ------------------------------------------------------------------------------------
+// The table on top of the stack has a metatable. Pushes the name of the loaded module that has it,
+// and its place there (names with zero bytes between them; empty: the module itself), and returns
+// true; or pushes nothing.
+bool mare__class_of(lua_State *L);
 
 // ---- protect.c ----------------------------------------------------------------------------------
 // pcall and xpcall: as the originals, but they do not stop the error by which a process that was

@@ -255,15 +255,23 @@ static int show_value(lua_State *L)
     return 1;
 }
 
-void mare__error_push(lua_State *L, int error)
+// value -> text, whatever it is
+static int describe(lua_State *L)
+{
+    lua_pushcfunction(L, show_value);
+    lua_pushvalue(L, 1);
+    if (lua_pcall(L, 1, 1, 0) != LUA_OK || lua_type(L, -1) != LUA_TSTRING)
+        lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
+    return 1;
+}
+
+const char *mare__error_push(lua_State *L, int error)
 {
     error = lua_absindex(L, error);
-    lua_pushcfunction(L, show_value);
+    lua_pushcfunction(L, describe);
     lua_pushvalue(L, error);
-    if (lua_pcall(L, 1, 1, 0) == LUA_OK && lua_type(L, -1) == LUA_TSTRING)
-        return;
-    lua_pop(L, 1);
-    lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, error));
+    lua_pcall(L, 1, 1, 0); // if there is no memory, that is what it says
+    return lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "?";
 }
 
 // Who spawns a function that uses a global of its own finds out here. (What the process does have
@@ -305,9 +313,10 @@ static int keep_error(lua_State *L)
     add_string(message, traceback);
     if (lua_type(L, 1) == LUA_TSTRING)
         return 0;
-    if (!luaL_callmeta(L, 1, "__tostring") || lua_type(L, -1) != LUA_TSTRING)
-        mare__error_push(L, 1);
-    add_string(message, lua_tostring(L, -1));
+    if (luaL_callmeta(L, 1, "__tostring") && lua_type(L, -1) == LUA_TSTRING)
+        add_string(message, lua_tostring(L, -1));
+    else
+        add_string(message, mare__error_push(L, 1));
     return 0;
 }
 

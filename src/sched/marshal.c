@@ -26,7 +26,7 @@
 #include "sched/marshal.h"
 #include "sched/seen.h"
 
-enum frame_kind { ARRAY, MAP, FUNCTION, TRAVEL };
+enum frame_kind { ARRAY, MAP, FUNCTION, TRAVEL, OBJECT };
 
 struct frame {
     uint8_t kind;
@@ -52,6 +52,7 @@ struct writer {
     mare_message *message;
     const struct mare__marshalling *how;
     bool begins_again; // what was seen must be anchored: the walk ends here
+    bool bare;         // the metatable of the next table was written
     struct frame *frames, few_frames[MARE__MARSHAL_FRAMES];
     uint32_t depth, room;
     struct mare__seen_set seen;
@@ -222,18 +223,47 @@ static bool begin_travel(struct writer *w)
     w->begins_again = !w->seen.anchors;
     if (w->begins_again || !push_frame(w, TRAVEL, MARE__PACK_EXT))
         return false;
+    w->frames[w->depth - 1].number = w->numbered;
+    mare__seen_add(&w->seen, NULL, w->numbered++, 0);
     luaL_getmetafield(L, -1, "__travel");
     lua_pushvalue(L, -2);
+    w->depth--; // what is wrong with it is said of the value, not of what is in it
     if (lua_pcall(L, 1, 2, 0) != LUA_OK)
-        return fail(
-            w, MARE_BADMSG,
-            lua_pushfstring(L, "a value whose __travel failed: %s", luaL_tolstring(L, -1, NULL)));
+        return fail(w, MARE_BADMSG,
+                    lua_pushfstring(L, "__travel failed: %s", luaL_tolstring(L, -1, NULL)));
     if (lua_type(L, -2) != LUA_TSTRING)
-        return fail(w, MARE_BADMSG, "a value whose __travel does not return the name of a module");
+        return fail(w, MARE_BADMSG, "__travel does not return the name of a module");
+    w->depth++;
     if (!write_string(w, -2))
         return false;
     lua_remove(L, -2);
     return true; // the substitute is on top; the frame writes it
+}
+
+// Writes the number of a value that was met before. One that travels as another is not there
+// before that one is.
+static bool repeat(struct writer *w, uint32_t number)
+{
+    for (uint32_t i = 0; i < w->depth; i++)
+        if (w->frames[i].kind == TRAVEL && w->frames[i].number == number)
+            return fail(w, MARE_BADMSG, "__travel returns what leads back to the value itself");
+    lua_pop(w->L, 1);
+    return write_repeat(w, number);
+}
+
+// A table whose metatable a module has, whose name and place in it are on top of the stack.
+static bool begin_object(struct writer *w)
+{
+    lua_State *L = w->L;
+    struct frame *frame = push_frame(w, OBJECT, MARE__PACK_EXT);
+    if (!frame)
+        return false;
+    frame->index -= 2;
+    bool done = write_string(w, -2) && write_string(w, -1);
+    lua_pop(L, 2);
+    lua_pushvalue(L, -1); // the frame writes it
+    w->bare = true;
+    return done;
 }
 
 static bool has_travel(lua_State *L)
@@ -247,16 +277,19 @@ static bool has_travel(lua_State *L)
 static bool begin_table(struct writer *w)
 {
     lua_State *L = w->L;
+    int top = lua_gettop(L);
     struct mare__seen seen;
-    bool repeats = mare__seen_find(&w->seen, NULL, &seen);
-    if (repeats || lua_topointer(L, -1) == w->globals) {
+    if (mare__seen_find(&w->seen, NULL, &seen))
+        return repeat(w, seen.number);
+    if (lua_topointer(L, -1) == w->globals) {
         lua_pop(L, 1);
-        return repeats ? write_repeat(w, seen.number) : write_ext(w, MARE__EXT_GLOBALS, "", 0);
+        return write_ext(w, MARE__EXT_GLOBALS, "", 0);
     }
     // A module is known by its name. It is looked for where modules are found: among arguments and
     // upvalues.
-    bool meta = lua_getmetatable(L, -1);
-    lua_pop(L, meta);
+    bool meta = lua_getmetatable(L, -1) && !w->bare;
+    lua_settop(L, top);
+    w->bare = false;
     struct frame *parent = w->depth ? &w->frames[w->depth - 1] : NULL;
     if ((meta || !parent || parent->kind == FUNCTION) && mare__lazy_module_of(L, -1)) {
         bool done = write_names(w, MARE__EXT_MODULE, 1);
@@ -265,8 +298,11 @@ static bool begin_table(struct writer *w)
     }
     if (meta && has_travel(L))
         return begin_travel(w);
+    if (meta && mare__class_of(L))
+        return begin_object(w);
     if (meta)
-        return fail(w, MARE_BADMSG, "a table with a metatable that has no __travel");
+        return fail(w, MARE_BADMSG,
+                    "a table with a metatable that is in no loaded module and has no __travel");
     mare__seen_add(&w->seen, NULL, w->numbered++, 0);
     if (!push_frame(w, ARRAY, MARE__PACK_TABLE))
         return false;
@@ -316,8 +352,9 @@ static bool begin_userdata(struct writer *w)
         lua_pop(L, 1);
         return true;
     }
+    struct mare__seen seen;
     if (has_travel(L))
-        return begin_travel(w);
+        return mare__seen_find(&w->seen, NULL, &seen) ? repeat(w, seen.number) : begin_travel(w);
     return fail(w, MARE_BADMSG, luaL_testudata(L, -1, LUA_FILEHANDLE) ? "a file" : "a userdata");
 }
 
@@ -459,11 +496,12 @@ static bool step(struct writer *w)
     struct frame *frame = &w->frames[w->depth - 1];
     if (frame->kind == FUNCTION)
         return step_function(w, frame);
-    if (frame->kind != TRAVEL)
+    if (frame->kind != TRAVEL && frame->kind != OBJECT)
         return step_table(w, frame);
     if (frame->count++ == 0)
         return begin(w);
-    mare__pack_ext_header(at(w, frame->start), MARE__EXT_TRAVEL,
+    mare__pack_ext_header(at(w, frame->start),
+                          frame->kind == OBJECT ? MARE__EXT_OBJECT : MARE__EXT_TRAVEL,
                           w->message->length - frame->start - MARE__PACK_EXT);
     lua_pop(w->L, 1);
     w->depth--;
@@ -492,6 +530,8 @@ static void push_path(struct writer *w, const struct mare__marshalling *how)
             if (name)
                 lua_pop(L, 1);
             lua_pushfstring(L, ", upvalue '%s'", name && *name ? name : "?");
+        } else if (frame->kind == OBJECT) {
+            lua_pushliteral(L, "");
         } else if (frame->kind == TRAVEL) {
             lua_pushliteral(L, ", what __travel returned");
         } else if (lua_type(L, key) == LUA_TSTRING) {
@@ -510,7 +550,9 @@ static void push_refusal(struct writer *w, const struct mare__marshalling *how)
     lua_State *L = w->L;
     if (w->err == MARE_BADMSG) {
         push_path(w, how);
-        lua_pushfstring(L, "%s: %s cannot travel", lua_tostring(L, -1), w->refusal);
+        bool sentence = strncmp(w->refusal, "__travel", 8) == 0; // it says what happened
+        lua_pushfstring(L, sentence ? "%s: its %s" : "%s: %s cannot travel", lua_tostring(L, -1),
+                        w->refusal);
     } else {
         lua_pushstring(L, mare_strerror(w->err));
     }
@@ -554,7 +596,7 @@ static void init_writer(struct writer *w, lua_State *L, const struct writing *jo
     w->L = L;
     w->message = job->message;
     w->how = job->how;
-    w->begins_again = false;
+    w->begins_again = w->bare = false;
     w->frames = w->few_frames;
     w->room = MARE__MARSHAL_FRAMES;
     w->depth = 0;

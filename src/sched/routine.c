@@ -303,8 +303,7 @@ static void report(struct mare__local *process, struct mare__routine *routine)
     const char *traceback = routine->values > 1 ? lua_tostring(L, error + 1) : "";
     if (!text && lua_checkstack(L, 4)) {
         *(struct mare__local **)lua_getextraspace(L) = process; // it is at rest no longer
-        mare__error_push(L, error);
-        text = lua_tostring(L, -1);
+        text = mare__error_push(L, error);
     }
     flockfile(stderr);
     fprintf(stderr, "mare: routine %llu of process %llu died: ", (unsigned long long)routine->id,

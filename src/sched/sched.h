@@ -525,6 +525,7 @@ enum {
     MARE__REGISTRY_ROUTINES,
     MARE__REGISTRY_PACKAGE, // the library, and what it had: see package.c
     MARE__REGISTRY_PRELOAD,
+    MARE__REGISTRY_CLASSES, // metatables, and which module has them: see class.c
     MARE__REGISTRY_PIPES,   // of children: see lua/child.c
     MARE__REGISTRY_HANDLES, // and those after it: see handle.c
     MARE__REGISTRY_END = MARE__REGISTRY_HANDLES + 32

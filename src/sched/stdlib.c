@@ -39,6 +39,24 @@ static int base_getmetatable(lua_State *L)
     return 1;
 }
 
+bool mare__is_globals(lua_State *L, int index)
+{
+    index = lua_absindex(L, index);
+    lua_pushglobaltable(L);
+    bool same = lua_rawequal(L, -1, index);
+    lua_pop(L, 1);
+    return same;
+}
+
+void mare__metatable_set(lua_State *L)
+{
+    lua_pushliteral(L, "__gc");
+    if (lua_rawget(L, -2) != LUA_TNIL)
+        mare__self(L)->needs_close = mare__self(L)->finalizes = true;
+    lua_pop(L, 1);
+    lua_setmetatable(L, -2);
+}
+
 static int base_setmetatable(lua_State *L)
 {
     int type = lua_type(L, 2);
@@ -48,13 +66,10 @@ static int base_setmetatable(lua_State *L)
     if (luaL_getmetafield(L, 1, "__metatable") != LUA_TNIL)
         return luaL_error(L, "cannot change a protected metatable");
     lua_settop(L, 2);
-    if (type == LUA_TTABLE) {
-        lua_pushliteral(L, "__gc");
-        if (lua_rawget(L, 2) != LUA_TNIL)
-            mare__self(L)->needs_close = mare__self(L)->finalizes = true;
-        lua_pop(L, 1);
-    }
-    lua_setmetatable(L, 1);
+    if (type == LUA_TTABLE)
+        mare__metatable_set(L);
+    else
+        lua_setmetatable(L, 1);
     return 1;
 }
 

@@ -100,8 +100,9 @@ class Evaluation(Repl):
         self.leaves(terminal)
 
     def test_other_beginnings_are_continued(self):
-        for first, last, result in (('6 *', '7', '42'), ('x =', '1', None), ('{1, 2', '}', '{1, 2}'),
-                                    ('#[[a', 'b]]', '3'), ('--[[ a comment', ']] 1', None),
+        for first, last, result in (('6 *', '7', '42'), ('x =', '1', None),
+                                    ('{1, 2', '}', '{1, 2}'), ('#[[a', 'b]]', '3'),
+                                    ('--[[ a comment', ']] 1', None),
                                     ('if true then', 'print "so" end', 'so')):
             with self.subTest(first):
                 terminal = self.open()
