@@ -190,6 +190,7 @@ int mare__cli_finish(mare_runtime *runtime)
     mare_err err = mare__runtime_await(runtime, true, MARE_FOREVER);
     if (err == MARE_DEADLOCK && mare__log_end(runtime)) // which some may have waited for
         err = mare__runtime_await(runtime, true, MARE_FOREVER);
+    char *stuck = err == MARE_DEADLOCK ? mare__stuck_text(runtime) : NULL;
     if (err == MARE_DEADLOCK && mare__wait_end(mare__main_wait(mare__local_of(main)),
                                                MARE_DEADLOCK)) // an error where it waits
         err = mare__runtime_await(runtime, true, MARE_FOREVER);
@@ -203,6 +204,9 @@ int mare__cli_finish(mare_runtime *runtime)
                 atomic_load(&runtime->live),
                 atomic_load(&runtime->live) == 1 ? "process waits" : "processes wait");
     }
+    if (stuck && (err == MARE_DEADLOCK || main->how == MARE_DIED))
+        fputs(stuck, stderr);
+    free(stuck);
     bool chosen = code >= 0; // by the program, or a signal
     if (!chosen)
         code = code_of(main, err == MARE_DEADLOCK);

@@ -275,6 +275,46 @@ return {
         t.ok(got.err:find "^mare: 3 processes wait", got.err)
     end,
 
+    who_waits_where_and_for_what = function()
+        local code = [[
+            local mare = require "mare"
+            local jobs = mare.channel(0, "jobs")
+            local p = mare.spawn({name = "worker"}, function()
+                jobs:receive()
+            end)
+            mare.spawn(function() p:join() end)
+            mare.spawn(function()
+                coroutine.wrap(function()
+                    mare.channel():send(1)
+                end)()
+            end)
+            mare.spawn(function()
+                mare.go(function() mare.channel():receive() end)
+                mare.select {mare.channel(), mare.channel()}
+            end)
+            if arg and arg[1] == "main" then mare.channel():receive() end
+        ]]
+        local lines = {
+            "process %d+ %(worker%) waits at [^ ]+:4 to receive from channel %d+ %(jobs%)",
+            "process %d+ waits at [^ ]+:6 for the end of process %d+ %(worker%)",
+            "process %d+ waits at [^ ]+:9 to send to channel %d+",
+            "process %d+ waits at [^ ]+:14 in a select of 2 cases",
+            "routine 2 of process %d+ waits at [^ ]+:13 to receive from channel %d+"}
+        local alone, main = shell.lua(code), shell.lua(code, "main")
+        t.ok(alone.err:find "^mare: 4 processes wait", alone.err)
+        for _, line in ipairs(lines) do
+            t.ok(alone.err:find("\nmare:   " .. line .. "\n"), alone.err)
+            t.ok(main.err:find("\nmare:   " .. line .. "\n"), main.err)
+        end
+        t.ok(main.err:find "^mare: [^\n]*:16: deadlock", main.err)
+        t.ok(main.err:find "\nmare:   process 1 waits at [^ ]+:16 to receive", main.err)
+        local many = shell.lua [[
+            local mare = require "mare"
+            for i = 1, 15 do mare.spawn(function() mare.channel():receive() end) end
+        ]]
+        t.ok(many.err:find "\nmare:   and 5 more\n$", many.err)
+    end,
+
     who_asks_for_it_gets_the_exit_code_of_the_main_script_alone = function()
         local stuck = "local m = require 'mare' m.spawn(function() m.channel():receive() end)"
         local died = "local p = require 'mare'.spawn(error, 'x') require 'mare'.wait() "
