@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/help.h"
 
 struct command {
     const char *name, *summary, *help;
@@ -70,8 +72,11 @@ static int run_leniently(int argc, char **argv)
 }
 
 static const struct command commands[] = {
-    {"help", "what the commands do: mare help [command]",
-     "mare help [command]\n\nWithout a command, lists them all.\n", help},
+    {"help", "what commands and functions do: mare help [command | function]",
+     "mare help [command | function]\n\n"
+     "Without a command, lists them all. A function is one of the reference: spawn, mare.spawn,\n"
+     "ch:send.\n",
+     help},
     {"-e", "runs a piece of Lua: mare -e CODE [args]",
      "mare -e CODE [args]\n\n"
      "Runs CODE as the main process. The arguments are `...` and the table `arg`.\n\n"
@@ -126,15 +131,46 @@ static const struct command *find(const char *name)
     return NULL;
 }
 
+// Whether a function has that name; says all that is known of those that have.
+static bool help_functions(const char *name)
+{
+    bool found = false;
+    size_t length = strlen(name);
+    for (size_t i = 0; i < mare__help_count; i++) {
+        const char *at = mare__help[i].names;
+        while ((at = strstr(at, name)) && (at[-1] != ' ' || at[length] != ' '))
+            at++;
+        if (at) {
+            printf("%s%s", found ? "\n" : "", mare__help[i].text);
+            found = true;
+        }
+    }
+    return found;
+}
+
+// There is no such thing; but perhaps some that are called alike.
+static int help_nothing(const char *name)
+{
+    bool first = true;
+    fprintf(stderr, "mare: there is no command or function '%s'; 'mare help' lists the commands\n",
+            name);
+    for (size_t i = 0; i < mare__help_count && *name; i++)
+        if (strstr(mare__help[i].names, name)) {
+            fprintf(stderr, "%s%.*s\n", first ? "mare: perhaps " : "              ",
+                    (int)strcspn(mare__help[i].text, "\n"), mare__help[i].text);
+            first = false;
+        }
+    return EXIT_USAGE;
+}
+
 static int help(int argc, char **argv)
 {
     if (argc > 1) {
         const struct command *command = find(argv[1]);
-        if (!command) {
-            fprintf(stderr, "mare: there is no command '%s'; 'mare help' lists them\n", argv[1]);
-            return EXIT_USAGE;
-        }
-        fputs(command->help, stdout);
+        if (command)
+            fputs(command->help, stdout);
+        else if (!help_functions(argv[1]))
+            return help_nothing(argv[1]);
         return 0;
     }
     puts("Maré: concurrent Lua 5.4.\n\n"

@@ -377,4 +377,15 @@ return {
         t.ok(got.err:find "module 'no.such' not found", got.err)
         t.eq(shell.run(shell.mare .. " -l").code, 2)
     end,
+
+    help_of_functions = function()
+        local got = shell.run(shell.mare .. " help mare.spawn")
+        t.eq({got.err, got.code}, {"", 0})
+        t.ok(got.out:find("^mare.spawn%(%[options,%] body, ...%)\n\nCreates a process"), got.out)
+        got = shell.run(shell.mare .. " help spawn")
+        t.ok(got.out:find "child.spawn%(options%)\n" and got.out:find "mare.spawn%(", got.out)
+        got = shell.run(shell.mare .. " help spaw")
+        t.eq({got.out, got.code}, {"", 2})
+        t.ok(got.err:find "no command or function 'spaw'.*mare.spawn%(", got.err)
+    end,
 }
