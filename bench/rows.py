@@ -260,6 +260,12 @@ def rows():
             {"floor": key("twice_us"), "ours": key("channel_us")},
             must=2, aim=1, against="floor",
             notes=[note("ours", "twice_us", "built twice in a process: {:.0f} µs")]),
+        *(Row(f"json{what}", f"JSON of 1 MB, {what}", "ms",
+              {"cjson": lambda t, s: t.mare("json.lua", "cjson", count(100, s)),
+               "ours": lambda t, s: t.mare("json.lua", "ours", count(100, s))},
+              dict.fromkeys(("cjson", "ours"), key(f"{what}_ms")),
+              must=1, aim=0.67, against="cjson")
+          for what in ("read", "written")),
         Row("sim", "simulated messages, n = 16", "M/s",
             {"ours": simulated("messages", "ricart", 16)}, {"ours": key("per_second", 1e-6)},
             must=1, score_unit="M/s", more_is_better=True, repetitions=3),

@@ -15,6 +15,7 @@ import harness
 from rows import rows
 
 HEADINGS = {"floor": "floor", "erlang": "Erlang", "go": "Go", "nginx": "nginx", "node": "Node",
+            "cjson": "lua-cjson",
             "one": "one worker", "ours": "ours"}
 
 

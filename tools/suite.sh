@@ -12,7 +12,7 @@
 #   tsan      ThreadSanitizer: whatever has threads, but for the examples, whose endless loops it
 #             does not let a signal into, and for the whole programs, which are
 #   tsan-e2e  in the same build, but not in make test, which is to take a quarter of an hour
-#   soak      ThreadSanitizer: the random programs alone, for MARE_STRESS_SECONDS each
+#   soak      ThreadSanitizer: the random programs and a few others, for MARE_STRESS_SECONDS each
 #
 # MARE_TEST_ARGS goes to `meson test`, for example MARE_TEST_ARGS='unit-sched-queue'.
 set -u
@@ -40,11 +40,12 @@ for run in "$@"; do
         stress)   dir=build       args="--setup stress --suite lua" ;;
         tiny)     dir=build-tiny  args="--setup slow --suite unit --suite lua --suite examples" ;;
         asan)     dir=build-asan  args="--setup slow" ;;
-        tsan)     dir=build-tsan  args="--setup slow --suite unit --suite lua" ;;
+        tsan)     dir=build-tsan
+                  args="--setup slow --suite unit --suite lua --no-suite serial" ;;
         tsan-e2e) dir=build-tsan  args="--setup slow --suite e2e" ;;
         soak)     dir=build-tsan
                   args="--setup slow -t 0 unit-sched-stress"
-                  args="$args lua-stress lua-net_stress lua-anything" ;;
+                  args="$args lua-stress lua-net_stress lua-anything lua-minute" ;;
         *) echo "suite.sh: no run called '$run'" >&2; exit 2 ;;
     esac
     log=$dir/meson-logs/$run.json

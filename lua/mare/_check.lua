@@ -13,6 +13,14 @@ function check.argument(name, value, index, expected, level)
     end
 end
 
+--- Raises one unless the value can be an object of that kind, a stream or a listener say, whoever
+--- has made it: what it is for is seen when it is used.
+function check.object(name, value, index, expected, level)
+    if type(value) ~= "userdata" and type(value) ~= "table" then
+        check.argument(name, value, index, expected, (level or 3) + 1)
+    end
+end
+
 --- An optional timeout as a deadline, for several calls that share it; nil for none.
 function check.deadline(name, timeout, index)
     if timeout == nil or type(timeout) == "userdata" then return timeout end
@@ -30,6 +38,7 @@ end
 --- Raises one if a table of options has an option that there is not: a misspelt one would have no
 --- effect, and nobody would know. The level is as above.
 function check.options(name, options, index, allowed, level)
+    check.argument(name, options, index, "table", (level or 3) + 1)
     for key in pairs(options) do
         if not allowed[key] then
             error(("bad argument #%d to '%s' (unknown option '%s')"):format(index, name,

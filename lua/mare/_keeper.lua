@@ -10,7 +10,7 @@ local mare, net, tls = require "mare", require "mare.net", require "mare.tls"
 local raw, address_of = require "mare._node", require "mare._address"
 
 local HANDSHAKE, DIAL, ASK = 5, 10, 1 -- seconds
-local PENALTY, FORGIVEN = 1, 60       -- of one who failed to get in
+local MISTAKES, PENALTY, FORGIVEN = 3, 1, 60 -- who failed to get in more often waits, for so long
 local FIRST_PAUSE, LAST_PAUSE = 0.1, 10 -- before one who could not be joined is tried again
 
 local self         -- options of this node, and what they were made into
@@ -77,8 +77,8 @@ end
 -- Those who fail again and again wait longer and longer.
 local function penalty(host)
     local mine = failures[host]
-    if not mine or mare.now() - mine.last > FORGIVEN then return 0 end
-    return math.min(PENALTY * 2 ^ (mine.times - 3), 30)
+    if not mine or mare.now() - mine.last > FORGIVEN or mine.times <= MISTAKES then return 0 end
+    return math.min(PENALTY * 2 ^ (mine.times - MISTAKES - 1), 30)
 end
 
 local function failed(host, why)

@@ -22,6 +22,10 @@ local function ask(wait, i, ...)
         error(("bad argument #1 to 'select' (case %d: %s)"):format(i,
             seconds or "it cannot be waited for"), 4)
     end
+    if seconds ~= nil and not (type(seconds) == "number" and seconds >= 0) then
+        error(("bad argument #1 to 'select' (case %d: its __select asks for %s seconds)"):format(i,
+            tostring(seconds)), 4)
+    end
     wait.plain[i], wait.due[i] = case, seconds and mare.now() + seconds
 end
 

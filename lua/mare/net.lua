@@ -171,12 +171,20 @@ local function accept(served)
     return stream, message, code
 end
 
+-- For a server that has its connections served in other processes: the next one, and that one of
+-- them has ended.
+function net._accept(listener) return accept(served_at(listener)) end
+
+function net._left(listener) leave(served_at(listener)) end
+
 --- Accepts for as long as the listener is open, and runs `handler(stream, ...)` for each connection
 --- in a routine of its own, which closes it in the end. With as many as `listener:limit` says, the
 --- others stay with the system until one has ended. When there are no descriptors left it waits a
 --- little for some to be closed.
 function net.serve(listener, handler, ...)
     mare._needs_routines "serve"
+    checks.object("serve", listener, 1, "listener")
+    check("serve", handler, 2, "function")
     local served = served_at(listener)
     local function handle(stream, ...)
         local _ <close> = served
@@ -205,6 +213,7 @@ end
 --- the most. To close with bytes unread would reset the connection, and the peer might lose what it
 --- was told last.
 function net.linger(stream)
+    checks.object("linger", stream, 1, "stream")
     local deadline = mare.deadline(1)
     stream:shutdown()
     for _ = 1, 64 do

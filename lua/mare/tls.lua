@@ -14,9 +14,10 @@ local VERIFY = {[false] = 0, [true] = 1, request = 2, require = 3}
 
 -- What a context is made of, and what else the functions here take.
 local CONTEXT = {certificate = 1, key = 1, password = 1, authorities = 1, verify = 1, protocols = 1,
-    min_version = 1, max_version = 1, ciphers = 1, suites = 1, names = 1, psk = 1}
+    min_version = 1, max_version = 1, ciphers = 1, suites = 1, names = 1, psk = 1,
+    revoked = 1, resume = 1}
 local NOT_WITH_PSK = {"certificate", "key", "password", "authorities", "verify", "ciphers",
-    "suites", "names"}
+    "suites", "names", "revoked", "resume"}
 local NAMED = {certificate = 1, key = 1, password = 1}
 local MORE = {context = 1, name = 1, server = 1, handshake_time = 1, backlog = 1, shared = 1,
     limit = 1}
@@ -110,6 +111,8 @@ function make(options, deadline)
         error("option 'certificate' is needed with a key", 3)
     elseif options.names and not options.certificate then
         error("option 'certificate' is needed with 'names': for all others", 3)
+    elseif options.resume ~= nil and type(options.resume) ~= "boolean" then
+        error("option 'resume' must be true or false", 3)
     end
     if options.names ~= nil then check_named(options.names) end
     -- A server that asks nobody for a certificate need not load the system's authorities.
@@ -117,6 +120,7 @@ function make(options, deadline)
         certificate = options.certificate, key = options.key,
         password = options.password, authorities = options.authorities,
         ciphers = options.ciphers, suites = options.suites, verify = VERIFY[verify],
+        revoked = options.revoked, resumes = options.resume and 1 or 0,
         oldest = version_of(options, "min_version", "1.2"),
         newest = version_of(options, "max_version", "1.3"),
         protocols = protocols_of(options), keys = keys_of(options)}, deadline)
@@ -135,6 +139,7 @@ end
 --- What one side brings along: `certificate` and `key` (paths of PEM files, or their text),
 --- `password` of the key, `authorities` (a file, a folder, text; the system's), `verify` (true),
 --- `protocols` (for ALPN), `min_version` ("1.2"), `max_version` ("1.3"), `ciphers`, `suites`,
+--- `revoked` (lists of those whom the authorities have revoked), `resume` (whether sessions are),
 --- `names` (of a server: other certificates, by the name that a client asks for); or, instead of
 --- certificates, `psk` (keys that both sides have, by identity). The timeout is for the reading of
 --- all files.

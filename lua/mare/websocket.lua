@@ -11,6 +11,7 @@
 local mare, http, net = require "mare", require "mare.http", require "mare.net"
 local raw, sockets = require "mare._websocket", require "mare._socket"
 local checks, server_of = require "mare._check", require "mare.http._shared".server_of
+local deflate = require "mare._deflate"
 
 local websocket = {}
 
@@ -88,14 +89,14 @@ local function write_pong(self)
     end
 end
 
-local function send_frame(self, deadline, kind, last, data)
+local function send_frame(self, deadline, kind, last, data, compressed)
     local lock <close>, message, code = self.writing:enter(deadline)
     if not lock then return nil, message, code end
     if self.closing and not self.over then
         return nil, "this side has closed the connection", "closed"
     end
     local ok
-    ok, message, code = write(self, raw.frame(kind, last, data, self.masks), deadline)
+    ok, message, code = write(self, raw.frame(kind, last, data, self.masks, compressed), deadline)
     write_pong(self)
     return ok, message, code
 end
@@ -157,7 +158,8 @@ local function send(self, kind, data, timeout)
     if type(data) == "function" then return send_parts(self, deadline, kind, data) end
     data, message, code = next_part(kind, data)
     if not data then return nil, message, code end
-    return send_frame(self, deadline, kind, true, data)
+    local smaller = self.bits and deflate.message(data, self.bits)
+    return send_frame(self, deadline, kind, true, smaller or data, smaller ~= nil)
 end
 
 --- Sends a text, which must be UTF-8: a string, or a function that returns part after part, each of
@@ -464,13 +466,17 @@ end
 
 -- ---- The beginning ------------------------------------------------------------------------------
 
-local function make(reader, stream, masks, options, protocol)
+-- `bits`: of the window of what this side compresses; nil: nothing is compressed.
+local function make(reader, stream, masks, options, protocol, bits)
     local ping_time = options.ping_time
     if ping_time == nil then ping_time = websocket.ping_time end
     stream:timeout(nil) -- each call has its own
+    if bits then reader:compresses() end
     return setmetatable({
         stream = stream,
         protocol = protocol,
+        compressed = bits ~= nil,
+        bits = bits,
         masks = masks,
         reader = reader,
         close_time = options.close_time or websocket.close_time,
@@ -485,16 +491,25 @@ local function make(reader, stream, masks, options, protocol)
 end
 
 local accept_options = checks.set("protocols", "origin", "headers", "limit", "ping_time",
-    "close_time")
+    "close_time", "compress")
 local connect_options = checks.set("protocols", "headers", "timeout", "limit", "ping_time",
-    "close_time", "tls")
+    "close_time", "tls", "compress")
 
 -- The table of options that a function was given, or an empty one.
 local function options_of(name, options, allowed)
     if options == nil then return {} end
     checks.argument(name, options, 2, "table", 4)
     checks.options(name, options, 2, allowed, 4)
+    checks.option(name, options, 2, "compress", "boolean", "true or false", 4)
     return options
+end
+
+-- The headers of a program, with an extension.
+local function with_extension(headers, extension)
+    if not extension then return headers end
+    local more = {["sec-websocket-extensions"] = extension}
+    for name, value in pairs(headers or {}) do more[name] = value end
+    return more
 end
 
 -- The first protocol of ours that the client offers.
@@ -539,8 +554,9 @@ end
 
 --- In an HTTP handler: makes the connection of a request a WebSocket. Options: `protocols` (a list,
 --- the best first), `origin` (a list of those allowed, a function, or false for any), `limit`,
---- `ping_time`, `close_time`, `headers`. A request that asks for none, or not as it should, is
---- answered, and nil, message, code returned: the handler has nothing more to do then.
+--- `ping_time`, `close_time`, `headers`, `compress` (messages are, if the client wants it). A
+--- request that asks for none, or not as it should, is answered, and nil, message, code returned:
+--- the handler has nothing more to do then.
 function websocket.accept(request, options)
     options = options_of("accept", options, accept_options)
     local key, status = raw.check_request(request)
@@ -548,15 +564,19 @@ function websocket.accept(request, options)
     if not origin_agrees(request, options.origin) then return refuse(request, 403) end
     local protocol = choose_protocol(request, options.protocols)
     local reader = raw.reader("server", options.limit or websocket.limit)
-    local head = raw.response(options.headers, key, protocol)
+    local extension, bits
+    if options.compress then
+        extension, bits = deflate.accept(request.headers["sec-websocket-extensions"])
+    end
+    local head = raw.response(with_extension(options.headers, extension), key, protocol)
     request.taken = true
     local ok, message, code = request.stream:writewithin(websocket.write_time, head)
     if not ok then return nil, message, code end
-    return belong(make(reader, request.stream, false, options, protocol))
+    return belong(make(reader, request.stream, false, options, protocol, bits))
 end
 
 -- Asks, and reads the answer: its head, or nil, message, code and perhaps its status.
-local function shake_hands(stream, head, key, protocols, deadline)
+local function shake_hands(stream, head, key, protocols, deadline, compress)
     local ok, message, code = stream:writewithin(deadline, head)
     if not ok then return nil, message, code end
     local response
@@ -566,14 +586,18 @@ local function shake_hands(stream, head, key, protocols, deadline)
         return nil, ("the server answers %d %s"):format(response.status, response.reason or ""),
             "denied", response.status
     end
+    if compress then
+        response.deflates = deflate.check(response.headers["sec-websocket-extensions"])
+        if response.deflates then response.headers["sec-websocket-extensions"] = nil end
+    end
     local wrong = raw.check_response(response, key, protocols)
     if wrong then return nil, wrong, "badmsg" end
     return response
 end
 
 --- A WebSocket to a `ws://` or `wss://` URL. Options: `protocols`, `headers`, `timeout` (10 s, for
---- all of it), `limit`, `ping_time`, `close_time`, `tls` (as for `tls.connect`). Or nil, message,
---- code; of an answer that is no handshake the status as well.
+--- all of it), `limit`, `ping_time`, `close_time`, `compress`, `tls` (as for `tls.connect`). Or
+--- nil, message, code; of an answer that is no handshake the status as well.
 function websocket.connect(url, options)
     options = options_of("connect", options, connect_options)
     local place, wrong = http.locate(type(url) == "string" and url or "")
@@ -584,17 +608,20 @@ function websocket.connect(url, options)
     local reader = raw.reader("client", options.limit or websocket.limit)
     local protocols = options.protocols and table.concat(options.protocols, ", ")
     local key = raw.key()
-    local head = raw.request(place.target, place.name, options.headers, key, protocols)
+    local head = raw.request(place.target, place.name, with_extension(options.headers,
+        options.compress and deflate.OFFER), key, protocols)
     local deadline = as_deadline(options.timeout, websocket.open_time)
     local stream, message, code = http.open(place, deadline, options.tls)
     if not stream then return nil, message, code end
     local response, status
-    response, message, code, status = shake_hands(stream, head, key, protocols, deadline)
+    response, message, code, status = shake_hands(stream, head, key, protocols, deadline,
+        options.compress)
     if not response then
         stream:close()
         return nil, message, code, status
     end
-    return make(reader, stream, true, options, response.headers["sec-websocket-protocol"])
+    return make(reader, stream, true, options, response.headers["sec-websocket-protocol"],
+        response.deflates and 15 or nil)
 end
 
 return websocket

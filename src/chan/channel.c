@@ -247,19 +247,25 @@ static void give(struct mare__spot *receiver, mare_message *message)
 
 // The outcomes under the lock: done (perhaps with a peer to serve), failed, or nothing possible
 // now. MARE_NOMEM: the ring is too small, so that it must grow first.
-static inline mare_err try_send(mare_channel *channel, mare_message *message,
-                                struct mare__spot **receiver)
+static inline mare_err put(mare_channel *channel, mare_message *message)
 {
     if (channel->closed)
         return (mare_err)channel->closed;
-    *receiver = claim_first(&channel->receivers);
-    if (!*receiver) {
-        if (channel->count == channel->capacity)
-            return MARE_FULL;
-        if (channel->count == channel->room)
-            return MARE_NOMEM;
-        ring_push(channel, message);
-    }
+    if (channel->count == channel->capacity)
+        return MARE_FULL;
+    if (channel->count == channel->room)
+        return MARE_NOMEM;
+    ring_push(channel, message);
+    channel->sent++;
+    return MARE_OK;
+}
+
+static inline mare_err try_send(mare_channel *channel, mare_message *message,
+                                struct mare__spot **receiver)
+{
+    *receiver = claim_first(&channel->receivers); // none if it is closed
+    if (!*receiver)
+        return put(channel, message);
     channel->sent++;
     return MARE_OK;
 }
@@ -286,7 +292,8 @@ static inline mare_err try_receive(mare_channel *channel, mare_message *message,
 }
 
 // Puts a spot into a line and publishes its wait, or says why that was cancelled.
-static mare_err stand_in_line(struct mare__list *line, struct mare__spot *spot, mare_err meanwhile)
+static inline mare_err stand_in_line(struct mare__list *line, struct mare__spot *spot,
+                                     mare_err meanwhile)
 {
     mare__list_append(line, &spot->entry);
     if (mare__wait_publish(spot->wait))
@@ -295,25 +302,37 @@ static mare_err stand_in_line(struct mare__list *line, struct mare__spot *spot, 
     return spot->wait->result;
 }
 
-mare_err mare__chan_send(mare_channel *channel, mare_message *message, struct mare__spot *spot)
+// No receiver is in line. Gives the lock back. Apart from what most messages need.
+static __attribute__((noinline)) mare_err send_to_nobody(mare_channel *channel,
+                                                         mare_message *message,
+                                                         struct mare__spot *spot)
 {
-    struct mare__spot *receiver = NULL;
-    mare__lock_acquire(&channel->lock);
-    mare_err err = try_send(channel, message, &receiver);
+    mare_err err = put(channel, message);
     if (err == MARE_FULL && spot) {
         spot->message = message;
         err = stand_in_line(&channel->senders, spot, MARE_FULL);
+        if (err == MARE_FULL) {
+            unlock_with(channel, MARE__CAN_RECEIVE); // from it
+            return err;
+        }
     }
-    if (!receiver) {
-        unlock(channel);
-        return err == MARE_NOMEM && grow(channel) ? mare__chan_send(channel, message, spot) : err;
-    }
+    unlock(channel);
+    return err == MARE_NOMEM && grow(channel) ? mare__chan_send(channel, message, spot) : err;
+}
+
+mare_err mare__chan_send(mare_channel *channel, mare_message *message, struct mare__spot *spot)
+{
+    mare__lock_acquire(&channel->lock);
+    struct mare__spot *receiver = claim_first(&channel->receivers); // none if it is closed
+    if (!receiver)
+        return send_to_nobody(channel, message, spot);
+    channel->sent++;
     // It waited, so there is nothing to receive; as `unlock` would find out, on the way that most
     // messages take.
     bool more = channel->capacity > 0 || !mare__list_empty(&channel->receivers);
     unlock_with(channel, more ? MARE__CAN_SEND : 0);
     give(receiver, message);
-    return err;
+    return MARE_OK;
 }
 
 mare_err mare__chan_receive(mare_channel *channel, mare_message *message, struct mare__spot *spot)
@@ -456,7 +475,7 @@ void mare__chan_post(mare_channel *channel, struct mare__letter *letter)
             give(receiver, message);
     }
     if (err != MARE_FULL) // sent; or closed
-        letter_end(&letter->wait);
+        letter->wait.wake(&letter->wait);
 }
 
 // ---- Several at once ----------------------------------------------------------------------------

@@ -24,7 +24,7 @@ enum mare__ext {
     MARE__EXT_FUNCTION, // bytecode (bin), then its upvalues
     MARE__EXT_SHARED,   // u32, u8: an upvalue shared with that function's upvalue of that number
     MARE__EXT_TRAVEL,   // a module's name and a value: what its `arrive` makes of it
-    MARE__EXT_HANDLE,   // struct mare__handle: only inside one operating-system process
+    MARE__EXT_HANDLE,   // struct mare__handle inside a node; between nodes see src/node/message.c
     MARE__EXT_OBJECT,   // a module's name, where in it the metatable is, a table that gets it
 };
 

@@ -43,7 +43,8 @@ struct mare__tls_job *mare__tls_job_make(mare_runtime *runtime,
                                          const struct mare__tls_options *options)
 {
     const char *const given[] = {options->certificate, options->key,     options->password,
-                                 options->authorities, options->ciphers, options->suites};
+                                 options->authorities, options->ciphers, options->suites,
+                                 options->revoked};
     enum { TEXTS = sizeof given / sizeof *given };
     size_t size = options->protocols_size + options->keys_size;
     for (int i = 0; i < TEXTS; i++)
@@ -54,7 +55,8 @@ struct mare__tls_job *mare__tls_job_make(mare_runtime *runtime,
     tls->options = *options;
     struct mare__tls_options *own = &tls->options;
     const char **const copies[TEXTS] = {&own->certificate, &own->key,     &own->password,
-                                        &own->authorities, &own->ciphers, &own->suites};
+                                        &own->authorities, &own->ciphers, &own->suites,
+                                        &own->revoked};
     char *room = tls->text;
     for (int i = 0; i < TEXTS; i++)
         if (given[i]) {

@@ -367,6 +367,8 @@ void mare__lua_push_embedded(lua_State *L, const char *name)
     M("mare._terminal", luaopen_mare__terminal, mare__lua_open_terminal)                           \
     M("mare._tls", luaopen_mare__tls, mare__lua_open_tls)                                          \
     M("mare._websocket", luaopen_mare__websocket, mare__lua_open_websocket)                        \
+    M("mare._zip", luaopen_mare__zip, mare__lua_open_zip)                                          \
+    M("mare.json", luaopen_mare_json, mare__lua_open_json)                                         \
     M("mare.place", luaopen_mare_place, mare__lua_open_place)                                      \
     M("mare.signal", luaopen_mare_signal, mare__lua_open_signal)                                   \
     M("mare.time", luaopen_mare_time, mare__lua_open_time)

@@ -279,7 +279,8 @@ static int process_name(lua_State *L)
 static int process_link(lua_State *L)
 {
     mare_process *process = mare__lua_process(L, 1);
-    if (!mare__process_tie(&mare__self(L)->shared, process))
+    if (!mare__handle_affords(L, sizeof(struct mare__tie)) ||
+        !mare__process_tie(&mare__self(L)->shared, process))
         return mare__lua_fail(L, MARE_NOMEM);
     lua_pushboolean(L, 1);
     return 1;
@@ -305,7 +306,9 @@ static int process_monitor(lua_State *L)
         channel = mare__lua_channel(L, 2);
         lua_settop(L, 2);
     }
-    return mare__process_monitor(process, channel) ? 1 : mare__lua_fail(L, MARE_NOMEM);
+    bool done = mare__handle_affords(L, sizeof(struct mare__monitor)) &&
+                mare__process_monitor(process, channel);
+    return done ? 1 : mare__lua_fail(L, MARE_NOMEM);
 }
 
 static int process_tostring(lua_State *L)

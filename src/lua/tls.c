@@ -83,6 +83,8 @@ static int new_context(lua_State *L)
         .authorities = get_text(L, "authorities"),
         .ciphers = get_text(L, "ciphers"),
         .suites = get_text(L, "suites"),
+        .revoked = get_text(L, "revoked"),
+        .resumes = get_number(L, "resumes") != 0,
         .verify = (enum mare__tls_verify)get_number(L, "verify"),
         .oldest = get_number(L, "oldest"),
         .newest = get_number(L, "newest"),
@@ -216,6 +218,8 @@ int mare__lua_stream_tls(lua_State *L)
     set_text(L, "identity", facts.identity);
     lua_pushboolean(L, facts.verified);
     lua_setfield(L, -2, "verified");
+    lua_pushboolean(L, facts.resumed);
+    lua_setfield(L, -2, "resumed");
     if (facts.has_peer) {
         mare__lua_push_peer(L, &facts);
         lua_setfield(L, -2, "peer");

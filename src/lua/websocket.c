@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "lua/net.h"
 #include "wire/websocket.h"
+#include "wire/zip.h"
 
 static const char metatable[] = "mare.websocket.reader";
 
@@ -41,11 +42,17 @@ static int push_written(lua_State *L, struct mare__bytes *out, mare_err err)
 
 // ---- Reading ------------------------------------------------------------------------------------
 
-// Frames are unmasked where they lie, so what is fed is copied. It is kept until all is read.
+// Frames are unmasked where they lie, so what is fed is copied. It is kept until all is read. What
+// is needed to undo a compressed message is there only while there is one: no message knows of
+// another (RFC 7692, no_context_takeover), so who is idle has no window.
 struct reader {
     struct mare__ws_reader frames;
     struct mare__bytes bytes;
     size_t used;
+    struct mare__zip *zip;
+    struct mare__bytes plain; // what was undone of the part at hand
+    uint64_t limit, undone;   // bytes of a message, and so many have come out of this one
+    struct mare__utf8 utf8;
 };
 
 static struct reader *check(lua_State *L)
@@ -78,6 +85,80 @@ static int push_event(lua_State *L, const struct mare__ws_reader *frames, enum m
     }
 }
 
+// ---- Compressed messages ------------------------------------------------------------------------
+
+static enum mare__ws_event fail(struct mare__ws_reader *frames, uint16_t code, const char *reason)
+{
+    frames->code = code;
+    frames->reason = reason;
+    return MARE__WS_ERROR;
+}
+
+static void end_message(struct reader *reader)
+{
+    mare__zip_destroy(reader->zip);
+    reader->zip = NULL;
+    mare__bytes_fini(&reader->plain);
+}
+
+// Undoes some bytes of a message. What a sender leaves out at its end comes from here (RFC 7692
+// section 7.2.2), unless its last block said that it was the last.
+static mare_err undo(struct reader *reader, struct mare__span data, bool last)
+{
+    static const char left_out[] = {0, 0, (char)0xff, (char)0xff};
+    size_t room = (size_t)(reader->limit - reader->undone);
+    mare_err err =
+        mare__zip_write(reader->zip, data.at, data.size, MARE__ZIP_MORE, room, &reader->plain);
+    if (err || !last || mare__zip_ended(reader->zip))
+        return err;
+    return mare__zip_write(reader->zip, left_out, sizeof left_out, MARE__ZIP_MORE,
+                           room - reader->plain.size, &reader->plain);
+}
+
+// A part of a compressed message has come: it is undone. MORE: nothing came out of it.
+static enum mare__ws_event read_compressed(lua_State *L, struct reader *reader)
+{
+    struct mare__ws_reader *frames = &reader->frames;
+    if (!reader->zip) {
+        reader->zip = mare__zip_inflater(MARE__ZIP_RAW, 15);
+        reader->undone = 0;
+        reader->utf8 = (struct mare__utf8){0};
+        if (!reader->zip)
+            luaL_error(L, "%s", mare_strerror(MARE_NOMEM));
+    }
+    reader->plain.size = 0;
+    mare_err err = undo(reader, frames->data, frames->last);
+    if (err == MARE_NOMEM)
+        luaL_error(L, "%s", mare_strerror(MARE_NOMEM));
+    if (err)
+        return err == MARE_TOOBIG ? fail(frames, 1009, "the message is too large")
+                                  : fail(frames, 1007, "a compressed message that is broken");
+    reader->undone += reader->plain.size;
+    if (frames->text && (!mare__utf8_check(&reader->utf8, reader->plain.at, reader->plain.size) ||
+                         (frames->last && !mare__utf8_complete(&reader->utf8))))
+        return fail(frames, 1007, "a text that is not UTF-8");
+    frames->data =
+        (struct mare__span){reader->plain.at ? reader->plain.at : "", reader->plain.size};
+    return reader->plain.size > 0 || frames->last ? MARE__WS_DATA : MARE__WS_MORE;
+}
+
+// The next event; nothing: all bytes are used up.
+static enum mare__ws_event next_event(lua_State *L, struct reader *reader)
+{
+    for (;;) {
+        size_t used = 0;
+        char *at = reader->bytes.at ? reader->bytes.at + reader->used : NULL;
+        enum mare__ws_event event =
+            mare__ws_read(&reader->frames, at, reader->bytes.size - reader->used, &used);
+        reader->used += used;
+        if (event != MARE__WS_DATA || !reader->frames.compressed)
+            return event;
+        event = read_compressed(L, reader);
+        if (event != MARE__WS_MORE)
+            return event;
+    }
+}
+
 // reader:next([bytes]): the next thing that was read, `bytes` added to what is there: "data", a
 // part of a message, "text" or "binary", whether it is the last; "ping" or "pong", its data;
 // "close", reason, code; "error", reason, code to close with; nil: more bytes are needed.
@@ -87,13 +168,14 @@ static int reader_next(lua_State *L)
     struct mare__span more = optional_span(L, 2);
     if (more.size && mare__bytes_add(&reader->bytes, more.at, more.size) != MARE_OK)
         return luaL_error(L, "%s", mare_strerror(MARE_NOMEM));
-    size_t used = 0;
-    char *at = reader->bytes.at ? reader->bytes.at + reader->used : NULL;
-    enum mare__ws_event event =
-        mare__ws_read(&reader->frames, at, reader->bytes.size - reader->used, &used);
-    reader->used += used;
-    if (event != MARE__WS_MORE)
-        return push_event(L, &reader->frames, event);
+    enum mare__ws_event event = next_event(L, reader);
+    if (event != MARE__WS_MORE) {
+        int results = push_event(L, &reader->frames, event);
+        if (reader->zip &&
+            (event == MARE__WS_ERROR || (event == MARE__WS_DATA && reader->frames.last)))
+            end_message(reader);
+        return results;
+    }
     reader->used = 0; // an idle connection keeps no memory
     mare__bytes_fini(&reader->bytes);
     return 0;
@@ -109,7 +191,16 @@ static int reader_pending(lua_State *L)
 
 static int reader_gc(lua_State *L)
 {
-    mare__bytes_fini(&check(L)->bytes);
+    struct reader *reader = check(L);
+    mare__bytes_fini(&reader->bytes);
+    end_message(reader);
+    return 0;
+}
+
+// reader:compresses(): messages may be compressed from now on.
+static int reader_compresses(lua_State *L)
+{
+    check(L)->frames.may_compress = true;
     return 0;
 }
 
@@ -117,15 +208,17 @@ static int reader_gc(lua_State *L)
 static int new_reader(lua_State *L)
 {
     static const char *const roles[] = {"server", "client", NULL};
-    static const luaL_Reg private_methods[] = {
-        {"next", reader_next}, {"pending", reader_pending}, {NULL, NULL}};
+    static const luaL_Reg private_methods[] = {{"next", reader_next},
+                                               {"pending", reader_pending},
+                                               {"compresses", reader_compresses},
+                                               {NULL, NULL}};
     int role = luaL_checkoption(L, 1, NULL, roles);
     lua_Integer limit = luaL_checkinteger(L, 2);
     luaL_argcheck(L, limit > 0, 2, "a limit is positive");
     struct reader *reader = lua_newuserdatauv(L, sizeof *reader, 0);
     memset(reader, 0, sizeof *reader);
     mare__ws_reader_init(&reader->frames, role == 0 ? MARE__WS_SERVER : MARE__WS_CLIENT);
-    reader->frames.frame_limit = reader->frames.message_limit = (uint64_t)limit;
+    reader->frames.frame_limit = reader->frames.message_limit = reader->limit = (uint64_t)limit;
     if (luaL_newmetatable(L, metatable)) {
         luaL_newlib(L, private_methods);
         lua_setfield(L, -2, "__index");
@@ -154,8 +247,8 @@ static const uint8_t *make_mask(lua_State *L, bool masked, uint8_t mask[4])
     return mask;
 }
 
-// frame(kind, last, data, masked): as a string. The kind is "text", "binary", "more" (of the
-// message that was begun), "ping" or "pong".
+// frame(kind, last, data, masked [, compressed]): as a string. The kind is "text", "binary", "more"
+// (of the message that was begun), "ping" or "pong".
 static int put_frame(lua_State *L)
 {
     static const char *const names[] = {"text", "binary", "more", "ping", "pong", NULL};
@@ -164,7 +257,9 @@ static int put_frame(lua_State *L)
                                                    MARE__WS_OP_PONG};
     struct mare__bytes out = {0};
     uint8_t mask[4];
-    enum mare__ws_opcode opcode = opcodes[luaL_checkoption(L, 1, NULL, names)];
+    unsigned opcode = opcodes[luaL_checkoption(L, 1, NULL, names)];
+    if (lua_toboolean(L, 5))
+        opcode |= MARE__WS_COMPRESSED;
     bool last = lua_toboolean(L, 2);
     size_t size;
     const char *data = luaL_checklstring(L, 3, &size);

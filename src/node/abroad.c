@@ -99,6 +99,7 @@ static void proxy_serve(struct mare__port *port)
     mare__control_send(session, &(struct mare__control){.kind = MARE__CONTROL_RELEASE,
                                                         .a = port->id * 2 + 1,
                                                         .b = proxy->received});
+    session->proxies--;
     mare__port_leave(port);
     drop(proxy);
 }
@@ -167,9 +168,10 @@ struct mare__object *mare__far_process(struct mare__session *session, uint64_t i
         mare__index_remove(&proxy->port.by_id);
         proxy->port.has_id = false;
     }
-    proxy = mare__alloc_zero(sizeof *proxy);
+    proxy = session->proxies < MARE__NODE_PROXIES ? mare__alloc_zero(sizeof *proxy) : NULL;
     if (!proxy)
         return NULL;
+    session->proxies++;
     mare__port_init(&proxy->port, &proxy_ops, session, id);
     mare__port_hold(&proxy->port); // the process's
     mare__process_init(&proxy->process, session->task.runtime, process_destroy);
@@ -212,7 +214,7 @@ static void tell(struct export *export)
     mare__message_init(&result);
     export->told = true;
     const char *why;
-    bool whole = mare__node_check(process->result, session->message_bytes / 16, &why) == MARE_OK &&
+    bool whole = mare__node_check(process->result, MARE__NODE_RESULT, &why) == MARE_OK &&
                  mare__message_copy(&result, process->result);
     if (whole)
         parcel = mare__parcel_new(session, &result, MARE__FLAG_PLAIN);

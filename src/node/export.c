@@ -281,7 +281,7 @@ void mare__export_opened(struct mare__port *port)
 void mare__export_attach(struct mare__session *session, uint64_t id, uint64_t tag)
 {
     struct export *export = find(session, id);
-    const struct mare__link_window window = {MARE__NODE_MESSAGES, 2 * session->message_bytes + 64};
+    const struct mare__link_window window = {MARE__NODE_MESSAGES, 2 * session->takes + 64};
     mare_err err = export ? mare__link_open(session->link, 2 * tag, window, false, &export->port)
                           : MARE_INVALID;
     if (!err)
@@ -312,9 +312,10 @@ void mare__export_want(struct mare__session *session, uint64_t id, uint64_t tag)
 void mare__export_unwant(struct mare__session *session, uint64_t id, uint64_t tag)
 {
     struct export *export = find(session, id);
-    if (!export || export->tag != tag || export->wanted == 0)
+    if (!export || (export->tag == tag && export->wanted == 0))
         return; // it is on its way
-    export->wanted--;
+    if (export->tag == tag)
+        export->wanted--;
     mare__control_send(session,
                        &(struct mare__control){.kind = MARE__CONTROL_UNWANTED, .a = tag, .b = 1});
     fetch(export);

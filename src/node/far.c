@@ -143,6 +143,7 @@ static void let_go(struct far *far)
     mare__control_send(session, &(struct mare__control){.kind = MARE__CONTROL_RELEASE,
                                                         .a = far->port.id * 2,
                                                         .b = far->received});
+    session->proxies--;
     finish(far, MARE_CLOSED);
     mare__port_leave(&far->port);
     drop_face(far);
@@ -202,8 +203,7 @@ static void ask(struct far *far)
     size_t waiting = mare__chan_receivers(far->in);
     struct mare__control control = {.kind = MARE__CONTROL_WANT, .a = far->port.id, .b = far->tag};
     if (waiting > 0 && !far->taken) {
-        const struct mare__link_window window = {MARE__NODE_MESSAGES,
-                                                 2 * session->message_bytes + 64};
+        const struct mare__link_window window = {MARE__NODE_MESSAGES, 2 * session->takes + 64};
         if (mare__link_open(session->link, 2 * far->tag + 1, window, false, &far->port))
             return;
         far->taken = true;
@@ -317,6 +317,7 @@ static struct far *create(struct mare__session *session, uint64_t id)
         mare__free(in);
         return NULL;
     }
+    session->proxies++;
     far->far = (struct mare__far){in, far_ask, far_close, far_check, far_hold, far_release};
     mare__chan_init(&far->face, runtime, MARE__NODE_FACE, face_destroy);
     far->face.id = atomic_fetch_add(&runtime->next_channel, 1) + 1;
@@ -345,7 +346,7 @@ struct mare__object *mare__far_channel(struct mare__session *session, uint64_t i
         mare__index_remove(&far->port.by_id);
         far->port.has_id = false;
     }
-    far = create(session, id);
+    far = session->proxies < MARE__NODE_PROXIES ? create(session, id) : NULL;
     if (!far)
         return NULL;
     far->received = 1;

@@ -19,6 +19,8 @@ enum {
     MARE__NODE_MESSAGES = 64,     // that may be under way to a channel
     MARE__NODE_MESSAGE = 4 << 20, // bytes of one, unless options say otherwise
     MARE__NODE_FACE = 64,         // messages that wait on this side
+    MARE__NODE_PROXIES = 1 << 16, // of the peer's objects at the same time
+    MARE__NODE_RESULT = 1 << 18,  // bytes of what a process returns
     MARE__NODE_READS = 16,        // from the transport, before others have their turn
 };
 
@@ -157,8 +159,10 @@ struct mare__session {
     struct mare__transport *transport;
     mare_channel *events, *service; // references
     enum mare__trust trust;
-    uint64_t message_bytes;
+    uint64_t takes, message_bytes; // bytes of a message that this node takes; that it may send
+    uint32_t proxies;
     char facts[512];
+    uint8_t extra[8];                 // what it says of itself beyond the link's: `takes`
     struct mare__index fars, exports; // by id * 2, plus 1 for processes
     struct mare__index tags, wanters; // fars by their tags; exports by those of the peer
     struct mare__list ports;          // all

@@ -23,14 +23,15 @@ struct mare__order {
     char text[];
 };
 
-static void leave_order(struct mare__session *session, struct mare__order like, const char *text)
+static void leave_order(struct mare__session *session, const struct mare__order *like,
+                        const char *text)
 {
     struct mare__order *order = mare__alloc(sizeof *order + strlen(text) + 1);
     if (!order) { // the handshake ends by its deadline, and the link by nobody's fault
         mare__task_cancel(&session->task);
         return;
     }
-    *order = like;
+    memcpy(order, like, sizeof *order);
     strcpy(order->text, text);
     mare__lock_acquire(&session->lock);
     bool lost = session->lost;
@@ -47,22 +48,22 @@ static void leave_order(struct mare__session *session, struct mare__order like, 
 
 void mare__session_accept(struct mare__session *session, uint64_t stamp, enum mare__trust trust)
 {
-    leave_order(session, (struct mare__order){.kind = ACCEPT, .stamp = stamp, .trust = trust}, "");
+    leave_order(session, &(struct mare__order){.kind = ACCEPT, .stamp = stamp, .trust = trust}, "");
 }
 
 void mare__session_refuse(struct mare__session *session, unsigned code, const char *text)
 {
-    leave_order(session, (struct mare__order){.kind = REFUSE, .code = code}, text);
+    leave_order(session, &(struct mare__order){.kind = REFUSE, .code = code}, text);
 }
 
 void mare__session_bye(struct mare__session *session, unsigned code, const char *text)
 {
-    leave_order(session, (struct mare__order){.kind = BYE, .code = code}, text);
+    leave_order(session, &(struct mare__order){.kind = BYE, .code = code}, text);
 }
 
 void mare__session_quit(struct mare__session *session, unsigned code, const char *text)
 {
-    leave_order(session, (struct mare__order){.kind = QUIT, .code = code}, text);
+    leave_order(session, &(struct mare__order){.kind = QUIT, .code = code}, text);
 }
 
 static enum mare__link_phase phase_of(const struct mare__session *session)
@@ -223,6 +224,12 @@ void mare__session_blame(struct mare__session *session, const char *what)
 static void rise(struct mare__session *session)
 {
     struct mare__span name = mare__link_peer(session->link)->name;
+    struct mare__span extra = mare__link_peer(session->link)->extra;
+    // What the peer takes, or what this one can hold if that is less.
+    session->message_bytes = session->takes;
+    if (extra.size >= sizeof session->extra &&
+        mare__get64((const uint8_t *)extra.at) < session->takes)
+        session->message_bytes = mare__get64((const uint8_t *)extra.at);
     session->peer = mare__alloc(name.size + 1);
     uint64_t id = session->peer ? mare__export_channel(session, session->service) : 0;
     if (id == 0) {
@@ -524,11 +531,13 @@ static bool settle(struct mare__session *session, const struct mare__session_opt
         self->addresses[self->address_count++] = copy_text(&at, options->addresses[i]);
     if (options->silence_us)
         self->silence_us = options->silence_us;
-    session->message_bytes = options->message_bytes ? options->message_bytes : MARE__NODE_MESSAGE;
+    session->takes = options->message_bytes ? options->message_bytes : MARE__NODE_MESSAGE;
+    mare__put64(session->extra, session->takes);
+    self->extra = (struct mare__span){(const char *)session->extra, sizeof session->extra};
     // Each flow may have one large message under way, and only those that are used are open.
-    settings->receive = (uint64_t)self->flows * (2 * session->message_bytes + 64);
-    if (settings->send < 4 * session->message_bytes)
-        settings->send = 4 * session->message_bytes;
+    settings->receive = (uint64_t)self->flows * (2 * session->takes + 64);
+    if (settings->send < 4 * session->takes)
+        settings->send = 4 * session->takes;
     settings->secret = platform->random(platform->context);
     settings->context = session;
     settings->release = release;

@@ -184,6 +184,16 @@ static int on_certificate(int good, X509_STORE_CTX *store)
     return good;
 }
 
+// A session that a client could resume: it is kept with the name that was verified, if one was.
+int mare__tls_on_session(SSL *ssl, SSL_SESSION *session)
+{
+    const struct tls *tls = SSL_get_app_data(ssl);
+    bool sure = tls->rules->verify == MARE__TLS_NOBODY || SSL_get_verify_result(ssl) == X509_V_OK;
+    if (!tls->server && tls->name && sure)
+        mare__tls_keep_session(tls->rules, tls->name, session);
+    return 0; // it was not taken, but copied
+}
+
 static bool expect_host(SSL *ssl, const char *name)
 {
     X509_VERIFY_PARAM *wanted = SSL_get0_param(ssl);
@@ -205,6 +215,10 @@ static bool set_role(struct tls *tls, struct mare__tls_error *error)
                                                  : SSL_VERIFY_NONE;
         SSL_set_verify(tls->ssl, mode, on_certificate);
         SSL_set_accept_state(tls->ssl);
+        if (mode != SSL_VERIFY_NONE) { // who comes back must show his certificate again
+            SSL_set_options(tls->ssl, SSL_OP_NO_TICKET);
+            SSL_set_num_tickets(tls->ssl, 0);
+        }
         return tls->rules->keys || SSL_get_privatekey(tls->ssl) != NULL ||
                mare__tls_refuse(error, MARE_INVALID, "%s", mare__tls_no_server);
     }
@@ -219,6 +233,8 @@ static bool set_role(struct tls *tls, struct mare__tls_error *error)
     SSL_set_connect_state(tls->ssl);
     if (!tls->name)
         return true;
+    if (tls->rules->resumes)
+        mare__tls_use_session(tls->rules, tls->name, tls->ssl);
     return ((mare__tls_is_number(tls->name) || SSL_set_tlsext_host_name(tls->ssl, tls->name)) &&
             (!checks || expect_host(tls->ssl, tls->name))) ||
            mare__tls_refuse(error, MARE_INVALID, "'%.100s' cannot be the name of a host",

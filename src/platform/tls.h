@@ -27,7 +27,8 @@ struct mare__tls_options {
     const char *certificate, *key; // paths of PEM files, or PEM text; NULL: none
     const char *password;          // of the key, or NULL
     const char *authorities;       // a file, a folder or text; NULL: the system's
-    const char *ciphers, *suites;  // of TLS 1.2, of 1.3; NULL: OpenSSL's choice
+    const char *revoked;           // lists of whom they have revoked: a file or text; NULL: none
+    const char *ciphers, *suites;  // of TLS 1.2, of 1.3; NULL: ours, OpenSSL's
     const char *protocols;         // for ALPN: each name after a byte with its length
     size_t protocols_size;
     // Keys that both sides have, instead of certificates: for each its identity, after a byte with
@@ -37,6 +38,7 @@ struct mare__tls_options {
     size_t keys_size;
     enum mare__tls_verify verify;
     int oldest, newest; // versions: 2 for TLS 1.2, 3 for TLS 1.3
+    bool resumes;       // sessions are resumed
 };
 
 // Bytes of such a key, and of its identity at the most.
@@ -100,6 +102,7 @@ struct mare__tls_facts {
     const char *version, *cipher; // static; NULL before the handshake is over
     const char *server_name;      // that the client asked for, or NULL
     char protocol[256];           // by ALPN; empty: none
+    bool resumed;                 // the session is
     bool verified; // the peer has shown who it is: its certificate was asked for and is valid, or
                    // it has the key
     char identity[MARE__TLS_IDENTITY_MAX + 1]; // of the pre-shared key; empty: there was none

@@ -109,6 +109,8 @@ void mare__tls_look_at(SSL *ssl, struct mare__tls_facts *facts)
         mare__tls_look_at_certificate(certificate, facts);
     if (mare__tls_key_identity(ssl, facts->identity))
         facts->verified = true;
+    else
+        facts->resumed = SSL_session_reused(ssl);
     ERR_clear_error();
 }
 

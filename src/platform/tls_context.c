@@ -173,28 +173,34 @@ static bool trust_one(SSL_CTX *ssl, const X509_INFO *one)
            (!one->crl || (X509_STORE_add_crl(store, one->crl) == 1 && heed_lists(ssl)));
 }
 
-static bool trust_each(SSL_CTX *ssl, const char *source, struct mare__tls_error *error)
+// All in a file or text: certificates, and lists among them; or `lists` alone.
+static bool trust_each(SSL_CTX *ssl, const char *source, bool lists, struct mare__tls_error *error)
 {
-    BIO *bio = open_source("authorities", source, error);
+    const char *option = lists ? "revoked" : "authorities";
+    BIO *bio = open_source(option, source, error);
     if (!bio)
         return false;
     STACK_OF(X509_INFO) *all = PEM_X509_INFO_read_bio(bio, NULL, give_password, NULL);
     BIO_free(bio);
     if (!all)
-        return mare__tls_refuse(error, MARE_BADMSG, "authorities: %s: %s", name_of(source),
+        return mare__tls_refuse(error, MARE_BADMSG, "%s: %s: %s", option, name_of(source),
                                 reason());
     int count = 0;
     bool done = true;
     for (int i = 0; done && i < sk_X509_INFO_num(all); i++) {
         const X509_INFO *one = sk_X509_INFO_value(all, i);
-        count += one->x509 != NULL;
-        done =
-            trust_one(ssl, one) || mare__tls_refuse(error, MARE_NOMEM, "authorities: %s", reason());
+        count += lists ? one->crl != NULL : one->x509 != NULL;
+        if (lists && one->x509)
+            done = mare__tls_refuse(error, MARE_BADMSG, "revoked: a certificate in %s",
+                                    name_of(source));
+        else
+            done = trust_one(ssl, one) ||
+                   mare__tls_refuse(error, MARE_NOMEM, "%s: %s", option, reason());
     }
     sk_X509_INFO_pop_free(all, X509_INFO_free);
     if (done && count == 0)
-        done = mare__tls_refuse(error, MARE_BADMSG, "authorities: no certificate in PEM form in %s",
-                                name_of(source));
+        done = mare__tls_refuse(error, MARE_BADMSG, "%s: no %s in PEM form in %s", option,
+                                lists ? "list" : "certificate", name_of(source));
     return done;
 }
 
@@ -216,7 +222,7 @@ static bool trust(SSL_CTX *ssl, const char *source, struct mare__tls_error *erro
 {
     struct stat about;
     if (is_text(source) || stat(source, &about) != 0 || !S_ISDIR(about.st_mode))
-        return trust_each(ssl, source, error);
+        return trust_each(ssl, source, false, error);
     return (SSL_CTX_load_verify_dir(ssl, source) == 1 && (!has_lists(source) || heed_lists(ssl))) ||
            mare__tls_refuse(error, MARE_IO, "authorities: %s: %s", source, reason());
 }
@@ -257,9 +263,11 @@ static bool allow(struct mare__tls_rules *rules, const struct mare__tls_options 
     SSL_CTX *ssl = rules->ssl;
     SSL_CTX_set_options(ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET |
                                  SSL_OP_CIPHER_SERVER_PREFERENCE);
-    // Each connection has a whole handshake: see docs/decisions/213.
+    // Each connection has a whole handshake, unless it is wanted otherwise: see docs/decisions/213.
     SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_num_tickets(ssl, 0);
+    if (options->resumes && !mare__tls_resume(rules, mare__tls_on_session))
+        return mare__tls_refuse(error, MARE_IO, "resume: %s", reason());
     // A write is tried again with bytes that may have moved; what is idle has no buffers.
     SSL_CTX_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                               SSL_MODE_RELEASE_BUFFERS);
@@ -267,9 +275,10 @@ static bool allow(struct mare__tls_rules *rules, const struct mare__tls_options 
     if (SSL_CTX_set_min_proto_version(ssl, TLS1_VERSION + options->oldest) != 1 ||
         SSL_CTX_set_max_proto_version(ssl, TLS1_VERSION + options->newest) != 1)
         return mare__tls_refuse(error, MARE_INVALID, "versions: %s", reason());
-    if (options->ciphers && SSL_CTX_set_cipher_list(ssl, options->ciphers) != 1)
-        return mare__tls_refuse(error, MARE_INVALID, "ciphers: '%s': %s", options->ciphers,
-                                reason());
+    // Of TLS 1.2, what is as good as 1.3: keys that nobody can find out later (RFC 9325, 4.2).
+    const char *ciphers = options->ciphers ? options->ciphers : "ECDHE+AESGCM:ECDHE+CHACHA20";
+    if (SSL_CTX_set_cipher_list(ssl, ciphers) != 1)
+        return mare__tls_refuse(error, MARE_INVALID, "ciphers: '%s': %s", ciphers, reason());
     if (options->suites && SSL_CTX_set_ciphersuites(ssl, options->suites) != 1)
         return mare__tls_refuse(error, MARE_INVALID, "suites: '%s': %s", options->suites, reason());
     if (options->protocols_size == 0)
@@ -294,7 +303,8 @@ static bool fill(struct mare__tls_rules *rules, const struct mare__tls_options *
            (!options->keys || mare__tls_use_keys(rules, options, error)) &&
            (!options->certificate || (use_certificate(rules->ssl, options->certificate, error) &&
                                       use_key(rules->ssl, key, options->password, error))) &&
-           (!options->authorities || trust(rules->ssl, options->authorities, error));
+           (!options->authorities || trust(rules->ssl, options->authorities, error)) &&
+           (!options->revoked || trust_each(rules->ssl, options->revoked, true, error));
 }
 
 // ---- Several names ------------------------------------------------------------------------------
@@ -394,6 +404,7 @@ void mare__tls_rules_drop(struct mare__tls_rules *rules)
         mare__tls_rules_drop(named->rules);
         mare__free(named);
     }
+    mare__tls_forget_sessions(rules);
     SSL_CTX_free(rules->ssl);
     pthread_mutex_destroy(&rules->mutex);
     mare__free(rules->protocols);

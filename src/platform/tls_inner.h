@@ -19,9 +19,11 @@ struct mare__tls_rules {
     unsigned char *keys; // pre-shared, as in the options; NULL: there are certificates
     size_t keys_size;
     struct mare__tls_named
-        *named;              // what a server brings along instead, by the name it is asked for
-    atomic_bool owes_system; // the system's authorities are trusted, and not loaded yet
-    pthread_mutex_t mutex;   // held while they are
+        *named;                  // what a server brings along instead, by the name it is asked for
+    struct mare__tls_kept *kept; // sessions with servers, see tls_resume.c; under the mutex
+    bool resumes;                // sessions are
+    atomic_bool owes_system;     // the system's authorities are trusted, and not loaded yet
+    pthread_mutex_t mutex;       // held while they are
 };
 
 // Before anything else is asked of OpenSSL, which would otherwise tidy up when the program exits,
@@ -50,6 +52,14 @@ bool mare__tls_use_keys(struct mare__tls_rules *rules, const struct mare__tls_op
                         struct mare__tls_error *error);
 void mare__tls_forget_keys(struct mare__tls_rules *rules);
 bool mare__tls_key_identity(SSL *ssl, char identity[MARE__TLS_IDENTITY_MAX + 1]);
+
+// Sessions that are resumed (tls_resume.c): from now on they are, and `on_session` hears of those
+// that a client could resume; keeps one with a host, or has the one that is kept used; forgets all.
+bool mare__tls_resume(struct mare__tls_rules *rules, int (*on_session)(SSL *, SSL_SESSION *));
+void mare__tls_keep_session(struct mare__tls_rules *rules, const char *name, SSL_SESSION *session);
+void mare__tls_use_session(struct mare__tls_rules *rules, const char *name, SSL *ssl);
+void mare__tls_forget_sessions(struct mare__tls_rules *rules);
+int mare__tls_on_session(SSL *ssl, SSL_SESSION *session);
 
 // The names of a certificate, each with its zero byte; returns their size.
 size_t mare__tls_names(X509 *certificate, char *names, size_t room);

@@ -1,43 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Lua values into a message. The walk does not recurse: a frame for each table or function that is
-// being written, the values themselves on the Lua stack, so that the depth of a message is bounded
-// by memory and not by a C stack.
+// Lua values into a message: plain ones at once, all others by a walk (walk.c).
 //
-//     frame TABLE     stack: table, key            the next pair comes from lua_next
-//     frame FUNCTION  stack: function              the next upvalue comes from lua_getupvalue
-//     frame TRAVEL    stack: original              its substitute was written
-//
-// Tables and functions are numbered in the order in which they appear, and a second appearance
-// refers to the number, so that shared references and cycles survive. A table's integer keys from 1
-// on that come first, in order, are written as an array; what follows makes it a map, or both.
-//
-// What was seen is remembered by its address, which is quick and right as long as no Lua code runs:
-// nothing can be collected then and give its place to another. A __travel or a finalizer is Lua
-// code, and may do anything. So where there are finalizers, and from the first __travel on (the
-// walk begins again at it), what was seen is remembered, and kept alive, by a Lua table.
-//
-// All of it runs in a call of its own, protected: an error, which can only be a lack of memory or
-// of stack, passes through the caller only after it has given back what it had prepared.
+// All of the walk runs in a call of its own, protected: an error, which can only be a lack of
+// memory or of stack, passes through the caller only after it has given back what it had prepared.
+#include "sched/marshal.h"
+
 #include <string.h>
 
 #include "sched/code.h"
-#include "sched/handle.h"
 #include "sched/libraries.h"
-#include "sched/marshal.h"
-#include "sched/seen.h"
-
-enum frame_kind { ARRAY, MAP, FUNCTION, TRAVEL, OBJECT };
-
-struct frame {
-    uint8_t kind;
-    bool mixed;      // MAP: an array comes before it, both inside an ext
-    bool value_next; // MAP: the key was a rich value; its value is still to be written
-    uint32_t start;  // where the header is
-    uint32_t inner;  // mixed: where the map's header is
-    uint32_t count;  // elements, pairs or upvalues written
-    uint32_t number; // of the object
-    int index;       // of the object on the stack
-};
+#include "sched/walk.h"
 
 // What is to be written, and how it went.
 struct writing {
@@ -46,517 +18,6 @@ struct writing {
     int written; // values that the message has already
     mare_err err;
 };
-
-struct writer {
-    lua_State *L;
-    mare_message *message;
-    const struct mare__marshalling *how;
-    bool begins_again; // what was seen must be anchored: the walk ends here
-    bool bare;         // the metatable of the next table was written
-    struct frame *frames, few_frames[MARE__MARSHAL_FRAMES];
-    uint32_t depth, room;
-    struct mare__seen_set seen;
-    uint32_t numbered;
-    const void *globals;
-    struct mare__code *code; // of the first value, or NULL
-    mare_err err;
-    const char *refusal; // a kind of value
-    int scratch;         // stack index of what `frames` points to once there are many
-    int current;         // the value being written, from 1
-};
-
-static bool fail(struct writer *w, mare_err err, const char *refusal)
-{
-    w->err = err;
-    w->refusal = refusal;
-    return false;
-}
-
-static bool out_of_room(struct writer *w)
-{
-    return fail(w, w->message->length > MARE__MESSAGE_MAX / 2 ? MARE_TOOBIG : MARE_NOMEM, NULL);
-}
-
-// ---- Writing ------------------------------------------------------------------------------------
-
-static bool append(struct writer *w, const void *bytes, size_t size)
-{
-    return mare__message_append(w->message, bytes, size) || out_of_room(w);
-}
-
-static uint8_t *at(struct writer *w, uint32_t offset)
-{
-    return (uint8_t *)mare__message_data(w->message) + offset;
-}
-
-static bool write_string(struct writer *w, int index)
-{
-    size_t length;
-    const char *bytes = lua_tolstring(w->L, index, &length);
-    if (length > MARE__MESSAGE_MAX - MARE__PACK_MAX)
-        return fail(w, MARE_TOOBIG, NULL);
-    uint8_t *room = mare__message_room(w->message, MARE__PACK_MAX + length);
-    if (!room)
-        return out_of_room(w);
-    size_t header = mare__pack_string_header(room, (uint32_t)length);
-    memcpy(room + header, bytes, length);
-    w->message->length += (uint32_t)(header + length);
-    return true;
-}
-
-static bool write_number(struct writer *w, int index)
-{
-    uint8_t *room = mare__message_room(w->message, MARE__PACK_MAX);
-    if (!room)
-        return out_of_room(w);
-    size_t size = lua_isinteger(w->L, index) ? mare__pack_integer(room, lua_tointeger(w->L, index))
-                                             : mare__pack_float(room, lua_tonumber(w->L, index));
-    w->message->length += (uint32_t)size;
-    return true;
-}
-
-// An ext with up to eight bytes inside.
-static bool write_ext(struct writer *w, enum mare__ext kind, const void *payload, uint32_t size)
-{
-    uint8_t header[MARE__PACK_EXT];
-    mare__pack_ext_header(header, (int8_t)kind, size);
-    return append(w, header, sizeof header) && append(w, payload, size);
-}
-
-static bool write_repeat(struct writer *w, uint32_t number)
-{
-    uint8_t payload[4];
-    mare__put32(payload, number);
-    w->message->repeats = true;
-    return write_ext(w, MARE__EXT_REPEAT, payload, sizeof payload);
-}
-
-// An ext around the strings on top of the stack, which are popped.
-static bool write_names(struct writer *w, enum mare__ext kind, int count)
-{
-    uint32_t start = w->message->length;
-    uint8_t header[MARE__PACK_EXT] = {0};
-    bool done = append(w, header, sizeof header);
-    for (int i = count; i > 0 && done; i--)
-        done = write_string(w, -i);
-    if (done)
-        mare__pack_ext_header(at(w, start), (int8_t)kind,
-                              w->message->length - start - MARE__PACK_EXT);
-    lua_pop(w->L, count);
-    return done;
-}
-
-static int write_chunk(lua_State *L, const void *bytes, size_t size, void *ud)
-{
-    (void)L;
-    return !append(ud, bytes, size);
-}
-
-// ---- Frames -------------------------------------------------------------------------------------
-
-// A new frame for the object on top of the stack, with a header of the given size to be filled in
-// later.
-static struct frame *push_frame(struct writer *w, enum frame_kind kind, size_t header)
-{
-    uint8_t zeros[MARE__PACK_EXT] = {0};
-    if (!lua_checkstack(w->L, 8)) {
-        fail(w, MARE_TOOBIG, NULL);
-        return NULL;
-    }
-    if (w->depth == w->room) {
-        struct frame *frames = lua_newuserdatauv(w->L, w->room * 4 * sizeof *frames, 0);
-        memcpy(frames, w->frames, w->room * sizeof *frames);
-        lua_replace(w->L, w->scratch);
-        w->frames = frames;
-        w->room *= 4;
-    }
-    struct frame *frame = &w->frames[w->depth++];
-    *frame = (struct frame){
-        .kind = (uint8_t)kind, .start = w->message->length, .index = lua_gettop(w->L)};
-    return append(w, zeros, header) ? frame : NULL;
-}
-
-// Functions have names in their library; only those can travel.
-static bool begin_c_function(struct writer *w)
-{
-    if (!mare__lazy_name_of(w->L, -1))
-        return fail(w, MARE_BADMSG, "a C function that is not part of a library");
-    bool done = write_names(w, MARE__EXT_MEMBER, 2);
-    lua_pop(w->L, 1);
-    return done;
-}
-
-static bool begin_function(struct writer *w)
-{
-    lua_State *L = w->L;
-    if (lua_iscfunction(L, -1))
-        return begin_c_function(w);
-    struct mare__seen seen;
-    if (mare__seen_find(&w->seen, NULL, &seen)) {
-        lua_pop(L, 1);
-        return write_repeat(w, seen.number);
-    }
-    uint32_t number = w->numbered++;
-    mare__seen_add(&w->seen, NULL, number, 0);
-    struct frame *frame = push_frame(w, FUNCTION, MARE__PACK_EXT);
-    if (!frame)
-        return false;
-    frame->number = number;
-    if (w->code && w->depth == 1) { // the body of a spawn
-        bool done = mare__message_append_handle(w->message, &w->code->object);
-        return done || out_of_room(w);
-    }
-    uint32_t code = w->message->length;
-    uint8_t header[5] = {0xc6}; // bin with four bytes of length
-    if (!append(w, header, sizeof header))
-        return false;
-    if (lua_dump(L, write_chunk, w, 0) != 0)
-        return w->err ? false : fail(w, MARE_NOMEM, NULL);
-    mare__put32(at(w, code + 1), w->message->length - code - (uint32_t)sizeof header);
-    return true;
-}
-
-// A value whose metatable says how it travels: the substitute takes its place.
-static bool begin_travel(struct writer *w)
-{
-    lua_State *L = w->L;
-    w->begins_again = !w->seen.anchors;
-    if (w->begins_again || !push_frame(w, TRAVEL, MARE__PACK_EXT))
-        return false;
-    w->frames[w->depth - 1].number = w->numbered;
-    mare__seen_add(&w->seen, NULL, w->numbered++, 0);
-    luaL_getmetafield(L, -1, "__travel");
-    lua_pushvalue(L, -2);
-    w->depth--; // what is wrong with it is said of the value, not of what is in it
-    if (lua_pcall(L, 1, 2, 0) != LUA_OK)
-        return fail(w, MARE_BADMSG,
-                    lua_pushfstring(L, "__travel failed: %s", luaL_tolstring(L, -1, NULL)));
-    if (lua_type(L, -2) != LUA_TSTRING)
-        return fail(w, MARE_BADMSG, "__travel does not return the name of a module");
-    w->depth++;
-    if (!write_string(w, -2))
-        return false;
-    lua_remove(L, -2);
-    return true; // the substitute is on top; the frame writes it
-}
-
-// Writes the number of a value that was met before. One that travels as another is not there
-// before that one is.
-static bool repeat(struct writer *w, uint32_t number)
-{
-    for (uint32_t i = 0; i < w->depth; i++)
-        if (w->frames[i].kind == TRAVEL && w->frames[i].number == number)
-            return fail(w, MARE_BADMSG, "__travel returns what leads back to the value itself");
-    lua_pop(w->L, 1);
-    return write_repeat(w, number);
-}
-
-// A table whose metatable a module has, whose name and place in it are on top of the stack.
-static bool begin_object(struct writer *w)
-{
-    lua_State *L = w->L;
-    struct frame *frame = push_frame(w, OBJECT, MARE__PACK_EXT);
-    if (!frame)
-        return false;
-    frame->index -= 2;
-    bool done = write_string(w, -2) && write_string(w, -1);
-    lua_pop(L, 2);
-    lua_pushvalue(L, -1); // the frame writes it
-    w->bare = true;
-    return done;
-}
-
-static bool has_travel(lua_State *L)
-{
-    if (luaL_getmetafield(L, -1, "__travel") == LUA_TNIL)
-        return false;
-    lua_pop(L, 1);
-    return true;
-}
-
-static bool begin_table(struct writer *w)
-{
-    lua_State *L = w->L;
-    int top = lua_gettop(L);
-    struct mare__seen seen;
-    if (mare__seen_find(&w->seen, NULL, &seen))
-        return repeat(w, seen.number);
-    if (lua_topointer(L, -1) == w->globals) {
-        lua_pop(L, 1);
-        return write_ext(w, MARE__EXT_GLOBALS, "", 0);
-    }
-    // A module is known by its name. It is looked for where modules are found: among arguments and
-    // upvalues.
-    bool meta = lua_getmetatable(L, -1) && !w->bare;
-    lua_settop(L, top);
-    w->bare = false;
-    struct frame *parent = w->depth ? &w->frames[w->depth - 1] : NULL;
-    if ((meta || !parent || parent->kind == FUNCTION) && mare__lazy_module_of(L, -1)) {
-        bool done = write_names(w, MARE__EXT_MODULE, 1);
-        lua_pop(L, 1);
-        return done;
-    }
-    if (meta && has_travel(L))
-        return begin_travel(w);
-    if (meta && mare__class_of(L))
-        return begin_object(w);
-    if (meta)
-        return fail(w, MARE_BADMSG,
-                    "a table with a metatable that is in no loaded module and has no __travel");
-    mare__seen_add(&w->seen, NULL, w->numbered++, 0);
-    if (!push_frame(w, ARRAY, MARE__PACK_TABLE))
-        return false;
-    lua_pushnil(L);
-    return true;
-}
-
-static const char *refusal_of_moved(const struct mare__reference *ref)
-{
-    switch (ref->magic - MARE__REF_MAGIC) {
-    case MARE__KIND_STREAM:
-        return "a stream that was sent before";
-    case MARE__KIND_LISTENER:
-        return "a listener that was sent before";
-    case MARE__KIND_UDP:
-        return "a socket that was sent before";
-    case MARE__KIND_FILE:
-    case MARE__KIND_FOLDER:
-    case MARE__KIND_WATCH:
-        return "a file, folder or watcher that was sent before";
-    case MARE__KIND_CHILD:
-        return "a child that was sent before";
-    case MARE__KIND_SIGNALS:
-        return "a watch for signals that was sent before";
-    default:
-        return "a buffer that was sent before";
-    }
-}
-
-static bool begin_userdata(struct writer *w)
-{
-    lua_State *L = w->L;
-    struct mare__reference *ref = mare__handle_test(L, -1);
-    if (ref) {
-        bool again = ref->away && ref->away == *w->how->leaving;
-        if (mare__handle_moved(ref) && !again)
-            return fail(w, MARE_BADMSG, refusal_of_moved(ref));
-        bool owned = mare__kind_is_owned(ref->object->kind);
-        if (owned && ref->object->waiters > 0)
-            return fail(w, MARE_BADMSG,
-                        "a stream, listener, socket or file that a routine waits for");
-        if (!mare__message_append_handle(w->message, ref->object) ||
-            (owned && !mare__leaving_add(w->how->leaving, ref, w->how->which)))
-            return out_of_room(w);
-        if (owned)
-            atomic_store(&ref->object->taken, false);
-        lua_pop(L, 1);
-        return true;
-    }
-    struct mare__seen seen;
-    if (has_travel(L))
-        return mare__seen_find(&w->seen, NULL, &seen) ? repeat(w, seen.number) : begin_travel(w);
-    return fail(w, MARE_BADMSG, luaL_testudata(L, -1, LUA_FILEHANDLE) ? "a file" : "a userdata");
-}
-
-// Writes the value on top of the stack and pops it, or begins a frame that will.
-static bool begin(struct writer *w)
-{
-    lua_State *L = w->L;
-    uint8_t byte;
-    bool done;
-    switch (lua_type(L, -1)) {
-    case LUA_TNIL:
-        mare__pack_nil(&byte);
-        done = append(w, &byte, 1);
-        break;
-    case LUA_TBOOLEAN:
-        mare__pack_boolean(&byte, lua_toboolean(L, -1));
-        done = append(w, &byte, 1);
-        break;
-    case LUA_TNUMBER:
-        done = write_number(w, -1);
-        break;
-    case LUA_TSTRING:
-        done = write_string(w, -1);
-        break;
-    case LUA_TTABLE:
-        return begin_table(w);
-    case LUA_TFUNCTION:
-        return begin_function(w);
-    case LUA_TUSERDATA:
-        return begin_userdata(w);
-    case LUA_TTHREAD:
-        return fail(w, MARE_BADMSG, "a coroutine");
-    default:
-        return fail(w, MARE_BADMSG, "a light userdata");
-    }
-    lua_pop(L, 1);
-    return done;
-}
-
-// The array is over and pairs follow: what was written becomes the first half of a mixed table.
-static bool become_map(struct writer *w, struct frame *frame)
-{
-    frame->kind = MAP;
-    if (frame->count == 0)
-        return true;
-    uint8_t zeros[MARE__PACK_EXT + MARE__PACK_TABLE] = {0};
-    uint32_t length = w->message->length - frame->start;
-    if (!append(w, zeros, sizeof zeros))
-        return false;
-    uint8_t *start = at(w, frame->start);
-    memmove(start + MARE__PACK_EXT, start, length);
-    mare__pack_array_header(start + MARE__PACK_EXT, frame->count);
-    // The handles that moved are found through offsets.
-    mare__message_shift_handles(w->message, frame->start, MARE__PACK_EXT);
-    frame->mixed = true;
-    frame->inner = w->message->length - MARE__PACK_TABLE;
-    frame->count = 0;
-    return true;
-}
-
-static bool is_plain(lua_State *L, int index)
-{
-    int type = lua_type(L, index);
-    return type == LUA_TSTRING || type == LUA_TNUMBER || type == LUA_TBOOLEAN;
-}
-
-// One step of a table: its next pair, or its end.
-static bool step_table(struct writer *w, struct frame *frame)
-{
-    lua_State *L = w->L;
-    if (frame->value_next) { // stack: table, key, value
-        frame->value_next = false;
-        return begin(w);
-    }
-    if (!lua_next(L, frame->index)) {
-        uint8_t *start = at(w, frame->start);
-        if (frame->mixed) {
-            mare__pack_map_header(at(w, frame->inner), frame->count);
-            mare__pack_ext_header(start, MARE__EXT_MIXED,
-                                  w->message->length - frame->start - MARE__PACK_EXT);
-        } else if (frame->kind == ARRAY) {
-            mare__pack_array_header(start, frame->count);
-        } else {
-            mare__pack_map_header(start, frame->count);
-        }
-        lua_pop(L, 1);
-        w->depth--;
-        return true;
-    }
-    if (frame->kind == ARRAY) {
-        if (lua_isinteger(L, -2) && lua_tointeger(L, -2) == (lua_Integer)frame->count + 1) {
-            frame->count++;
-            return begin(w);
-        }
-        if (!become_map(w, frame))
-            return false;
-    }
-    frame->count++;
-    if (is_plain(L, -2)) {
-        lua_pushvalue(L, -2);
-        if (!begin(w))
-            return false;
-        return begin(w);
-    }
-    frame->value_next = true;
-    lua_pushvalue(L, -2);
-    return begin(w);
-}
-
-static bool step_function(struct writer *w, struct frame *frame)
-{
-    lua_State *L = w->L;
-    int number = (int)frame->count + 1;
-    if (!lua_getupvalue(L, frame->index, number)) {
-        mare__pack_ext_header(at(w, frame->start), MARE__EXT_FUNCTION,
-                              w->message->length - frame->start - MARE__PACK_EXT);
-        lua_pop(L, 1);
-        w->depth--;
-        return true;
-    }
-    frame->count++;
-    void *id = lua_upvalueid(L, frame->index, number);
-    struct mare__seen seen;
-    if (mare__seen_find(&w->seen, id, &seen)) {
-        uint8_t payload[5];
-        mare__put32(payload, seen.number);
-        payload[4] = (uint8_t)seen.extra;
-        w->message->repeats = true;
-        lua_pop(L, 1);
-        return write_ext(w, MARE__EXT_SHARED, payload, sizeof payload);
-    }
-    mare__seen_add(&w->seen, id, frame->number, (uint32_t)number);
-    return begin(w);
-}
-
-// One step of whatever is innermost.
-static bool step(struct writer *w)
-{
-    struct frame *frame = &w->frames[w->depth - 1];
-    if (frame->kind == FUNCTION)
-        return step_function(w, frame);
-    if (frame->kind != TRAVEL && frame->kind != OBJECT)
-        return step_table(w, frame);
-    if (frame->count++ == 0)
-        return begin(w);
-    mare__pack_ext_header(at(w, frame->start),
-                          frame->kind == OBJECT ? MARE__EXT_OBJECT : MARE__EXT_TRAVEL,
-                          w->message->length - frame->start - MARE__PACK_EXT);
-    lua_pop(w->L, 1);
-    w->depth--;
-    return true;
-}
-
-// ---- Refusals -----------------------------------------------------------------------------------
-
-// Where the writer stands: "arg 2, field 'log', upvalue 'file'".
-static void push_path(struct writer *w, const struct mare__marshalling *how)
-{
-    lua_State *L = w->L;
-    lua_pushfstring(L, "%s %d", how->what, w->current + how->before);
-    for (uint32_t i = 0; i < w->depth; i++) {
-        struct frame *frame = &w->frames[i];
-        int key = frame->index + 1;
-        if (w->depth > 16 && i == 8) {
-            i = w->depth - 8;
-            frame = &w->frames[i];
-            key = frame->index + 1;
-            lua_pushliteral(L, ", ...");
-            lua_concat(L, 2);
-        }
-        if (frame->kind == FUNCTION) {
-            const char *name = lua_getupvalue(L, frame->index, (int)frame->count);
-            if (name)
-                lua_pop(L, 1);
-            lua_pushfstring(L, ", upvalue '%s'", name && *name ? name : "?");
-        } else if (frame->kind == OBJECT) {
-            lua_pushliteral(L, "");
-        } else if (frame->kind == TRAVEL) {
-            lua_pushliteral(L, ", what __travel returned");
-        } else if (lua_type(L, key) == LUA_TSTRING) {
-            lua_pushfstring(L, ", field '%s'", lua_tostring(L, key));
-        } else if (lua_isinteger(L, key)) {
-            lua_pushfstring(L, ", index %I", lua_tointeger(L, key));
-        } else {
-            lua_pushfstring(L, ", %s key", luaL_typename(L, key));
-        }
-        lua_concat(L, 2);
-    }
-}
-
-static void push_refusal(struct writer *w, const struct mare__marshalling *how)
-{
-    lua_State *L = w->L;
-    if (w->err == MARE_BADMSG) {
-        push_path(w, how);
-        bool sentence = strncmp(w->refusal, "__travel", 8) == 0; // it says what happened
-        lua_pushfstring(L, sentence ? "%s: its %s" : "%s: %s cannot travel", lua_tostring(L, -1),
-                        w->refusal);
-    } else {
-        lua_pushstring(L, mare_strerror(w->err));
-    }
-}
 
 // Writes plain values for as long as they come, which is mostly all there is. Returns how many.
 static int write_plain(lua_State *L, int first, int count, mare_message *message)
@@ -589,43 +50,7 @@ static int write_plain(lua_State *L, int first, int count, mare_message *message
     return count;
 }
 
-// ---- The whole ----------------------------------------------------------------------------------
-
-static void init_writer(struct writer *w, lua_State *L, const struct writing *job, bool anchors)
-{
-    w->L = L;
-    w->message = job->message;
-    w->how = job->how;
-    w->begins_again = w->bare = false;
-    w->frames = w->few_frames;
-    w->room = MARE__MARSHAL_FRAMES;
-    w->depth = 0;
-    w->numbered = job->how->numbered;
-    w->err = MARE_OK;
-    w->code = job->how->code;
-    lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
-    w->globals = lua_topointer(L, -1);
-    w->scratch = lua_gettop(L); // they stay elsewhere
-    mare__seen_init(&w->seen, L, anchors);
-}
-
-// Writes the values from the second on the stack on. False: the walk ended early.
-static bool walk(struct writer *w, const struct writing *job, int count)
-{
-    bool done = true;
-    for (int i = 1; i <= count && done; i++) {
-        w->current = job->written + i;
-        lua_pushvalue(w->L, i + 1);
-        done = begin(w);
-        while (done && w->depth > 0)
-            done = step(w);
-        w->message->count += done;
-        w->code = NULL;
-    }
-    return done;
-}
-
-// What the values can make run while they are written: see the top.
+// What the values can make run while they are written: see walk.c.
 static bool has_callbacks(const struct mare__local *process)
 {
     return process->host || process->finalizes || process->has_c_modules;
@@ -638,17 +63,17 @@ static int write_values(lua_State *L)
     int count = lua_gettop(L) - 1;
     mare_message *message = job->message;
     uint32_t length = message->length, values = message->count, which = job->how->which;
-    struct writer w;
+    struct mare__walk w;
     luaL_checkstack(L, 12, "too many values");
     message->rich = true;
-    init_writer(&w, L, job, has_callbacks(mare__self(L)));
-    bool done = walk(&w, job, count);
+    mare__walk_init(&w, L, message, job->how, has_callbacks(mare__self(L)));
+    bool done = mare__walk(&w, job->written, count);
     if (!done && w.begins_again) {
         mare__message_truncate(message, length, values);
         mare__leaving_undo(*job->how->leaving, which);
         lua_settop(L, count + 1);
-        init_writer(&w, L, job, true);
-        done = walk(&w, job, count);
+        mare__walk_init(&w, L, message, job->how, true);
+        done = mare__walk(&w, job->written, count);
     }
     job->err = w.err;
     if (done)
@@ -656,7 +81,7 @@ static int write_values(lua_State *L)
     if (job->how->refused)
         *job->how->refused = luaL_typename(L, -1);
     lua_checkstack(L, 8);
-    push_refusal(&w, job->how);
+    mare__walk_push_refusal(&w);
     return 1;
 }
 
@@ -687,19 +112,29 @@ static mare_err write_all(lua_State *L, int first, int written, int count, mare_
     return job.err;
 }
 
+// Whether what has failed is worth another try: the process's limit was reached, and with the
+// garbage gone there may be enough.
+static bool may_succeed_now(lua_State *L, mare_err err)
+{
+    if (err != MARE_NOMEM || !mare__self(L)->account)
+        return false;
+    lua_pop(L, 1); // what is to be said of it
+    lua_gc(L, LUA_GCCOLLECT);
+    return true;
+}
+
+static mare_err try_values(lua_State *L, int first, int count, mare_message *message,
+                           const struct mare__marshalling *how)
+{
+    int written = write_plain(L, first, count, message);
+    return written == count ? MARE_OK : write_all(L, first, written, count, message, how);
+}
+
 mare_err mare__marshal_as(lua_State *L, int first, int count, mare_message *message,
                           const struct mare__marshalling *how)
 {
-    int written = write_plain(L, first, count, message);
-    if (written == count)
-        return MARE_OK;
-    mare_err err = write_all(L, first, written, count, message, how);
-    if (err != MARE_NOMEM || !mare__self(L)->account)
-        return err;
-    lua_pop(L, 1);            // what is to be said of it
-    lua_gc(L, LUA_GCCOLLECT); // its limit is reached: with the garbage gone there may be enough
-    written = write_plain(L, first, count, message);
-    return written == count ? MARE_OK : write_all(L, first, written, count, message, how);
+    mare_err err = try_values(L, first, count, message, how);
+    return may_succeed_now(L, err) ? try_values(L, first, count, message, how) : err;
 }
 
 mare_err mare__marshal(lua_State *L, int first, int count, mare_message *message, const char *what,
@@ -722,8 +157,8 @@ static bool is_plain_body(lua_State *L, int index)
     return plain;
 }
 
-mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *message,
-                            struct mare__leaving **leaving, const char **refused)
+static mare_err try_body(lua_State *L, int first, int count, mare_message *message,
+                         struct mare__leaving **leaving, const char **refused)
 {
     struct mare__marshalling how = {
         .what = "arg", .before = first - 1, .refused = refused, .leaving = leaving};
@@ -738,4 +173,11 @@ mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *me
     how.numbered = 1;
     int written = write_plain(L, first + 1, count - 1, message);
     return written == count - 1 ? MARE_OK : write_all(L, first, written + 1, count, message, &how);
+}
+
+mare_err mare__marshal_body(lua_State *L, int first, int count, mare_message *message,
+                            struct mare__leaving **leaving, const char **refused)
+{
+    mare_err err = try_body(L, first, count, message, leaving, refused);
+    return may_succeed_now(L, err) ? try_body(L, first, count, message, leaving, refused) : err;
 }

@@ -8,7 +8,7 @@
 //     waited, new, gave way, on a worker  -> [slot], [queue] --+  its own lines
 //     the same, on a thread that is none  -> [inbox] ----------+
 //     used up a slice                     -> [spent] ----------+--> run
-//     new, in a crowd that computes       -> [fresh] ----------+  common lines
+//     new, in a crowd that computes       -> [few], [fresh] ---+  common lines
 //     another worker's queue              -> steal ------------+
 //
 // Who becomes ready stands in the lines of the worker that made it so. It goes into the slot if the
@@ -35,6 +35,10 @@
 // kind: then they stand in the fresh, until one of those turns out to be better. Of the common
 // lines, three ticks go to the fresh and then one turn to the spent: three new ones that compute,
 // or as many as fit into that time if they wait, or end, before a tick comes.
+//
+// Who makes one new process now and then, beside somebody who has made thousands, does not wait for
+// all of those: the first few that are made in a turn of their maker's stand in a line of their
+// own. The few and the fresh take turns.
 //
 // The length of a slice is a target latency divided by how many stand in line, between a least and
 // a most. It ends with a tick, but those of the spent are measured in processor time of the thread,
@@ -116,9 +120,9 @@ static void append_common(mare_runtime *runtime, struct mare__line *line,
     mare__lock_release(&runtime->common.lock);
 }
 
-static void append_fresh(struct mare__local *process)
+static void append_new(struct mare__line *line, struct mare__local *process)
 {
-    append_common(process->shared.runtime, &process->shared.runtime->common.fresh, process);
+    append_common(process->shared.runtime, line, process);
     mare__workers_wake(process->shared.runtime);
 }
 
@@ -211,18 +215,30 @@ static bool parts_new(const struct mare__worker *worker)
 {
     const mare_runtime *runtime = worker->runtime;
     return mare__line_length(&runtime->common.fresh) > 0 ||
+           mare__line_length(&runtime->common.few) > 0 ||
            (worker->wary && mare__line_length(&runtime->common.spent) > 0);
+}
+
+enum { FEW_MOST = 4 }; // in a turn
+
+static void count_spawn(struct mare__worker *worker)
+{
+    unsigned long turn = turn_of(worker);
+    worker->spawned = worker->spawning_turn == turn ? worker->spawned + 1 : 1;
+    worker->spawning_turn = turn;
 }
 
 void mare__ready_new(struct mare__local *process)
 {
     struct mare__worker *worker = mare__this_worker();
-    bool here = worker && worker->runtime == process->shared.runtime;
+    mare_runtime *runtime = process->shared.runtime;
+    bool here = worker && worker->runtime == runtime;
     if (here)
-        worker->spawning_turn = turn_of(worker);
+        count_spawn(worker);
     if (here && !process->own && parts_new(worker)) {
+        bool few = worker->spawned <= FEW_MOST;
         mark_ready(process);
-        append_fresh(process);
+        append_new(few ? &runtime->common.few : &runtime->common.fresh, process);
     } else {
         mare__ready(process);
     }
@@ -374,7 +390,7 @@ void mare__ready_fetch_inbox(struct mare__worker *worker)
     if (!process)
         return;
     if (is_new(process) && parts_new(worker)) {
-        append_fresh(process);
+        append_new(&runtime->common.fresh, process);
         return;
     }
     mare__lock_acquire(&worker->lock);
@@ -399,21 +415,26 @@ static struct mare__local *take_spent(struct mare__line *spent, int32_t slice_ns
     return take_first(spent);
 }
 
-// `ticked`: a tick came in the worker's last turn of the fresh.
+// The few and the fresh take turns. NULL: there are none.
+static struct mare__local *take_new(struct mare__common *common)
+{
+    bool few = common->few.head && !(common->few_last && common->fresh.head);
+    common->few_last = few;
+    return take_first(few ? &common->few : &common->fresh);
+}
+
+// `ticked`: a tick came in the worker's last turn of the new ones.
 static struct mare__local *take_from_lines(struct mare__common *common, int32_t slice_ns,
                                            bool ticked, bool *spent)
 {
     struct mare__local *process = NULL;
     mare__lock_acquire(&common->lock);
     common->fresh_turns += ticked;
-    bool fresh_first = common->fresh.head && common->fresh_turns < FRESH_TURNS;
-    *spent = common->spent.head && !fresh_first;
+    bool new_first = (common->few.head || common->fresh.head) && common->fresh_turns < FRESH_TURNS;
+    *spent = common->spent.head && !new_first;
     if (*spent)
         common->fresh_turns = 0;
-    if (*spent)
-        process = take_spent(&common->spent, slice_ns);
-    else
-        process = take_first(&common->fresh);
+    process = *spent ? take_spent(&common->spent, slice_ns) : take_new(common);
     mare__lock_release(&common->lock);
     return process;
 }
@@ -422,7 +443,8 @@ static struct mare__local *take_from_lines(struct mare__common *common, int32_t 
 static uint32_t common_slice_ns(const mare_runtime *runtime)
 {
     const struct mare__common *common = &runtime->common;
-    unsigned in_line = mare__line_length(&common->fresh) + mare__line_length(&common->spent);
+    unsigned in_line = mare__line_length(&common->few) + mare__line_length(&common->fresh) +
+                       mare__line_length(&common->spent);
     unsigned workers = atomic_load_explicit(&runtime->worker_count, memory_order_relaxed);
     uint32_t wanted_ns = slice_for(in_line / (workers ? workers : 1), MARE__TICK_NS);
     uint32_t slice_ns = MARE__TICK_NS;

@@ -71,7 +71,8 @@ static inline bool mare__ready_here(const struct mare__worker *worker)
 static inline bool mare__ready_common(const mare_runtime *runtime)
 {
     return mare__line_length(&runtime->common.spent) > 0 ||
-           mare__line_length(&runtime->common.fresh) > 0;
+           mare__line_length(&runtime->common.fresh) > 0 ||
+           mare__line_length(&runtime->common.few) > 0;
 }
 
 bool mare__ready_anywhere(mare_runtime *runtime);

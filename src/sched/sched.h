@@ -46,12 +46,14 @@ struct mare__tie {
         struct mare__index_entry entry;
         mare_process *other; // a reference
     } ends[2];
+    struct mare__account *payer; // a reference, or NULL
 };
 
 struct mare__monitor {
     struct mare__letter letter; // what it will be told
     struct mare__list entry;
-    mare_channel *channel; // a reference
+    mare_channel *channel;       // a reference
+    struct mare__account *payer; // a reference, or NULL
 };
 
 // How a routine sleeps: what it waits for is one channel, or the cases of a select, or only time.
@@ -265,7 +267,7 @@ struct mare__worker {
     // For the signal handler on this same thread.
     struct mare__local *volatile running;
     volatile uint64_t age_ns;     // time since it was given the worker, counted in ticks
-    volatile uint64_t burnt_ns;   // of that, what counts as used: see grow_older in worker.c
+    volatile uint64_t burnt_ns;   // of that, what counts as used: see grow_older in preempt.c
     volatile uint64_t burnt_till; // the thread's processor time at the last tick
     unsigned long ticked_turn;    // and the number of its turn: see below
     volatile sig_atomic_t ticked; // a tick came: look at the timers
@@ -286,6 +288,7 @@ struct mare__worker {
     unsigned long begun_after;    // the number of the turn before the one that began
     uint64_t begun_ns;            // at this processor time of the thread
     unsigned long spawning_turn;  // the last one in which a process was made
+    unsigned spawned;             // how many in it
     struct mare__tasks tasks;     // made ready on this thread
     bool alive;                   // the thread has not decided to leave
     bool started;                 // there is a runner to join; under the runtime's worker_mutex
@@ -370,8 +373,11 @@ struct mare_runtime {
     struct mare__common {
         mare__lock lock;
         struct mare__line spent; // those that have used up a slice
-        struct mare__line fresh; // those that have not run, while there is a crowd of them
-        unsigned fresh_turns;    // in which a tick came, since the last one of the spent
+        // Those that have not run, while there is a crowd of them: the first few that were made in
+        // a turn of their maker's, and the others.
+        struct mare__line few, fresh;
+        bool few_last;        // whether the last of these two was of the first
+        unsigned fresh_turns; // in which a tick came, since the last one of the spent
     } common;
     struct mare__tasks tasks; // ready ones that come from no worker
 

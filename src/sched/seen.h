@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What a message being written has seen: tables and functions by their numbers, upvalues by the
-// function that has them. Used by marshal.c alone.
+// function that has them. Used by walk.c alone.
 #pragma once
 
 #include "sched/sched.h"

@@ -8,6 +8,8 @@
 // and ends at the same time. A process that has finished gets no new links, and undoes its last
 // ones one after the other.
 //
+// Who makes a link or a monitor pays for it until it is gone.
+//
 // What a monitor is told has its room from the start: it comes when there is no memory, too, if
 // need be without the error and its traceback.
 #include <stdio.h>
@@ -21,6 +23,29 @@ static const char *how_word(mare_err how)
     if (how == MARE_OK || how == MARE_BADMSG)
         return "normal";
     return how == MARE_KILLED ? "killed" : how == MARE_NONODE ? "nonode" : "died";
+}
+
+// A block for which whoever runs here pays.
+static void *make(size_t size, struct mare__account **payer)
+{
+    *payer = NULL;
+    if (mare__paying && !mare__account_take(mare__paying, size))
+        return NULL;
+    void *block = mare__alloc_zero(size);
+    if (block && mare__paying)
+        *payer = mare__account_ref(mare__paying);
+    else if (mare__paying)
+        mare__account_give(mare__paying, size);
+    return block;
+}
+
+static void unmake(void *block, size_t size, struct mare__account *payer)
+{
+    mare__free(block);
+    if (payer) {
+        mare__account_give(payer, size);
+        mare__account_unref(payer);
+    }
 }
 
 // ---- Links --------------------------------------------------------------------------------------
@@ -79,15 +104,17 @@ bool mare__process_tie(mare_process *a, mare_process *b)
 {
     if (a == b)
         return true;
-    struct mare__tie *tie = mare__alloc(sizeof *tie);
+    struct mare__account *payer;
+    struct mare__tie *tie = make(sizeof *tie, &payer);
     if (!tie)
         return false;
+    tie->payer = payer;
     if (join(a, b, tie)) {
         if (b->abroad)
             b->abroad->tie(b);
         return true;
     }
-    mare__free(tie);
+    unmake(tie, sizeof *tie, payer);
     if (mare_process_alive(b))
         return true;
     mare__process_observed(b);
@@ -112,7 +139,9 @@ static bool part(mare_process *a, mare_process *b)
     unlock_both(a, b);
     if (!to_b)
         return false;
-    mare__free(to_a < to_b ? to_a : to_b); // the first of the two, with which the block begins
+    // The first of the two, with which the block begins.
+    struct mare__tie *tie = (struct mare__tie *)(to_a < to_b ? to_a : to_b);
+    unmake(tie, sizeof *tie, tie->payer);
     mare_process_unref(a);
     mare_process_unref(b);
     return true;
@@ -180,11 +209,18 @@ void mare__monitors_tell(mare_process *process, struct mare__list *monitors)
     }
 }
 
+// It was received, or never will be.
+static void end(struct mare__wait *wait)
+{
+    struct mare__monitor *monitor = (struct mare__monitor *)wait;
+    mare__message_clear(&wait->message);
+    unmake(monitor, sizeof *monitor, monitor->payer);
+}
+
 static void drop(struct mare__monitor *monitor)
 {
-    mare__message_clear(&monitor->letter.wait.message);
     mare_chan_unref(monitor->channel);
-    mare__free(monitor);
+    end(&monitor->letter.wait);
 }
 
 void mare__monitors_drop(mare_process *process)
@@ -198,10 +234,13 @@ void mare__monitors_drop(mare_process *process)
 
 bool mare__process_monitor(mare_process *process, mare_channel *channel)
 {
-    struct mare__monitor *monitor = mare__alloc_zero(sizeof *monitor);
+    struct mare__account *payer;
+    struct mare__monitor *monitor = make(sizeof *monitor, &payer);
     if (!monitor)
         return false;
+    monitor->payer = payer;
     mare__letter_init(&monitor->letter);
+    monitor->letter.wait.wake = end;
     monitor->channel = mare_chan_ref(channel);
     if (!mare__message_room(&monitor->letter.wait.message, NOTICE)) {
         drop(monitor);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A message back into Lua values, on the receiver's own thread and in its own memory. As in
-// marshal.c there is no recursion: a frame for each container that is being filled, the container
+// walk.c there is no recursion: a frame for each container that is being filled, the container
 // itself on the Lua stack.
 //
 // Modules and what they do with values that arrive (`arrive`) are Lua code: it may do anything, and

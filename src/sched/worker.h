@@ -32,6 +32,7 @@ void mare__workers_look(mare_runtime *runtime);
 // Whether every worker sleeps, no timer is pending, nothing is watched and nothing is ready.
 bool mare__workers_stuck(mare_runtime *runtime);
 
+// ---- preempt.c ----------------------------------------------------------------------------------
 // In a hook: yields, if that is possible here.
 void mare__give_way(lua_State *L);
 

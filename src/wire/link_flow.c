@@ -22,95 +22,16 @@
 
 static const uint64_t window_most = (uint64_t)1 << 48; // so that sums do not overflow
 
-// ---- Tables -------------------------------------------------------------------------------------
-
-static struct mare__link_entry **bucket_of(const struct mare__link *link,
-                                           const struct mare__link_table *table, uint64_t number)
-{
-    // Dietzfelbinger et al., "A reliable randomized algorithm for the closest-pair problem" (1997):
-    // the high bits of a product with a random odd number.
-    uint64_t product = number * (link->settings->secret | 1);
-    return &table->buckets[table->bits ? product >> (64 - table->bits) : 0];
-}
-
-static struct mare__link_entry *table_find(const struct mare__link *link,
-                                           const struct mare__link_table *table, uint64_t number)
-{
-    if (!table->buckets)
-        return NULL;
-    struct mare__link_entry *entry = *bucket_of(link, table, number);
-    while (entry && entry->number != number)
-        entry = entry->next;
-    return entry;
-}
-
-static void table_link(const struct mare__link *link, struct mare__link_table *table,
-                       struct mare__link_entry *entry)
-{
-    struct mare__link_entry **bucket = bucket_of(link, table, entry->number);
-    entry->next = *bucket;
-    *bucket = entry;
-}
-
-// Twice as many buckets. Without memory the chains just get longer, unless there was none at all.
-static void table_grow(struct mare__link *link, struct mare__link_table *table)
-{
-    struct mare__link_table old = *table;
-    assert(old.bits < 31); // so many flows nobody has
-    uint32_t bits = old.buckets ? old.bits + 1 : 0;
-    size_t size = sizeof *old.buckets << bits;
-    struct mare__link_entry **buckets = mare__link_take(link, size);
-    if (!buckets)
-        return;
-    memset(buckets, 0, size);
-    *table = (struct mare__link_table){buckets, old.count, bits};
-    for (uint32_t i = 0; old.buckets && i < 1u << old.bits; i++) {
-        for (struct mare__link_entry *entry = old.buckets[i], *next; entry; entry = next) {
-            next = entry->next;
-            table_link(link, table, entry);
-        }
-    }
-    if (old.buckets)
-        mare__link_give(link, old.buckets, sizeof *old.buckets << old.bits);
-}
-
-static bool table_add(struct mare__link *link, struct mare__link_table *table,
-                      struct mare__link_entry *entry)
-{
-    if (!table->buckets || table->count >= 1u << table->bits)
-        table_grow(link, table);
-    if (!table->buckets)
-        return false;
-    table_link(link, table, entry);
-    table->count++;
-    return true;
-}
-
-static void table_remove(struct mare__link *link, struct mare__link_table *table,
-                         struct mare__link_entry *entry)
-{
-    struct mare__link_entry **place = bucket_of(link, table, entry->number);
-    while (*place != entry)
-        place = &(*place)->next;
-    *place = entry->next;
-    table->count--;
-}
-
-static void table_fini(struct mare__link *link, struct mare__link_table *table)
-{
-    if (table->buckets)
-        mare__link_give(link, table->buckets, sizeof *table->buckets << table->bits);
-    *table = (struct mare__link_table){0};
-}
+// ---- By their numbers ---------------------------------------------------------------------------
 
 struct mare__link_outflow *mare__link_outflow(const struct mare__link *link, uint64_t number)
 {
-    return (struct mare__link_outflow *)table_find(link, &link->outflows, number);
+    return (struct mare__link_outflow *)mare__link_table_find(link, &link->outflows, number);
 }
 
 struct mare__link_inflow *mare__link_inflow(const struct mare__link *link, uint64_t number)
 {
-    return (struct mare__link_inflow *)table_find(link, &link->inflows, number);
+    return (struct mare__link_inflow *)mare__link_table_find(link, &link->inflows, number);
 }
 
 // ---- Messages -----------------------------------------------------------------------------------
@@ -332,7 +253,7 @@ void mare__link_outflow_remove(struct mare__link *link, struct mare__link_outflo
     mare__list_remove(&flow->ready);
     mare__list_remove(&flow->due);
     mare__list_remove(&flow->starved);
-    table_remove(link, &link->outflows, &flow->entry);
+    mare__link_table_remove(link, &link->outflows, &flow->entry);
     mare__link_give(link, flow, sizeof *flow);
 }
 
@@ -346,7 +267,7 @@ static struct mare__link_outflow *outflow_add(struct mare__link *link, uint64_t 
     mare__list_init(&flow->ready);
     mare__list_init(&flow->due);
     mare__list_init(&flow->starved);
-    if (!table_add(link, &link->outflows, &flow->entry)) {
+    if (!mare__link_table_add(link, &link->outflows, &flow->entry)) {
         mare__link_give(link, flow, sizeof *flow);
         return NULL;
     }
@@ -385,7 +306,7 @@ static struct mare__link_inflow *inflow_add(struct mare__link *link, uint64_t nu
         return NULL;
     *flow = (struct mare__link_inflow){.entry.number = number, .window = window};
     mare__list_init(&flow->due);
-    if (!table_add(link, &link->inflows, &flow->entry)) {
+    if (!mare__link_table_add(link, &link->inflows, &flow->entry)) {
         mare__link_give(link, flow, sizeof *flow);
         return NULL;
     }
@@ -464,7 +385,7 @@ void mare__link_inflow_remove(struct mare__link *link, struct mare__link_inflow 
     if (!flow->closing)
         link->reserved -= flow->window.bytes;
     mare__list_remove(&flow->due);
-    table_remove(link, &link->inflows, &flow->entry);
+    mare__link_table_remove(link, &link->inflows, &flow->entry);
     mare__link_give(link, flow, sizeof *flow);
 }
 
@@ -597,21 +518,13 @@ void mare__link_flows_fini(struct mare__link *link)
         while (in->buckets[i])
             mare__link_inflow_remove(link, (struct mare__link_inflow *)in->buckets[i]);
     }
-    table_fini(link, &link->outflows);
-    table_fini(link, &link->inflows);
-}
-
-static size_t table_most(uint32_t flows)
-{
-    size_t buckets = 1;
-    while (buckets < flows)
-        buckets *= 2;
-    return buckets / 2 * 3 * sizeof(struct mare__link_entry *);
+    mare__link_table_fini(link, &link->outflows);
+    mare__link_table_fini(link, &link->inflows);
 }
 
 size_t mare__link_flows_most(const struct mare__link_settings *settings)
 {
     uint32_t flows = settings->self.flows + 1;
     size_t each = sizeof(struct mare__link_outflow) + sizeof(struct mare__link_inflow);
-    return flows * each + 2 * table_most(flows);
+    return flows * each + 2 * mare__link_table_most(flows);
 }

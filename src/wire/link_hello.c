@@ -167,6 +167,20 @@ static uint32_t common_version(const struct mare__link_hello *a, const struct ma
     return low <= high ? high : 0;
 }
 
+// What is left of the frame is kept, and read there: the texts of the peer refer to it. False:
+// there is no memory, and the link has failed.
+static bool keep_rest(struct mare__link *link, struct mare__link_reader *reader)
+{
+    size_t size = (size_t)(reader->end - reader->at);
+    reader->at = keep(link, reader->at, size);
+    if (!reader->at) {
+        mare__link_fail(link, MARE__LINK_CODE_NOMEM);
+        return false;
+    }
+    reader->end = reader->at + size;
+    return true;
+}
+
 static bool take_hello(struct mare__link *link, struct mare__link_reader *reader,
                        struct mare__link_event *event)
 {
@@ -183,13 +197,8 @@ static bool take_hello(struct mare__link *link, struct mare__link_reader *reader
         mare__link_fail(link, MARE__LINK_CODE_VERSION);
         return false;
     }
-    size_t size = (size_t)(reader->end - reader->at);
-    reader->at = keep(link, reader->at, size);
-    if (!reader->at) {
-        mare__link_fail(link, MARE__LINK_CODE_NOMEM);
+    if (!keep_rest(link, reader))
         return false;
-    }
-    reader->end = reader->at + size;
     get_peer(reader, peer);
     if (!mare__link_get_end(reader)) {
         mare__link_fail(link, MARE__LINK_CODE_FRAME);
@@ -229,13 +238,8 @@ static bool take_welcome(struct mare__link *link, struct mare__link_reader *read
                          struct mare__link_event *event)
 {
     const struct mare__link_hello *self = &link->settings->self;
-    size_t size = (size_t)(reader->end - reader->at);
-    reader->at = keep(link, reader->at, size);
-    if (!reader->at) {
-        mare__link_fail(link, MARE__LINK_CODE_NOMEM);
+    if (!keep_rest(link, reader))
         return false;
-    }
-    reader->end = reader->at + size;
     link->version = get_u32(reader);
     struct mare__span session = mare__link_get_text(reader, MARE__LINK_SESSION);
     get_peer(reader, &link->peer);

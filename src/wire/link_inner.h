@@ -5,6 +5,7 @@
 //     link_hello.c  the handshake and the resumption
 //     link_in.c     bytes into frames, frames into messages
 //     link_flow.c   flows: windows, credits, queues
+//     link_table.c  flows by their numbers
 //     link_out.c    what goes out: the log of counted frames, and what passes before them
 //     link_frame.c  writing and reading the frames themselves
 //
@@ -318,6 +319,21 @@ bool mare__link_take_in(struct mare__link *link, struct mare__link_event *event)
 // The flow is going: what is being read for it is dropped.
 void mare__link_forsake(struct mare__link *link, struct mare__link_inflow *flow);
 void mare__link_in_reset(struct mare__link *link);
+
+// ---- link_table.c -------------------------------------------------------------------------------
+struct mare__link_entry *mare__link_table_find(const struct mare__link *link,
+                                               const struct mare__link_table *table,
+                                               uint64_t number);
+
+// False: there is no memory.
+bool mare__link_table_add(struct mare__link *link, struct mare__link_table *table,
+                          struct mare__link_entry *entry);
+void mare__link_table_remove(struct mare__link *link, struct mare__link_table *table,
+                             struct mare__link_entry *entry);
+void mare__link_table_fini(struct mare__link *link, struct mare__link_table *table);
+
+// The most bytes that the table of so many flows takes, while it grows.
+size_t mare__link_table_most(uint32_t flows);
 
 // ---- link_flow.c --------------------------------------------------------------------------------
 

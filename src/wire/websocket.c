@@ -18,6 +18,7 @@ enum phase { HEADER, PAYLOAD, OVER, FAILED };
 enum {
     FINAL = 0x80,
     RESERVED = 0x70,
+    COMPRESSED = MARE__WS_COMPRESSED,
     OPCODE = 0x0f,
     MASKED = 0x80,
     LENGTH = 0x7f,
@@ -110,7 +111,8 @@ static const char *breach(const struct mare__ws_reader *reader)
 {
     uint8_t first = reader->header[0], second = reader->header[1], opcode = first & OPCODE;
     bool continues = opcode == MARE__WS_OP_CONTINUATION;
-    if (first & RESERVED)
+    bool begins = opcode == MARE__WS_OP_TEXT || opcode == MARE__WS_OP_BINARY;
+    if (first & RESERVED & ~(reader->may_compress && begins ? COMPRESSED : 0))
         return "a reserved bit is set";
     if ((opcode > MARE__WS_OP_BINARY && opcode < MARE__WS_OP_CLOSE) || opcode > MARE__WS_OP_PONG)
         return "an opcode that is not known";
@@ -145,6 +147,7 @@ static void begin_message(struct mare__ws_reader *reader)
 {
     reader->in_message = true;
     reader->text = reader->opcode == MARE__WS_OP_TEXT;
+    reader->compressed = reader->header[0] & COMPRESSED;
     reader->message_size = 0;
     reader->utf8 = (struct mare__utf8){0};
 }
@@ -246,8 +249,9 @@ static enum mare__ws_event read_data(struct mare__ws_reader *reader, uint8_t *in
     unmask(reader, in, *used);
     reader->data = (struct mare__span){(const char *)in, *used};
     reader->last = reader->left == 0 && reader->final;
-    if (reader->text && (!mare__utf8_check(&reader->utf8, in, *used) ||
-                         (reader->last && !mare__utf8_complete(&reader->utf8))))
+    if (reader->text && !reader->compressed &&
+        (!mare__utf8_check(&reader->utf8, in, *used) ||
+         (reader->last && !mare__utf8_complete(&reader->utf8))))
         return fail(reader, NOT_UTF8, "a text that is not UTF-8");
     if (reader->left == 0)
         end_frame(reader);
@@ -313,12 +317,17 @@ static size_t make_header(uint8_t header[14], uint8_t first, uint64_t size, cons
 mare_err mare__ws_put_frame(struct mare__bytes *out, enum mare__ws_opcode opcode, bool final,
                             const void *data, size_t size, const uint8_t mask[4])
 {
+    uint8_t compressed = opcode & MARE__WS_COMPRESSED;
+    opcode &= ~(unsigned)MARE__WS_COMPRESSED;
+    if (compressed && opcode != MARE__WS_OP_TEXT && opcode != MARE__WS_OP_BINARY)
+        return MARE_INVALID;
     bool known =
         opcode <= MARE__WS_OP_BINARY || (opcode >= MARE__WS_OP_CLOSE && opcode <= MARE__WS_OP_PONG);
     if (!known || (is_control((uint8_t)opcode) && (!final || size > MARE__WS_CONTROL_MOST)))
         return MARE_INVALID;
     uint8_t header[14];
-    size_t length = make_header(header, (uint8_t)(opcode | (final ? FINAL : 0)), size, mask);
+    size_t length =
+        make_header(header, (uint8_t)(opcode | compressed | (final ? FINAL : 0)), size, mask);
     if (size > SIZE_MAX - length)
         return MARE_NOMEM;
     mare_err err = mare__bytes_reserve(out, length + size);

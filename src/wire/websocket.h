@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // WebSocket without a connection, after RFC 6455: the handshake on top of HTTP (wire/http.h), a
-// reader of frames, and writers that append to bytes that somebody else sends. No extensions are
-// spoken. Nothing here waits or draws a random number, and one thread at a time may use a reader or
-// a writer's bytes.
+// reader of frames, and writers that append to bytes that somebody else sends. Of extensions only
+// the bit is known that says that a message is compressed (RFC 7692). Nothing here waits or draws a
+// random number, and one thread at a time may use a reader or a writer's bytes.
 //
 //     while ((event = mare__ws_read(&reader, bytes, size, &used)) != MARE__WS_MORE) {
 //         bytes += used, size -= used;
@@ -30,6 +30,7 @@ enum mare__ws_opcode {
     MARE__WS_OP_CLOSE = 0x8,
     MARE__WS_OP_PING = 0x9,
     MARE__WS_OP_PONG = 0xa,
+    MARE__WS_COMPRESSED = 0x40, // beside TEXT or BINARY: so is the message
 };
 
 enum {
@@ -55,10 +56,12 @@ enum mare__ws_role {
 struct mare__ws_reader {
     // More than this is an error with code 1009. May be set at any time; both are 1048576 at first.
     uint64_t frame_limit, message_limit;
+    bool may_compress; // messages may be compressed; false at first
 
     struct mare__span data; // lies in the bytes given to mare__ws_read, or for PING, PONG and CLOSE
                             // in the reader: until the next read
-    bool text;              // of a message: UTF-8, which has been checked
+    bool text;              // of a message: UTF-8, which has been checked, unless it is
+    bool compressed;        // compressed
     bool last;              // the message ends with `data`, which may be empty only then
     uint16_t code;          // of CLOSE: as the peer sent it, or MARE__WS_NO_CODE. Of ERROR: 1002,
                             // 1007 or 1009

@@ -50,6 +50,17 @@ def query(*servers, options=(), timeout=PATIENCE):
     return done.returncode, json.loads(done.stdout)
 
 
+def query_at_length(*servers, options=(), enough):
+    """The same, asked for longer each time until `enough` likes it: where one who is silent is
+    waited for to the end, others may need more than a moment to be heard."""
+    timeout = 0.3
+    while True:
+        code, said = query(*servers, options=options, timeout=timeout)
+        timeout *= 4
+        if enough(code, said) or timeout > PATIENCE:
+            return code, said
+
+
 def free_port():
     return ports.free_port(socket.SOCK_DGRAM)
 

@@ -24,6 +24,7 @@ print((select(2, listener:address())))
 OUR_SERVER = HEAD + '''
 http.serve(listener, function(request)
     local w <close> = websocket.accept(request, {protocols = {"v2", "v1"},
+        compress = request.path == "/squeezed",
         ping_time = request.path == "/ping" and 0.2 or nil})
     if not w then return end
     if request.path == "/bye" then
@@ -101,6 +102,10 @@ const open = async (...all) => {
     ws.send(Buffer.from([0x61, 0xff]), {binary: false});
     say('utf8', (await ws.next('close'))[0]);
 
+    ws = await open('/squeezed', [], {perMessageDeflate: {threshold: 0}});
+    ws.send('tide '.repeat(20000));
+    say('squeezed', ws.extensions, (await ws.next('message'))[0].length);
+    ws.terminate();
     ws = await open('/protocol', ['v1', 'v3']);
     say('protocol', ws.protocol);
     ws.terminate();
@@ -180,6 +185,10 @@ w:send(function() return table.remove(parts, 1) end)
 print("parts", w:receive(20))
 w:ping "hello"
 print("close", w:close(4001, "enough"))
+w = open("/squeezed", {compress = true})
+w:send(("tide "):rep(20000))
+print("squeezed", w.compressed, #w:receive(20))
+w:close()
 for _, path in ipairs {"/parts", "/bye", "/gone", "/big", "/utf8"} do
     w = open(path)
     local data, kind, code, number, reason = w:receive(20)
@@ -211,13 +220,14 @@ class WebSocket(unittest.TestCase):
             ['ping'],
             ['big', 1009],
             ['utf8', 1007],
+            ['squeezed', 'permessage-deflate', 100000],
             ['protocol', 'v1'],
             ['origin', 403]])
         # What our side has seen of it, in an order of its own. Of a peer that is gone the reason is
         # the system's; and one that was slow to answer the ping may have been given up.
-        ends = dict(ours.line(number).split('\t', 1) for number in range(1, 7))
+        ends = dict(ours.line(number).split('\t', 1) for number in range(1, 8))
         self.assertIn(ends.pop('/ping').split('\t')[1], ('1005', '1006'))
-        for path in ('/parts', '/protocol'):
+        for path in ('/parts', '/protocol', '/squeezed'):
             self.assertEqual(ends.pop(path).split('\t')[:2], ['closed', '1006'])
         self.assertEqual(ends, {'/echo': 'closed\t4001\tenough', '/big': 'toobig\t1009\tnil',
                                 '/utf8': 'badmsg\t1007\tnil'})
@@ -241,13 +251,14 @@ class WebSocket(unittest.TestCase):
             'binary\ttrue\tbinary',
             'parts\tin parts\ttext',
             'close\ttrue',
+            'squeezed\ttrue\t100000',
             '/parts\tab', '/parts\tclosed\t1000',
             '/bye\tone', '/bye\tclosed\t4003',
             '/gone\tclosed\t1006',
             '/big\ttoobig\t1009',
             '/utf8\tbadmsg\t1007',
             'secret\tdenied\t401'])
-        told = sorted(json.loads(theirs.line(number)) for number in range(1, 8))
+        told = sorted(json.loads(theirs.line(number)) for number in range(1, 9))
         self.assertEqual(told, [
             ['/big', 'close', 1009, 'the frame is too large'],
             ['/bye', 'close', 4003, ''],
@@ -255,6 +266,7 @@ class WebSocket(unittest.TestCase):
             ['/gone', 'close', 1006, ''],
             ['/parts', 'close', 1000, ''],
             ['/parts', 'pong', 'are you there'],
+            ['/squeezed', 'close', 1000, ''],
             ['/utf8', 'close', 1007, 'a text that is not UTF-8']])
 
 

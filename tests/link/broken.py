@@ -13,7 +13,8 @@ import pathlib
 import re
 import sys
 
-FILES = ['link_frame.c', 'link_flow.c', 'link_hello.c', 'link_in.c', 'link_out.c', 'link.c']
+FILES = ['link_frame.c', 'link_flow.c', 'link_hello.c', 'link_in.c', 'link_out.c', 'link_table.c',
+         'link.c']
 
 # What it is called, by what it is caught (a promise of ledger.c, or a golden script), what it does,
 # and how: file, old words, new words.

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "support/golden.h"
 #include "tests/link/tap.h"
 
 enum { NODES = 8, ENDS = 32, WORDS = 24, PIPE = 1 << 20, PIECES = 16 };
@@ -589,84 +590,32 @@ static void flush(struct script *s)
         pump(s, &s->ends[i], NULL, 0);
 }
 
-// ---- Blocks -------------------------------------------------------------------------------------
+// ---- The whole ----------------------------------------------------------------------------------
 
-// Runs a block's commands, copying them. Returns true at the end of the file.
-static bool run_block(struct script *s, FILE *file, FILE *copy)
+static bool run_line(void *context, char *line, FILE *out)
 {
-    char line[600], command[600];
-    while (fgets(line, sizeof line, file)) {
-        fputs(line, copy);
-        if (strncmp(line, "----", 4) == 0)
-            return flush(s), false;
-        strcpy(command, line);
-        if (!is_patient(line))
-            flush(s);
-        if (!run_command(s, command))
-            fprintf(s->out, "not understood: %s", line);
-    }
-    return true;
+    struct script *s = context;
+    s->out = out;
+    if (!is_patient(line))
+        flush(s);
+    return run_command(s, line);
 }
 
-static char *read_expected(FILE *file)
+static void finish_block(void *context, FILE *out)
 {
-    char line[600], *text = NULL;
-    size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
-    while (fgets(line, sizeof line, file) && line[0] != '\n')
-        fputs(line, out);
-    fclose(out);
-    return text;
-}
-
-static bool run_blocks(struct script *s, FILE *file, FILE *copy, const char *path)
-{
-    bool right = true;
-    for (bool end = false; !end;) {
-        char *got = NULL;
-        size_t length = 0;
-        s->out = open_memstream(&got, &length);
-        end = run_block(s, file, copy);
-        fclose(s->out);
-        char *expected = read_expected(file);
-        if (strcmp(got, expected) != 0) {
-            if (path)
-                fprintf(stderr, "%s: expected\n%sgot\n%s", path, expected, got);
-            right = false;
-        }
-        if (!end)
-            fprintf(copy, "%s\n", got);
-        free(expected);
-        free(got);
-    }
-    return right;
+    struct script *s = context;
+    s->out = out;
+    flush(s);
 }
 
 int link_script_run(const char *path, const struct link_machine *machine, bool quiet)
 {
-    FILE *file = fopen(path, "r");
-    char *copy_text = NULL;
-    size_t copy_length = 0;
-    if (!file) {
-        fprintf(stderr, "%s: cannot be read\n", path);
-        return 1;
-    }
-    FILE *copy = open_memstream(&copy_text, &copy_length);
+    static const struct golden_language language = {.run = run_line, .finish = finish_block};
     struct script *s = calloc(1, sizeof *s);
     s->now_us = 1000000;
     s->machine = machine;
-    bool right = run_blocks(s, file, copy, quiet ? NULL : path);
-    fclose(file);
-    fclose(copy);
-    const char *mode = getenv("MARE_GOLDEN");
-    if (!right && !quiet && mode && strcmp(mode, "write") == 0) {
-        file = fopen(path, "w");
-        fwrite(copy_text, 1, copy_length, file);
-        fclose(file);
-        right = true;
-    }
-    free(copy_text);
+    int wrong = golden_run(path, &language, s, quiet);
     clear(s);
     free(s);
-    return right ? 0 : 1;
+    return wrong;
 }

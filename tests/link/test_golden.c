@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The golden scripts of tests/golden/link, which are the arguments.
-#include <string.h>
-
-#include "support/unit.h"
+#include "support/golden.h"
 #include "tests/link/script.h"
 
 static void run_script(void **state)
@@ -12,12 +10,5 @@ static void run_script(void **state)
 
 int main(int argc, char **argv)
 {
-    struct CMUnitTest tests[64] = {0};
-    size_t count = 0;
-    for (int i = 1; i < argc && count < 64; i++) {
-        const char *slash = strrchr(argv[i], '/');
-        tests[count++] = (struct CMUnitTest){
-            .name = slash ? slash + 1 : argv[i], .test_func = run_script, .initial_state = argv[i]};
-    }
-    return _cmocka_run_group_tests("golden", tests, count, NULL, NULL) ? 1 : 0;
+    return golden_main(argc, argv, run_script);
 }

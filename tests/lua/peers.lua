@@ -10,6 +10,14 @@ local mare, node = require "mare", require "mare.node"
 local options = load("return " .. arg[1])()
 local address = assert(node.start(options))
 io.stdout:setvbuf "line"
+local function find(name) -- which may not be there yet
+    local found = mare.find(name)
+    while not found do
+        mare.sleep(0.002)
+        found = mare.find(name)
+    end
+    return found
+end
 print(address)
 ]]
 
@@ -54,6 +62,16 @@ function peers.join(home, options, text)
         t.ok(what, name)
     until what == "up" and name == options.name
     return peer
+end
+
+--- What has a name on another node, which has just joined and may not have it yet.
+function peers.find(name)
+    local found
+    t.reaches(function()
+        found = mare.find(name)
+        return found
+    end, name)
+    return found
 end
 
 return peers

@@ -167,7 +167,7 @@ return {
     -- megabytes pile up.
     garbage_does_not_pile_up = function()
         local alive, most = setmetatable({}, {__mode = "k"}), 0
-        for i = 1, 1000 do
+        for i = 1, 1000 // t.slow do
             alive[mare.buffer(1 << 20)] = true
             if i % 10 == 0 then
                 local count = 0

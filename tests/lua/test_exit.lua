@@ -407,7 +407,7 @@ return {
             io.stdout:setvbuf("full", 1e6)
             io.write(("x"):rep(9e5))
             os.exit(3)
-        ]], "sleep 3\nwc -c <&3")
+        ]], "sleep 1\nwc -c <&3")
         t.eq({got.out, got.err, got.code}, {"900000\n", "", 3})
     end,
 
@@ -475,7 +475,7 @@ return {
               mare.exit(0)]],
         }
         for _, program in ipairs(programs) do
-            for _ = 1, 10 do
+            for _ = 1, t.slow > 1 and 3 or 8 do
                 for signal, code in pairs {INT = 130, TERM = 143} do
                     local got = signalled(program, signal)
                     t.ok(got.code == 0 or got.code == code, got.code)

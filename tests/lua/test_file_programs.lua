@@ -268,7 +268,9 @@ return {
             print(select(3, tls.connect("127.0.0.1", port, {name = "localhost"}, 0.0001)))
             os.exit(0)
         ]])
-        for _ = 1, 20 do prints("timeout\n", shell.run(shell.mare .. " " .. program.name)) end
+        for _ = 1, t.slow > 1 and 5 or 20 do
+            prints("timeout\n", shell.run(shell.mare .. " " .. program.name))
+        end
     end,
 
     -- Hosts.

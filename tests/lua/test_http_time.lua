@@ -172,6 +172,35 @@ return {
         end)
     end,
 
+    misuse_is_told_in_the_line_of_who_did_it = function()
+        local client <close> = http.client()
+        local stream, listener = {}, assert(net.listen("127.0.0.1", 0))
+        for expected, misuse in pairs {
+            ["#1 to 'get' %(string expected, got number"] = function() http.get(5) end,
+            ["#1 to 'get' %(string expected, got no value"] = function() client:get() end,
+            ["#1 to 'request' %(option 'url' must be a string"] = function()
+                http.request {url = 5}
+            end,
+            ["#1 to 'locate' %(string expected"] = function() http.locate() end,
+            ["#1 to 'open' %(table expected"] = function() http.open "x" end,
+            ["#1 to 'read_response' %(stream expected"] = function() http.read_response(5) end,
+            ["#2 to 'read_response' %(string expected"] = function() http.read_response(stream) end,
+            ["#1 to 'handle' %(stream expected"] = function() http.handle(5, print) end,
+            ["#2 to 'handle' %(function expected"] = function() http.handle(stream) end,
+            ["#1 to 'client' %(table expected"] = function() http.client(true) end,
+            ["#1 to 'serve' %(listener expected, got number"] = function() net.serve(5, print) end,
+            ["#1 to 'serve' %(listener expected, got no"] = function() http.serve() end,
+            ["#2 to 'serve' %(function expected, got no"] = function() net.serve(listener) end,
+            ["#2 to 'serve' %(function expected, got number"] = function()
+                http.serve(listener, 5)
+            end,
+            ["#1 to 'linger' %(stream expected"] = function() net.linger() end,
+        } do
+            t.raises("test_http_time.lua:%d+: bad argument " .. expected, misuse)
+        end
+        listener:close()
+    end,
+
     misuse_is_an_error = function()
         for _, wrong in ipairs {"5", -1, true} do
             t.raises("option 'timeout' must be seconds or a deadline", http.request,

@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
--- Two million channels: made, some of them used, all let go, and their memory serves the next ones.
+-- A million channels: made, some of them used, all let go, and their memory serves the next ones.
 local mare, t = require "mare", require "t"
 
-local ALL = 2000000 // (t.gc_stress and 400 or t.slow > 1 and 40 or 1)
+local ALL = 1000000 // (t.gc_stress and 200 or t.slow > 1 and 20 or 1)
 
 -- Resident memory of the whole program, in MiB.
 local function resident()

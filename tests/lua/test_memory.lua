@@ -180,6 +180,44 @@ return {
         end)}, {true, true})
     end,
 
+    garbage_does_not_keep_a_process_from_being_made = function()
+        t.eq({limited(2 * MB, function()
+            collectgarbage("stop") -- so that only need collects
+            local text, one = ("x"):rep(700000), 1
+            for _, body in ipairs {function() return true end, function() return one end} do
+                for _ = 1, 3 do
+                    mare.buffer(#text)
+                    assert(mare.spawn(body, text):join())
+                end
+            end
+            return true
+        end)}, {true, true})
+    end,
+
+    monitors_and_links_count_for_whom_made_them = function()
+        t.eq({limited(MB, function()
+            local sleeper, ended, made = mare.spawn(mare.sleep, 3600), mare.channel(1), 0
+            local reserve = ("x"):rep(100000) -- for what comes after it
+            local ok, err = pcall(function()
+                while sleeper:monitor(ended) do made = made + 1 end
+            end)
+            reserve = #reserve
+            sleeper:kill()
+            return reserve > 0 and ok, err:match("not enough memory$"), made > 1000 and made < 10000
+        end)}, {true, false, "not enough memory", true})
+        -- Who ends gives back what they took.
+        t.eq({limited(MB, function()
+            for _ = 1, 20 do
+                local p, ended = mare.spawn(mare.sleep, 3600), mare.channel(1)
+                for _ = 1, 500 do assert(p:monitor(ended)) end
+                assert(p:link() and p:unlink())
+                p:kill()
+                for _ = 1, 500 do assert(ended:receive()) end
+            end
+            return true
+        end)}, {true, true})
+    end,
+
     messages_that_wait_count_for_whom_sent_them = function()
         local ch = mare.channel(1000)
         t.eq({limited(2 * MB, function()

@@ -19,7 +19,7 @@ return {
             .. "cd / && rm -rf %s; exit $code"):format(where, where,
             "env -u MARE_GC_STRESS", shell.mare, -- it would take many minutes
             folder:match "^/" and folder or os.getenv "PWD" .. "/" .. folder, t.seed(),
-            t.slow > 1 and 3 or 10, where))
+            t.slow > 1 and 3 or 5, where))
         t.eq(got.code, 0, got.err)
         t.ok(got.out:find "called\t%d+\n", got.out)
     end, timeout = 300},

@@ -13,7 +13,7 @@ return {
     values_cross_as_they_are = function()
         local home <close> = peers.home()
         local _ <close> = peers.join(home, {name = "flow"}, ECHO)
-        local echo, reply = t.ok(mare.find "echo@flow"), mare.channel(1)
+        local echo, reply = peers.find "echo@flow", mare.channel(1)
         t.eq(node.home(echo), "flow")
         t.eq(node.home(reply), nil)
         local list = {1, 2.5, "three", {four = true}, [10] = false}
@@ -30,7 +30,7 @@ return {
     a_channel_that_comes_home_is_the_channel = function()
         local home <close> = peers.home()
         local _ <close> = peers.join(home, {name = "flow"}, ECHO)
-        local echo, reply = t.ok(mare.find "echo@flow"), mare.channel(1)
+        local echo, reply = peers.find "echo@flow", mare.channel(1)
         t.ok(echo:send(reply, reply, echo, mare.self()))
         local a, b, c = reply:receive(t.patience)
         t.eq(a, reply)
@@ -45,7 +45,7 @@ return {
             to = ch:receive()
             for n in ch:messages() do to:send(n) end
         ]])
-        local numbers, back = t.ok(mare.find "numbers@flow"), mare.channel(10)
+        local numbers, back = peers.find "numbers@flow", mare.channel(10)
         t.ok(numbers:send(back))
         local COUNT = t.gc_stress and 200 or 5000
         mare.spawn(function()
@@ -59,7 +59,7 @@ return {
         local home <close> = peers.home()
         local work, done = mare.channel(0, "work"), mare.channel(100, "done")
         local text = [[
-            local work, done = mare.find "work@home", mare.find "done@home"
+            local work, done = find "work@home", find "done@home"
             for n in work:messages() do done:send(n) end
         ]]
         local _ <close> = peers.join(home, {name = "one"}, text)
@@ -82,7 +82,7 @@ return {
         local jobs = mare.channel(0, "jobs")
         local told = mare.channel(10, "told")
         local _ <close> = peers.join(home, {name = "flow"}, [[
-            local jobs, told = mare.find "jobs@home", mare.find "told@home"
+            local jobs, told = find "jobs@home", find "told@home"
             for _ = 1, 20 do jobs:receive(0.001) end
             told:send(true)
             mare.channel():receive()
@@ -102,6 +102,24 @@ return {
         told:close()
     end,
 
+    references_are_given_back = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "flow"}, ECHO)
+        local echo, reply = peers.find "echo@flow", mare.channel(1)
+        local COUNT = t.gc_stress and 50 or 2000
+        local before = #mare.channels()
+        for _ = 1, COUNT do
+            t.ok(echo:send(reply, mare.channel(1), mare.spawn(function() end)))
+            t.ok(reply:receive(t.patience))
+        end
+        t.reaches(function() -- the peer collects, and says so
+            t.ok(echo:send(reply, ("x"):rep(100000)))
+            t.ok(reply:receive(t.patience))
+            collectgarbage()
+            return #mare.channels() < before + COUNT / 2
+        end)
+    end,
+
     select_knows_channels_of_other_nodes = function()
         local home <close> = peers.home()
         local _ <close> = peers.join(home, {name = "flow"}, [[
@@ -110,7 +128,7 @@ return {
             out:send "from there"
             mare.channel():receive()
         ]])
-        local out, into = t.ok(mare.find "out@flow"), t.ok(mare.find "into@flow")
+        local out, into = peers.find "out@flow", peers.find "into@flow"
         local never = mare.channel()
         t.fails("timeout", mare.select({never, out}, 0.01))
         t.eq(mare.select({never, {into, "go"}}, t.patience), 2)
@@ -123,13 +141,13 @@ return {
         local home <close> = peers.home()
         local _ <close> = peers.join(home, {name = "flow"}, [[
             local ch = mare.channel(1, "slow")
-            mare.find "go@home":receive()
+            find "go@home":receive()
             for n in ch:messages() do if n == "last" then break end end
-            mare.find "got@home":send "all"
+            find "got@home":send "all"
             mare.channel():receive()
         ]])
         local go, got = mare.channel(1, "go"), mare.channel(1, "got")
-        local slow, sent = t.ok(mare.find "slow@flow"), 0
+        local slow, sent = peers.find "slow@flow", 0
         while slow:sendwithin(0.2, ("x"):rep(1000)) do
             sent = sent + 1
             t.ok(sent < 1000, "it is never full")
@@ -146,17 +164,17 @@ return {
         local mine = mare.channel(4, "mine")
         local _ <close> = peers.join(home, {name = "flow"}, [[
             local theirs = mare.channel(4, "theirs")
-            local mine = mare.find "mine@home"
+            local mine = find "mine@home"
             mine:send "one" mine:send "two" mine:close()
-            for n in theirs:messages() do mare.find "said@home":send(n) end
-            mare.find "said@home":send("closed", select(3, theirs:receive()))
+            for n in theirs:messages() do find "said@home":send(n) end
+            find "said@home":send("closed", select(3, theirs:receive()))
             mare.channel():receive()
         ]])
         local said = mare.channel(10, "said")
         t.eq(mine:receive(t.patience), "one")
         t.eq(mine:receive(t.patience), "two")
         t.fails("closed", mine:receive(t.patience))
-        local theirs = t.ok(mare.find "theirs@flow")
+        local theirs = peers.find "theirs@flow"
         t.ok(theirs:send "three")
         t.ok(theirs:close())
         t.eq(said:receive(t.patience), "three")
@@ -166,9 +184,9 @@ return {
     end,
 
     what_cannot_cross_is_refused_before_it_leaves = function()
-        local home <close> = peers.home {message = 10000}
+        local home <close> = peers.home()
         local _ <close> = peers.join(home, {name = "flow", message = 10000}, ECHO)
-        local echo = t.ok(mare.find "echo@flow")
+        local echo = peers.find "echo@flow"
         local _, message = t.fails("badmsg", echo:send(mare.buffer "mine"))
         t.ok(tostring(message or select(2, echo:send(mare.buffer "x"))):find "another node")
         t.fails("toobig", echo:send(("x"):rep(20000)))
@@ -186,7 +204,7 @@ return {
             node.export("wait", function() require "mare".sleep(1000) end)
             mare.channel(0, "ready") mare.channel():receive()
         ]])
-        t.reaches(function() return mare.find "ready@flow" end)
+        peers.find "ready@flow"
         local p = t.ok(mare.spawn({node = "flow"}, "add", 3, 4))
         t.eq(node.home(p), "flow")
         local ok, sum = p:join(t.patience)
@@ -221,7 +239,7 @@ return {
             node.export("wait", function() require "mare".sleep(1000) end)
             mare.channel(0, "ready") mare.channel():receive()
         ]])
-        t.reaches(function() return mare.find "ready@flow" end)
+        peers.find "ready@flow"
         local go = mare.channel(1)
         local here = mare.spawn(function()
             local there = assert(mare.spawn({node = "flow", link = true}, "fail", go))
@@ -245,7 +263,7 @@ return {
     code_crosses_as_far_as_the_policy_says = function()
         local home <close> = peers.home {code = {source = "source", bytes = "bytecode"}}
         local text = [[
-            local told = mare.find "told@home"
+            local told = find "told@home"
             local function try(body)
                 local p, _, code = mare.spawn({node = "home", timeout = 5}, body, 20)
                 return p and select(2, p:join()) or code
@@ -272,8 +290,8 @@ return {
             node.export("wait", function() require "mare".sleep(1000) end)
             mare.channel(0, "ready") mare.channel():receive()
         ]])
-        t.reaches(function() return mare.find "ready@flow" end)
-        local never = t.ok(mare.find "never@flow")
+        peers.find "ready@flow"
+        local never = peers.find "never@flow"
         local p, monitor = mare.spawn({node = "flow", monitor = true}, "wait")
         local linked = mare.spawn(function()
             assert(mare.spawn({node = "flow", link = true}, "wait"))
@@ -302,7 +320,7 @@ return {
     a_node_that_stands_still_is_missed_after_the_silence = function()
         local home <close> = peers.home {silence = 0.5}
         local peer <close> = peers.join(home, {name = "flow", silence = 0.5}, ECHO)
-        local echo = t.ok(mare.find "echo@flow")
+        local echo = peers.find "echo@flow"
         peer.signal "STOP"
         local before = mare.now()
         t.fails("nonode", echo:receive(t.patience))
@@ -313,12 +331,12 @@ return {
     a_new_life_of_a_node_is_another_node = function()
         local home <close> = peers.home()
         local first <close> = peers.join(home, {name = "flow"}, ECHO)
-        local echo, reply = t.ok(mare.find "echo@flow"), mare.channel(1)
+        local echo, reply = peers.find "echo@flow", mare.channel(1)
         first.signal "KILL"
         t.fails("nonode", echo:receive(t.patience))
         local _ <close> = peers.join(home, {name = "flow"}, ECHO)
         t.fails("nonode", echo:send(reply, 1))
-        t.reaches(function() return mare.find "echo@flow" end)
+        peers.find "echo@flow"
         t.ok(mare.find "echo@flow":send(reply, 2))
         t.eq(reply:receive(t.patience), 2)
     end,
@@ -337,7 +355,7 @@ return {
         ]]):format(home.address))
         t.ok(third.line():find "is called 'home' itself")
         local reply = mare.channel(1)
-        t.ok(mare.find "echo@flow":send(reply, 1)) -- which goes on
+        t.ok(peers.find "echo@flow":send(reply, 1)) -- which goes on
         t.eq(reply:receive(t.patience), 1)
     end,
 
@@ -346,10 +364,9 @@ return {
         local _ <close> = peers.join(home, {name = "one", listen = "127.0.0.1:0"}, ECHO)
         local _ <close> = peers.join(home, {name = "two"}, [[
             local reply = mare.channel(1)
-            local echo
-            repeat echo = mare.find("echo@one") if not echo then mare.sleep(0.01) end until echo
+            local echo = find "echo@one"
             echo:send(reply, "over the shortest way")
-            mare.find "told@home":send(reply:receive(10))
+            find "told@home":send(reply:receive(10))
             mare.channel():receive()
         ]])
         local told = mare.channel(1, "told")
@@ -367,12 +384,11 @@ return {
             local ch = mare.channel(1, "passes")
             local echo, reply = ch:receive(), mare.channel(1)
             echo:send(reply, "round about")
-            mare.find "told@home":send(reply:receive(10))
+            find "told@home":send(reply:receive(10))
             mare.channel():receive()
         ]])
         local told = mare.channel(1, "told")
-        t.reaches(function() return mare.find "passes@two" end)
-        mare.find "passes@two":send(mare.find "echo@one")
+        peers.find "passes@two":send(peers.find "echo@one")
         t.eq(told:receive(t.patience), "round about")
         told:close()
     end,

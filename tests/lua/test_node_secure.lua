@@ -29,7 +29,7 @@ end
 
 local function echoes()
     local reply = mare.channel(1)
-    t.ok(t.ok(mare.find("echo@flow", t.patience)):send(reply, "through TLS"))
+    t.ok(peers.find "echo@flow":send(reply, "through TLS"))
     t.eq(reply:receive(t.patience), "through TLS")
 end
 
@@ -49,8 +49,8 @@ return {
             local stranger <close> = peers.start({name = "flow", keys = there},
                 ATTEMPT:format(home.address))
             t.ok(stranger.line():find "certificate")
-            local plain <close> = peers.start({name = "flow"}, ATTEMPT:format(home.address))
-            t.ok(plain.line())
+            t.ok(t.ok(log:receive(t.patience)):find "refused 127%.0%.0%.1")
+            local _ <close> = peers.start({name = "flow"}, ATTEMPT:format(home.address))
             t.ok(t.ok(log:receive(t.patience)):find "refused 127%.0%.0%.1")
             for _, member in ipairs(t.ok(node.list())) do t.eq(member.name, "home") end
         end)
@@ -101,8 +101,7 @@ return {
     what_is_no_node_does_no_harm = function()
         local home <close> = peers.home()
         local host, port = home.address:match "^(.*):(%d+)$"
-        for _, text in ipairs {"GET / HTTP/1.1\r\n\r\n", "\0\0\0", "\xff\xff\xff\xff", "",
-                ("x"):rep(100000)} do
+        for _, text in ipairs {"GET / HTTP/1.1\r\n\r\n", "\0\0\0", ("\xff"):rep(100000)} do
             local stream <close> = t.ok(net.connect(host, tonumber(port), t.patience))
             stream:write(text)
             stream:shutdown()

@@ -269,6 +269,10 @@ return {
         t.raises("case 1: not today", mare.select, with(function() return nil, "not today" end))
         t.raises("^oops", mare.select, with(function() error("oops", 0) end))
         t.raises("case 1", mare.select, with(function() return 42 end), 0)
+        for _, seconds in ipairs {-1, 0 / 0, "soon"} do
+            t.raises("case 1: its __select asks for .* seconds", mare.select,
+                with(function() return mare.channel(), seconds end), 0)
+        end
         t.eq({mare.select({mare.go(function() return 1 end)}, patience)}, {1, true, 1}, "after it")
     end,
 

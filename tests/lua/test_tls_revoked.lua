@@ -120,6 +120,25 @@ function checks.a_list_among_the_authorities_is_heeded(files)
     t.eq(shows(files, "bad", files("sub.crl", "ca.crl", "ca.pem")), "denied") -- in any order
 end
 
+function checks.lists_can_be_given_apart(files)
+    local function meets(name, revoked)
+        return meet({authorities = files "ca.pem", revoked = revoked},
+            {certificate = files(name .. ".pem", "sub.pem"), key = files(name .. ".key")})
+    end
+    local lists = files("ca.crl", "sub.crl")
+    t.eq((meets("good", lists)), "fine")
+    t.eq((meets("bad", lists)), "denied")
+    t.eq((meets("bad", nil)), "fine")
+    local function refused(pattern, code, revoked)
+        local context, message, got = tls.context {authorities = files "ca.pem", revoked = revoked}
+        t.eq({context, got}, {nil, code}, message)
+        t.ok(message:find(pattern), message)
+    end
+    refused("revoked: no list in PEM form", "badmsg", "-----BEGIN nothing")
+    refused("revoked: a certificate in", "badmsg", files("ca.pem", "ca.crl"))
+    refused("revoked: /nowhere", "io", "/nowhere")
+end
+
 function checks.also_under_another_name_of_the_server(files)
     local both = {certificate = files("good.pem", "sub.pem"), key = files "good.key"}
     local server = {certificate = both.certificate, key = both.key, verify = "require",

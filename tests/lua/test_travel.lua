@@ -159,7 +159,7 @@ return {
         t.ok(got[4].value == got[5] and getmetatable(got[1]) == box)
         local loop = box.new()
         loop.value = {loop}
-        refused("^arg 1, what __travel returned.*: its __travel returns what leads back", loop)
+        refused("^arg 1, what __travel returned.*inside of what its own __travel returned", loop)
     end,
 
     objects_of_a_module = function()
@@ -232,6 +232,22 @@ return {
             object(function() error "not today" end))
         refused("arg 2, field 'o'.*__travel does not return", 1, {o = object(function() end)})
         refused("what __travel returned: a file", object(function() return "m", io.stdout end))
+    end,
+
+    a_travel_that_returns_its_own_value_is_refused = function()
+        local function object(f) return setmetatable({}, {__travel = f}) end
+        local why = "inside of what its own __travel returned cannot travel"
+        refused("^arg 1, what __travel returned: a value " .. why,
+            object(function(self) return "m", self end))
+        refused("field 'o', what __travel returned, field 'x', index 1: a value " .. why,
+            {o = object(function(self) return "m", {x = {self}} end)})
+        local other = {}
+        local one = object(function() return "m", other end)
+        setmetatable(other, {__travel = function() return "m", {one} end})
+        refused(why, one)
+        -- Twice, one beside the other, is no circle.
+        one = object(function() return "m", 1 end)
+        t.ok(mare.channel(1):send({one, one}, one, object(function() return "m", {one, one} end)))
     end,
 
     a_module_that_the_receiver_cannot_load_fails_there = function()

@@ -67,7 +67,7 @@ static void counts_equal_the_formulas(void **state)
     (void)state;
     const char *const names[] = {"bully", "ring", "wireless"};
     for (size_t a = 0; a < sizeof names / sizeof *names; a++) {
-        for (uint32_t n = 2; n <= 200; n++) {
+        for (uint32_t n = 2; n <= 200; n += n < 32 ? 1 : 42) {
             mare_sim_options options;
             mare_sim_outcome out;
             calm(&options, names[a], n, 1);
@@ -75,7 +75,7 @@ static void counts_equal_the_formulas(void **state)
             assert_true(mare_sim_run(&options, NULL, &out));
             assert_int_equal(out.elections, n);
             assert_int_equal(out.sent, options.setup.algorithm->messages(&options.setup));
-            if (n % 50 == 0)
+            if (n == 200)
                 print_message("# %-8s n=%-3u  one election, %u messages = %s\n", names[a],
                               (unsigned)n, (unsigned)out.sent, options.setup.algorithm->formula);
         }

@@ -116,7 +116,7 @@ static void majority_takes_3_times_n_minus_1(void **state)
 static void voting_takes_3_m_k(void **state)
 {
     (void)state;
-    for (uint32_t n = 2; n <= 200; n++) {
+    for (uint32_t n = 2; n <= 200; n += n < 32 ? 1 : 42) {
         mare_sim_options options;
         mare_sim_outcome out;
         uint8_t taken[256] = {0};

@@ -186,6 +186,8 @@ class Matrix(unittest.TestCase):
 
     def test_networks_of_all_kinds(self):
         for network, broken in (('made', 0.1), ('noisy', 0.5), ('centre', 0.01), ('sites', 0.3)):
+            if SLOW > 1 and network != 'noisy':  # the figures are the same in every build
+                continue
             found = {name: figures('evaluate', f'{network}:80:2', '--algorithm', name)
                      for name in ('vivaldi', 'springs', 'gnp')}
             for name, one in found.items():

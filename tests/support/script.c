@@ -4,6 +4,7 @@
  * list in the order of sending; nothing moves unless a command says so. */
 
 #include "support/script.h"
+#include "support/golden.h"
 
 #include <inttypes.h>
 #include <mare/coord.h>
@@ -298,73 +299,18 @@ static int run_command(script *s, char *line)
     return run_event(s, word, first, second);
 }
 
-/* Blocks ------------------------------------------------------------------------------------- */
-
-/* Copies a block's commands to `copy` while running them. Returns nonzero at the end of the
- * file. */
-static int run_block(script *s, FILE *file, FILE *copy)
+static bool run_line(void *context, char *line, FILE *out)
 {
-    char line[400], command[400];
-    while (fgets(line, sizeof line, file)) {
-        fputs(line, copy);
-        if (strncmp(line, "----", 4) == 0)
-            return 0;
-        strcpy(command, line);
-        if (run_command(s, command))
-            fprintf(s->out, "not understood: %s", line);
-    }
-    return 1;
-}
-
-static char *read_expected(FILE *file)
-{
-    char line[400], *text = NULL;
-    size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
-    while (fgets(line, sizeof line, file) && line[0] != '\n')
-        fputs(line, out);
-    fclose(out);
-    return text;
+    script *s = context;
+    s->out = out;
+    return run_command(s, line) == 0;
 }
 
 int mare_script_run(const char *path)
 {
-    FILE *file = fopen(path, "r");
-    char *copy_text = NULL;
-    size_t copy_length = 0;
-    int wrong = 0;
-    if (!file) {
-        fprintf(stderr, "%s: cannot be read\n", path);
-        return 1;
-    }
-    FILE *copy = open_memstream(&copy_text, &copy_length);
+    static const struct golden_language language = {.run = run_line};
     script *s = calloc(1, sizeof *s);
-    for (int end = 0; !end;) {
-        char *got = NULL;
-        size_t length = 0;
-        s->out = open_memstream(&got, &length);
-        end = run_block(s, file, copy);
-        fclose(s->out);
-        char *expected = read_expected(file);
-        if (strcmp(got, expected) != 0) {
-            fprintf(stderr, "%s: expected\n%sgot\n%s", path, expected, got);
-            wrong = 1;
-        }
-        if (!end)
-            fprintf(copy, "%s\n", got);
-        free(expected);
-        free(got);
-    }
-    fclose(file);
-    fclose(copy);
-    const char *mode = getenv("MARE_GOLDEN");
-    if (wrong && mode && strcmp(mode, "write") == 0) {
-        file = fopen(path, "w");
-        fputs(copy_text, file);
-        fclose(file);
-        wrong = 0;
-    }
-    free(copy_text);
+    int wrong = golden_run(path, &language, s, false);
     clear(s);
     free(s);
     return wrong;

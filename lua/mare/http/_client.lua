@@ -6,10 +6,13 @@ local http, Message, body_reader = shared.http, shared.Message, shared.body_read
 local check_options, seconds_of = shared.check_options, shared.seconds_of
 local bodies = require "mare.http._body"
 local take_in = require "mare._websocket".take
+local follow, proxy = require "mare.http._follow", require "mare.http._proxy"
+local jars = require "mare.http._jar"
 
 local request_options = checks.set("url", "method", "headers", "body", "file", "length",
     "timeout", "limits", "tls")
-local client_options = checks.set("most", "idle_time", "timeout", "limits", "tls")
+local client_options = checks.set("most", "idle_time", "timeout", "limits", "tls", "redirects",
+    "cookies", "gzip", "proxy", "retries")
 
 local usual_port = {http = 80, ws = 80, https = 443, wss = 443}
 
@@ -24,6 +27,7 @@ end
 --- and letters beyond ASCII are encoded, and `name`, the value of Host. nil for what is no URL that
 --- we can follow; if it looks like one, with a message.
 function http.locate(url)
+    checks.argument("locate", url, 1, "string")
     local scheme, host, port, target = url:match "^(%a+)://([^/:?#%[%]@]+):?(%d*)([^#]*)"
     if not scheme then
         scheme, host, port, target = url:match "^(%a+)://(%[[^%]]+%]):?(%d*)([^#]*)"
@@ -48,6 +52,7 @@ end
 --- A stream to where `http.locate` says that a URL leads; over TLS, with these options of
 --- `tls.connect`, if it is secure.
 function http.open(place, timeout, options)
+    checks.argument("open", place, 1, "table")
     if not place.secure then return net.connect(place.host, place.port, timeout) end
     return require "mare.tls".connect(place.host, place.port, options, timeout)
 end
@@ -58,6 +63,8 @@ local interim_most = 100
 --- The head of what answers a request of that method, within so many seconds, or by a deadline; or
 --- nil, message, code.
 function http.read_response(stream, method, timeout, reader)
+    checks.object("read_response", stream, 1, "stream")
+    checks.argument("read_response", method, 2, "string")
     reader = reader or raw.reader "responses"
     reader:expect(method)
     for _ = 0, interim_most do
@@ -107,10 +114,11 @@ end
 
 -- What is to be sent, from what the program asks for, with what is to be closed then; or nil,
 -- message, code.
-local function prepare(what, keep, usual_time)
+local function prepare(what, keep, usual_time, way)
     if type(what) == "string" then what = {url = what} end
     checks.argument("request", what, 1, "table", 4)
     check_options("request", what, 1, request_options, 5)
+    checks.option("request", what, 1, "url", "string", "a string", 4)
     local place, wrong = http.locate(what.url or "")
     if wrong then return nil, wrong, "invalid" end
     if not place or not place.scheme:find "^http" then
@@ -121,12 +129,12 @@ local function prepare(what, keep, usual_time)
     check_request(what, method, time)
     local wanted = {place = place, method = method, time = time, limits = what.limits,
         tls = what.tls, deadline = type(time) == "userdata" and time or nil,
-        closer = bodies.closer()}
+        closer = bodies.closer(), way = way}
     local ok, message, code = open_body(wanted, what)
     local good, head = true, nil
     if ok then
-        good, head = pcall(raw.request, method, place.target, place.name, what.headers,
-            wanted.length, keep, false)
+        good, head = pcall(raw.request, method, proxy.target(way, place), place.name,
+            proxy.headers(way, place, what.headers), wanted.length, keep, false)
         if good then
             wanted.head = head
             return wanted
@@ -139,7 +147,12 @@ end
 
 -- A connection, for one request after the other.
 local function connect(wanted)
-    local stream, message, code = http.open(wanted.place, wanted.time, wanted.tls)
+    local stream, message, code
+    if wanted.way then
+        stream, message, code = proxy.open(wanted.way, wanted.place, wanted.time, wanted.tls)
+    else
+        stream, message, code = http.open(wanted.place, wanted.time, wanted.tls)
+    end
     if not stream then return nil, message, code end
     return {stream = stream, reader = raw.reader("responses", wanted.limits),
         limits = wanted.limits, tls = wanted.tls, scheme = wanted.place.scheme,
@@ -216,6 +229,7 @@ function http.request(what)
 end
 
 local function get(request, url, timeout)
+    if type(url) ~= "table" then checks.argument("get", url, 1, "string") end
     local what = type(url) == "table" and url or {url = url, timeout = timeout}
     local response, message, code = request(what)
     if not response then return nil, message, code end
@@ -238,12 +252,38 @@ Client.__index = Client
 --- How many unused connections a client keeps, and for how long, in seconds.
 http.client_most, http.client_time = 16, 15
 
+local function is_count(value) return math.type(value) == "integer" and value >= 0 end
+
+-- That what a client does beyond one request can be done: the proxy's place, and the jar.
+local function check_client(options)
+    local function option(name, good, expected)
+        checks.option("client", options, 1, name, good, expected, 4)
+    end
+    option("redirects", is_count, "an integer that is not negative")
+    option("retries", is_count, "an integer that is not negative")
+    option("gzip", "boolean", "true or false")
+    option("proxy", function(url) return type(url) == "string" and proxy.locate(url) end,
+        "the URL of a proxy, http://host:port")
+    option("cookies", function(value)
+        return type(value) == "boolean" or getmetatable(value) == jars.Jar
+    end, "true or false, or a jar")
+end
+
 --- A client that keeps its connections for further requests. Options: `most`, `idle_time`, and
---- `timeout` (seconds), `limits` and `tls` as for `http.request`, for all of its requests.
+--- `timeout` (seconds), `limits` and `tls` as for `http.request`, for all of its requests;
+--- `redirects` and `retries`, how often it follows and tries again; `cookies`, `gzip`, `proxy`.
 function http.client(options)
     options = options or {}
     check_options("client", options, 1, client_options, 4)
+    check_client(options)
+    local jar = options.cookies
+    if jar == true then jar = jars.new() end
     return setmetatable({
+        redirects = options.redirects or 0,
+        retries = options.retries or 0,
+        gzip = options.gzip,
+        jar = jar or nil,
+        way = options.proxy and proxy.locate(options.proxy),
         most = options.most or http.client_most,
         idle_time = options.idle_time or http.client_time,
         timeout = options.timeout,
@@ -283,31 +323,36 @@ local function keeper(client)
     end
 end
 
--- What may be done twice without harm (RFC 9110 section 9.2.2).
-local idempotent = {GET = true, HEAD = true, OPTIONS = true, TRACE = true, PUT = true,
-    DELETE = true}
-
---- As `http.request`. A kept connection may have been closed by the server just now, which shows
---- only when a request gets no answer; so it serves what can be repeated, once, on a new one.
-function Client:request(what)
-    local wanted, message, code = prepare(what, true, self.timeout)
-    if not wanted then return nil, message, code end
+-- Sends a request. A kept connection may have been closed by the server just now, which shows only
+-- when a request gets no answer; so it serves what can be repeated, once, on a new one.
+local function perform(self, wanted)
     local _ <close> = wanted.closer
     wanted.tls, wanted.limits = wanted.tls or self.tls, wanted.limits or self.limits
     local finished = keeper(self)
-    local kept = idempotent[wanted.method] and not wanted.parts and take(self, wanted)
+    local kept = follow.idempotent[wanted.method] and not wanted.parts and take(self, wanted)
     if not kept then return request_once(wanted, finished) end
     if kept.limits ~= wanted.limits then -- those of the request before are not this one's
         kept.reader, kept.limits = raw.reader("responses", wanted.limits), wanted.limits
     end
-    local response
-    response, message, code = exchange(kept, wanted)
+    local response, message, code = exchange(kept, wanted)
     if response and response.status ~= 408 then
         return complete(response, kept, wanted, finished)
     end
     kept.stream:close()
     if response or code == "closed" then return request_once(wanted, finished) end
     return nil, message, code
+end
+
+--- As `http.request`, and what the client's options say.
+function Client:request(what)
+    local more = self.redirects > 0 or self.retries > 0 or self.gzip or self.jar
+    local dressed = more and follow.dress(self, what) or what
+    local wanted, message, code = prepare(dressed, true, self.timeout, self.way)
+    if not wanted then return nil, message, code end
+    if not more then return perform(self, wanted) end
+    return follow.run(self, what, dressed, wanted, function(new)
+        return prepare(new, true, self.timeout, self.way)
+    end, perform)
 end
 
 --- As `http.get`.

@@ -7,13 +7,10 @@ local http, Message, body_reader = shared.http, shared.Message, shared.body_read
 local check_options, answers = shared.check_options, require "mare.http._answer"
 local answer, failure = answers.answer, answers.failure
 local refuse, report, release = answers.refuse, answers.report, answers.release
-local gone = require "mare.http._gone"
-
--- Bytes of a body, unless limits say otherwise: as in src/wire/http.h.
-local body_most = 1048576
+local gone, spread = require "mare.http._gone", require "mare.http._spread"
 
 local server_options = checks.set("idle_time", "message_time", "write_time", "least_rate", "limits",
-    "failed", "end_time", "log", "methods", "targets", "cancel")
+    "failed", "end_time", "log", "methods", "targets", "cancel", "processes")
 
 local function on_error(err)
     return debug.traceback(type(err) == "string" and err or
@@ -189,7 +186,7 @@ local function new_server(options)
     return {ending = false, end_time = options.end_time or http.end_time, waiting = {},
         watched = cancels and {} or nil, looking = not cancels,
         told = setmetatable({}, {__mode = "k"}),
-        body_most = options.limits and options.limits.body or body_most,
+        body_most = options.limits and options.limits.body or shared.body_most,
         methods = options.methods and table.concat(options.methods, " "),
         targets = checks.set(table.unpack(options.targets or {}))}
 end
@@ -197,6 +194,8 @@ end
 --- Serves one connection: reads requests, calls the handler, writes what it returns.
 function http.handle(stream, handler, options)
     options = options or {}
+    checks.object("handle", stream, 1, "stream")
+    checks.argument("handle", handler, 2, "function")
     return handle(stream, handler, options, new_server(options))
 end
 
@@ -229,6 +228,9 @@ local function check_values(options)
         local value = options[name]
         check(name, value == false or type(value) == "function", "a function, or false")
     end
+    local count = options.processes
+    check("processes", count == true or math.type(count) == "integer" and count >= 1
+        and count <= 1024, "true, or an integer from 1 to 1024")
     check("cancel", type(options.cancel) == "boolean", "true or false")
     local function check_list(name, is, expected)
         local value, good = options[name], true
@@ -243,15 +245,41 @@ local function check_values(options)
     raw.reader("requests", options.limits)
 end
 
+-- In a process of a server that has several: see _spread.lua.
+function shared.serve_given(way, left, handler, options)
+    local server = new_server(options)
+    return spread.serve_given(way, left, server, function(stream)
+        return handle(stream, handler, options, server)
+    end, finish)
+end
+
+local function work(...)
+    require "mare.http"
+    return require "mare.http._shared".serve_given(...)
+end
+
+-- As http.serve, in several processes.
+local function serve_spread(listener, handler, options)
+    mare._needs_routines "serve"
+    local count, rest = options.processes, {}
+    for name, value in pairs(options) do
+        if name ~= "processes" then rest[name] = value end
+    end
+    if count == true then count = mare.workers() end
+    return spread.serve(listener, count, work, handler, rest)
+end
+
 --- Serves what a listener accepts, each connection in a routine of its own, for as long as it is
 --- open. A handler gets the request (`method`, `path`, `query`, `headers` by names in lower case,
 --- `request:read()` and `request:text()` for the body) and returns a string, or a table with
 --- `status`, `headers` and `body`, a string or a function that returns part after part.
 function http.serve(listener, handler, options)
     options = options or {}
+    checks.object("serve", listener, 1, "listener")
     checks.argument("serve", handler, 2, "function")
     check_options("serve", options, 3, server_options, 4)
     check_values(options)
+    if options.processes then return serve_spread(listener, handler, options) end
     local server = new_server(options)
     local _, message, code = net.serve(listener, handle, handler, options, server)
     if code == "closed" then finish(server) end

@@ -13,6 +13,9 @@ local http = {}
 http.idle_time, http.message_time, http.write_time, http.least_rate = 60, 10, 30, 256
 http.end_time = 1
 
+-- Bytes of a body, unless limits say otherwise: as in src/wire/http.h.
+local body_most = 1048576
+
 -- How many seconds a timeout leaves: all of them, if it is one for each step; of a deadline, which
 -- is for all steps together, the rest.
 local function seconds_of(timeout)
@@ -85,4 +88,5 @@ function Message:text()
 end
 
 return {http = http, Message = Message, seconds_of = seconds_of, body_reader = body_reader,
-    server_of = server_of, check_options = check_options, is_token = is_token}
+    server_of = server_of, body_most = body_most, check_options = check_options,
+    is_token = is_token}

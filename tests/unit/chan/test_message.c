@@ -203,7 +203,7 @@ static void a_reference_that_finds_no_memory_is_not_taken(void **state)
     assert_int_equal(references(0), 1);
 }
 
-// Bytes are moved up to make room for a header in front of them: marshal.c does that for tables
+// Bytes are moved up to make room for a header in front of them: walk.c does that for tables
 // with both parts.
 static void shifting_moves_only_what_lies_behind(void **state)
 {

@@ -98,6 +98,9 @@ static void everything_is_given_back(void **state)
         "local m, c, n = ... return ('r'):rep(100000), m.buffer(100000)",
         "local m, c, n = ... local t = {} for i = 1, 999 do t[i] = ('r'):rep(9999) end return t",
         "error(('e'):rep(100000))",
+        "local m, c = ... local p = m.spawn(m.sleep, 9) p:link() for _ = 1, 99 do p:monitor(c) end",
+        "local m, c, n = ... local p = m.spawn(m.sleep, 3600) while true do p:monitor(c) end",
+        "local m, c, n = ... for i = 1, n do m.spawn({monitor = c, link = true}, 'return 1') end",
     };
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
         mare_runtime *runtime = run_start(1 + (unsigned)i % 2);

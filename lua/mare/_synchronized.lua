@@ -1,0 +1,168 @@
+-- SPDX-License-Identifier: MIT
+-- The side of a process whose requests are subject to synchronizers: it learns of them by
+-- "synchronizer.join", and asks them, by _transaction.lua, before mare.sc lets a request run.
+local mare, transaction = require "mare", require "mare._transaction"
+local post, who = require "mare._post", require "mare._who"
+local sc, server = require "mare.sc", require "mare._rpc_server"
+
+local synchronized = {}
+
+local CAPACITY = 256
+
+local box                  -- where the synchronizers' messages arrive
+local synchronizers = {}   -- key -> {key, channel, process, gone}
+local rules = {}           -- fname -> sorted list of keys
+local me                   -- this process's {key, channel, process}
+
+-- ---- Messages -----------------------------------------------------------------------------------
+
+-- What a synchronizer is sent of a request: not what only this process can use.
+local function told(request)
+    return {fname = request.fname, args = request.args, from = request.from, process = mare.self()}
+end
+
+local function addresses(keys)
+    local list = {}
+    for i, key in ipairs(keys) do
+        local it = synchronizers[key]
+        list[i] = {key = key, channel = it.channel, process = it.process}
+    end
+    return list
+end
+
+local coordinator = transaction.coordinator(function(to, kind, id, floor, list, request, park)
+    local it = synchronizers[to]
+    if kind == "ask" then
+        post(it.channel, it.process, kind, me, id, floor, addresses(list), told(request),
+            park)
+    else
+        post(it.channel, it.process, kind, me.key, id)
+    end
+end, function(tx, outcome, detail)
+    tx.wake:trysend(outcome, detail or false)
+end)
+
+local function ended(key)
+    local it = synchronizers[key]
+    if not it or it.gone then return end
+    it.gone = true
+    coordinator:ended(it.key)
+    sc.reload() -- those that it had refused are refused for good now
+end
+
+local function dispatch(kind, ...)
+    if kind == "vote" or kind == "ack" then
+        coordinator[kind](coordinator, ...)
+    elseif kind == "changed" then
+        sc.reload()
+    elseif kind == "gone" then
+        ended(...)
+    elseif getmetatable(kind) == "process" then
+        ended(who.key(kind))
+    end
+end
+
+local function loop()
+    local _ <close> = box
+    while not box:closed() do
+        local fine, err = pcall(dispatch, box:receive())
+        if not fine then mare.go(error, err, 0) end
+    end
+end
+
+-- ---- Requests -----------------------------------------------------------------------------------
+
+local function refuse(request, message)
+    server.refuse(request, message, "refused")
+end
+
+-- Whether the request runs. The commit is sent by another routine, which has its turn when the
+-- function waits for the first time, or has ended: nobody hears of a call that has not begun.
+local function conclude(tx, runs)
+    if runs then
+        coordinator:decide(tx)
+        mare.go(coordinator.commit, coordinator, tx)
+    else
+        coordinator:abort(tx)
+    end
+    return runs
+end
+
+-- In the routine of the request: waits until all have answered. With `park` a synchronizer keeps
+-- what may not run now, so that it runs before younger ones.
+local function ask(request, park)
+    local keys = rules[request.fname]
+    if not keys then return true end
+    for _, key in ipairs(keys) do
+        if synchronizers[key].gone then
+            return refuse(request, ("%s, a synchronizer of '%s', has ended"):format(
+                synchronizers[key].process, request.fname))
+        end
+    end
+    local tx = coordinator:begin(keys, request, park)
+    tx.wake = mare.channel(2)
+    local outcome, detail = tx.wake:receive(request.deadline)
+    if outcome == "parked" then
+        sc.parked = sc.parked + 1
+        outcome, detail = tx.wake:receive(request.deadline)
+        sc.parked = sc.parked - 1
+    end
+    if tx.state == "ready" then
+        return true, function(runs) return conclude(tx, runs) end
+    elseif outcome == "no" then
+        return false
+    elseif outcome == "error" then
+        return refuse(request, "a synchronizer's guard failed: " .. tostring(detail))
+    elseif outcome == "gone" or outcome == "ready" then
+        return refuse(request, ("a synchronizer of '%s' has ended"):format(request.fname))
+    end
+    coordinator:abort(tx) -- the deadline, or nobody wants the answer any more
+    return refuse(request, "the synchronizers did not answer in time")
+end
+
+local function begin()
+    box = mare.channel(CAPACITY)
+    me = {key = who.key(mare.self()), channel = box, process = mare.self()}
+    mare.go(loop):detach()
+    sc.ask_first(ask)
+end
+
+--- "synchronizer.join": from now on requests for `fname` are subject to it. Answers with where its
+--- answers are to be sent.
+function synchronized.join(request)
+    local fname, channel = table.unpack(request.args, 1, 2)
+    if type(fname) ~= "string" or getmetatable(channel) ~= "channel" then
+        return server.refuse(request, "no function, or no channel", "badmsg")
+    end
+    if not box then begin() end
+    local key = who.key(request.from)
+    if not synchronizers[key] then
+        synchronizers[key] = {key = key, channel = channel, process = request.from}
+        request.from:monitor(box)
+    end
+    local keys = {key}
+    for _, other in ipairs(rules[fname] or {}) do
+        if other ~= key then keys[#keys + 1] = other end
+    end
+    table.sort(keys)
+    rules[fname] = keys
+    server.answer(request, true, box)
+end
+
+--- Requests are no longer subject to a synchronizer that has ended. Returns whether it had any.
+function synchronized.forget(process)
+    local key, had = who.key(process), false
+    if not synchronizers[key] or not synchronizers[key].gone then return false end
+    for fname, keys in pairs(rules) do
+        local rest = {}
+        for _, other in ipairs(keys) do
+            if other ~= key then rest[#rest + 1] = other end
+        end
+        had = had or #rest < #keys
+        rules[fname] = rest[1] and rest or nil
+    end
+    sc.reload()
+    return had
+end
+
+return synchronized

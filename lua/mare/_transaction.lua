@@ -1,0 +1,336 @@
+-- SPDX-License-Identifier: MIT
+-- Check and trigger as one transaction, over any number of synchronizers: two machines that know
+-- nothing of processes, channels or time. They are told what arrived and who ended, and send.
+-- mare.synchronizer runs them; a test runs all interleavings of small groups of them.
+--
+--   member (coordinator)               synchronizer (participant)
+--   ask, one after the other, in the   queued: waits for its turn
+--   order of their keys  ------------> prepared: the guard is true, and the state locked until the
+--   <---- vote yes | no | parked       outcome is known; or no, and nothing is kept; or, at the
+--                                      first one, parked: asked again, before younger ones, when
+--                                      something has changed
+--   all yes: the call begins, and
+--   commit -------------------------->  the triggers fire, the lock is free, `ack` goes back
+--   else: abort --------------------->  the lock is free
+--
+-- No deadlock: whoever waits for a lock holds only locks of smaller keys, and who is parked none.
+-- No starvation, as far as the first one refuses: there the oldest goes first. What crashes leave:
+--
+--   - A synchronizer ends before the outcome: the member aborts, and the request is refused. After
+--     the outcome: nothing to do, its state is gone with it.
+--   - The member ends, and a synchronizer is prepared: if it is the only one, there was no commit,
+--     for that would have come first: abort. Else it asks the *arbiter*, the smallest of the
+--     synchronizers concerned that lives. Who was asked before it and has forgotten, has aborted.
+--     The arbiter, if it does not know itself, asks the others: one has committed: commit, else
+--     abort; and tells them. If the arbiter ends, the next one is asked.
+--   - A participant answers an arbiter only when it has itself heard that the member and all
+--     smaller ones have ended, and so has read the last that they said.
+--
+-- Assumed: messages from one to another arrive in order, and the end of a process is told after the
+-- last of them, of the dead alone. A participant keeps what it has committed until the member says,
+-- by `floor`, that all have acknowledged it.
+local transaction = {}
+
+-- ---- The member ---------------------------------------------------------------------------------
+
+local coordinator = {}
+coordinator.__index = coordinator
+
+--- `settle(tx, outcome, detail)` is told of a transaction that waits: "ready" (then it is decided
+--- and committed, or aborted), "no", "error" or "gone"; or "parked", and then it goes on waiting.
+function transaction.coordinator(send, settle)
+    return setmetatable({send = send, settle = settle, last = 0, open = {}}, coordinator)
+end
+
+-- The smallest number that somebody may still ask about.
+local function floor_of(self)
+    local smallest = self.last + 1
+    for id in pairs(self.open) do smallest = math.min(smallest, id) end
+    return smallest
+end
+
+--- Begins to ask the participants, a sorted list of keys, about a request. With `park` the first of
+--- them keeps it if it may not run now.
+function coordinator:begin(participants, request, park)
+    local floor = floor_of(self)
+    self.last = self.last + 1
+    local tx = {id = self.last, list = participants, request = request, at = 1, floor = floor,
+                state = "asking", dead = {}}
+    self.open[tx.id] = tx
+    self.send(participants[1], "ask", tx.id, floor, participants, request, park or false)
+    return tx
+end
+
+local function close(self, tx, outcome, upto)
+    tx.state = outcome
+    for i = 1, upto do self.send(tx.list[i], outcome, tx.id) end
+    if outcome == "commit" and #tx.list > 1 then
+        tx.missing = {}
+        for _, key in ipairs(tx.list) do tx.missing[key] = not tx.dead[key] or nil end
+        if not next(tx.missing) then self.open[tx.id] = nil end
+    else
+        self.open[tx.id] = nil
+    end
+end
+
+--- One that is ready will be committed, whoever ends from now on.
+function coordinator:decide(tx)
+    tx.state = "decided"
+end
+
+function coordinator:commit(tx)
+    close(self, tx, "commit", #tx.list)
+end
+
+--- Gives up one that has not been decided.
+function coordinator:abort(tx)
+    if tx.state == "asking" or tx.state == "ready" then close(self, tx, "abort", tx.at) end
+end
+
+function coordinator:vote(from, id, answer, detail)
+    local tx = self.open[id]
+    if not tx or tx.state ~= "asking" or tx.list[tx.at] ~= from then return end
+    if answer == "parked" then
+        self.settle(tx, answer)
+    elseif answer ~= "yes" then
+        close(self, tx, "abort", tx.at - 1)
+        self.settle(tx, answer, detail)
+    elseif tx.at < #tx.list then
+        tx.at = tx.at + 1
+        self.send(tx.list[tx.at], "ask", id, tx.floor, tx.list, tx.request, false)
+    else
+        tx.state = "ready"
+        self.settle(tx, "ready")
+    end
+end
+
+function coordinator:ack(from, id)
+    local tx = self.open[id]
+    if not tx or not tx.missing then return end
+    tx.missing[from] = nil
+    if not next(tx.missing) then self.open[id] = nil end
+end
+
+--- A participant has ended.
+function coordinator:ended(who)
+    local open = {}
+    for id, tx in pairs(self.open) do open[id] = tx end
+    for id, tx in pairs(open) do
+        local concerned = false
+        for _, key in ipairs(tx.list) do concerned = concerned or key == who end
+        tx.dead[who] = true
+        if concerned and tx.missing then
+            self:ack(who, id)
+        elseif concerned and tx.state ~= "decided" then
+            close(self, tx, "abort", tx.at)
+            self.settle(tx, "gone", who)
+        end
+    end
+end
+
+-- ---- The synchronizer ---------------------------------------------------------------------------
+
+local participant = {}
+participant.__index = participant
+
+--- `rules` has guard(request) -> "yes" | "no" | "error", detail; fire(request); and ended(key),
+--- which says whether that changed anything.
+function transaction.participant(key, send, rules)
+    return setmetatable({
+        key = key, send = send, rules = rules,
+        lock = nil,     -- the transaction that is prepared
+        queue = {},     -- those that wait for the lock
+        parked = {},    -- those that may not run now, older than those in the queue
+        committed = {}, -- member -> the transactions of several that were committed
+        refused = {},   -- members whose request was refused since the last change, and in order
+        dead = {},      -- keys
+        graves = {},    -- those for whom the rules have not been told yet: the state is locked
+    }, participant)
+end
+
+-- Something has changed: those who were refused may try again.
+local function changed(self)
+    local refused = self.refused
+    self.refused = {}
+    for _, member in ipairs(refused) do self.send(member, "changed") end
+    self.queue = table.move(self.queue, 1, #self.queue, #self.parked + 1, self.parked)
+    self.parked = {}
+end
+
+local function advance(self)
+    while not self.lock and self.graves[1] do
+        if self.rules.ended(table.remove(self.graves, 1)) then changed(self) end
+    end
+    while not self.lock and self.queue[1] do
+        local tx = table.remove(self.queue, 1)
+        local answer, detail = self.rules.guard(tx.request)
+        if answer == "yes" then
+            self.lock = tx
+        elseif answer == "no" and tx.park then
+            table.insert(self.parked, tx)
+            answer = "parked"
+        elseif answer == "no" and not self.refused[tx.member] then
+            self.refused[tx.member] = true
+            table.insert(self.refused, tx.member)
+        end
+        if answer ~= "parked" or not tx.told then
+            self.send(tx.member, "vote", tx.id, answer, detail or false)
+            tx.told = answer == "parked"
+        end
+    end
+end
+
+local function finish(self, outcome)
+    local tx = self.lock
+    self.lock = nil
+    if outcome == "committed" then
+        self.rules.fire(tx.request)
+        if #tx.list > 1 then
+            self.committed[tx.member] = self.committed[tx.member] or {}
+            self.committed[tx.member][tx.id] = true
+            self.send(tx.member, "ack", tx.id)
+        end
+        changed(self)
+    end
+    for key in pairs(tx.queries or {}) do self.send(key, "state", tx.member, tx.id, outcome) end
+    for key in pairs(tx.orphans or {}) do self.send(key, "decide", tx.member, tx.id, outcome) end
+    advance(self)
+end
+
+-- The prepared transaction, if it is this one.
+local function prepared(self, member, id)
+    local tx = self.lock
+    return tx and tx.member == member and tx.id == id and tx or nil
+end
+
+function participant:ask(member, id, floor, list, request, park)
+    for old in pairs(self.committed[member] or {}) do
+        if old < floor then self.committed[member][old] = nil end
+    end
+    table.insert(self.queue, {member = member, id = id, list = list, request = request,
+                              park = park or nil})
+    advance(self)
+end
+
+-- Those of a member that wait do so no longer; or one of them.
+local function drop(list, member, id)
+    for i = #list, 1, -1 do
+        if list[i].member == member and (not id or list[i].id == id) then table.remove(list, i) end
+    end
+end
+
+function participant:commit(member, id)
+    if prepared(self, member, id) then finish(self, "committed") end
+end
+
+function participant:abort(member, id)
+    if prepared(self, member, id) then return finish(self, "aborted") end
+    drop(self.queue, member, id)
+    drop(self.parked, member, id)
+end
+
+-- ---- Outcomes that a member took along ----------------------------------------------------------
+
+local function arbiter_of(self, tx)
+    for _, key in ipairs(tx.list) do
+        if not self.dead[key] then return key end
+    end
+end
+
+local function decide(self, outcome)
+    local tx = self.lock
+    for _, key in ipairs(tx.list) do
+        if key ~= self.key and not self.dead[key] then
+            self.send(key, "decide", tx.member, tx.id, outcome)
+        end
+    end
+    finish(self, outcome)
+end
+
+-- The arbiter has heard enough when everyone who lives has answered.
+local function count_answers(self)
+    local tx = self.lock
+    for _, key in ipairs(tx.list) do
+        if key ~= self.key and not self.dead[key] and not tx.answers[key] then return end
+    end
+    decide(self, "aborted")
+end
+
+-- Others may answer an arbiter when they know what it knows.
+local function answer_queries(self)
+    local tx = self.lock
+    for _, key in ipairs(tx.list) do
+        if tx.queries and tx.queries[key] and arbiter_of(self, tx) == key then
+            tx.queries[key] = nil
+            self.send(key, "state", tx.member, tx.id, "prepared")
+        end
+    end
+end
+
+-- The member has ended, and what it decided is not known here.
+local function resolve(self)
+    local tx = self.lock
+    if #tx.list == 1 then return finish(self, "aborted") end
+    local arbiter = arbiter_of(self, tx)
+    if arbiter ~= self.key then
+        if tx.asked ~= arbiter then self.send(arbiter, "orphan", tx.member, tx.id) end
+        tx.asked = arbiter
+        return answer_queries(self)
+    end
+    if not tx.answers then
+        tx.answers = {}
+        for _, key in ipairs(tx.list) do
+            if key ~= self.key and not self.dead[key] then
+                self.send(key, "query", tx.member, tx.id)
+            end
+        end
+    end
+    count_answers(self)
+end
+
+local function outcome_of(self, member, id)
+    return self.committed[member] and self.committed[member][id] and "committed" or "aborted"
+end
+
+--- Another one asks for the outcome, and takes this one for the arbiter.
+function participant:orphan(from, member, id)
+    local tx = prepared(self, member, id)
+    if not tx then
+        return self.send(from, "decide", member, id, outcome_of(self, member, id))
+    end
+    tx.orphans = tx.orphans or {} -- to be told when it is known
+    tx.orphans[from] = true
+end
+
+--- The arbiter asks.
+function participant:query(from, member, id)
+    local tx = prepared(self, member, id)
+    if not tx then return self.send(from, "state", member, id, outcome_of(self, member, id)) end
+    tx.queries = tx.queries or {}
+    tx.queries[from] = true
+    if self.dead[member] then answer_queries(self) end
+end
+
+function participant:state(from, member, id, answer)
+    local tx = prepared(self, member, id)
+    if not tx or not tx.answers then return end
+    tx.answers[from] = true
+    if answer == "committed" then return decide(self, "committed") end
+    count_answers(self)
+end
+
+function participant:decide(_, member, id, outcome)
+    if prepared(self, member, id) then finish(self, outcome) end
+end
+
+--- A member or another participant has ended.
+function participant:ended(who)
+    self.dead[who] = true
+    drop(self.queue, who)
+    drop(self.parked, who)
+    table.insert(self.graves, who)
+    if self.lock and self.dead[self.lock.member] then resolve(self) end
+    advance(self)
+end
+
+return transaction

@@ -1,0 +1,82 @@
+-- SPDX-License-Identifier: MIT
+-- Connections through an HTTP proxy: what is not secure is asked of the proxy itself, with the
+-- whole URL; for the rest it is asked to connect (CONNECT), and TLS goes through it.
+local net, raw = require "mare.net", require "mare._http"
+local shared = require "mare.http._shared"
+local http = shared.http
+
+local proxy = {}
+
+local letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+local function base64(text)
+    return (text:gsub("..?.?", function(group)
+        local a, b, c = group:byte(1, 3)
+        local bits, out = a << 16 | (b or 0) << 8 | (c or 0), {}
+        for i = 1, 4 do
+            local at = bits >> (24 - 6 * i) & 63
+            out[i] = i <= #group + 1 and letters:sub(at + 1, at + 1) or "="
+        end
+        return table.concat(out)
+    end))
+end
+
+local function decode(text)
+    return (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
+end
+
+--- Where a proxy is: of "http://host:port", maybe with "user:password@" before the host; nil: it is
+--- no such URL.
+function proxy.locate(url)
+    local scheme, user, rest = url:match "^(http://)([^/@]*)@(.*)$"
+    local place = http.locate(scheme and scheme .. rest or url)
+    if not place or place.scheme ~= "http" or place.target ~= "/" then return nil end
+    if user then place.credentials = "Basic " .. base64(decode(user)) end
+    return place
+end
+
+--- The target of a request that goes to a place by a way (nil: straight), and its headers.
+function proxy.target(way, place)
+    if not way or place.secure then return place.target end
+    return ("http://%s%s"):format(place.name, place.target)
+end
+
+function proxy.headers(way, place, headers)
+    if not way or not way.credentials or place.secure then return headers end
+    local more = {["proxy-authorization"] = way.credentials}
+    for name, value in pairs(headers or {}) do more[name] = value end
+    return more
+end
+
+-- Asks the proxy for a way to a place; true, or nil, message, code.
+local function tunnel(stream, way, place, timeout)
+    local target = (place.host:find ":" and "[%s]:%d" or "%s:%d"):format(place.host, place.port)
+    local head = raw.request("CONNECT", target, target, way.credentials
+        and {["proxy-authorization"] = way.credentials}, nil, true, false)
+    local ok, message, code = stream:write(head)
+    if not ok then return nil, message, code end
+    local response
+    response, message, code = http.read_response(stream, "CONNECT", timeout)
+    if not response then return nil, message, code end
+    if response.status // 100 == 2 then return true end
+    return nil, ("the proxy answers %d"):format(response.status), "refused"
+end
+
+--- A stream to a place through a proxy, as http.open; or nil, message, code.
+function proxy.open(way, place, timeout, tls)
+    local stream, message, code = net.connect(way.host, way.port, timeout)
+    if not stream or not place.secure then return stream, message, code end
+    stream:timeout(shared.seconds_of(timeout))
+    local ok
+    ok, message, code = tunnel(stream, way, place, timeout)
+    if not ok then
+        stream:close()
+        return nil, message, code
+    end
+    local options = {name = place.host}
+    if type(tls) == "userdata" then options.context = tls end
+    for key, value in pairs(type(tls) == "table" and tls or {}) do options[key] = value end
+    return require "mare.tls".wrap(stream, options, timeout)
+end
+
+return proxy

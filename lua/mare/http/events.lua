@@ -1,0 +1,121 @@
+-- SPDX-License-Identifier: MIT
+-- Server-sent events (the WHATWG's `text/event-stream`): an answer that goes on, event after event;
+-- and how a client reads it.
+local checks = require "mare._check"
+
+local events = {}
+
+local fields, known = checks.set("data", "event", "id", "retry"), checks.set("pause", "headers")
+
+local function refuse(what) error("an event " .. what, 0) end
+
+-- One line of a field, that must be one.
+local function line(name, value)
+    if type(value) ~= "string" or value:find "[\r\n\0]" then
+        refuse(("whose %s is no line of text"):format(name))
+    end
+    return name .. ": " .. value .. "\n"
+end
+
+--- An event as it is sent: a string, or a table with `data` (a string of any number of lines) and,
+--- if they are wanted, `event` (its kind), `id` and `retry` (milliseconds until a client that has
+--- lost its connection makes a new one).
+function events.encode(event)
+    if type(event) == "string" then event = {data = event} end
+    if type(event) ~= "table" then refuse("that is a " .. type(event)) end
+    for key in pairs(event) do
+        if not fields[key] then refuse(("with an unknown field '%s'"):format(tostring(key))) end
+    end
+    local parts = {}
+    if event.event ~= nil then parts[#parts + 1] = line("event", event.event) end
+    if event.id ~= nil then parts[#parts + 1] = line("id", event.id) end
+    if event.retry ~= nil then
+        if math.type(event.retry) ~= "integer" then refuse("whose retry is no integer") end
+        parts[#parts + 1] = ("retry: %d\n"):format(event.retry)
+    end
+    if event.data ~= nil then
+        if type(event.data) ~= "string" then refuse("whose data is no string") end
+        for text in (event.data:gsub("\r\n?", "\n") .. "\n"):gmatch "(.-)\n" do
+            parts[#parts + 1] = "data: " .. text .. "\n"
+        end
+    end
+    return table.concat(parts) .. "\n"
+end
+
+--- An answer that sends events for as long as there are some: `next_event(seconds)` returns the
+--- next one, and may wait for it; nil at the end. If it returns nil, a message and "timeout",
+--- because it has waited for so many seconds, a comment is sent, so that nobody on the way takes
+--- the connection for dead. Options: `pause`, these seconds (15); `headers`.
+function events.answer(next_event, options)
+    options = options or {}
+    checks.argument("answer", next_event, 1, "function")
+    checks.argument("answer", options, 2, "table")
+    checks.options("answer", options, 2, known)
+    checks.option("answer", options, 2, "pause", checks.span, "a number of seconds")
+    checks.option("answer", options, 2, "headers", "table", "a table")
+    local headers = {["content-type"] = "text/event-stream", ["cache-control"] = "no-store",
+        ["x-accel-buffering"] = "no"}
+    for name, value in pairs(options.headers or {}) do headers[name:lower()] = value end
+    local pause, begun = options.pause or 15, false
+    return {headers = headers, body = function()
+        if not begun then
+            begun = true
+            return ": \n\n" -- the client learns that it is connected
+        end
+        local event, message, code = next_event(pause)
+        if event ~= nil then return events.encode(event) end
+        if code == "timeout" then return ": \n\n" end
+        return nil, message, code
+    end}
+end
+
+-- What a line of the stream means for the event that is being read.
+local function take_line(text, event)
+    local name, value = text:match "^([^:]*):? ?(.*)$"
+    if name == "data" then
+        event.data = event.data and event.data .. "\n" .. value or value
+    elseif name == "event" then
+        event.event = value
+    elseif name == "id" and not value:find "\0" then
+        event.id = value
+    elseif name == "retry" and value:find "^%d+$" then
+        event.retry = tonumber(value)
+    end
+end
+
+--- An iterator over the events of a response: tables with `data` and, if the server sent them,
+--- `event`, `id` and `retry`; nil at the end, or nil, message, code. An event of more than `most`
+--- bytes (1 MiB) is `toobig`.
+function events.read(response, most)
+    if most ~= nil then checks.argument("read", most, 2, "number") end
+    most = most or 1048576
+    local text, event, size = "", {}, 0
+    return function()
+        while true do
+            local first, last = text:find "\r?[\r\n]"
+            -- A CR at the very end may be half of a line break.
+            if first and not (text:sub(last, last) == "\r" and last == #text) then
+                local one = text:sub(1, first - 1)
+                if text:sub(first, first) == "\r" and last > first
+                    and text:sub(last, last) == "\r" then
+                    last = first
+                end
+                text, size = text:sub(last + 1), size + #one
+                if one == "" then
+                    local whole = event
+                    event, size = {}, 0
+                    if whole.data then return whole end
+                elseif one:sub(1, 1) ~= ":" then
+                    take_line(one, event)
+                end
+            else
+                if size + #text > most then return nil, "an event is too large", "toobig" end
+                local more, message, code = response:read()
+                if not more then return nil, message, code end
+                text = text .. more
+            end
+        end
+    end
+end
+
+return events

@@ -1,0 +1,152 @@
+-- SPDX-License-Identifier: MIT
+-- Functions that exclude each other, wherever they run; locks that survive who holds them.
+--
+--     local mare, monitor = require "mare", require "mare.monitor"
+--     local mnt = monitor.create()                      -- can be sent to other processes
+--     local add = monitor.doWhenFree(mnt, function(account, sum)
+--         return account:deposit(sum)                   -- alone, among all functions under mnt
+--     end)
+--     local fence = monitor.take(mnt, 5)                -- or by hand: a number that only grows
+--     store:write(text, fence)                          -- who holds an older one is too late
+--     monitor.release(mnt)
+--
+-- The process that created a monitor serves it (_monitor_server.lua). A holder that dies releases.
+local mare, check, chains = require "mare", require "mare._check", require "mare._chain"
+local service, serve = require "mare._service", require "mare._monitor_server"
+local insist, answer = service.insist, service.answer
+
+local monitor = {}
+
+local held = setmetatable({}, {__mode = "k"}) -- monitor -> {fence, chain} if it is held here
+local monitor_type = service.type("monitor", "mare.monitor")
+
+--- What makes a monitor again where it arrives.
+monitor.arrive = monitor_type.arrive
+
+--- A monitor without functions. It lives as long as the process that made it.
+function monitor.create()
+    return monitor.arrive {serve(), mare.self()}
+end
+
+local function check_monitor(name, mnt)
+    if getmetatable(mnt) ~= monitor_type then
+        error(("bad argument #1 to '%s' (monitor expected, got %s)"):format(name,
+            mnt == nil and "no value" or type(mnt)), 3)
+    end
+end
+
+-- ---- The lock -----------------------------------------------------------------------------------
+
+local function take(mnt, deadline)
+    local ticket, reply = service.ticket()
+    local chain = chains.here()
+    local fence, message, code = service.tell(mnt, deadline, "take", ticket, reply, mare.self(),
+        chain[1], chain[2])
+    if not fence then return nil, message, code end
+    fence, message, code = answer(mnt, ticket, reply, deadline)
+    if fence then
+        held[mnt] = {fence = fence, chain = chain}
+        return fence
+    end
+    if fence == false then
+        error("the monitor is held by this very chain of calls: to wait would be a deadlock", 3)
+    end
+    insist(mnt, "drop", ticket, reply) -- it may have been granted just now
+    return nil, message, code
+end
+
+local function release(mnt)
+    local fence = held[mnt].fence
+    held[mnt] = nil
+    return insist(mnt, "release", fence)
+end
+
+--- Waits for the lock. Returns the number of the grant, its fence; or nil, message, code.
+function monitor.take(mnt, timeout)
+    check_monitor("take", mnt)
+    local fence, message, code = take(mnt, check.deadline("take", timeout, 2))
+    return fence, message, code
+end
+
+local function check_held(name, mnt)
+    check_monitor(name, mnt)
+    if not held[mnt] then
+        error(("bad argument #1 to '%s' (this process does not hold the monitor)"):format(name), 3)
+    end
+end
+
+--- Gives the lock to the next in line.
+function monitor.release(mnt)
+    check_held("release", mnt)
+    return release(mnt)
+end
+
+--- The number of the present grant; nil if this process does not hold the lock.
+function monitor.fence(mnt)
+    check_monitor("fence", mnt)
+    return held[mnt] and held[mnt].fence
+end
+
+-- Closed at the end of the function, however it ends.
+local grant_type = {
+    __close = function(grant)
+        local now = held[grant.mnt]
+        if now and chains.same(now.chain, grant.chain) then release(grant.mnt) end
+    end,
+}
+
+--- A function that runs f while no other function under the monitor runs, anywhere.
+function monitor.doWhenFree(mnt, f, timeout)
+    check_monitor("doWhenFree", mnt)
+    check.argument("doWhenFree", f, 2, "function")
+    check.deadline("doWhenFree", timeout, 3)
+    return function(...)
+        local deadline = type(timeout) == "number" and mare.deadline(timeout) or timeout
+        local fence, message, code = take(mnt, deadline)
+        if not fence then return nil, message, code end
+        local _ <close> = setmetatable({mnt = mnt, chain = held[mnt].chain}, grant_type)
+        return f(...)
+    end
+end
+
+monitor.dowhenfree = monitor.doWhenFree
+
+-- ---- Conditions ---------------------------------------------------------------------------------
+
+--- Releases the lock, waits for a signal, and takes the lock again. Returns true; or, with the lock
+--- taken again all the same, nil, message, code ("timeout", "cancelled").
+function monitor.wait(mnt, name, timeout)
+    check_held("wait", mnt)
+    local deadline = check.deadline("wait", timeout, 3)
+    local ticket, reply = service.ticket()
+    local mine = held[mnt]
+    held[mnt] = nil
+    local fence, message, code = insist(mnt, "wait", mine.fence, name or "", ticket, reply)
+    if not fence then return nil, message, code end
+    fence, message, code = answer(mnt, ticket, reply, deadline)
+    local why, what = message, code
+    if fence == nil and (code == "timeout" or code == "cancelled") then
+        insist(mnt, "wake", ticket, reply)
+        repeat
+            fence, message, code = answer(mnt, ticket, reply)
+        until fence or code ~= "cancelled"
+    end
+    if not fence then return nil, message, code end -- the monitor is no more
+    held[mnt] = {fence = fence, chain = mine.chain}
+    if what then return nil, why, what end
+    return true
+end
+
+--- Wakes one that waits; it goes on when it has got the lock.
+function monitor.signal(mnt, name)
+    check_held("signal", mnt)
+    return insist(mnt, "signal", held[mnt].fence, name or "", false)
+end
+
+--- Wakes all that wait.
+function monitor.broadcast(mnt, name)
+    check_held("broadcast", mnt)
+    return insist(mnt, "signal", held[mnt].fence, name or "", true)
+end
+
+return monitor

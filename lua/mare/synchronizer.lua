@@ -1,0 +1,179 @@
+-- SPDX-License-Identifier: MIT
+-- Synchronizers: rules over a group of processes, kept by a process of their own. Constraints look
+-- at the state that it keeps, triggers update it when a call is executed.
+--
+--     local synchronizer = require "mare.synchronizer"
+--     local lit = false                                        -- at most one lamp is on
+--     for _, lamp in ipairs(lamps) do                          -- processes that serve on and off
+--         synchronizer.add_constraint(lamp, "on", function(request) return not lit end)
+--         synchronizer.add_trigger(lamp, "on", function(request) lit = true end)
+--         synchronizer.add_trigger(lamp, "off", function(request) lit = false end)
+--     end                                                      -- and it goes on serving
+--
+-- Check and trigger are one transaction, also where several synchronizers have rules for the same
+-- function: _transaction.lua says how, and what each crash leaves.
+local mare, check = require "mare", require "mare._check"
+local rpc, transaction = require "mare.rpc", require "mare._transaction"
+local post, who = require "mare._post", require "mare._who"
+
+local synchronizer = {}
+
+local CAPACITY = 256
+
+local box              -- where messages arrive
+local addresses = {}   -- key -> {key, channel, process}, members and other synchronizers
+local constraints, triggers, exits = {}, {}, {} -- key of a member -> fname -> list of functions
+local machine, me      -- me: its own {key, channel, process}
+
+-- ---- The rules ----------------------------------------------------------------------------------
+
+local function listed(rules, request)
+    local member = rules[who.key(request.process)]
+    return member and member[request.fname] or {}
+end
+
+local function guard(request)
+    for _, f in ipairs(listed(constraints, request)) do
+        local fine, result = pcall(f, request)
+        if not fine then return "error", tostring(result) end
+        if not result then return "no" end
+    end
+    return "yes"
+end
+
+-- What was decided is decided: a trigger that fails is printed, and the others run.
+local function run_all(list, ...)
+    for _, f in ipairs(list or {}) do
+        local fine, err = pcall(f, ...)
+        if not fine then mare.go(error, err, 0) end
+    end
+end
+
+local rules = {
+    guard = guard,
+    fire = function(request) run_all(listed(triggers, request), request) end,
+    ended = function(key)
+        local actions = exits[key]
+        run_all(actions, addresses[key] and addresses[key].process)
+        constraints[key], triggers[key], exits[key], addresses[key] = nil, nil, nil, nil
+        return actions ~= nil
+    end,
+}
+
+-- ---- Messages -----------------------------------------------------------------------------------
+
+-- What goes to other synchronizers, who may not know this one yet, says where it is.
+local BETWEEN = {orphan = true, query = true, state = true, decide = true}
+
+local function send(to, kind, ...)
+    local it = addresses[to]
+    if it then post(it.channel, it.process, kind, BETWEEN[kind] and me or me.key, ...) end
+end
+
+local function learn(it)
+    if not addresses[it.key] and it.key ~= me.key then
+        addresses[it.key] = it
+        it.process:monitor(box)
+    end
+    return it.key
+end
+
+local function dispatch(kind, from, id, floor, list, request, park)
+    if kind == "ask" then
+        local keys = {}
+        for i, it in ipairs(list) do keys[i] = learn(it) end
+        machine:ask(learn(from), id, floor, keys, request, park)
+    elseif kind == "commit" or kind == "abort" then
+        machine[kind](machine, from, id)
+    elseif BETWEEN[kind] then
+        machine[kind](machine, learn(from), id, floor, list)
+    elseif kind == "gone" then
+        machine:ended(from)
+    elseif getmetatable(kind) == "process" then
+        machine:ended(who.key(kind))
+    end
+end
+
+local function loop(channel)
+    local _ <close> = channel
+    while not channel:closed() do
+        local fine, err = pcall(dispatch, channel:receive())
+        if not fine then mare.go(error, err, 0) end
+    end
+end
+
+-- ---- What a program calls -----------------------------------------------------------------------
+
+local function begin()
+    if box then return end
+    box = mare.channel(CAPACITY)
+    me = {key = who.key(mare.self()), channel = box, process = mare.self()}
+    machine = transaction.participant(me.key, send, rules)
+    mare.go(loop, box)
+end
+
+-- The rule counts when the process knows of it: its requests ask first from then on.
+local function add(name, table_of, process, fname, f)
+    if type(process) == "string" then
+        local found, message, code = mare.find(process)
+        if not found then return nil, message, code end
+        process = found
+    end
+    if getmetatable(process) ~= "process" then
+        error(("bad argument #1 to '%s' (process or name expected, got %s)"):format(name,
+            process == nil and "no value" or type(process)), 3)
+    end
+    check.argument(name, fname, 2, "string", 4)
+    check.argument(name, f, 3, "function", 4)
+    begin()
+    local key = who.key(process)
+    table_of[key] = table_of[key] or {}
+    table_of[key][fname] = table_of[key][fname] or {}
+    table.insert(table_of[key][fname], f)
+    local channel, message, code = rpc.sync(process, "synchronizer.join")(fname, box)
+    if not channel then return nil, message, code end
+    learn {key = key, channel = channel, process = process}
+    return true
+end
+
+--- Requests for `fname` of the process run only when guard(request) is true.
+function synchronizer.add_constraint(process, fname, f)
+    return add("add_constraint", constraints, process, fname, f)
+end
+
+--- action(request) runs when a request for `fname` of the process is executed.
+function synchronizer.add_trigger(process, fname, f)
+    return add("add_trigger", triggers, process, fname, f)
+end
+
+--- action(process) runs when the process, which has other rules here, has ended.
+function synchronizer.add_exit(process, f)
+    if getmetatable(process) ~= "process" then
+        check.argument("add_exit", process, 1, "process")
+    end
+    check.argument("add_exit", f, 2, "function")
+    local key = who.key(process)
+    if not addresses[key] then
+        return nil, ("%s has no rules here, or has ended"):format(process), "noproc"
+    end
+    exits[key] = exits[key] or {}
+    table.insert(exits[key], f)
+    return true
+end
+
+--- Ends the service. The processes refuse what was subject to it, until they forget it.
+function synchronizer.stop()
+    if not box or box:closed() then return false end
+    for _, it in pairs(addresses) do post(it.channel, it.process, "gone", me.key) end
+    return box:close()
+end
+
+--- In a process that has rules: those of a synchronizer that has ended do not count any more.
+function synchronizer.forget(process)
+    if getmetatable(process) ~= "process" then
+        error("bad argument #1 to 'forget' (process expected)", 2)
+    end
+    return require "mare._synchronized".forget(process)
+end
+
+return synchronizer

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+// Preemption: a tick on the worker's own thread, only while it runs something. When another waits,
+// the handler sets a count hook on the running coroutine; the hook yields. Code that is never
+// interrupted never pays for it.
+#include "sched/preempt.h"
+
+#include "sched/libraries.h"
+#include "sched/local.h"
+#include "sched/routine.h"
+#include "sched/runtime.h"
+#include "sched/state.h"
+#include "sched/worker.h"
+
+// It was killed where it cannot yield: an error takes it out of there. No pcall of Lua code stops
+// that error (see stdlib.c), and handlers of <close> on its way have their time. A C function's
+// lua_pcall may stop it; from the third time on, every instruction raises it again.
+static void throw_kill(lua_State *L, struct mare__local *process)
+{
+    enum { PATIENCE = 2 };
+    if ((process->winding_up || process->throws > 0) &&
+        process->worker->age_ns < MARE__WIND_UP_NS && process->throws <= PATIENCE)
+        return;                  // armed in a C function before that began: a handler has its time
+    process->worker->age_ns = 0; // so has the next handler
+    if (process->throws <= PATIENCE)
+        process->throws++;
+    else
+        mare__hook_arm(process, L);
+    mare__kill_throw(L);
+}
+
+void mare__give_way(lua_State *L)
+{
+    struct mare__local *process = mare__self(L);
+    if (mare__routine_is_main(process) && mare__local_heed(process))
+        luaL_error(L, "interrupted!");
+    if (L != process->current || process->unyieldable || process->winding_up ||
+        !lua_isyieldable(L)) {
+        if (mare__killed(process))
+            throw_kill(L, process);
+        return; // left to finish; the next tick tries again
+    }
+    mare__count(&process->worker->counters.preemptions);
+    // Only an interrupt makes one routine give way to another: to the main one, whose it is.
+    struct mare__pool *pool = atomic_load_explicit(&process->pool, memory_order_relaxed);
+    bool interrupted = pool && atomic_load(&pool->main.sleep.wait.note);
+    process->yield = interrupted ? MARE__YIELD_TURN : MARE__YIELD_SLICE;
+    lua_yield(L, 0);
+}
+
+// An idle worker is woken from a signal handler: no lock but by trying; next tick if it is held,
+// perhaps by the code under this very handler.
+static void wake_one_from_handler(mare_runtime *runtime)
+{
+    if (!mare__lock_try(&runtime->idle_lock))
+        return;
+    struct mare__list *entry = mare__list_first(&runtime->idle);
+    struct mare__worker *idle = entry ? MARE__ENTRY(entry, struct mare__worker, idle) : NULL;
+    mare__lock_release(&runtime->idle_lock);
+    if (idle)
+        mare__unpark(&idle->parker); // it finds itself still listed, and takes itself off
+}
+
+// The process that has the worker has grown older by a whole period. But what it is charged with is
+// only the processor time that the thread had, for the machine may have run something else; and if
+// others had turns since the last tick too, only an equal part of that. Else the one that a tick
+// happens to meet would pay for all of them.
+static void grow_older(struct mare__worker *worker)
+{
+    uint64_t now_ns = mare__thread_time_ns(worker->runtime), period_ns = worker->tick.period_ns;
+    uint64_t had_ns = now_ns - worker->burnt_till;
+    uint64_t before_ns = worker->age_ns > 0 ? worker->burnt_ns : 0; // 0: a new turn
+    // Relaxed: only this thread counts.
+    unsigned long turn = atomic_load_explicit(&worker->counters.switches, memory_order_relaxed);
+    unsigned long begun = turn - worker->ticked_turn; // since the last tick
+    had_ns = had_ns < period_ns ? had_ns : period_ns;
+    worker->burnt_ns = before_ns + (begun > 1 ? had_ns / begun : had_ns);
+    worker->burnt_till = now_ns;
+    worker->ticked_turn = turn;
+    worker->age_ns = worker->age_ns + period_ns;
+}
+
+// A tick has come: whether the turn of the process that runs is over. On the worker's own thread;
+// perhaps in a signal handler.
+static bool ends_turn(struct mare__worker *worker)
+{
+    mare_runtime *runtime = worker->runtime;
+    struct mare__local *process = worker->running;
+    worker->ticked = 1;
+    grow_older(worker);
+    uint64_t next = atomic_load_explicit(&runtime->next_deadline, memory_order_relaxed);
+    // One that serves a single process has nobody to serve beside it.
+    bool wanted =
+        worker->index < MARE__WORKERS_MAX &&
+        (mare__others_wait(worker) || mare__ready_common(runtime) || atomic_load(&worker->quit) ||
+         (next != MARE_FOREVER && next <= mare__now(runtime)));
+    // What is watched here nobody else can look at, idle or not.
+    struct mare__lookout *lookout = mare__lookout_in(worker);
+    bool stuck = worker->age_ns > 2 * MARE__SLICE_NS; // it did not give way when it was asked to
+    bool idle = atomic_load(&runtime->idle_count) > 0;
+    if (wanted && (idle || stuck)) {
+        if (!worker->taking && atomic_load_explicit(&worker->slot, memory_order_relaxed))
+            atomic_store(&worker->slot_shared, true);
+        mare__tasks_share(worker);
+    }
+    if (wanted && idle)
+        wake_one_from_handler(runtime);
+    if (!process)
+        return false;
+    struct mare__pool *pool = atomic_load_explicit(&process->pool, memory_order_relaxed);
+    if (lookout && stuck && atomic_load(&runtime->attendant.started) &&
+        !atomic_exchange(&lookout->unattended, true))
+        mare__unpark(&runtime->attendant.parker);
+    // Routines of its own that are ready are no reason: they share variables, and a turn among them
+    // ends only where one waits or yields.
+    bool over = wanted || lookout;
+    if (mare__ready_common_turn(worker) && worker->ticks_left > 1) { // a longer one
+        worker->ticks_left = worker->ticks_left - 1;
+        over = false;
+    }
+    if (process->winding_up || process->throws > 0) // a killed one has time, but not for ever
+        over = mare__killed(process) && worker->age_ns >= MARE__WIND_UP_NS;
+    else if (atomic_load(&process->sleep.wait.note) ||
+             (pool && atomic_load(&pool->main.sleep.wait.note))) // killed, or interrupted
+        over = true;
+    return over;
+}
+
+// In a signal handler.
+void mare__on_tick(void *argument)
+{
+    struct mare__worker *worker = argument;
+    if (ends_turn(worker))
+        mare__hook_arm(worker->running, worker->running->current);
+}
+
+// Where instructions are counted instead.
+static void on_count(lua_State *L, lua_Debug *event)
+{
+    struct mare__worker *worker = mare__self(L)->worker;
+    const struct mare__platform *platform = &worker->runtime->platform;
+    (void)event;
+    if (platform->counted(platform->context, &worker->tick) && ends_turn(worker))
+        mare__give_way(L);
+}
+
+void mare__hook_rest(lua_State *L)
+{
+    int count = mare__self(L)->shared.runtime->platform.instructions;
+    lua_sethook(L, count ? on_count : NULL, count ? LUA_MASKCOUNT : 0, count);
+}

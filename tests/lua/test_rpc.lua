@@ -1,0 +1,338 @@
+-- SPDX-License-Identifier: MIT
+-- mare.rpc: what can be called, what comes back, deadlines, cancelling. Deaths and load are in
+-- test_rpc_faults.lua.
+local mare, t, rpc = require "mare", require "t", require "mare.rpc"
+
+-- A process that runs f and then serves.
+local function serving(f, ...)
+    return mare.spawn(function(...)
+        f(...)
+        require "mare.rpc".serve()
+    end, ...)
+end
+
+local function sync(p, fname) return rpc.sync(p, fname, t.patience) end
+
+return {
+    results_come_back_as_they_are = function()
+        local p <close> = setmetatable({}, {__close = function(s) s.p:kill() end})
+        p.p = serving(function()
+            function echo(...) return ... end
+        end)
+        local echo = sync(p.p, "echo")
+        t.eq(table.pack(echo()), {n = 0})
+        t.eq(table.pack(echo(nil, 1, 2.0, nil)), {nil, 1, 2.0, nil, n = 4})
+        local shared = {}
+        local a, b = echo(shared, {shared})
+        t.ok(rawequal(a, b[1]))
+        t.eq(echo(p.p), p.p)
+        for i = 1, 600 do -- more than there is room for
+            rpc.async(p.p, "echo", function(...)
+                if i == 600 then shared.n = select("#", ...) end
+            end)(nil, i, nil, nil)
+        end
+        t.reaches(function() return shared.n end)
+        t.eq(shared.n, 4)
+    end,
+
+    a_process_that_was_just_made_can_be_called = function()
+        local go = mare.channel()
+        local p = mare.spawn(function()
+            go:receive()
+            function late() return "here" end
+            require "mare.rpc".serve()
+        end)
+        local r = mare.go(sync(p, "late"))
+        t.settle()
+        go:send()
+        t.eq({r:join(t.patience)}, {true, "here"})
+        p:kill()
+    end,
+
+    an_error_comes_with_its_traceback = function()
+        local p = serving(function()
+            function fails(what) error(what) end
+            function odd() error(coroutine.create(print)) end
+        end)
+        local value, err, code, traceback = sync(p, "fails")("the pump")
+        t.eq({value, code}, {nil, "remote"})
+        t.ok(err:find "test_rpc.lua:%d+: the pump")
+        t.ok(traceback:find "in function 'fails'", traceback)
+        value, err, code = sync(p, "fails")({reason = 7})
+        t.eq({value, err, code}, {nil, {reason = 7}, "remote"})
+        value, err, code = sync(p, "odd")()
+        t.eq({value, code}, {nil, "remote"})
+        t.ok(err:find "^thread:")
+        p:kill()
+    end,
+
+    what_cannot_travel = function()
+        local p = serving(function()
+            function result() return io.stdout end
+        end)
+        local value, message, code = sync(p, "result")()
+        t.eq({value, code}, {nil, "badmsg"})
+        t.ok(message:find "file", message)
+        t.raises("cannot", sync(p, "result"), io.stdout)
+        t.ok(select("#", sync(p, "result")()) == 3, "and it goes on")
+        p:kill()
+    end,
+
+    the_standard_libraries_cannot_be_called = function()
+        local p = serving(function()
+            local server = require "mare.rpc"
+            now, print = mare.now, print
+            bank = {steal = function() end}
+            server.export("shop", {buy = function() return "sold" end, name = "x",
+                                   back = {door = function() return "open" end}})
+            server.export("clock", mare.now)
+        end)
+        for _, name in ipairs {"os.execute", "print", "load", "require", "string.rep", "now",
+                               "bank", "bank.steal", "shop", "shop.name", "shop.name.rep",
+                               "shop.sell",
+                               "", ".", "shop.", "nothing", "_G.print", "mare.exit"} do
+            t.fails("denied", sync(p, name)())
+        end
+        t.eq(sync(p, "shop.buy")(), "sold")
+        t.eq(sync(p, "shop.back.door")(), "open")
+        t.eq(math.type(sync(p, "clock")()), "float")
+        p:kill()
+    end,
+
+    what_is_exported_can_be_taken_back = function()
+        local p = serving(function()
+            local server = require "mare.rpc"
+            server.export("f", function() return 1 end)
+            server.export("close", function() server.export("f", nil) end)
+        end)
+        t.eq(sync(p, "f")(), 1)
+        sync(p, "close")()
+        t.fails("denied", sync(p, "f")())
+        p:kill()
+    end,
+
+    a_deadline_ends_the_call_and_what_the_function_waits_for = function()
+        local told = mare.channel(1)
+        local p = serving(function()
+            function hang() told:send(select(3, mare.channel():receive())) end
+            function quick() return 1 end
+        end)
+        t.eq(sync(p, "quick")(), 1)
+        t.fails("timeout", rpc.sync(p, "hang", 0.01)())
+        t.eq({told:receive(t.patience)}, {"cancelled"})
+        t.fails("timeout", rpc.sync(p, "hang", mare.deadline(0))())
+        t.eq(sync(p, "quick")(), 1)
+        p:kill()
+    end,
+
+    an_answer_that_comes_too_late_disturbs_nobody = function()
+        local gate = mare.channel()
+        local p = serving(function()
+            function slow(x) pcall(gate.receive, gate) return x end
+            function fast(x) return x end
+        end)
+        t.eq(sync(p, "fast")(0), 0)
+        for i = 1, 20 do
+            t.fails("timeout", rpc.sync(p, "slow", 0.001)("late"))
+            t.eq(sync(p, "fast")(i), i)
+        end
+        p:kill()
+    end,
+
+    callbacks_get_the_results = function()
+        local got = mare.channel(10)
+        local p = serving(function()
+            function double(x) return 2 * x end
+        end)
+        local double = rpc.async(p, "double", function(...) got:send(...) end)
+        for i = 1, 3 do double(i) end
+        local sum = 0
+        for _ = 1, 3 do sum = sum + got:receive(t.patience) end
+        t.eq(sum, 12)
+        double("x")
+        t.eq({select(3, got:receive(t.patience))}, {"remote", select(4, sync(p, "double")("x"))})
+        p:kill()
+        double(1)
+        t.eq(select(3, got:receive(t.patience)), "noproc")
+    end,
+
+    a_call_can_be_cancelled = function()
+        local got, seen = mare.channel(1), mare.channel(1)
+        local p = serving(function()
+            function hang() seen:send "runs" seen:send(select(3, mare.channel():receive())) end
+        end)
+        local call = rpc.async(p, "hang", function(...) got:send(...) end)()
+        t.eq({seen:receive(t.patience)}, {"runs"})
+        t.ok(call:cancel())
+        t.eq({select(3, got:receive(t.patience))}, {"cancelled"})
+        t.eq({seen:receive(t.patience)}, {"cancelled"})
+        t.ok(not call:cancel(), "it is over")
+        local r = mare.go(sync(p, "hang"))
+        t.eq({seen:receive(t.patience)}, {"runs"})
+        r:cancel()
+        local _, value, message, code = r:join(t.patience)
+        t.fails("cancelled", value, message, code)
+        t.eq({seen:receive(t.patience)}, {"cancelled"})
+        p:kill()
+    end,
+
+    a_name_means_whoever_has_it_now = function()
+        local function named(answer)
+            return mare.spawn({name = "rpc-test-named"}, function()
+                function who() return answer end
+                require "mare.rpc".serve()
+            end)
+        end
+        local who = sync("rpc-test-named", "who")
+        t.fails("noname", who())
+        local first = named "first"
+        t.eq(who(), "first")
+        first:kill()
+        first:join()
+        t.fails("noname", who())
+        local second = named "second"
+        t.eq(who(), "second")
+        second:kill()
+        local ch <close> = mare.channel(1, "rpc-test-channel")
+        t.fails("noproc", sync(ch:name(), "who")())
+    end,
+
+    a_server_may_call_its_caller = function()
+        local function node(other)
+            local r, depth = require "mare.rpc", 0
+            function down(n, from)
+                depth = depth + 1
+                if n == 0 then return depth end
+                return r.sync(from, "down")(n - 1, mare.self())
+            end
+            r.serve()
+        end
+        local a, b = mare.spawn(node), mare.spawn(node)
+        t.eq(sync(a, "down")(20, b), 11)
+        a:kill()
+        b:kill()
+    end,
+
+    without_a_callback_nothing_comes_back = function()
+        local got = mare.channel(1)
+        local p = serving(function()
+            function note(x) got:send(x) end
+        end)
+        t.eq({rpc.async(p, "note")(5)}, {true})
+        t.eq({got:receive(t.patience)}, {5})
+        p:kill()
+        p:join()
+        t.fails("noproc", rpc.async(p, "note")(5))
+    end,
+
+    requests_of_a_routine_arrive_in_order = function()
+        local p = serving(function()
+            local list = {}
+            function add(x) list[#list + 1] = x end
+            function all() return list end
+        end)
+        local add, expected = rpc.async(p, "add"), {}
+        for i = 1, 500 do
+            add(i)
+            expected[i] = i
+        end
+        t.eq(sync(p, "all")(), expected)
+        p:kill()
+    end,
+
+    the_handler_can_be_replaced = function()
+        local p = serving(function()
+            local r = require "mare.rpc"
+            local before
+            before = r.handler(function(request)
+                if request.fname == "secret" then
+                    r.refuse(request, "not for " .. tostring(request.args[1]), "refused")
+                else
+                    before(request)
+                end
+            end)
+            function open(x) return x end
+            function secret() end
+        end)
+        t.eq(sync(p, "open")(3), 3)
+        local _, message, code = sync(p, "secret")("you")
+        t.eq({message, code}, {"not for you", "refused"})
+        p:kill()
+    end,
+
+    more_requests_than_the_limit_are_refused = function()
+        local gate, begun = mare.channel(), mare.channel(2)
+        local p = serving(function()
+            function hold() begun:send() gate:receive() return "held" end
+            require "mare.rpc".limit(2)
+        end)
+        local first, second = mare.go(sync(p, "hold")), mare.go(sync(p, "hold"))
+        for _ = 1, 2 do begun:receive(t.patience) end
+        t.fails("refused", sync(p, "hold")())
+        gate:close()
+        t.eq({first:join(t.patience)}, {true, "held"})
+        t.eq({second:join(t.patience)}, {true, "held"})
+        t.eq(sync(p, "hold")(), "held")
+        p:kill()
+    end,
+
+    many_at_once = function()
+        local list = {}
+        for i = 1, 3 do
+            list[i] = serving(function()
+                function mine(x) return x * i end
+            end)
+        end
+        t.eq(rpc.all(list, "mine", nil, t.patience)(10),
+            {{10, n = 1}, {20, n = 1}, {30, n = 1}})
+        list[2]:kill()
+        list[2]:join()
+        local got = mare.channel(1)
+        rpc.all(list, "mine", function(results) got:send(results) end, t.patience)(1)
+        local results = got:receive(t.patience)
+        t.eq({results[1][1], results[2][3], results[3][1]}, {1, "noproc", 3})
+        local each = mare.channel(3)
+        rpc.each(list, "mine", function(p, ...) each:send(p, ...) end)(2)
+        local seen = {}
+        for _ = 1, 3 do
+            local p, value, _, code = each:receive(t.patience)
+            seen[p] = value or code
+        end
+        t.eq({seen[list[1]], seen[list[2]], seen[list[3]]}, {2, "noproc", 6})
+        list[1]:kill()
+        list[3]:kill()
+    end,
+
+    stop_ends_a_server = function()
+        local p = serving(function()
+            local r = require "mare.rpc"
+            function finish() r.stop() return "last" end
+        end)
+        t.eq(sync(p, "finish")(), "last")
+        t.eq({p:join(t.patience)}, {true})
+        t.fails("noproc", sync(p, "finish")())
+    end,
+
+    who_never_serves_is_not_waited_for_without_end = function()
+        local p = mare.spawn(function() mare.channel():receive() end)
+        local before = rpc.patience
+        rpc.patience = 0.01
+        t.fails("noproc", rpc.sync(p, "f")())
+        rpc.patience = before
+        t.fails("timeout", rpc.sync(p, "f", 0.01)())
+        p:kill()
+    end,
+
+    misuse_names_the_argument = function()
+        t.raises("bad argument #1 to 'sync' %(process or name expected, got no value", rpc.sync)
+        t.raises("bad argument #1 to 'sync'.-got userdata", rpc.sync, mare.channel(), "f")
+        t.raises("bad argument #2 to 'sync' %(string expected, got no value", rpc.sync, "p")
+        t.raises("bad argument #3 to 'sync' %(number expected", rpc.sync, "p", "f", "soon")
+        t.raises("bad argument #3 to 'async' %(function expected", rpc.async, "p", "f", 1)
+        t.raises("bad argument #4 to 'async'", rpc.async, "p", "f", print, {})
+        t.raises("bad argument #1 to 'all' %(table expected", rpc.all, "p", "f")
+        t.raises("bad argument #2 to 'export'", rpc.export, "f", 5)
+        t.raises("a name has no dots", rpc.export, "a.b", print)
+        t.raises("bad argument #1 to 'handler'", rpc.handler, 5)
+    end,
+}

@@ -1,0 +1,156 @@
+-- SPDX-License-Identifier: MIT
+-- mare.rpc when processes die, at every line that they run, and under load.
+local mare, t, rpc = require "mare", require "t", require "mare.rpc"
+local countdown = require "countdown"
+
+local function sync(p, fname) return rpc.sync(p, fname, t.patience) end
+
+-- A server that notes what it was asked to run, in the order in which it began.
+local function noting()
+    local ran, r = {}, require "mare.rpc"
+    function note(x) ran[#ran + 1] = x return x end
+    function wait(x) note(x) mare.sleep(0) return x end
+    function all() return ran end
+    function open() return r.open() end
+    r.serve()
+end
+
+return {
+    the_callee_dies_in_the_call = function()
+        local begun = mare.channel(1)
+        local p = mare.spawn(function()
+            function hang() begun:send() mare.channel():receive() end
+            function fall() error "in the main routine" end
+            require "mare.rpc".serve()
+        end)
+        local r = mare.go(sync(p, "hang"))
+        begun:receive(t.patience)
+        p:kill "enough"
+        local _, value, message, code = r:join(t.patience)
+        t.fails("noproc", value, message, code)
+        t.ok(message:find "killed: enough", message)
+        t.fails("noproc", sync(p, "hang")())
+    end,
+
+    the_callee_ends_after_its_last_answer = function()
+        for _ = 1, 20 do
+            local p = mare.spawn(function()
+                function last() require "mare.rpc".stop() return "answer" end
+                require "mare.rpc".serve()
+            end)
+            t.eq(sync(p, "last")(), "answer")
+        end
+    end,
+
+    the_callee_is_killed_at_every_line = function()
+        local outcomes = {}
+        local killed = countdown.each(countdown.step(1), function(n)
+            local p = mare.spawn(countdown.body, n, noting)
+            local value, message, code = sync(p, "wait")(n)
+            if value then
+                t.eq(value, n)
+            else
+                t.fails("noproc", value, message, code)
+            end
+            outcomes[code or "done"] = true
+            countdown.rest(p)
+            return p
+        end)
+        t.ok(killed > 5, killed)
+        t.ok(outcomes.done and outcomes.noproc)
+    end,
+
+    the_caller_is_killed_at_every_line = function()
+        local p = mare.spawn(noting)
+        t.eq(sync(p, "open")(), 1)
+        local killed = countdown.each(countdown.step(3), function(n)
+            local caller = mare.spawn(countdown.body, n, function(id)
+                local r = require "mare.rpc"
+                r.async(p, "wait", function() end)(id)
+                assert(r.sync(p, "wait", 60)(-id) == -id)
+                return "done"
+            end, n)
+            caller:join(t.patience)
+            return caller
+        end)
+        t.ok(killed > 5, killed)
+        local times = {}
+        for _, x in ipairs(sync(p, "all")()) do
+            times[x] = (times[x] or 0) + 1
+            t.eq(times[x], 1, "a request was run twice")
+        end
+        t.reaches(function() return sync(p, "open")() == 1 end, "requests of the dead are dropped")
+        p:kill()
+    end,
+
+    thousands_of_calls_in_flight = function()
+        local n, gate = t.gc_stress and 200 or 3000, mare.channel()
+        local p = mare.spawn(function()
+            function hold(x) gate:receive() return x end
+            function open() return require "mare.rpc".open() end
+            require "mare.rpc".serve()
+        end)
+        local seen, count = {}, 0
+        local hold = rpc.async(p, "hold", function(x)
+            t.ok(math.type(x) == "integer" and not seen[x])
+            seen[x], count = true, count + 1
+        end, t.patience)
+        for i = 1, n do hold(i) end
+        t.eq(sync(p, "open")(), n + 1)
+        t.eq(count, 0)
+        gate:close()
+        t.reaches(function() return count == n end)
+        t.eq(sync(p, "open")(), 1)
+        p:kill()
+    end,
+
+    no_request_is_lost_or_run_twice = function()
+        t.seed()
+        local p, rounds = mare.spawn(noting), t.gc_stress and 5 or 40
+        local clients, done = {}, mare.channel(1000)
+        for i = 1, 6 do
+            clients[i] = mare.spawn(function()
+                local r = require "mare.rpc"
+                for k = 1, rounds do
+                    local id = i * 1000 + k
+                    local f = r[k % 2 == 0 and "sync" or "async"](p, "wait",
+                        k % 2 == 1 and function(x) if x then done:send(x) end end or 60)
+                    if k % 2 == 0 then done:send((assert(f(id)))) else f(id) end
+                end
+            end)
+        end
+        local victim = clients[math.random(6)]
+        for _ = 1, math.random(100) do mare.yield() end
+        victim:kill()
+        for _, client in ipairs(clients) do t.ok(client:join(t.patience) or client == victim) end
+        local ran, answered = {}, 0
+        for _, x in ipairs(sync(p, "all")()) do
+            t.ok(not ran[x], "run twice")
+            ran[x] = true
+        end
+        while #done > 0 do
+            answered = answered + 1
+            t.ok(ran[done:receive()], "answered, but not run")
+        end
+        t.ok(answered >= 5 * rounds, answered)
+        p:kill()
+    end,
+
+    nonsense_in_the_inbox_does_no_harm = function()
+        local p = mare.spawn(noting)
+        t.eq(sync(p, "open")(), 1)
+        local inbox = mare.find("rpc:" .. p:id())
+        for _, junk in ipairs {
+            {}, {"call"}, {"call", 1, "x", "note", 5}, {"cancel"}, {"cancel", 1, {}},
+            {"call", 1, false, "note", false}, {"packed", 1}, {5}, {{}}, {"call", 1, p, "note", p},
+            {"packed", 1, false, "note", p, 1, 1, 1, {n = -1}},
+            {"call", 1, false, "note", p, 0 / 0},
+            {"call", 1, false, "note", p, -1}, {"call", 1, false, "note", p, "x", 7, {}, "x"},
+        } do
+            t.ok(inbox:send(table.unpack(junk, 1, 9)))
+        end
+        t.eq(sync(p, "note")("still here"), "still here")
+        t.reaches(function() return sync(p, "open")() == 1 end)
+        p:kill()
+    end,
+}

@@ -1,0 +1,354 @@
+-- SPDX-License-Identifier: MIT
+-- mare.synchronizer between processes: radio buttons, rules that overlap, and whoever dies. All
+-- interleavings of the transaction itself are in test_transaction.lua.
+local mare, t, rpc = require "mare", require "t", require "mare.rpc"
+local countdown = require "countdown"
+
+local function sync(p, fname) return rpc.sync(p, fname, t.patience) end
+
+-- A button that may be lit and put out in turns. It notes what it does where all can read it.
+local function button(log)
+    local sc, isOn = require "mare.sc", false
+    function on() isOn = true log:send("on", mare.self():id()) return "lit" end
+    function off() isOn = false log:send("off", mare.self():id()) return "dark" end
+    function state() return isOn, sc.blocked() end
+    sc.add_constraint("on", function() return not isOn end)
+    sc.add_constraint("off", function() return isOn end)
+    require "mare.rpc".serve()
+end
+
+-- At most one of them is lit. `ready` is told when the rules are set.
+local function radio(buttons, ready)
+    local synchronizer, lit = require "mare.synchronizer", nil
+    for _, bt in ipairs(buttons) do
+        if synchronizer.add_constraint(bt, "on", function() return not lit end) then
+            synchronizer.add_trigger(bt, "on", function() lit = bt end)
+            synchronizer.add_trigger(bt, "off", function() lit = nil end)
+            synchronizer.add_exit(bt, function() if lit == bt then lit = nil end end)
+        end
+    end
+    ready:send(true)
+end
+
+local function group(n, log, radios)
+    local buttons, keepers = {}, {}
+    local ready = mare.channel(radios or 1)
+    for i = 1, n do buttons[i] = mare.spawn(button, log) end
+    for i = 1, radios or 1 do keepers[i] = mare.spawn(radio, buttons, ready) end
+    for _ = 1, radios or 1 do t.ok(ready:receive(t.patience)) end
+    return buttons, keepers
+end
+
+local function finish(...)
+    for _, list in ipairs {...} do
+        for _, p in ipairs(list) do p:kill() end
+    end
+end
+
+-- What the buttons noted: on and off in turns, and never two lit; one that is dead is dark. Returns
+-- how often one was lit.
+local function check_log(log, dead)
+    local lit, count = nil, 0
+    while #log > 0 do
+        local word, id = log:receive()
+        if word == "on" then
+            t.ok(lit == nil or dead and dead[lit], "two are lit")
+            lit, count = id, count + 1
+        else
+            t.eq(lit, id)
+            lit = nil
+        end
+    end
+    return count
+end
+
+return {
+    at_most_one_is_lit = function()
+        for _, n in ipairs {2, 5, t.gc_stress and 8 or 50} do
+            local log = mare.channel(10000)
+            local buttons, keepers = group(n, log)
+            local rounds = n == 50 and 2 or 5
+            local list = t.in_routines(n, function(i)
+                for _ = 1, rounds do
+                    t.eq(sync(buttons[i], "on")(), "lit")
+                    t.eq(sync(buttons[i], "off")(), "dark")
+                end
+            end)
+            for _, r in ipairs(list) do t.ok(r:join(t.patience)) end
+            t.eq(check_log(log), n * rounds)
+            finish(buttons, keepers)
+        end
+    end,
+
+    a_blocked_request_runs_when_another_process_makes_it_true = function()
+        local log = mare.channel(100)
+        local buttons, keepers = group(2, log)
+        t.eq(sync(buttons[1], "on")(), "lit")
+        local r = mare.go(sync(buttons[2], "on"))
+        t.reaches(function() return select(2, sync(buttons[2], "state")()) == 1 end)
+        t.eq(sync(buttons[1], "off")(), "dark")
+        t.eq({r:join(t.patience)}, {true, "lit"})
+        finish(buttons, keepers)
+    end,
+
+    who_asks_again_at_once_does_not_starve_the_others = function()
+        local log = mare.channel(10000)
+        local buttons, keepers = group(2, log)
+        local over = false
+        local greedy = mare.go(function() -- always there first
+            while not over do
+                t.eq(sync(buttons[1], "on")(), "lit")
+                t.eq(sync(buttons[1], "off")(), "dark")
+            end
+        end)
+        for _ = 1, 5 do
+            t.eq(sync(buttons[2], "on")(), "lit")
+            t.eq(sync(buttons[2], "off")(), "dark")
+        end
+        over = true
+        t.ok(greedy:join(t.patience))
+        check_log(log)
+        finish(buttons, keepers)
+    end,
+
+    synchronizers_that_overlap = function()
+        local log = mare.channel(10000)
+        local buttons, keepers = group(4, log, 3)
+        local list = t.in_routines(4, function(i)
+            for _ = 1, 5 do
+                t.eq(sync(buttons[i], "on")(), "lit")
+                t.eq(sync(buttons[i], "off")(), "dark")
+            end
+        end)
+        for _, r in ipairs(list) do t.ok(r:join(t.patience)) end
+        t.eq(check_log(log), 20)
+        finish(buttons, keepers)
+    end,
+
+    a_request_tells_what_is_asked_for_and_by_whom = function()
+        local told = mare.channel(2)
+        local p = mare.spawn(function()
+            function set(x) return x end
+            require "mare.rpc".serve()
+        end)
+        local keeper = mare.spawn(function()
+            local synchronizer = require "mare.synchronizer"
+            synchronizer.add_constraint(p, "set", function(r)
+                told:send("guard", r.fname, r.args[1], r.from, r.process)
+                return r.args[1] == 5
+            end)
+            synchronizer.add_trigger(p, "set", function(r) told:send("trigger", r.args.n) end)
+            told:send "ready"
+        end)
+        t.eq({told:receive(t.patience)}, {"ready"})
+        t.eq(sync(p, "set")(5, nil), 5)
+        t.eq({told:receive(t.patience)}, {"guard", "set", 5, mare.self(), p})
+        t.eq({told:receive(t.patience)}, {"trigger", 2})
+        finish {p, keeper}
+    end,
+
+    others_go_on_while_the_synchronizer_thinks = function()
+        for _, serial in ipairs {false, true} do
+            local gate, asked, ready = mare.channel(), mare.channel(1), mare.channel()
+            local p = mare.spawn(function()
+                function get() return "got" end
+                function set() return "set" end
+                require "mare.sc".serial(serial)
+                require "mare.rpc".serve()
+            end)
+            local keeper = mare.spawn(function()
+                require "mare.synchronizer".add_constraint(p, "set", function()
+                    asked:send()
+                    gate:receive()
+                    return true
+                end)
+                ready:send()
+            end)
+            ready:receive(t.patience)
+            local set = mare.go(sync(p, "set"))
+            asked:receive(t.patience)
+            local get = mare.go(sync(p, "get"))
+            if not serial then t.eq({get:join(t.patience)}, {true, "got"}) end
+            t.settle(50)
+            t.eq(get:status(), serial and "alive" or "done")
+            gate:close()
+            t.eq({set:join(t.patience)}, {true, "set"})
+            t.eq({get:join(t.patience)}, {true, "got"})
+            finish {p, keeper}
+        end
+    end,
+
+    local_guards_are_looked_at_again = function()
+        local gate, asked, ready = mare.channel(), mare.channel(1), mare.channel()
+        local p = mare.spawn(function()
+            local open = true
+            function shut() open = false end
+            function unshut() open = true end
+            function enter() return open end
+            require "mare.sc".add_constraint("enter", function() return open end)
+            require "mare.rpc".serve()
+        end)
+        local fired = mare.channel(5)
+        local keeper = mare.spawn(function()
+            local synchronizer = require "mare.synchronizer"
+            synchronizer.add_constraint(p, "enter", function()
+                asked:send()
+                gate:receive()
+                return true
+            end)
+            synchronizer.add_trigger(p, "enter", function() fired:send "fired" end)
+            ready:send()
+        end)
+        ready:receive(t.patience)
+        local r = mare.go(sync(p, "enter"))
+        asked:receive(t.patience)
+        sync(p, "shut")()
+        gate:close()
+        t.settle()
+        t.eq(r:status(), "alive")
+        sync(p, "unshut")()
+        t.eq({r:join(t.patience)}, {true, true})
+        t.eq({fired:receive(t.patience)}, {"fired"})
+        t.eq(#fired, 0, "the one that was given up did not fire")
+        finish {p, keeper}
+    end,
+
+    without_its_synchronizer_a_request_is_refused = function()
+        local log = mare.channel(100)
+        local buttons, keepers = group(2, log)
+        t.eq(sync(buttons[1], "on")(), "lit")
+        local r = mare.go(sync(buttons[2], "on"))
+        t.reaches(function() return select(2, sync(buttons[2], "state")()) == 1 end)
+        keepers[1]:kill()
+        local _, value, message, code = r:join(t.patience)
+        t.fails("refused", value, message, code)
+        t.ok(message:find "has ended", message)
+        t.fails("refused", sync(buttons[1], "off")())
+        t.eq({sync(buttons[1], "state")()}, {true, 0}, "what has no rules goes on")
+        finish(buttons)
+    end,
+
+    a_synchronizer_that_was_stopped_is_gone_as_well = function()
+        local p = mare.spawn(function()
+            function f() return 1 end
+            require "mare.rpc".serve()
+        end)
+        local ready, go = mare.channel(), mare.channel()
+        local keeper = mare.spawn(function()
+            local synchronizer = require "mare.synchronizer"
+            synchronizer.add_constraint(p, "f", function() return false end)
+            ready:send()
+            go:receive()
+            assert(synchronizer.stop() and not synchronizer.stop())
+            mare.channel():receive() -- and lives
+        end)
+        ready:receive(t.patience)
+        local r = mare.go(sync(p, "f"))
+        t.settle()
+        go:send()
+        local _, value, message, code = r:join(t.patience)
+        t.fails("refused", value, message, code)
+        t.fails("refused", sync(p, "f")())
+        finish {p, keeper}
+    end,
+
+    a_synchronizer_that_has_ended_can_be_forgotten = function()
+        local log = mare.channel(100)
+        local p = mare.spawn(function()
+            button(log)
+            local gone
+            function note(process) gone = process end
+            function forget() return require "mare.synchronizer".forget(gone) end
+        end)
+        local ready = mare.channel()
+        local keeper = mare.spawn(radio, {p}, ready)
+        ready:receive(t.patience)
+        sync(p, "note")(keeper)
+        t.eq(sync(p, "forget")(), false, "it lives")
+        keeper:kill()
+        t.reaches(function() return select(3, rpc.sync(p, "on", t.patience)()) == "refused" end)
+        t.eq(sync(p, "forget")(), true)
+        t.eq(sync(p, "on")(), "lit")
+        p:kill()
+    end,
+
+    a_guard_that_fails_refuses_and_a_trigger_that_fails_is_printed = function()
+        local ready = mare.channel()
+        local p = mare.spawn(function()
+            function f() return 1 end
+            require "mare.rpc".serve()
+        end)
+        local keeper = mare.spawn(function()
+            require "mare.synchronizer".add_constraint(p, "f", function() error "broken guard" end)
+            ready:send()
+        end)
+        ready:receive(t.patience)
+        local _, message, code = sync(p, "f")()
+        t.eq(code, "refused")
+        t.ok(message:find "broken guard", message)
+        finish {p, keeper}
+    end,
+
+    a_button_is_killed_at_every_line = function()
+        local lit = 0
+        local killed = countdown.each(countdown.step(61), function(n)
+            local log, ready = mare.channel(100), mare.channel(1)
+            local victim = mare.spawn(countdown.body, n, button, log)
+            local other = mare.spawn(button, log)
+            local keepers = {}
+            for i = 1, 2 do
+                keepers[i] = mare.spawn(radio, {victim, other}, ready)
+                t.ok(ready:receive(t.patience))
+            end
+            local r = mare.go(function() return sync(victim, "on")() and sync(victim, "off")() end)
+            local s = mare.go(function() return sync(other, "on")() and sync(other, "off")() end)
+            t.ok(r:join(t.patience))
+            t.eq({s:join(t.patience)}, {true, "dark"}, "the others go on")
+            lit = lit + check_log(log, {[victim:id()] = true})
+            countdown.rest(victim)
+            finish({other}, keepers)
+            return victim
+        end)
+        t.ok(killed > 5 and lit > killed, killed)
+    end,
+
+    a_synchronizer_is_killed_at_every_line = function()
+        local refused = 0
+        local killed = countdown.each(countdown.step(61), function(n)
+            local log, ready = mare.channel(100), mare.channel(1)
+            local buttons = {mare.spawn(button, log), mare.spawn(button, log)}
+            local other = mare.spawn(radio, buttons, ready)
+            t.ok(ready:receive(t.patience))
+            local victim = mare.spawn(countdown.body, n, radio, buttons, ready)
+            mare.select({victim, ready}, t.patience)
+            local list = t.in_routines(2, function(i)
+                local value, message, code = sync(buttons[i], "on")()
+                if value then value, message, code = sync(buttons[i], "off")() end
+                if not value then
+                    t.fails("refused", value, message, code)
+                    refused = refused + 1
+                    other:kill() -- a lit one that nobody may put out holds back the other
+                end
+            end)
+            for _, r in ipairs(list) do t.ok(r:join(t.patience), "nobody hangs") end
+            check_log(log)
+            countdown.rest(victim)
+            finish(buttons, {other})
+            return victim
+        end)
+        t.ok(killed > 5, killed)
+        t.ok(refused > 0)
+    end,
+
+    misuse_names_the_argument = function()
+        local synchronizer = require "mare.synchronizer"
+        t.raises("bad argument #1 to 'add_trigger' %(process", synchronizer.add_trigger)
+        t.raises("bad argument #2 to 'add_constraint' %(string", synchronizer.add_constraint,
+            mare.self(), 5)
+        t.raises("bad argument #3 to 'add_trigger' %(function", synchronizer.add_trigger,
+            mare.self(), "f")
+        t.raises("bad argument #1 to 'add_exit' %(process", synchronizer.add_exit, "f", print)
+        t.fails("noproc", synchronizer.add_exit(mare.self(), print))
+        t.fails("noname", synchronizer.add_trigger("no-such-name", "f", print))
+    end,
+}

@@ -1,0 +1,143 @@
+-- SPDX-License-Identifier: MIT
+-- mare.tuple: what matches, who gets it, and that exactly one does, whoever dies.
+local mare, t, tuple = require "mare", require "t", require "mare.tuple"
+local countdown = require "countdown"
+
+return {
+    patterns = function()
+        local space = tuple.create()
+        local function found(...) return (select(3, space:rdp(...))) ~= "empty" end
+        space:out("a", 1, nil, true)
+        t.ok(found("a", 1, nil, true))
+        t.ok(found(tuple.any, tuple.any, tuple.any, tuple.any))
+        t.ok(found(tuple.string, tuple.integer, nil, tuple.boolean))
+        t.ok(found("a", tuple.number, tuple.any, true))
+        for _, wrong in ipairs {{"a", 1, nil}, {"a", 1.0, nil, true}, {"b", 1, nil, true},
+                                {"a", tuple.float, nil, true}, {"a", 1, false, true},
+                                {tuple.table, 1, nil, true}, {"a", 1, nil, true, false}} do
+            t.ok(not found(table.unpack(wrong, 1, #wrong)), t.show(wrong))
+        end
+        space:out({x = {1, 2}})
+        t.ok(found({x = {1, 2}}))
+        t.ok(found(tuple.table))
+        t.ok(not found({x = {1}}))
+        t.ok(not found({x = {1, 2}, y = 1}))
+        space:out()
+        t.ok(found())
+    end,
+
+    in_takes_and_rd_leaves = function()
+        local space = tuple.create()
+        space:out("n", 1)
+        space:out("n", 2)
+        t.eq({space:rd("n", tuple.any)}, {"n", 1}, "the oldest")
+        t.eq({space:in_("n", tuple.any)}, {"n", 1})
+        t.eq({space["in"](space, "n", tuple.any)}, {"n", 2})
+        t.fails("empty", space:inp("n", tuple.any))
+        t.fails("empty", space:rdp("n", tuple.any))
+        t.fails("timeout", space:inwithin(0.001, "n", tuple.any))
+        t.fails("timeout", space:rdwithin(0.001, "n", tuple.any))
+        space:out("n", 3)
+        t.eq({space:inwithin(t.patience, "n", 3)}, {"n", 3})
+    end,
+
+    who_waits_is_served_when_it_comes = function()
+        local space = tuple.create()
+        local reader, first, second = mare.go(space.rd, space, "x"), mare.go(space.in_, space, "x"),
+            mare.go(space.in_, space, "x")
+        t.settle()
+        space:out("x")
+        t.eq({reader:join(t.patience)}, {true, "x"})
+        t.eq({first:join(t.patience)}, {true, "x"})
+        t.eq(second:status(), "alive")
+        second:cancel()
+        t.eq({select(4, second:join(t.patience))}, {"cancelled"})
+        space:out("x")
+        t.eq({space:inp("x")}, {"x"}, "who was cancelled has left the line")
+    end,
+
+    a_tuple_is_taken_by_exactly_one = function()
+        local space, done = tuple.create(), mare.channel(1000)
+        local list = {}
+        for i = 1, 6 do
+            list[i] = mare.spawn(function()
+                while true do
+                    local _, n = space:in_("job", require "mare.tuple".integer)
+                    if n == 0 then return end
+                    done:send(n)
+                end
+            end)
+        end
+        for n = 1, 150 do space:out("job", n) end
+        for _ = 1, 6 do space:out("job", 0) end
+        for _, p in ipairs(list) do t.ok(p:join(t.patience)) end
+        local seen = {}
+        while #done > 0 do
+            local n = done:receive()
+            t.ok(not seen[n], "taken twice")
+            seen[n] = true
+        end
+        t.eq(#seen, 150)
+    end,
+
+    a_deadline_never_loses_a_tuple = function()
+        local space, got = tuple.create(), 0
+        local n = t.gc_stress and 20 or 150
+        for i = 1, n do
+            local r = mare.go(space.inwithin, space, 0.0001, "x", tuple.any)
+            mare.yield()
+            space:out("x", i)
+            local _, word = r:join(t.patience)
+            if word or space:inp("x", tuple.any) then got = got + 1 end
+        end
+        t.eq(got, n)
+    end,
+
+    who_takes_is_killed_at_every_line = function()
+        local space, done = tuple.create(), mare.channel(1)
+        local lost = 0
+        local killed = countdown.each(countdown.step(2), function(n)
+            space:out("x", n)
+            local p = mare.spawn(countdown.body, n, function(x)
+                local _, y = space:in_("x", x)
+                done:send(y)
+            end, n)
+            p:join(t.patience)
+            -- It was put back, or taken for good; never both.
+            local taken = #done > 0 and done:receive()
+            local back = space:inp("x", n)
+            t.ok(not (taken and back), "two have it")
+            if not taken and not back then lost = lost + 1 end
+            return p
+        end)
+        t.ok(killed > 5, killed)
+        -- Only between the word that it arrived and the next line that the program runs.
+        t.ok(lost <= 12, lost)
+    end,
+
+    the_creator_dies = function()
+        local ready = mare.channel()
+        local creator = mare.spawn(function()
+            ready:send(require "mare.tuple".create())
+            mare.channel():receive()
+        end)
+        local space = ready:receive(t.patience)
+        t.ok(space:out("x"))
+        t.eq(space:in_("x"), "x")
+        local r = mare.go(space.in_, space, "y")
+        t.settle()
+        creator:kill()
+        t.eq({select(4, r:join(t.patience))}, {"noproc"})
+        t.fails("noproc", space:out("z"))
+        t.fails("noproc", space:rdp("z"))
+    end,
+
+    spaces_and_patterns_travel = function()
+        local space, ch = tuple.create(), mare.channel(2)
+        ch:send(space, tuple.any)
+        local again, any = ch:receive()
+        t.ok(rawequal(again, space) and rawequal(any, tuple.any))
+        local p = mare.spawn(function(s) s:out("from", mare.self()) end, space)
+        t.eq({space:in_("from", p)}, {"from", p})
+    end,
+}
