@@ -480,6 +480,7 @@ end
 --- Runs until it is told to stop. `started` gets true and the address, or nil, message, code.
 return function(options, channel, started)
     self, events = options, mare.channel(1000)
+    raw._name(self.name)
     local ok, message, code = true, nil, nil
     if self.listen then ok, message, code = listen() end
     if not ok then return started:send(nil, message, code) end

@@ -11,7 +11,6 @@
 local mare, http, net = require "mare", require "mare.http", require "mare.net"
 local raw, sockets = require "mare._websocket", require "mare._socket"
 local checks, server_of = require "mare._check", require "mare.http._shared".server_of
-local deflate = require "mare._deflate"
 
 local websocket = {}
 
@@ -158,7 +157,7 @@ local function send(self, kind, data, timeout)
     if type(data) == "function" then return send_parts(self, deadline, kind, data) end
     data, message, code = next_part(kind, data)
     if not data then return nil, message, code end
-    local smaller = self.bits and deflate.message(data, self.bits)
+    local smaller = self.bits and require "mare._deflate".message(data, self.bits) or nil
     return send_frame(self, deadline, kind, true, smaller or data, smaller ~= nil)
 end
 
@@ -566,7 +565,8 @@ function websocket.accept(request, options)
     local reader = raw.reader("server", options.limit or websocket.limit)
     local extension, bits
     if options.compress then
-        extension, bits = deflate.accept(request.headers["sec-websocket-extensions"])
+        local offered = request.headers["sec-websocket-extensions"]
+        extension, bits = require "mare._deflate".accept(offered)
     end
     local head = raw.response(with_extension(options.headers, extension), key, protocol)
     request.taken = true
@@ -587,7 +587,8 @@ local function shake_hands(stream, head, key, protocols, deadline, compress)
             "denied", response.status
     end
     if compress then
-        response.deflates = deflate.check(response.headers["sec-websocket-extensions"])
+        local agreed = response.headers["sec-websocket-extensions"]
+        response.deflates = require "mare._deflate".check(agreed)
         if response.deflates then response.headers["sec-websocket-extensions"] = nil end
     end
     local wrong = raw.check_response(response, key, protocols)
@@ -609,7 +610,7 @@ function websocket.connect(url, options)
     local protocols = options.protocols and table.concat(options.protocols, ", ")
     local key = raw.key()
     local head = raw.request(place.target, place.name, with_extension(options.headers,
-        options.compress and deflate.OFFER), key, protocols)
+        options.compress and require "mare._deflate".OFFER), key, protocols)
     local deadline = as_deadline(options.timeout, websocket.open_time)
     local stream, message, code = http.open(place, deadline, options.tls)
     if not stream then return nil, message, code end

@@ -72,14 +72,33 @@ static int node_begin(lua_State *L)
     return 1;
 }
 
-// home(object): the name of the node that a channel or a process is at home in, or nil: this one
+// home(object): the name of the node that a channel or a process is at home in, or nil: this one;
+// and its number there
 static int node_home(lua_State *L)
 {
     const struct mare__reference *ref = mare__handle_of(L, 1, MARE__KIND_PROCESS);
+    uint64_t id;
     if (ref && ref->object)
-        lua_pushstring(L, mare__process_node((mare_process *)ref->object));
+        lua_pushstring(L, mare__process_node((mare_process *)ref->object, &id));
     else
-        lua_pushstring(L, mare__channel_node(mare__lua_channel(L, 1)));
+        lua_pushstring(L, mare__channel_node(mare__lua_channel(L, 1), &id));
+    lua_pushinteger(L, (lua_Integer)id);
+    return 2;
+}
+
+// _name([name]): the name of this node, or ""
+static int node_name(lua_State *L)
+{
+    mare_runtime *runtime = mare__self(L)->shared.runtime;
+    char copy[sizeof runtime->node_name];
+    const char *name = luaL_optstring(L, 1, NULL);
+    luaL_argcheck(L, !name || strlen(name) < sizeof copy, 1, "too long");
+    mare__lock_acquire(&runtime->process_lock);
+    if (name)
+        strcpy(runtime->node_name, name);
+    strcpy(copy, runtime->node_name);
+    mare__lock_release(&runtime->process_lock);
+    lua_pushstring(L, copy);
     return 1;
 }
 
@@ -141,12 +160,13 @@ static int session_look(lua_State *L)
 }
 
 const luaL_Reg mare__session_methods[] = {{"accept", session_accept}, {"refuse", session_refuse},
-                                          {"_bye", session_bye},       {"_quit", session_quit},
+                                          {"_bye", session_bye},      {"_quit", session_quit},
                                           {"look", session_look},     {NULL, NULL}};
 
 int mare__lua_open_node(lua_State *L)
 {
-    static const luaL_Reg functions[] = {{"_begin", node_begin}, {"home", node_home}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"_begin", node_begin}, {"home", node_home}, {"_name", node_name}, {NULL, NULL}};
     mare__lazy_table(L, functions);
     return 1;
 }

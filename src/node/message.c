@@ -160,15 +160,17 @@ struct mare__port *mare__far_port(const struct mare__session *session,
     return port && port->session == session ? port : NULL;
 }
 
-const char *mare__channel_node(const mare_channel *channel)
+const char *mare__channel_node(const mare_channel *channel, uint64_t *id)
 {
     const struct mare__port *port = mare__far_channel_port(channel);
+    *id = port ? port->id : channel->id;
     return port ? port->session->peer : NULL;
 }
 
-const char *mare__process_node(const mare_process *process)
+const char *mare__process_node(const mare_process *process, uint64_t *id)
 {
     const struct mare__port *port = mare__far_process_port(process);
+    *id = port ? port->id : process->id;
     return port ? port->session->peer : NULL;
 }
 

@@ -353,7 +353,8 @@ static void handle_events(struct mare__session *session)
 // Takes in what came. False: there may be more, and others shall have their turn.
 static bool read_all(struct mare__session *session)
 {
-    static _Thread_local uint8_t buffer[65536];
+    uint8_t
+        buffer[65536]; // not of the thread: lua5.4 has little room for what a module keeps there
     struct mare__transport *transport = session->transport;
     for (int i = 0; i < MARE__NODE_READS; i++) {
         void *at;

@@ -57,6 +57,7 @@ struct mare__session_view {
 };
 void mare__session_look(struct mare__session *session, struct mare__session_view *view);
 
-// The name of the node that a channel or a process is at home in, or NULL: this one. Constant.
-const char *mare__channel_node(const mare_channel *channel);
-const char *mare__process_node(const mare_process *process);
+// The name of the node that a channel or a process is at home in, or NULL: this one; and the number
+// that it has there. Constant.
+const char *mare__channel_node(const mare_channel *channel, uint64_t *id);
+const char *mare__process_node(const mare_process *process, uint64_t *id);

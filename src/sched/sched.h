@@ -411,6 +411,7 @@ struct mare_runtime {
     atomic_ulong live, spawned_outside; // by threads that are not workers
     atomic_ulong given_up;              // of the live ones
     atomic_ullong next_id, next_channel;
+    char node_name[64]; // or "": see src/node; under process_lock
 
     // What outlives its processes, until the layer above sees to it at the end of all.
     mare__lock linger_lock;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The pieces of a web server against curl: uploads, ranges, tags, compression, cookies."""
+import http.client
 import pathlib
 import shutil
 import subprocess
@@ -102,6 +103,73 @@ class Web(unittest.TestCase):
             ('Ada L.', 200))
         self.assertEqual(self.curl('/me', '-b', jar)[:2], ('Ada L.', 200))
         self.assertEqual(self.curl('/me', '-b', 'user=Ada')[1], 403)
+
+
+FILES = {'digits.txt': b'0123456789', 'empty.txt': b'', 'sub/index.html': b'<p>'}
+ALL, OLD, NEW = '200 10', 'Thu, 01 Jan 1970 00:00:00 GMT', 'Fri, 31 Dec 2032 23:59:59 GMT'
+
+# Of /digits.txt, or another path: a header, what ours answers ("status bytes content-range"), and
+# what nginx does, if that is something else, with the RFC's word on it.
+ODD = [
+    ('Range', 'bytes=0-0', '206 1 bytes 0-0/10'),
+    ('Range', 'bytes=9-99', '206 1 bytes 9-9/10'),
+    ('Range', 'bytes=-99', '206 10 bytes 0-9/10'),
+    ('Range', 'bytes=10-', '416 bytes */10'),
+    ('Range', 'bytes=-0', '416 bytes */10'),
+    ('Range', 'items=0-1', ALL),
+    ('Range', 'bytes=5-4', ALL, '416 bytes */10'),  # 9110 14.1.2: invalid; 14.2: MAY ignore
+    ('Range', 'bytes=a-b', ALL, '416 bytes */10'),
+    ('Range', 'bytes=1', ALL, '416 bytes */10'),
+    ('Range', 'bytes=-', ALL, '416 bytes */10'),
+    ('Range', 'bytes=1-2,4-5', ALL, '206'),  # 9110 15.3.7.2: MAY send several, or all
+    # 9110 14.1.2: a last position beyond the end is the end
+    ('Range', 'bytes=0-99999999999999999999', '206 10 bytes 0-9/10', '416 bytes */10'),
+    ('Range', 'bytes=99999999999999999999-', '416 bytes */10'),
+    ('If-None-Match', '*', '304'),
+    ('If-None-Match', '"other"', ALL),
+    ('If-None-Match', 'nonsense', ALL),
+    ('If-Modified-Since', NEW, '304'),
+    ('If-Modified-Since', OLD, ALL),
+    ('If-Modified-Since', 'nonsense', ALL),
+    ('If-Modified-Since', 'Friday, 31-Dec-32 23:59:59 GMT', '304'),
+    ('If-Modified-Since', 'Fri Dec 31 23:59:59 2032', '304'),
+    ('/empty.txt', '', '200 0'),
+    ('/sub', '', '301'),
+    ('/sub/', '', '200 3'),
+    ('/none', '', '404'),
+    ('/digits.txt/', '', '404'),
+    ('//digits.txt', '', '200 10'),
+    ('/./digits.txt', '', '404', '200 10'),  # 3986 6.2.2.3: normalizing is the client's to do
+    ('/sub/../digits.txt', '', '404', '200 10'),
+    ('/sub/%2e%2e/digits.txt', '', '404', '200 10'),
+    ('/../secret', '', '404', '400'),
+    ('/%2e%2e%2fsecret', '', '404', '400'),
+    ('/digits.txt%00', '', '404', '400'),
+]
+
+
+def answer_of(port, name, value):
+    path, headers = (name, {}) if name.startswith('/') else ('/digits.txt', {name: value})
+    connection = http.client.HTTPConnection('127.0.0.1', port, timeout=servers.PATIENCE)
+    connection.request('GET', path, headers=headers)
+    response = connection.getresponse()
+    body, span = response.read(), response.headers.get('Content-Range')
+    connection.close()
+    words = [str(response.status)] + ([str(len(body))] if response.status in (200, 206) else [])
+    return ' '.join(words + ([span] if span else []))
+
+
+class OddFiles(unittest.TestCase):
+    def test_ours_and_nginx_agree_or_it_is_said_why_not(self):
+        port, folder = servers.nginx(self, FILES, 'if_modified_since before;')
+        (folder / 'secret').write_text('secret')
+        ours = servers.lua(self, MARE, SERVER, str(folder / 'www')).port
+        for name, value, expected, *theirs in ODD:
+            with self.subTest(name, value=value):
+                self.assertEqual(answer_of(ours, name, value), expected, (name, value))
+                said = answer_of(port, name, value)
+                theirs = theirs[0] if theirs else expected
+                self.assertEqual(said[:len(theirs)], theirs, ('nginx', name, value))
 
 
 tap.main(__name__)

@@ -131,6 +131,22 @@ return {
         t.eq(status {["if-none-match"] = tag}, 200)
     end,
 
+    dates_are_read_in_all_forms = function()
+        local read = require "mare.http._date".read
+        for text, seconds in pairs {["Sun, 06 Nov 1994 08:49:37 GMT"] = 784111777,
+            ["Sunday, 06-Nov-94 08:49:37 GMT"] = 784111777, -- the three of RFC 9110
+            ["Sun Nov  6 08:49:37 1994"] = 784111777,
+            ["Sun, 06-Nov-1994 08:49:37 GMT"] = 784111777,
+            ["Thu, 29 Feb 2024 23:59:59 GMT"] = 1709251199,
+            ["Thu, 01 Jan 1970 00:00:00 GMT"] = 0} do
+            t.eq(read(text), seconds, text)
+        end
+        for _, text in ipairs {"", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Nov 1994 08:49:37 CET",
+            "Sun, 6 Nov 1994 08:49:37 GMT", "Sun, 06 Nvv 1994 08:49:37 GMT", "784111777"} do
+            t.eq(read(text), nil, text)
+        end
+    end,
+
     answers_are_compressed_if_it_is_wanted = function()
         local f <close> = folder()
         local text = ("tide "):rep(1000)

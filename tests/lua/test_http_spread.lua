@@ -2,11 +2,12 @@
 -- A server in several processes.
 local mare, t = require "mare", require "t"
 local net, http, route = require "mare.net", require "mare.http", require "mare.http.route"
+local tls, websocket = require "mare.tls", require "mare.websocket"
 local patience = t.patience
 
 -- Until the listener is closed: its URL, and the process that serves.
-local function server(handler, options, limit)
-    local listener = assert(net.listen("127.0.0.1", 0, {limit = limit}))
+local function server(handler, options, limit, listener)
+    listener = listener or assert(net.listen("127.0.0.1", 0, {limit = limit}))
     local _, port = listener:address()
     local close = mare.channel(1)
     local process = mare.spawn(function(given, on_request, how, closes)
@@ -87,6 +88,28 @@ return {
         t.eq(select(2, http.get(s.url .. "hi", patience)),
             "hi")
         s.close()
+        s.process:join(patience)
+    end,
+
+    https_and_websockets_too = function()
+        local certificate, key = tls.selfsigned "127.0.0.1"
+        local listener = assert(tls.listen("127.0.0.1", 0, {certificate = certificate, key = key}))
+        local s = server(function(request)
+            if request.path == "/plain" then return request.stream:tls().version end
+            local w <close> = require "mare.websocket".accept(request)
+            for text in w:messages() do w:send(text .. "!") end
+        end, {processes = 2}, nil, listener)
+        local trust, base = {authorities = certificate}, "://127.0.0.1:" .. s.port
+        for _ = 1, 2 do
+            t.eq(select(2, http.get {url = "https" .. base .. "/plain", tls = trust,
+                timeout = patience}), "TLSv1.3")
+        end
+        local w <close> = assert(websocket.connect("wss" .. base, {tls = trust,
+            timeout = patience})):timeout(patience)
+        w:send "hello"
+        t.eq((w:receive()), "hello!")
+        s.close()
+        t.eq(select(4, w:receive()), 1001) -- it is told that the server ends
         s.process:join(patience)
     end,
 

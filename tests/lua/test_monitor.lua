@@ -163,6 +163,30 @@ return {
         t.ok(monitor.take(mnt, t.patience))
     end,
 
+    a_cancel_while_the_release_has_to_wait_does_not_keep_the_lock = function()
+        t.needs_preemption()
+        local ready, go = mare.channel(), mare.channel(1)
+        local creator = mare.spawn(function()
+            ready:send(require "mare.monitor".create())
+            ready:send "busy"
+            repeat until go:tryreceive() -- its other routines have no turn
+            mare.channel():receive()
+        end)
+        local mnt = ready:receive(t.patience)
+        monitor.take(mnt, t.patience)
+        t.eq({ready:receive(t.patience)}, {"busy"})
+        while mnt.channel:trysend "noise" do end
+        local r = mare.go(monitor.release, mnt)
+        t.settle()
+        t.eq(r:status(), "alive", "there is no room")
+        r:cancel()
+        t.settle()
+        go:send(true)
+        t.ok(r:join(t.patience))
+        t.ok(monitor.take(mnt, t.patience), "it was released")
+        creator:kill()
+    end,
+
     the_holder_is_killed_at_every_line = function()
         local mnt, log = monitor.create(), mare.channel(10000)
         local killed = countdown.each(countdown.step(2), function(n)

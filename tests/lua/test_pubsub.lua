@@ -123,6 +123,14 @@ return {
         t.ok(killed > 5, killed)
     end,
 
+    the_subscriptions_of_the_dead_are_closed = function()
+        local broker, told = pubsub.create(), mare.channel(1)
+        local p = mare.spawn(function() told:send(broker:subscribe("a/b").channel) end)
+        local channel = told:receive(t.patience)
+        p:join(t.patience)
+        t.reaches(function() return channel:closed() end)
+    end,
+
     the_broker_dies = function()
         local ready = mare.channel()
         local creator = mare.spawn(function()

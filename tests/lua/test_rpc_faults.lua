@@ -32,6 +32,44 @@ return {
         t.fails("noproc", sync(p, "hang")())
     end,
 
+    an_answer_counts_also_when_the_callee_has_ended_since = function()
+        t.needs_preemption()
+        for _ = 1, 20 do
+            local p = mare.spawn(function()
+                function last() require "mare.rpc".stop() return "answer" end
+                require "mare.rpc".serve()
+            end)
+            local got
+            rpc.async(p, "last", function(x) got = x end)()
+            while p:alive() do end -- no other routine of this process has a turn meanwhile
+            t.reaches(function() return got ~= nil end)
+            t.eq(got, "answer")
+        end
+    end,
+
+    what_a_dead_caller_asked_for_is_dropped = function()
+        local told = mare.channel(1)
+        local p = mare.spawn(function()
+            function hang() told:send "runs" told:send(select(3, mare.channel():receive())) end
+            require "mare.rpc".serve()
+        end)
+        local caller = mare.spawn(function() require "mare.rpc".sync(p, "hang")() end)
+        t.eq({told:receive(t.patience)}, {"runs"})
+        caller:kill()
+        t.eq({told:receive(t.patience)}, {"cancelled"})
+        p:kill()
+    end,
+
+    an_answer_to_something_else_is_not_taken = function()
+        local p = mare.spawn(function()
+            local inbox = mare.channel(1, "rpc:" .. mare.self():id())
+            local _, id, reply = inbox:receive()
+            reply:send(id - 1, true, "wrong")
+            reply:send(id, true, "right")
+        end)
+        t.eq(sync(p, "f")(), "right")
+    end,
+
     the_callee_ends_after_its_last_answer = function()
         for _ = 1, 20 do
             local p = mare.spawn(function()

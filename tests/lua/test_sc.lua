@@ -135,8 +135,22 @@ return {
     end,
 
     who_waits_no_longer_is_forgotten = function()
-        local p = mare.spawn(buffer, 1)
-        t.fails("timeout", rpc.sync(p, "get", 0.005)())
+        local asks = mare.channel()
+        local p = mare.spawn(function()
+            mare.go(function() -- no request, which would look at the blocked ones itself
+                for reply in asks:messages() do reply:send(require "mare.sc".blocked()) end
+            end)
+            buffer(1)
+        end)
+        local function blocked()
+            local reply = mare.channel(1)
+            asks:send(reply)
+            return reply:receive(t.patience)
+        end
+        local waiting = mare.go(rpc.sync(p, "get", t.patience))
+        t.reaches(function() return blocked() == 1 end)
+        waiting:cancel()
+        t.reaches(function() return blocked() == 0 end)
         local dead = mare.spawn(function()
             require "mare.rpc".sync(p, "get")()
         end)

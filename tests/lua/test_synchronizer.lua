@@ -125,6 +125,71 @@ return {
         finish(buttons, keepers)
     end,
 
+    the_second_one_refuses = function()
+        local log, ready, buttons = mare.channel(10000), mare.channel(), {}
+        for i = 1, 6 do buttons[i] = mare.spawn(button, log) end
+        local first = mare.spawn(function() -- the smaller number, so it is asked first
+            for _, bt in ipairs(buttons) do
+                require "mare.synchronizer".add_constraint(bt, "on", function() return true end)
+            end
+            ready:send()
+        end)
+        local second = mare.spawn(radio, buttons, ready)
+        for _ = 1, 2 do ready:receive(t.patience) end
+        local list = t.in_routines(6, function(i)
+            for _ = 1, 10 do
+                t.eq(sync(buttons[i], "on")(), "lit")
+                t.eq(sync(buttons[i], "off")(), "dark")
+            end
+        end)
+        for _, r in ipairs(list) do t.ok(r:join(t.patience)) end
+        t.eq(check_log(log), 60)
+        finish(buttons, {first, second})
+    end,
+
+    a_change_that_is_told_together_with_the_refusal_counts = function()
+        t.needs_preemption()
+        local spin, asked, gate, ready = mare.channel(), mare.channel(1), mare.channel(),
+            mare.channel()
+        local one = mare.spawn(function()
+            function put_out() end
+            function ping() return true end
+            require "mare.rpc".serve()
+        end)
+        local other = mare.spawn(function()
+            mare.go(function() -- while it spins, what comes for its process waits together
+                for stop in spin:messages() do
+                    repeat until stop:tryreceive()
+                end
+            end)
+            function on() return "lit" end
+            require "mare.sc".serial(true) -- so that what is refused waits here
+            require "mare.rpc".serve()
+        end)
+        local keeper = mare.spawn(function()
+            local synchronizer, lit = require "mare.synchronizer", true
+            synchronizer.add_constraint(other, "on", function()
+                asked:send()
+                gate:receive()
+                return not lit
+            end)
+            synchronizer.add_trigger(one, "put_out", function() lit = false end)
+            synchronizer.add_constraint(one, "ping", function() return true end)
+            ready:send()
+        end)
+        ready:receive(t.patience)
+        local r = mare.go(sync(other, "on"))
+        asked:receive(t.patience)
+        local stop = mare.channel(1)
+        spin:send(stop)
+        gate:close() -- now it is refused, and then something changes
+        sync(one, "put_out")()
+        t.ok(sync(one, "ping")())
+        stop:send(true)
+        t.eq({r:join(t.patience)}, {true, "lit"})
+        finish {one, other, keeper}
+    end,
+
     a_request_tells_what_is_asked_for_and_by_whom = function()
         local told = mare.channel(2)
         local p = mare.spawn(function()

@@ -115,6 +115,17 @@ return {
         t.ok(lost <= 12, lost)
     end,
 
+    a_tuple_that_did_not_arrive_is_put_back = function()
+        local space, reply = tuple.create(), mare.channel(1)
+        space:out("x", 1)
+        mare.spawn(function() -- asks for it, is given it, and never says that it has it
+            space.channel:send("find", 1, reply, mare.self(), {"x", 1, n = 2}, true, false)
+            while #reply == 0 do mare.yield() end
+        end):join(t.patience)
+        t.eq({space:inwithin(t.patience, "x", 1)}, {"x", 1})
+        t.fails("empty", space:inp("x", 1))
+    end,
+
     the_creator_dies = function()
         local ready = mare.channel()
         local creator = mare.spawn(function()

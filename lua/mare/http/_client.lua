@@ -6,8 +6,6 @@ local http, Message, body_reader = shared.http, shared.Message, shared.body_read
 local check_options, seconds_of = shared.check_options, shared.seconds_of
 local bodies = require "mare.http._body"
 local take_in = require "mare._websocket".take
-local follow, proxy = require "mare.http._follow", require "mare.http._proxy"
-local jars = require "mare.http._jar"
 
 local request_options = checks.set("url", "method", "headers", "body", "file", "length",
     "timeout", "limits", "tls")
@@ -133,8 +131,10 @@ local function prepare(what, keep, usual_time, way)
     local ok, message, code = open_body(wanted, what)
     local good, head = true, nil
     if ok then
-        good, head = pcall(raw.request, method, proxy.target(way, place), place.name,
-            proxy.headers(way, place, what.headers), wanted.length, keep, false)
+        local target, headers = place.target, what.headers
+        if way and not place.secure then target, headers = way.ask(place, headers) end
+        good, head = pcall(raw.request, method, target, place.name, headers, wanted.length, keep,
+            false)
         if good then
             wanted.head = head
             return wanted
@@ -149,7 +149,7 @@ end
 local function connect(wanted)
     local stream, message, code
     if wanted.way then
-        stream, message, code = proxy.open(wanted.way, wanted.place, wanted.time, wanted.tls)
+        stream, message, code = wanted.way.open(wanted.place, wanted.time, wanted.tls)
     else
         stream, message, code = http.open(wanted.place, wanted.time, wanted.tls)
     end
@@ -262,10 +262,11 @@ local function check_client(options)
     option("redirects", is_count, "an integer that is not negative")
     option("retries", is_count, "an integer that is not negative")
     option("gzip", "boolean", "true or false")
-    option("proxy", function(url) return type(url) == "string" and proxy.locate(url) end,
-        "the URL of a proxy, http://host:port")
+    option("proxy", function(url)
+        return type(url) == "string" and require "mare.http._proxy".way(url)
+    end, "the URL of a proxy, http://host:port")
     option("cookies", function(value)
-        return type(value) == "boolean" or getmetatable(value) == jars.Jar
+        return type(value) == "boolean" or getmetatable(value) == require "mare.http._jar".Jar
     end, "true or false, or a jar")
 end
 
@@ -277,13 +278,13 @@ function http.client(options)
     check_options("client", options, 1, client_options, 4)
     check_client(options)
     local jar = options.cookies
-    if jar == true then jar = jars.new() end
+    if jar == true then jar = require "mare.http._jar".new() end
     return setmetatable({
         redirects = options.redirects or 0,
         retries = options.retries or 0,
         gzip = options.gzip,
         jar = jar or nil,
-        way = options.proxy and proxy.locate(options.proxy),
+        way = options.proxy and require "mare.http._proxy".way(options.proxy),
         most = options.most or http.client_most,
         idle_time = options.idle_time or http.client_time,
         timeout = options.timeout,
@@ -329,7 +330,7 @@ local function perform(self, wanted)
     local _ <close> = wanted.closer
     wanted.tls, wanted.limits = wanted.tls or self.tls, wanted.limits or self.limits
     local finished = keeper(self)
-    local kept = follow.idempotent[wanted.method] and not wanted.parts and take(self, wanted)
+    local kept = shared.idempotent[wanted.method] and not wanted.parts and take(self, wanted)
     if not kept then return request_once(wanted, finished) end
     if kept.limits ~= wanted.limits then -- those of the request before are not this one's
         kept.reader, kept.limits = raw.reader("responses", wanted.limits), wanted.limits
@@ -346,6 +347,7 @@ end
 --- As `http.request`, and what the client's options say.
 function Client:request(what)
     local more = self.redirects > 0 or self.retries > 0 or self.gzip or self.jar
+    local follow = more and require "mare.http._follow"
     local dressed = more and follow.dress(self, what) or what
     local wanted, message, code = prepare(dressed, true, self.timeout, self.way)
     if not wanted then return nil, message, code end

@@ -13,13 +13,31 @@ local function days_to(year, month, day)
     return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
 end
 
---- The seconds since 1970 that a date means, as HTTP writes it (RFC 9110 section 5.6.7), also with
---- hyphens, as old cookies have it; nil: it is none.
+-- The year that two digits mean: not more than 50 years from now (RFC 9110 section 5.6.7).
+local function year_of(digits)
+    local year, now = tonumber(digits), tonumber(os.date "!%Y")
+    if #digits > 2 then return year end
+    year = now // 100 * 100 + year
+    return year > now + 50 and year - 100 or year
+end
+
+local TIME = "(%d%d):(%d%d):(%d%d)"
+local FORMS = {
+    "^%a%a%a, (%d%d)[ -](%a%a%a)[ -](%d%d%d%d) " .. TIME .. " GMT$", -- old cookies have hyphens
+    "^%a+day, (%d%d)%-(%a%a%a)%-(%d%d) " .. TIME .. " GMT$",
+}
+
+--- The seconds since 1970 that a date means, in any of the three forms that HTTP has for it (RFC
+--- 9110 section 5.6.7); nil: it is none.
 function date.read(text)
-    local day, month, year, h, m, s =
-        text:match "^%a%a%a, (%d%d)[ -](%a%a%a)[ -](%d%d%d%d) (%d%d):(%d%d):(%d%d) GMT$"
+    local day, month, year, h, m, s = text:match(FORMS[1])
+    if not day then day, month, year, h, m, s = text:match(FORMS[2]) end
+    if not day then
+        month, day, h, m, s, year = text:match("^%a%a%a (%a%a%a) ([ %d]%d) " .. TIME
+            .. " (%d%d%d%d)$")
+    end
     if not day or not months[month] then return nil end
-    return days_to(tonumber(year), months[month], tonumber(day)) * 86400 + h * 3600 + m * 60 + s
+    return days_to(year_of(year), months[month], tonumber(day)) * 86400 + h * 3600 + m * 60 + s
 end
 
 return date

@@ -7,17 +7,9 @@ local http = shared.http
 
 local follow = {}
 
--- What may be done twice without harm (RFC 9110 section 9.2.2).
-follow.idempotent = {GET = true, HEAD = true, OPTIONS = true, TRACE = true, PUT = true,
-    DELETE = true}
-
 -- Failures, and statuses, after which another try may go better.
 local passing = {closed = true, timeout = true, refused = true, unreachable = true, io = true}
 local overloaded = {[429] = true, [502] = true, [503] = true, [504] = true}
-
---- How long the first wait before another try is, in seconds, more or less; the next are twice as
---- long each.
-http.retry_time = 0.1
 
 -- Of a server that says when to come back: the longest that it is waited for, in seconds.
 local wait_most = 30
@@ -106,7 +98,7 @@ end
 
 -- How long to wait for the n-th try; nil: it is of no use.
 local function pause(client, what, wanted, n, response, code)
-    if n > client.retries or not is_whole(what) or not follow.idempotent[wanted.method] then
+    if n > client.retries or not is_whole(what) or not shared.idempotent[wanted.method] then
         return nil
     end
     if not response and not passing[code] or response and not overloaded[response.status] then

@@ -25,27 +25,14 @@ local function decode(text)
     return (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
 end
 
---- Where a proxy is: of "http://host:port", maybe with "user:password@" before the host; nil: it is
---- no such URL.
-function proxy.locate(url)
+-- Where a proxy is: of "http://host:port", maybe with "user:password@" before the host; nil: it is
+-- no such URL.
+local function locate(url)
     local scheme, user, rest = url:match "^(http://)([^/@]*)@(.*)$"
     local place = http.locate(scheme and scheme .. rest or url)
     if not place or place.scheme ~= "http" or place.target ~= "/" then return nil end
     if user then place.credentials = "Basic " .. base64(decode(user)) end
     return place
-end
-
---- The target of a request that goes to a place by a way (nil: straight), and its headers.
-function proxy.target(way, place)
-    if not way or place.secure then return place.target end
-    return ("http://%s%s"):format(place.name, place.target)
-end
-
-function proxy.headers(way, place, headers)
-    if not way or not way.credentials or place.secure then return headers end
-    local more = {["proxy-authorization"] = way.credentials}
-    for name, value in pairs(headers or {}) do more[name] = value end
-    return more
 end
 
 -- Asks the proxy for a way to a place; true, or nil, message, code.
@@ -62,8 +49,8 @@ local function tunnel(stream, way, place, timeout)
     return nil, ("the proxy answers %d"):format(response.status), "refused"
 end
 
---- A stream to a place through a proxy, as http.open; or nil, message, code.
-function proxy.open(way, place, timeout, tls)
+-- A stream to a place through a proxy, as http.open; or nil, message, code.
+local function open(way, place, timeout, tls)
     local stream, message, code = net.connect(way.host, way.port, timeout)
     if not stream or not place.secure then return stream, message, code end
     stream:timeout(shared.seconds_of(timeout))
@@ -77,6 +64,20 @@ function proxy.open(way, place, timeout, tls)
     if type(tls) == "userdata" then options.context = tls end
     for key, value in pairs(type(tls) == "table" and tls or {}) do options[key] = value end
     return require "mare.tls".wrap(stream, options, timeout)
+end
+
+--- The way by a proxy: `open(place, timeout, tls)`, a stream to a place, and `ask(place, headers)`,
+--- the target and the headers of a request to one that is not secure. nil: it is no URL of a proxy.
+function proxy.way(url)
+    local way = locate(url)
+    return way and {
+        open = function(...) return open(way, ...) end,
+        ask = function(place, headers)
+            local more = {["proxy-authorization"] = way.credentials}
+            for name, value in pairs(headers or {}) do more[name] = value end
+            return ("http://%s%s"):format(place.name, place.target), more
+        end,
+    }
 end
 
 return proxy

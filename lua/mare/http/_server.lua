@@ -7,7 +7,7 @@ local http, Message, body_reader = shared.http, shared.Message, shared.body_read
 local check_options, answers = shared.check_options, require "mare.http._answer"
 local answer, failure = answers.answer, answers.failure
 local refuse, report, release = answers.refuse, answers.report, answers.release
-local gone, spread = require "mare.http._gone", require "mare.http._spread"
+local gone = require "mare.http._gone"
 
 local server_options = checks.set("idle_time", "message_time", "write_time", "least_rate", "limits",
     "failed", "end_time", "log", "methods", "targets", "cancel", "processes")
@@ -248,7 +248,7 @@ end
 -- In a process of a server that has several: see _spread.lua.
 function shared.serve_given(way, left, handler, options)
     local server = new_server(options)
-    return spread.serve_given(way, left, server, function(stream)
+    return require "mare.http._spread".serve_given(way, left, server, function(stream)
         return handle(stream, handler, options, server)
     end, finish)
 end
@@ -266,7 +266,7 @@ local function serve_spread(listener, handler, options)
         if name ~= "processes" then rest[name] = value end
     end
     if count == true then count = mare.workers() end
-    return spread.serve(listener, count, work, handler, rest)
+    return require "mare.http._spread".serve(listener, count, work, handler, rest)
 end
 
 --- Serves what a listener accepts, each connection in a routine of its own, for as long as it is

@@ -13,6 +13,14 @@ local http = {}
 http.idle_time, http.message_time, http.write_time, http.least_rate = 60, 10, 30, 256
 http.end_time = 1
 
+--- How long a client waits before it tries again, in seconds, more or less; each next wait is twice
+--- as long.
+http.retry_time = 0.1
+
+-- What may be done twice without harm (RFC 9110 section 9.2.2).
+local idempotent = {GET = true, HEAD = true, OPTIONS = true, TRACE = true, PUT = true,
+    DELETE = true}
+
 -- Bytes of a body, unless limits say otherwise: as in src/wire/http.h.
 local body_most = 1048576
 
@@ -89,4 +97,4 @@ end
 
 return {http = http, Message = Message, seconds_of = seconds_of, body_reader = body_reader,
     server_of = server_of, body_most = body_most, check_options = check_options,
-    is_token = is_token}
+    is_token = is_token, idempotent = idempotent}

@@ -80,8 +80,8 @@ local function range_of(headers, size, tag, time)
     end
     local first, last = range:match "^bytes=%s*(%d*)%-(%d*)%s*$"
     if not first or first == "" and last == "" then return nil end
-    if #first > 15 or #last > 15 then return false end
-    first, last = tonumber(first), tonumber(last)
+    if #first > 15 then return false end
+    first, last = tonumber(first), tonumber(#last <= 15 and last or 1 << 50)
     if not first then -- so many at the end
         if last == 0 or size == 0 then return false end
         return math.max(0, size - last), size - 1
