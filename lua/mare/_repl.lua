@@ -8,13 +8,27 @@
 local mare = require "mare"
 local load, pcall, xpcall, select, type, tostring = load, pcall, xpcall, select, type, tostring
 local getmetatable, find, gsub, traceback = getmetatable, string.find, string.gsub, debug.traceback
-local stdout, stderr = io.stdout, io.stderr
+local stdout, stderr, pack, unpack = io.stdout, io.stderr, table.pack, table.unpack
+local as_text = require "mare._show"
+local WIDTH = 78
+
+-- Tables as they would be written in a program, unless they say themselves how they look.
+local function readable(...)
+    local values = pack(...)
+    for i = 1, values.n do
+        local meta = type(values[i]) == "table" and getmetatable(values[i])
+        if type(values[i]) == "table" and not (type(meta) == "table" and meta.__tostring) then
+            values[i] = as_text(values[i], WIDTH)
+        end
+    end
+    return unpack(values, 1, values.n)
+end
 
 local function show(ok, ...)
     if not ok then
         stderr:write(tostring((...)), "\n")
     elseif select("#", ...) > 0 then
-        local shown, message = pcall(print, ...)
+        local shown, message = pcall(print, readable(...))
         if not shown then
             stderr:write("error calling 'print' (", tostring(message), ")\n")
         end
@@ -28,6 +42,7 @@ end
 -- The chunk; or nil and a message, which is nil when the text is only a beginning. A local `mare`
 -- goes along with functions that are spawned, as in a program; a global would not.
 local function compile(text)
+    text = gsub(text, "^%s*=", "return ") -- as in older interpreters
     local chunk, message = load("local mare = mare return " .. text, "=stdin")
     local expected = is_beginning(message)
     if not chunk then
@@ -89,10 +104,24 @@ local function serve_between_interrupts(input, output)
     until over
 end
 
-return function(input, output)
+-- A program that comes before the first line.
+local function run(name, ...)
+    _G.arg = {[0] = name, ...}
+    local chunk, message = loadfile(name)
+    if not chunk then
+        stderr:write(message, "\n")
+        return
+    end
+    local ok, why = xpcall(chunk, explain, ...)
+    if not ok then stderr:write(tostring(why), "\n") end
+    stdout:flush()
+end
+
+return function(input, output, program, ...)
     local _ <close> = input -- whatever ends this process, the terminal's thread is not left waiting
     local _ <close> = output
     _G.mare = mare
+    if program then pcall(run, program, ...) end
     -- One pcall in another: an interrupt that comes between two calls of serve leads to this loop,
     -- and the next does not come before serve runs again.
     repeat until pcall(serve_between_interrupts, input, output)

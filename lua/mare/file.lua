@@ -178,10 +178,10 @@ function file.realpath(path, options)
     return raw.realpath(path, false, options_of("realpath", options, 2, NONE).timeout)
 end
 
---- Sets the permissions, a number (0x1a4 is rw-r--r--).
+--- Sets the permissions: octal digits ("644" is rw-r--r--), or a number.
 function file.chmod(path, permissions, options)
     check("chmod", path, 1, "string")
-    check("chmod", permissions, 2, "number")
+    check("chmod", permissions, 2, type(permissions) == "string" and "string" or "number")
     return raw.chmod(path, permissions, false, options_of("chmod", options, 3, NONE).timeout)
 end
 

@@ -207,15 +207,15 @@ local function until_stopped()
 end
 
 --- The observer's part: waits until something is ready, or the seconds have passed. Returns the
---- identifiers, of sources whose events came and of objects, in the order of the line; or nil,
---- message, "cancelled", as do the other functions that wait.
+--- identifiers of the handler objects, in the order of the line (the `source` of one tells whose
+--- event it handles); or nil, message, "cancelled", as do the other functions that wait.
 function scheduler.wait_for_events(seconds)
     if first > last then
         local _, message, code = await(deadline_of(seconds), until_stopped())
         if code then return nil, message, code end
     end
     local ids = {}
-    for i = first, last do ids[#ids + 1] = ready[i].source or ready[i].id end
+    for i = first, last do ids[#ids + 1] = ready[i].id end
     return ids
 end
 
@@ -254,13 +254,15 @@ local function run(object)
         local err = got[2]
         local text = type(err) == "string" and debug.traceback(co, err)
         local _, final = coroutine.close(co) -- a closing handler may fail with another
+        if object.finally then object.finally(nil, final, "died") end
         error(final == err and text or final, 0)
     end
     if object.finally then object.finally(table.unpack(got, 2, got.n)) end
+    return table.unpack(got, 2, got.n)
 end
 
 --- Runs an object that was taken out of the line until it waits for the first time; returns its
---- routine.
+--- routine, whose join has the results of the method.
 function scheduler.run(object)
     check("run", object, 1, "table")
     if objects[object.id] ~= object then

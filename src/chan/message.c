@@ -422,7 +422,7 @@ static bool is_acceptable(const uint8_t *at, const uint8_t *end, bool *repeats, 
             at += token.size;
             ++*handles;
         } else if (token.kind == MARE__TOKEN_EXT) {
-            if (token.ext < MARE__EXT_REPEAT || token.ext > MARE__EXT_HANDLE)
+            if (token.ext < MARE__EXT_REPEAT || token.ext > MARE__EXT_OBJECT)
                 return false;
             *repeats |= token.ext == MARE__EXT_REPEAT || token.ext == MARE__EXT_SHARED;
             if (is_raw(&token)) // others have MessagePack inside, which comes next

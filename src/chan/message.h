@@ -16,7 +16,7 @@
 // skip or show them.
 enum mare__ext {
     MARE__EXT_REPEAT =
-        1, // u32: the table or function with that number, counted from 0 in order of appearance
+        1, // u32: the table, function or EXT_TRAVEL with that number, from 0 in order of appearance
     MARE__EXT_GLOBALS,  // empty: the receiver's table of globals
     MARE__EXT_MODULE,   // the bytes of a name: what `require` returns for it
     MARE__EXT_MEMBER,   // two strings: a library and one of its functions
@@ -25,6 +25,7 @@ enum mare__ext {
     MARE__EXT_SHARED,   // u32, u8: an upvalue shared with that function's upvalue of that number
     MARE__EXT_TRAVEL,   // a module's name and a value: what its `arrive` makes of it
     MARE__EXT_HANDLE,   // struct mare__handle inside a node; between nodes see src/node/message.c
+    MARE__EXT_OBJECT,   // a module's name, where in it the metatable is, a table that gets it
 };
 
 // The payload of MARE__EXT_HANDLE.

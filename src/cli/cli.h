@@ -19,12 +19,18 @@ enum source { SOURCE_FILE, SOURCE_CODE, SOURCE_STDIN };
 // Returns the exit code.
 int mare__cli_run(enum source source, int argc, char **argv);
 
+// Before that: all the arguments of `mare`, for arg[-1] and below; and `-l NAME`, a module that the
+// program finds as a global. False: there are too many.
+void mare__cli_given(char **argv);
+bool mare__cli_library(const char *name);
+
 // Runs a command that is written in Lua: the module returns a function, which gets the arguments.
 // argv[0] is the command's own name. Returns the exit code.
 int mare__cli_run_module(const char *module, int argc, char **argv);
 
-// Reads, evaluates and prints until the end of input.
-int mare__cli_repl(void);
+// Reads, evaluates and prints until the end of input; after a program and its arguments, if there
+// are any.
+int mare__cli_repl(int argc, char **argv);
 
 // A runtime for the command line: it takes signals, and it ends in order. NULL after saying why
 // not.
@@ -36,6 +42,10 @@ void mare__cli_interrupts_go_to(mare_process *repl);
 // Waits for the end of the main process and of all others, stops the runtime and returns the exit
 // code.
 int mare__cli_finish(struct mare_runtime *runtime);
+
+// `mare --lenient`: from now on the exit code says nothing of processes that died unnoticed, or
+// that waited for ever.
+void mare__cli_be_lenient(void);
 
 // `mare --trace FILE`: opens the file, and says why not; from the start of a runtime its events go
 // there; closes it, and says whether all is in it. The others do nothing when none was opened.
@@ -71,3 +81,7 @@ extern const char mare__cli_node_help[];
 // Keys and certificates of nodes: `mare keys …`.
 int mare__cli_keys(int argc, char **argv);
 extern const char mare__cli_keys_help[];
+
+// Tests of programs: `mare test …`.
+int mare__cli_test(int argc, char **argv);
+extern const char mare__cli_test_help[];

@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/help.h"
 
 struct command {
     const char *name, *summary, *help;
@@ -47,18 +49,60 @@ static int run_traced(int argc, char **argv)
     return mare__cli_trace_open(argv[1]) ? dispatch(argc - 1, argv + 1) : EXIT_DIED;
 }
 
+static int run_interactively(int argc, char **argv)
+{
+    return mare__cli_repl(argc - 1, argv + 1);
+}
+
+static int run_with_library(int argc, char **argv)
+{
+    if (argc < 2 || !mare__cli_library(argv[1])) {
+        fputs(argc < 2 ? "mare: -l needs the name of a module: mare -l lpeg app.lua\n"
+                       : "mare: too many modules after -l\n",
+              stderr);
+        return EXIT_USAGE;
+    }
+    return dispatch(argc - 1, argv + 1);
+}
+
+static int run_leniently(int argc, char **argv)
+{
+    mare__cli_be_lenient();
+    return dispatch(argc, argv);
+}
+
 static const struct command commands[] = {
-    {"help", "what the commands do: mare help [command]",
-     "mare help [command]\n\nWithout a command, lists them all.\n", help},
+    {"help", "what commands and functions do: mare help [command | function]",
+     "mare help [command | function]\n\n"
+     "Without a command, lists them all. A function is one of the reference: spawn, mare.spawn,\n"
+     "ch:send.\n",
+     help},
     {"-e", "runs a piece of Lua: mare -e CODE [args]",
      "mare -e CODE [args]\n\n"
      "Runs CODE as the main process. The arguments are `...` and the table `arg`.\n\n"
      "    mare -e 'print(require(\"mare\").workers())'\n",
      run_code},
+    {"-l", "requires a module before the program: mare -l NAME app.lua [args]",
+     "mare -l NAME app.lua [args]\n\n"
+     "Requires a module and puts it into the global of that name; `-l global=module` chooses\n"
+     "another. It can be given several times, also before -e and -.\n",
+     run_with_library},
+    {"-i", "reads lines after a program: mare -i app.lua [args]",
+     "mare -i [app.lua [args]]\n\n"
+     "Runs the program, then reads, evaluates and prints lines in the same process.\n",
+     run_interactively},
     {"-", "runs the program on standard input: mare - [args]",
      "mare - [args]\n\nReads a whole program from standard input, then runs it.\n", run_stdin},
+    {"--lenient", "exits with 0 though processes died unnoticed: mare --lenient app.lua [args]",
+     "mare --lenient app.lua [args]\n\n"
+     "The exit code is that of the main process alone. Without this it is also 1 when another\n"
+     "process died and nobody took note, and when processes were ended at last because what they\n"
+     "waited for could no longer come.\n",
+     run_leniently},
     {"--trace", "notes what processes do: mare --trace FILE app.lua [args]", mare__cli_trace_help,
      run_traced},
+    {"test", "runs tests, each case in a process: mare test [FILE.lua | FOLDER ...] [PATTERN]",
+     mare__cli_test_help, mare__cli_test},
     {"sim", "simulates coordination algorithms, checks and draws them: mare sim ALGORITHM",
      mare__cli_sim_help, mare__cli_sim},
     {"place", "network coordinates: evaluates, places, draws, probes: mare place evaluate FILE",
@@ -87,24 +131,56 @@ static const struct command *find(const char *name)
     return NULL;
 }
 
+// Whether a function has that name; says all that is known of those that have.
+static bool help_functions(const char *name)
+{
+    bool found = false;
+    size_t length = strlen(name);
+    for (size_t i = 0; i < mare__help_count; i++) {
+        const char *at = mare__help[i].names;
+        while ((at = strstr(at, name)) && (at[-1] != ' ' || at[length] != ' '))
+            at++;
+        if (at) {
+            printf("%s%s", found ? "\n" : "", mare__help[i].text);
+            found = true;
+        }
+    }
+    return found;
+}
+
+// There is no such thing; but perhaps some that are called alike.
+static int help_nothing(const char *name)
+{
+    bool first = true;
+    fprintf(stderr, "mare: there is no command or function '%s'; 'mare help' lists the commands\n",
+            name);
+    for (size_t i = 0; i < mare__help_count && *name; i++)
+        if (strstr(mare__help[i].names, name)) {
+            fprintf(stderr, "%s%.*s\n", first ? "mare: perhaps " : "              ",
+                    (int)strcspn(mare__help[i].text, "\n"), mare__help[i].text);
+            first = false;
+        }
+    return EXIT_USAGE;
+}
+
 static int help(int argc, char **argv)
 {
     if (argc > 1) {
         const struct command *command = find(argv[1]);
-        if (!command) {
-            fprintf(stderr, "mare: there is no command '%s'; 'mare help' lists them\n", argv[1]);
-            return EXIT_USAGE;
-        }
-        fputs(command->help, stdout);
+        if (command)
+            fputs(command->help, stdout);
+        else if (!help_functions(argv[1]))
+            return help_nothing(argv[1]);
         return 0;
     }
     puts("Maré: concurrent Lua 5.4.\n\n"
          "  mare app.lua [args]   runs a program\n"
          "  mare                  reads, evaluates and prints, with history\n\nCommands:");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        printf("  %-7s  %s\n", commands[i].name, commands[i].summary);
-    puts("\nExit codes: 0 success, 1 the main process died, 2 wrong usage, 128 + n ended by\n"
-         "signal n, or what the program gave to os.exit. docs/reference/lua.md has the module.");
+        printf("  %-9s  %s\n", commands[i].name, commands[i].summary);
+    puts("\nExit codes: 0 success; 1 a process died unnoticed, or waited for what cannot come; 2\n"
+         "wrong usage; 128 + n ended by signal n; or what the program gave to os.exit.\n"
+         "docs/reference/lua.md has the module.");
     return 0;
 }
 
@@ -112,7 +188,8 @@ static int help(int argc, char **argv)
 static int dispatch(int argc, char **argv)
 {
     if (argc < 2)
-        return isatty(STDIN_FILENO) ? mare__cli_repl() : mare__cli_run(SOURCE_STDIN, argc, argv);
+        return isatty(STDIN_FILENO) ? mare__cli_repl(0, NULL)
+                                    : mare__cli_run(SOURCE_STDIN, argc, argv);
     const struct command *command = find(argv[1]);
     if (command)
         return command->run(argc - 1, argv + 1);
@@ -140,5 +217,6 @@ int main(int argc, char **argv)
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
     mallopt(M_TOP_PAD, 1 << 20);
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mare__cli_given(argv);
     return dispatch(argc, argv);
 }

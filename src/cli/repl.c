@@ -371,7 +371,7 @@ static void *converse(void *argument)
 
 // ---- Start and end ------------------------------------------------------------------------------
 
-static mare_process *start(struct repl *repl)
+static mare_process *start(struct repl *repl, int argc, char **argv)
 {
     static const char code[] = "return require 'mare._repl' (...)";
     mare_process *process = NULL;
@@ -380,8 +380,11 @@ static mare_process *start(struct repl *repl)
         return NULL;
     mare_value values[] = {{.type = MARE_CHANNEL, .as.channel = repl->input},
                            {.type = MARE_CHANNEL, .as.channel = repl->output}};
-    if (mare_message_add(arguments, &values[0]) == MARE_OK &&
-        mare_message_add(arguments, &values[1]) == MARE_OK)
+    bool done = mare_message_add(arguments, &values[0]) == MARE_OK &&
+                mare_message_add(arguments, &values[1]) == MARE_OK;
+    for (int i = 0; i < argc && done; i++)
+        done = mare_message_add_string(arguments, argv[i]) == MARE_OK;
+    if (done)
         mare_spawn(repl->runtime, code, sizeof code - 1, "=repl", arguments, &process, NULL);
     mare_message_destroy(arguments);
     return process;
@@ -430,16 +433,17 @@ static void end(struct repl *repl)
     mare__cli_interrupts_go_to(NULL);
 }
 
-int mare__cli_repl(void)
+int mare__cli_repl(int argc, char **argv)
 {
     static struct repl repl; // the terminal thread may outlive this function
     pthread_t thread;
     take_screen();
+    mare__cli_be_lenient(); // whoever sits there has seen it
     repl.runtime = mare__cli_start();
     if (!repl.runtime || mare_chan_create(repl.runtime, 1, NULL, &repl.input) ||
         mare_chan_create(repl.runtime, 1, NULL, &repl.output))
         return EXIT_DIED;
-    repl.process = repl.runtime->main = start(&repl);
+    repl.process = repl.runtime->main = start(&repl, argc, argv);
     locale_t before = uselocale(screen.locale); // the editor asks now which keys are letters
     bool opened = repl.process && open_editor(&repl);
     uselocale(before);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "loop/log.h"
 #include "platform/terminal.h"
 #include "sched/foreign.h"
 #include "sched/local.h"
@@ -16,6 +17,8 @@
 #include "sched/process.h"
 #include "sched/routine.h"
 #include "sched/runtime.h"
+
+enum { LIBRARIES_MAX = 32 };
 
 // ---- Signals ------------------------------------------------------------------------------------
 
@@ -28,11 +31,13 @@ static struct {
     mare_runtime *runtime; // under the mutex: NULL once it is being stopped
     pthread_t thread;
     bool started;
-    atomic_int exits;    // the program's own wish to end, a code plus 1; 0: none
-    atomic_bool lingers; // processes have ended, and programs that they started are awaited
-    atomic_bool stopped; // the runtime
-    atomic_bool over;    // and what was printed has been written
-    atomic_bool flushed; // in the last attempt, if there was one
+    atomic_int exits;      // the program's own wish to end, a code plus 1; 0: none
+    atomic_bool lingers;   // processes have ended, and programs that they started are awaited
+    atomic_bool stopped;   // the runtime
+    atomic_bool over;      // and what was printed has been written
+    atomic_bool unnoticed; // somebody died, and nobody took note
+    bool lenient;          // nor does the exit code
+    atomic_bool flushed;   // in the last attempt, if there was one
 } interrupt = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static void on_signal(int number)
@@ -147,6 +152,11 @@ static int stop(mare_runtime *runtime)
 
 // ---- Start and end ------------------------------------------------------------------------------
 
+void mare__cli_be_lenient(void)
+{
+    interrupt.lenient = true;
+}
+
 mare_runtime *mare__cli_start(void)
 {
     mare_runtime *runtime;
@@ -157,15 +167,30 @@ mare_runtime *mare__cli_start(void)
     }
     runtime->exits_in_order = true;
     runtime->in_last_call = &interrupt.lingers;
+    runtime->unnoticed = &interrupt.unnoticed;
     mare__cli_trace_begin(runtime);
     take_signals(runtime);
     return runtime;
+}
+
+// The code of a program that has not chosen one. `stuck`: processes waited for what cannot come.
+static int code_of(mare_process *main, bool stuck)
+{
+    bool ended = !mare_process_alive(main);
+    if (ended && main->how == MARE_KILLED)
+        fprintf(stderr, "mare: the main process was killed%s%s\n", main->kill_reason ? ": " : "",
+                main->kill_reason ? main->kill_reason : "");
+    bool failed = ended && (main->how == MARE_DIED || main->how == MARE_KILLED);
+    return failed || (stuck && !interrupt.lenient) ? EXIT_DIED : EXIT_SUCCESS;
 }
 
 int mare__cli_finish(mare_runtime *runtime)
 {
     mare_process *main = runtime->main;
     mare_err err = mare__runtime_await(runtime, true, MARE_FOREVER);
+    if (err == MARE_DEADLOCK && mare__log_end(runtime)) // which some may have waited for
+        err = mare__runtime_await(runtime, true, MARE_FOREVER);
+    char *stuck = err == MARE_DEADLOCK ? mare__stuck_text(runtime) : NULL;
     if (err == MARE_DEADLOCK && mare__wait_end(mare__main_wait(mare__local_of(main)),
                                                MARE_DEADLOCK)) // an error where it waits
         err = mare__runtime_await(runtime, true, MARE_FOREVER);
@@ -179,14 +204,12 @@ int mare__cli_finish(mare_runtime *runtime)
                 atomic_load(&runtime->live),
                 atomic_load(&runtime->live) == 1 ? "process waits" : "processes wait");
     }
-    if (code < 0) {
-        bool killed = !mare_process_alive(main) && main->how == MARE_KILLED;
-        bool died = !mare_process_alive(main) && main->how == MARE_DIED;
-        if (killed)
-            fprintf(stderr, "mare: the main process was killed%s%s\n",
-                    main->kill_reason ? ": " : "", main->kill_reason ? main->kill_reason : "");
-        code = died || killed ? EXIT_DIED : EXIT_SUCCESS;
-    }
+    if (stuck && (err == MARE_DEADLOCK || main->how == MARE_DIED))
+        fputs(stuck, stderr);
+    free(stuck);
+    bool chosen = code >= 0; // by the program, or a signal
+    if (!chosen)
+        code = code_of(main, err == MARE_DEADLOCK);
     if (err == MARE_STOPPED) {
         atomic_store(&interrupt.exits, code + 1);
         mare__unpark(&interrupt.parker);
@@ -195,6 +218,8 @@ int mare__cli_finish(mare_runtime *runtime)
     int lost = atomic_load(&runtime->print_error), late = stop(runtime);
     if (late)
         lost = late;
+    if (!chosen && atomic_load(&interrupt.unnoticed) && !interrupt.lenient)
+        code = EXIT_DIED;
     if (!mare__cli_trace_close() && code == EXIT_SUCCESS)
         code = EXIT_DIED;
     if (lost && code == EXIT_SUCCESS) {
@@ -208,10 +233,52 @@ int mare__cli_finish(mare_runtime *runtime)
 
 struct program {
     enum source source;
-    int argc;
+    int argc, before; // arguments from argv[0] on, and how many come before it
     char **argv;
     struct mare__local *process;
 };
+
+// What the command line has, before the program.
+static struct {
+    char **argv;
+    const char *names[LIBRARIES_MAX]; // of modules, for -l
+    int libraries;
+} given;
+
+void mare__cli_given(char **argv)
+{
+    given.argv = argv;
+}
+
+bool mare__cli_library(const char *name)
+{
+    if (given.libraries == LIBRARIES_MAX)
+        return false;
+    given.names[given.libraries++] = name;
+    return true;
+}
+
+// Replaces the program on top of the stack by one that requires the modules of -l first.
+static void require_first(lua_State *L)
+{
+    static const char code[] = "local names, main = ...\n"
+                               "return function(...)\n"
+                               "    for _, name in ipairs(names) do\n"
+                               "        local global, module = name:match '^([^=]*)=(.*)$'\n"
+                               "        _G[global or name] = require(module or name)\n"
+                               "    end\n"
+                               "    return main(...)\n"
+                               "end\n";
+    if (luaL_loadbuffer(L, code, sizeof code - 1, "=mare -l") != LUA_OK)
+        lua_error(L);
+    lua_createtable(L, given.libraries, 0);
+    for (int i = 0; i < given.libraries; i++) {
+        lua_pushstring(L, given.names[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_rotate(L, -3, -1); // the program comes last
+    lua_call(L, 2, 1);
+}
 
 // In a state that is thrown away: the program and the table of its arguments, marshalled.
 static int prepare(lua_State *L)
@@ -224,7 +291,13 @@ static int prepare(lua_State *L)
                      : luaL_loadfile(L, program->source == SOURCE_FILE ? name : NULL);
     if (status != LUA_OK)
         return lua_error(L);
+    if (given.libraries > 0)
+        require_first(L);
     lua_createtable(L, program->argc, 1);
+    for (int i = -program->before; i < 0; i++) { // as in the stock interpreter
+        lua_pushstring(L, program->argv[i]);
+        lua_rawseti(L, -2, i);
+    }
     for (int i = 0; i < program->argc; i++) {
         lua_pushstring(L, i == 0 && program->source != SOURCE_FILE ? "-" : program->argv[i]);
         lua_rawseti(L, -2, i);
@@ -242,7 +315,8 @@ int mare__cli_run(enum source source, int argc, char **argv)
     struct mare__local *main = runtime ? mare__local_new(runtime) : NULL;
     if (!main)
         return EXIT_DIED;
-    struct program program = {source, argc, argv, main};
+    int before = given.argv && argv >= given.argv ? (int)(argv - given.argv) : 0;
+    struct program program = {source, argc, before, argv, main};
     char *error = NULL;
     mare_err err = mare__compile(main, prepare, &program, &error);
     if (err) {

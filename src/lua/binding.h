@@ -82,6 +82,7 @@ int mare__lua_open_certificate(lua_State *L);
 int mare__lua_open_file(lua_State *L);
 int mare__lua_open_child(lua_State *L);
 int mare__lua_open_signal(lua_State *L);
+int mare__lua_open_log(lua_State *L);
 int mare__lua_open_terminal(lua_State *L);
 int mare__lua_open_source(lua_State *L);
 int mare__lua_open_socket(lua_State *L);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "loop/log.h"
 #include "lua/binding.h"
 #include "sched/foreign.h"
 #include "sched/runtime.h"
@@ -58,9 +59,14 @@ static int host_close(lua_State *L)
     mare__handles_drop(process);
     if (last) {
         err = mare__runtime_await(runtime, true, MARE_FOREVER);
-        if (err == MARE_DEADLOCK)
-            fprintf(stderr, "mare: %lu processes wait for messages that nobody can send: ended\n",
-                    atomic_load(&runtime->live));
+        if (err == MARE_DEADLOCK && mare__log_end(runtime))
+            err = mare__runtime_await(runtime, true, MARE_FOREVER);
+        if (err == MARE_DEADLOCK) {
+            char *stuck = mare__stuck_text(runtime);
+            fprintf(stderr, "mare: %lu processes wait for messages that nobody can send: ended\n%s",
+                    atomic_load(&runtime->live), stuck ? stuck : "");
+            free(stuck);
+        }
     }
     mare_process_unref(&process->shared);
     if (last && err != MARE_STOPPED) // else a thread may never come back, and goes with the program

@@ -50,6 +50,7 @@ static int newproc(lua_State *L)
         return refuse(L, "%s", mare_strerror(MARE_NOMEM));
     mare__handle_push_new(L, process);
     const char *refused = "?";
+    mare__modules_inherit(L, process);
     mare_message *message = &process->sleep.wait.message;
     if (mare__marshal_body(L, 1, 1, message, &leaving, &refused) != MARE_OK)
         return refuse(L, "failed to copy upvalue of unsupported type '%s'", refused);

@@ -3,6 +3,8 @@
 // `mare.file` of this.
 #include <errno.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -152,6 +154,10 @@ int mare__lua_push_info(lua_State *L, const struct mare__file_info *info)
     lua_setfield(L, -2, "kind");
     set_number(L, "size", info->size);
     set_number(L, "permissions", info->permissions);
+    char octal[8];
+    snprintf(octal, sizeof octal, "%04o", info->permissions & 07777u);
+    lua_pushstring(L, octal);
+    lua_setfield(L, -2, "mode");
     set_number(L, "owner", info->owner);
     set_number(L, "group", info->group);
     set_number(L, "inode", info->inode);
@@ -188,11 +194,20 @@ static int say_temporary(lua_State *L, struct mare__file_job *job)
 
 // ---- The functions ------------------------------------------------------------------------------
 
+// A number, or octal digits: "644".
 static unsigned check_permissions(lua_State *L, int index, unsigned otherwise)
 {
-    lua_Integer permissions = luaL_optinteger(L, index, otherwise);
+    lua_Integer permissions = -1;
+    if (lua_type(L, index) == LUA_TSTRING) {
+        const char *digits = lua_tostring(L, index);
+        size_t length = lua_rawlen(L, index);
+        if (length > 0 && length <= 5 && strspn(digits, "01234567") == length)
+            permissions = (lua_Integer)strtol(digits, NULL, 8);
+    } else {
+        permissions = luaL_optinteger(L, index, otherwise);
+    }
     luaL_argcheck(L, permissions >= 0 && permissions <= 07777, index,
-                  "permissions are between 0 and 4095 (07777)");
+                  "permissions are octal digits, as '644', or a number from 0 to 4095 (07777)");
     return (unsigned)permissions;
 }
 
@@ -305,7 +320,7 @@ static int path_mkdir(lua_State *L) // parents
 
 static int path_chmod(lua_State *L)
 {
-    luaL_checkinteger(L, 2);
+    luaL_checkany(L, 2);
     return with_permissions(L, mare__act_chmod, 0);
 }
 

@@ -78,12 +78,25 @@ static void read_options(lua_State *L, struct options *options)
     }
 }
 
-// Replaces source by a function; a mistake in it is the caller's.
+// Whether it looks like the name of a file: "worker.lua". No such line is a piece of Lua that
+// compiles.
+static bool names_file(const char *code, size_t length)
+{
+    return length > 4 && strcmp(code + length - 4, ".lua") == 0 && strlen(code) == length &&
+           !strchr(code, '\n');
+}
+
+// Replaces source, or the name of a file, by a function; a mistake in it is the caller's.
 static void compile_body(lua_State *L, int body)
 {
     size_t length;
     const char *code = lua_tolstring(L, body, &length);
-    if (luaL_loadbuffer(L, code, length, code) != LUA_OK)
+    int status = luaL_loadbuffer(L, code, length, code);
+    if (status != LUA_OK && names_file(code, length)) {
+        lua_pop(L, 1);
+        status = luaL_loadfile(L, code);
+    }
+    if (status != LUA_OK)
         lua_error(L);
     lua_replace(L, body);
 }
@@ -144,6 +157,7 @@ int mare__lua_spawn(lua_State *L)
         return mare__lua_fail(L, MARE_NOMEM);
     int top = lua_gettop(L);
     mare__handle_push_new(L, process); // so that an error cannot lose it
+    mare__modules_inherit(L, process);
     mare_message *message = &process->sleep.wait.message;
     if (mare__marshal_body(L, body, top - body + 1, message, &leaving, NULL) != MARE_OK)
         return mare__lua_refuse(L);

@@ -31,11 +31,21 @@ int mare__lua_timer(lua_State *L)
     return 1;
 }
 
+// It does not come any more, and the reason is not that a channel was closed.
+static int fail_over(lua_State *L, struct mare__object *timer)
+{
+    lua_pushstring(L, mare__alarm_cancelled(timer) ? "the timer was cancelled"
+                                                   : "the timer has fired, and comes once");
+    return mare__lua_fail_with(L, MARE_CLOSED);
+}
+
 static int wait_done(lua_State *L, int status, lua_KContext context)
 {
     (void)status, (void)context;
     struct mare__local *self = mare__self(L);
     mare__block_clean(self);
+    if (self->sleep.wait.result == MARE_CLOSED)
+        return fail_over(L, check(L, 1));
     if (self->sleep.wait.result)
         return mare__lua_fail(L, self->sleep.wait.result);
     lua_pushboolean(L, 1);
@@ -55,7 +65,7 @@ static int timer_wait(lua_State *L)
         return mare__lua_fail(L, MARE_NOMEM);
     mare_message message; // an empty one
     if (over && mare__chan_receive(channel, &message, NULL) != MARE_OK)
-        return mare__lua_fail(L, MARE_CLOSED); // nobody shall wait for ever
+        return fail_over(L, timer); // nobody shall wait for ever
     if (over) {
         lua_pushboolean(L, 1);
         return 1;

@@ -2,6 +2,7 @@
 // Oscillator and time of day on Linux.
 #include "platform/wall.h"
 
+#include <stdio.h>
 #include <time.h>
 
 enum { TRIES = 4, NAP_NS = 10000000 }; // a shorter one is how far apart two clocks were read
@@ -96,4 +97,13 @@ int64_t mare__wall_age_ns(struct mare__arrivals *arrivals, const struct mare__wa
         return 0;
     int64_t most_ns = age_ns / SLEWED, found_ns = size(slewed(now) - slewed(&seen));
     return age_ns - (found_ns < most_ns ? found_ns : most_ns);
+}
+
+void mare__wall_text(int64_t utc_ns, char text[MARE__WALL_TEXT])
+{
+    time_t seconds = (time_t)(utc_ns / 1000000000);
+    struct tm parts;
+    gmtime_r(&seconds, &parts);
+    size_t length = strftime(text, MARE__WALL_TEXT, "%Y-%m-%dT%H:%M:%S", &parts);
+    snprintf(text + length, MARE__WALL_TEXT - length, ".%03dZ", (int)(utc_ns / 1000000 % 1000));
 }

@@ -16,6 +16,10 @@ struct mare__wall {
 // Reads both, as close to each other as can be.
 void mare__wall_read(struct mare__wall *wall);
 
+// A time since 1970 as "2026-11-16T13:20:01.123Z".
+enum { MARE__WALL_TEXT = 32 };
+void mare__wall_text(int64_t utc_ns, char text[MARE__WALL_TEXT]);
+
 // Makes sense of the kernel's stamps of arrivals, which are by the system's clock: that may be set
 // between a stamp and the look at it.
 struct mare__arrivals {

@@ -82,6 +82,15 @@ bool mare__alarm_over(struct mare__object *object)
     return over;
 }
 
+bool mare__alarm_cancelled(struct mare__object *object)
+{
+    struct mare__alarm *alarm = alarm_of(object);
+    mare__lock_acquire(&alarm->lock);
+    bool cancelled = alarm->cancelled;
+    mare__lock_release(&alarm->lock);
+    return cancelled;
+}
+
 static void destroy(struct mare__object *object)
 {
     if (!mare__runtime_valid(alarm_of(object)->task.runtime))

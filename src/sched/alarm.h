@@ -15,5 +15,8 @@ mare_channel *mare__alarm_channel(struct mare__object *object);
 // Whether it has come and does not come again; what it told is in its channel, or was taken.
 bool mare__alarm_over(struct mare__object *object);
 
+// Whether somebody has cancelled it.
+bool mare__alarm_cancelled(struct mare__object *object);
+
 // It will not come any more. False: it was over already.
 bool mare__alarm_cancel(struct mare__object *object);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The standard libraries in a state: opened when they are named (lazy.c), with functions of ours
-// in place of some (stdlib.c, coroutine.c).
+// in place of some (stdlib.c, package.c, coroutine.c).
 #pragma once
 
 #include "sched/sched.h"
@@ -62,7 +62,37 @@ void mare__lazy_string(lua_State *L);
 void mare__math_seed(lua_State *L);
 extern const luaL_Reg mare__base_overrides[], mare__os_overrides[];
 int mare__next(lua_State *L);
+
+// Pops a metatable and gives it to the table below it, as setmetatable does.
+void mare__metatable_set(lua_State *L);
+
+// Whether it is the table of globals.
+bool mare__is_globals(lua_State *L, int index);
+
+// os.exit([code]): ends the program, in order if somebody awaits its end; in a program that is not
+// ours (a host, a C program), as exit does.
+int mare__exit(lua_State *L);
+
+// ---- package.c ----------------------------------------------------------------------------------
 int mare__require(lua_State *L);
+
+// The host's own require, for a state that is not ours.
+int mare__host_require(lua_State *L);
+
+// Changes the library on top of the stack, and gives it what the process has inherited.
+void mare__package_patch(lua_State *L);
+
+// A new process, not yet launched, gets the package.path, package.cpath and package.preload of the
+// one that the state belongs to. May raise an error (no memory).
+struct mare__modules;
+void mare__modules_inherit(lua_State *L, struct mare__local *process);
+void mare__modules_unref(struct mare__modules *modules); // or NULL
+
+// ---- class.c ------------------------------------------------------------------------------------
+// The table on top of the stack has a metatable. Pushes the name of the loaded module that has it,
+// and its place there (names with zero bytes between them; empty: the module itself), and returns
+// true; or pushes nothing.
+bool mare__class_of(lua_State *L);
 
 // ---- protect.c ----------------------------------------------------------------------------------
 // pcall and xpcall: as the originals, but they do not stop the error by which a process that was
@@ -73,18 +103,6 @@ int mare__xpcall(lua_State *L);
 // Raises that error; and whether it is the value on top of the stack.
 int mare__kill_throw(lua_State *L);
 bool mare__kill_thrown(lua_State *L);
-
-// ---- stdlib.c again -----------------------------------------------------------------------------
-
-// The host's own require, for a state that is not ours.
-int mare__host_require(lua_State *L);
-
-// Changes the library on top of the stack.
-void mare__package_patch(lua_State *L);
-
-// os.exit([code]): ends the program, in order if somebody awaits its end; in a program that is not
-// ours (a host, a C program), as exit does.
-int mare__exit(lua_State *L);
 
 // ---- debug.c ------------------------------------------------------------------------------------
 extern const luaL_Reg mare__debug_overrides[];

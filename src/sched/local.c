@@ -48,6 +48,7 @@ static void destroy(struct mare__object *object)
     mare__free(process->numbers.free);
     mare__free(atomic_load(&process->pool));
     mare__account_unref(process->account);
+    mare__modules_unref(process->modules);
     mare__spare_give(MARE__SPARE_PROCESS, process);
 }
 
@@ -244,6 +245,59 @@ static int keep_results(lua_State *L)
     return 0;
 }
 
+// value -> text. The module is ours, and need not be there.
+static int show_value(lua_State *L)
+{
+    if (!lua_istable(L, 1) || !mare__lazy_require(L, "mare._show"))
+        return 0;
+    lua_insert(L, 1);
+    lua_call(L, 1, 1);
+    return 1;
+}
+
+// value -> text, whatever it is
+static int describe(lua_State *L)
+{
+    lua_pushcfunction(L, show_value);
+    lua_pushvalue(L, 1);
+    if (lua_pcall(L, 1, 1, 0) != LUA_OK || lua_type(L, -1) != LUA_TSTRING)
+        lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
+    return 1;
+}
+
+const char *mare__error_push(lua_State *L, int error)
+{
+    error = lua_absindex(L, error);
+    lua_pushcfunction(L, describe);
+    lua_pushvalue(L, error);
+    lua_pcall(L, 1, 1, 0); // if there is no memory, that is what it says
+    return lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "?";
+}
+
+// Who spawns a function that uses a global of its own finds out here. (What the process does have
+// as a global was sought in another environment.)
+static void explain_globals(lua_State *L, const struct mare__local *process)
+{
+    static const char words[] = "a nil value (global '";
+    if (process->is_main || lua_type(L, 1) != LUA_TSTRING)
+        return;
+    const char *name = strstr(lua_tostring(L, 1), words), *end = NULL;
+    if (name)
+        end = strchr(name += sizeof words - 1, '\'');
+    if (!end)
+        return;
+    lua_pushglobaltable(L);
+    lua_pushlstring(L, name, (size_t)(end - name));
+    if (lua_gettable(L, -2) == LUA_TNIL) {
+        lua_pushfstring(L,
+                        "%s; a process has globals of its own: pass it as an argument, make it a "
+                        "local of the function that spawns, or put it into a module",
+                        lua_tostring(L, 1));
+        lua_replace(L, 1);
+    }
+    lua_pop(L, 2);
+}
+
 // The error value, as it is if it can travel, else as a string; the traceback; and, if it is not a
 // string, what to print of it.
 static int keep_error(lua_State *L)
@@ -251,6 +305,7 @@ static int keep_error(lua_State *L)
     struct mare__local *process = mare__self(L);
     mare_message *message = &process->sleep.wait.message;
     const char *traceback = mare__passed(L, 2);
+    explain_globals(L, process);
     if (keep_values(L, 1, "error") != MARE_OK) {
         luaL_tolstring(L, 1, NULL);
         add_string(message, lua_tostring(L, -1));
@@ -261,8 +316,7 @@ static int keep_error(lua_State *L)
     if (luaL_callmeta(L, 1, "__tostring") && lua_type(L, -1) == LUA_TSTRING)
         add_string(message, lua_tostring(L, -1));
     else
-        add_string(message,
-                   lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1)));
+        add_string(message, mare__error_push(L, 1));
     return 0;
 }
 
@@ -359,6 +413,43 @@ static void print_error(struct mare__local *process)
     funlockfile(stderr);
 }
 
+static char *string_in(const mare_message *message, uint32_t index)
+{
+    mare_value value;
+    if (mare_message_get(message, index, &value) != MARE_OK || value.type != MARE_STRING)
+        value = (mare_value){.as.string = {"?", 1}};
+    char *copy = mare__alloc(value.as.string.length + 1);
+    if (copy) {
+        memcpy(copy, value.as.string.bytes, value.as.string.length);
+        copy[value.as.string.length] = 0;
+    }
+    return copy;
+}
+
+// Gives the error to the program's log, if there is one that takes it.
+static bool log_error(struct mare__local *process)
+{
+    mare_runtime *runtime = process->shared.runtime;
+    const mare_message *message = &process->sleep.wait.message;
+    bool (*note)(mare_runtime *, const char *, const char *) = atomic_load(&runtime->log_note);
+    if (!note)
+        return false;
+    const char *name = process->shared.name;
+    char *error = string_in(message, message->count > 2 ? 2 : 0), *trace = string_in(message, 1);
+    size_t room = 64 + (name ? strlen(name) : 0) + (error ? strlen(error) : 0);
+    char *text = mare__alloc(room);
+    bool done = error && trace && text;
+    if (done) {
+        snprintf(text, room, "process %llu%s%s died: %s", (unsigned long long)process->shared.id,
+                 name ? " " : "", name ? name : "", error);
+        done = note(runtime, text, trace);
+    }
+    mare__free(error);
+    mare__free(trace);
+    mare__free(text);
+    return done;
+}
+
 // The wait of the report has ended. MARE_OK: somebody has looked at how the process ended
 // (mare__local_observed). Else the time is over, or the runtime stops, and the error is printed.
 static void report(struct mare__wait *wait)
@@ -366,8 +457,11 @@ static void report(struct mare__wait *wait)
     struct mare__local *process = MARE__ENTRY(wait, struct mare__local, sleep.wait);
     mare__timer_stop(process->shared.runtime,
                      wait); // it may have been ended by a kill that came too late
-    if (wait->result != MARE_OK)
-        print_error(process);
+    if (wait->result != MARE_OK) {
+        if (!log_error(process))
+            print_error(process);
+        mare__unnoticed(process->shared.runtime);
+    }
     mare_process_unref(&process->shared);
 }
 

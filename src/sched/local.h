@@ -31,6 +31,10 @@ void mare__local_observed(struct mare__local *process);
 // What it does, in a word. A process that has given up its worker but stands in no line yet runs.
 const char *mare__local_status(const struct mare__local *process);
 
+// What to print of an error value that is no string and has no __tostring: a table as it would be
+// written in a program. One value is pushed, which keeps the text; no error is raised.
+const char *mare__error_push(lua_State *L, int error);
+
 // A copy of the traceback (to free) outside Lua, for the stack that it tells of will be gone; or
 // NULL.
 char *mare__traceback(lua_State *L);

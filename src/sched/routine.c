@@ -301,13 +301,14 @@ static void report(struct mare__local *process, struct mare__routine *routine)
     int error = lua_gettop(L) - routine->values + 1;
     const char *text = lua_type(L, error) == LUA_TSTRING ? lua_tostring(L, error) : NULL;
     const char *traceback = routine->values > 1 ? lua_tostring(L, error + 1) : "";
+    if (!text && lua_checkstack(L, 4)) {
+        *(struct mare__local **)lua_getextraspace(L) = process; // it is at rest no longer
+        text = mare__error_push(L, error);
+    }
     flockfile(stderr);
     fprintf(stderr, "mare: routine %llu of process %llu died: ", (unsigned long long)routine->id,
             (unsigned long long)process->shared.id);
-    if (text)
-        fprintf(stderr, "%s\n%s\n", text, traceback);
-    else
-        fprintf(stderr, "(error object is a %s value)\n", luaL_typename(L, error));
+    fprintf(stderr, "%s\n%s\n", text ? text : "?", traceback);
     funlockfile(stderr);
 }
 

@@ -250,6 +250,9 @@ void mare_stop(mare_runtime *runtime)
         runtime->sources.stop(runtime);
     mare__timer_expire(runtime, MARE_FOREVER);
     mare__workers_stop(runtime);
+    struct mare__log *log = atomic_load(&runtime->log);
+    if (log)
+        atomic_load (&runtime->log_stop)(log);
     mare__tasks_finish(runtime);
     mare__state_trim(runtime, 0);
     mare__local_release_kept(runtime);

@@ -28,6 +28,10 @@ void mare__runtime_changed(mare_runtime *runtime);
 void mare__runtime_left(mare_runtime *runtime);
 void mare__runtime_await_threads(mare_runtime *runtime);
 
+// Nothing can move (MARE_DEADLOCK): who waits, where and for what, a line each; to free, or NULL.
+// Not after anybody was woken.
+char *mare__stuck_text(mare_runtime *runtime);
+
 // Kills every process.
 void mare__runtime_kill_all(mare_runtime *runtime, const char *reason);
 

@@ -151,22 +151,24 @@ struct mare__local {
         lua_State *co, *before; // who runs, and who ran before it
     } * nest;                   // coroutines resumed inside each other
     uint32_t nested, nest_room;
-    bool needs_close;           // something in the state has a finalizer
-    bool finalizes;             // one that is Lua code
-    bool closing;               // the state is: what is made now is not finalized
-    bool has_c_modules;         // so the state cannot be recycled
-    bool warnings_on, warning;  // what warn("@on") set; a warning's first piece was printed
-    bool loaded;                // the state came with its function on the stack
-    bool begun;                 // what it starts with is being read, or was
-    bool is_main;               // has everything from the start, as the stock interpreter
-    bool luaproc;               // the global `luaproc` exists in it
-    volatile bool winding_up;   // it has ended: handlers of <close> run
-    volatile uint8_t throws;    // errors raised in it because it was killed
-    bool hooked;                // the program has set a hook, in some coroutine: see hook.c
-    volatile bool hooking;      // a hook is being set: the tick leaves it alone
-    lua_State *volatile armed;  // where the tick asked for the worker
-    const void *last_body;      // what it spawned last: see code.c
-    struct mare__reader *start; // of what it starts with, until that was read
+    bool needs_close;              // something in the state has a finalizer
+    bool finalizes;                // one that is Lua code
+    bool closing;                  // the state is: what is made now is not finalized
+    bool has_c_modules;            // so the state cannot be recycled
+    bool warnings_on, warning;     // what warn("@on") set; a warning's first piece was printed
+    bool loaded;                   // the state came with its function on the stack
+    bool begun;                    // what it starts with is being read, or was
+    bool is_main;                  // has everything from the start, as the stock interpreter
+    bool luaproc;                  // the global `luaproc` exists in it
+    volatile bool winding_up;      // it has ended: handlers of <close> run
+    volatile uint8_t throws;       // errors raised in it because it was killed
+    bool hooked;                   // the program has set a hook, in some coroutine: see hook.c
+    volatile bool hooking;         // a hook is being set: the tick leaves it alone
+    lua_State *volatile armed;     // where the tick asked for the worker
+    const void *last_body;         // what it spawned last: see code.c
+    struct mare__reader *start;    // of what it starts with, until that was read
+    struct mare__modules *modules; // what it inherits: a reference, or NULL; see package.c
+    uintptr_t modules_print;       // of what it would hand on when it last looked
 
     // Under the lock of the shared half.
     bool reporting; // it died, and its error will be printed unless somebody looks
@@ -324,6 +326,7 @@ struct mare__class {
 
 struct mare__harvest; // what the standard libraries are made of: see lazy.c
 struct mare__jobs;    // threads for what blocks: see src/loop/job.h
+struct mare__log;     // see src/loop/log.h
 
 struct mare_runtime {
     struct mare__platform platform;
@@ -357,6 +360,11 @@ struct mare_runtime {
     struct mare__lookout *lookouts;  // all there were, under worker_mutex; the end frees them
     struct mare__jobs *_Atomic jobs; // made when first needed
     void (*_Atomic jobs_stop)(struct mare__jobs *jobs); // how they end; set before
+    // The log, how it ends, and what takes a message of the runtime's own: false, it does not. See
+    // src/loop/log.h.
+    struct mare__log *_Atomic log; // made when first needed
+    void (*_Atomic log_stop)(struct mare__log *log);
+    bool (*_Atomic log_note)(mare_runtime *runtime, const char *message, const char *traceback);
 
     mare__lock inbox_lock;
     struct mare__line inbox; // processes whose wait was ended by a thread that is no worker
@@ -418,6 +426,7 @@ struct mare_runtime {
     atomic_bool stopping;
     atomic_int exit_code;   // -1: nobody asked to exit
     atomic_int print_error; // an errno: what was printed is lost
+    atomic_bool *unnoticed; // is told that somebody died and nobody took note; or NULL
     bool exits_in_order;    // somebody awaits the end and looks at exit_code
     mare_process *main;     // whose end ends the program, or NULL
     bool gc_stress;
@@ -478,6 +487,13 @@ static inline uint64_t mare__thread_time_ns(const mare_runtime *runtime)
     return runtime->platform.thread_time_ns(runtime->platform.context);
 }
 
+// Somebody has died, and nobody has taken note but the person who reads standard error.
+static inline void mare__unnoticed(const mare_runtime *runtime)
+{
+    if (runtime->unnoticed)
+        atomic_store(runtime->unnoticed, true);
+}
+
 static inline bool mare__killed(const struct mare__local *process)
 {
     // Relaxed: see mare__wait_publish.
@@ -516,6 +532,9 @@ enum {
     MARE__REGISTRY_SEEN, // what a program sees of it: see debug.c
     MARE__REGISTRY_HOST,
     MARE__REGISTRY_ROUTINES,
+    MARE__REGISTRY_PACKAGE, // the library, and what it had: see package.c
+    MARE__REGISTRY_PRELOAD,
+    MARE__REGISTRY_CLASSES, // metatables, and which module has them: see class.c
     MARE__REGISTRY_PIPES,   // of children: see lua/child.c
     MARE__REGISTRY_HANDLES, // and those after it: see handle.c
     MARE__REGISTRY_END = MARE__REGISTRY_HANDLES + 32

@@ -114,25 +114,3 @@ void mare__seen_add(struct mare__seen_set *set, const void *upvalue, uint32_t nu
     else
         add_address(set, upvalue ? upvalue : lua_topointer(set->L, -1), number, extra);
 }
-
-// ---- What contains itself -----------------------------------------------------------------------
-
-bool mare__seen_enter(struct mare__seen_set *set)
-{
-    lua_pushvalue(set->L, -1);
-    bool first = lua_rawget(set->L, set->slot) == LUA_TNIL;
-    lua_pop(set->L, 1);
-    if (first) {
-        lua_pushvalue(set->L, -1);
-        lua_pushboolean(set->L, 1); // no number: it is not found as one that was seen
-        lua_rawset(set->L, set->slot);
-    }
-    return first;
-}
-
-void mare__seen_leave(struct mare__seen_set *set)
-{
-    lua_pushvalue(set->L, -1);
-    lua_pushnil(set->L);
-    lua_rawset(set->L, set->slot);
-}

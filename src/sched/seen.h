@@ -31,8 +31,3 @@ bool mare__seen_find(struct mare__seen_set *set, const void *upvalue, struct mar
 // Remembers the same. Raises an error when there is no memory.
 void mare__seen_add(struct mare__seen_set *set, const void *upvalue, uint32_t number,
                     uint32_t extra);
-
-// The value on top of the stack, which is no table or function that has a number, is being written,
-// until it is left; false: it is already, and so contains itself. Only with anchors.
-bool mare__seen_enter(struct mare__seen_set *set);
-void mare__seen_leave(struct mare__seen_set *set);

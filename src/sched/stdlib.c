@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // What Maré does in place of a few functions of the standard libraries. Each behaves as the
 // original does, and besides: the ones that could see that globals are lazy make them real first;
-// setmetatable notes that a finalizer exists; print writes its line in one piece; require lets a
-// module wait while it loads; os.execute leaves signals alone; and os.exit ends every process in
-// order. (The debug library has files of its own: debug.c, hook.c.)
+// setmetatable notes that a finalizer exists; print writes its line in one piece; os.execute leaves
+// signals alone; and os.exit ends every process in order. (The debug library has files of its own,
+// debug.c and hook.c; require and package are in package.c.)
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +39,24 @@ static int base_getmetatable(lua_State *L)
     return 1;
 }
 
+bool mare__is_globals(lua_State *L, int index)
+{
+    index = lua_absindex(L, index);
+    lua_pushglobaltable(L);
+    bool same = lua_rawequal(L, -1, index);
+    lua_pop(L, 1);
+    return same;
+}
+
+void mare__metatable_set(lua_State *L)
+{
+    lua_pushliteral(L, "__gc");
+    if (lua_rawget(L, -2) != LUA_TNIL)
+        mare__self(L)->needs_close = mare__self(L)->finalizes = true;
+    lua_pop(L, 1);
+    lua_setmetatable(L, -2);
+}
+
 static int base_setmetatable(lua_State *L)
 {
     int type = lua_type(L, 2);
@@ -48,13 +66,10 @@ static int base_setmetatable(lua_State *L)
     if (luaL_getmetafield(L, 1, "__metatable") != LUA_TNIL)
         return luaL_error(L, "cannot change a protected metatable");
     lua_settop(L, 2);
-    if (type == LUA_TTABLE) {
-        lua_pushliteral(L, "__gc");
-        if (lua_rawget(L, 2) != LUA_TNIL)
-            mare__self(L)->needs_close = mare__self(L)->finalizes = true;
-        lua_pop(L, 1);
-    }
-    lua_setmetatable(L, 1);
+    if (type == LUA_TTABLE)
+        mare__metatable_set(L);
+    else
+        lua_setmetatable(L, 1);
     return 1;
 }
 
@@ -120,149 +135,6 @@ const luaL_Reg mare__base_overrides[] = {{"getmetatable", base_getmetatable},
                                          {"pcall", mare__pcall},
                                          {"xpcall", mare__xpcall},
                                          {NULL, NULL}};
-
-// ---- require and package ------------------------------------------------------------------------
-
-enum { NAME = 1, LOADED, PACKAGE, SEARCHERS, REASONS };
-
-// The loader has run: its result is on top, the loader's data below it.
-static int required(lua_State *L, int status, lua_KContext context)
-{
-    (void)status, (void)context;
-    const char *name = lua_tostring(L, NAME);
-    if (!lua_isnil(L, -1))
-        lua_setfield(L, LOADED, name);
-    else
-        lua_pop(L, 1);
-    if (lua_getfield(L, LOADED, name) == LUA_TNIL) {
-        lua_pushboolean(L, 1);
-        lua_copy(L, -1, -2);
-        lua_setfield(L, LOADED, name);
-    }
-    lua_rotate(L, -2, 1); // module, loader's data
-    return 2;
-}
-
-// Modules that hold back a worker while they wait, and those of ours that do not. They are in
-// package.preload, where a program can remove them to have the originals.
-static const struct {
-    const char *name, *ours;
-} replaced[] = {{"socket.core", "mare.luasocket.core"}, {"socket.unix", "mare.luasocket.unix"}};
-
-// The loader of one that is replaced; its name is an upvalue.
-static int load_ours(lua_State *L)
-{
-    const char *name = lua_tostring(L, lua_upvalueindex(1));
-    return mare__lazy_require(L, name) ? 1 : luaL_error(L, "module '%s' is not there", name);
-}
-
-static void push_ours(lua_State *L, const char *name)
-{
-    lua_pushstring(L, name);
-    lua_pushcclosure(L, load_ours, 1);
-}
-
-// Pushes the loader that a searcher found and its data; raises an error with the reasons of all if
-// none did.
-static void find_loader(lua_State *L, const char *name)
-{
-    if (lua_getfield(L, PACKAGE, "searchers") != LUA_TTABLE)
-        luaL_error(L, "'package.searchers' must be a table");
-    lua_pushliteral(L, "");
-    for (int i = 1;; i++) {
-        if (lua_rawgeti(L, SEARCHERS, i) == LUA_TNIL) {
-            if (strcmp(name, "socket") != 0)
-                luaL_error(L, "module '%s' not found:%s", name, lua_tostring(L, REASONS));
-            push_ours(L, "mare.luasocket.socket"); // LuaSocket is not installed
-            lua_pushliteral(L, ":mare:");
-            return;
-        }
-        lua_pushstring(L, name);
-        lua_call(L, 1, 2);
-        if (lua_isfunction(L, -2))
-            return;
-        if (lua_isstring(L, -2)) {
-            lua_pop(L, 1);
-            lua_pushfstring(L, "%s\n\t%s", lua_tostring(L, REASONS), lua_tostring(L, -1));
-            lua_replace(L, REASONS);
-        }
-        lua_settop(L, REASONS);
-    }
-}
-
-int mare__require(lua_State *L)
-{
-    const char *name = luaL_checkstring(L, NAME);
-    lua_settop(L, NAME);
-    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    lua_getfield(L, LOADED, name);
-    if (lua_toboolean(L, -1))
-        return 1;
-    lua_settop(L, LOADED);
-    if (mare__lazy_require(L, name))
-        return 1;
-    mare__lazy_finish(L);
-    mare__lazy_require(L, LUA_LOADLIBNAME);
-    find_loader(L, name);
-    lua_rotate(L, -2, 1); // data, loader
-    lua_pushvalue(L, NAME);
-    lua_pushvalue(L, -3);
-    lua_callk(L, 2, 1, 0, required);
-    return required(L, LUA_OK, 0);
-}
-
-int mare__host_require(lua_State *L)
-{
-    lua_getglobal(L, "require");
-    lua_insert(L, 1);
-    lua_call(L, 1, 1);
-    return 1;
-}
-
-// Where C modules are loaded, by the original. The state has one from then on.
-static int load_c(lua_State *L, enum mare__original which)
-{
-    int results = mare__original(mare__self(L)->shared.runtime, which)(L);
-    if (lua_isfunction(L, -results))
-        mare__self(L)->has_c_modules = true;
-    return results;
-}
-
-static int package_loadlib(lua_State *L)
-{
-    mare__self(L)->has_c_modules = true; // also if it is only linked
-    return load_c(L, MARE__LOADLIB);
-}
-
-static int search_c(lua_State *L)
-{
-    return load_c(L, MARE__SEARCH_C);
-}
-
-static int search_c_root(lua_State *L)
-{
-    return load_c(L, MARE__SEARCH_C_ROOT);
-}
-
-void mare__package_patch(lua_State *L)
-{
-    lua_pushcfunction(L, package_loadlib);
-    lua_setfield(L, -2, "loadlib");
-    lua_getfield(L, -1, "searchers");
-    lua_pushvalue(L, -2);
-    lua_pushcclosure(L, search_c, 1); // they have the library as their upvalue
-    lua_rawseti(L, -2, 3);
-    lua_pushvalue(L, -2);
-    lua_pushcclosure(L, search_c_root, 1);
-    lua_rawseti(L, -2, 4);
-    lua_pop(L, 1);
-    lua_getfield(L, -1, "preload");
-    for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++) {
-        push_ours(L, replaced[i].ours);
-        lua_setfield(L, -2, replaced[i].name);
-    }
-    lua_pop(L, 1);
-}
 
 // ---- math ---------------------------------------------------------------------------------------
 // The library seeds itself from the time and the address of the state, and states of processes that

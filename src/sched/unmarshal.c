@@ -22,7 +22,7 @@
 #include "sched/libraries.h"
 #include "sched/marshal.h"
 
-enum frame_kind { ARRAY, MAP, FUNCTION, TRAVEL };
+enum frame_kind { ARRAY, MAP, FUNCTION, TRAVEL, OBJECT };
 
 struct frame {
     uint8_t kind;
@@ -40,6 +40,7 @@ enum after {
     MODULE_IS_VALUE,    // the value itself
     MODULE_HAS_MEMBER,  // the value is one of its functions, whose name comes next
     MODULE_LETS_ARRIVE, // what comes next is for its `arrive`
+    MODULE_HAS_CLASS,   // the name of a metatable comes next, then the table that gets it
     HAS_ARRIVED         // the value is what the frame stands for
 };
 
@@ -216,6 +217,29 @@ static void take_member(struct mare__reader *r, uint32_t end)
     lua_remove(r->L, -2);
 }
 
+// A module is on top. What stands for a value is numbered before what it is made of.
+static void open_travel(struct mare__reader *r, uint32_t end)
+{
+    push_frame(r, TRAVEL, 1, end)->next = r->numbered++;
+}
+
+// A module is on top: the metatable takes its place, and the table comes next.
+static void open_object(struct mare__reader *r, uint32_t end)
+{
+    uint32_t length;
+    const char *name = next_string(r, &length), *stop = name + length;
+    while (name < stop && lua_istable(r->L, -1)) {
+        const char *zero = memchr(name, 0, (size_t)(stop - name)), *part = zero ? zero : stop;
+        lua_pushlstring(r->L, name, (size_t)(part - name));
+        lua_rawget(r->L, -2);
+        lua_remove(r->L, -2);
+        name = part + (zero != NULL);
+    }
+    if (!lua_istable(r->L, -1))
+        luaL_error(r->L, "an object arrived whose class is not in the module of that name");
+    push_frame(r, OBJECT, 1, end);
+}
+
 static void push_handle(struct mare__reader *r, struct mare__object *object)
 {
     lua_State *L = r->L;
@@ -283,7 +307,11 @@ static bool read_ext(struct mare__reader *r, const struct mare__token *token)
         return false;
     case MARE__EXT_TRAVEL:
         if (ask_module(r, MODULE_LETS_ARRIVE, end))
-            push_frame(r, TRAVEL, 1, end);
+            open_travel(r, end);
+        return false;
+    case MARE__EXT_OBJECT:
+        if (ask_module(r, MODULE_HAS_CLASS, end))
+            open_object(r, end);
         return false;
     case MARE__EXT_HANDLE:
         must_have(r, token, sizeof(struct mare__handle));
@@ -366,6 +394,14 @@ static void put(struct mare__reader *r)
         if (!lua_setupvalue(L, frame->index, (int)frame->next++))
             malformed(r);
         break;
+    case OBJECT: // metatable, table -> table
+        if (!lua_istable(L, -1) || mare__is_globals(L, -1))
+            malformed(r);
+        lua_pushvalue(L, frame->index);
+        mare__metatable_set(L);
+        lua_replace(L, frame->index);
+        frame->remaining--;
+        break;
     default: // TRAVEL: module, value -> module.arrive(value)
         if (lua_getfield(L, frame->index, "arrive") != LUA_TFUNCTION)
             luaL_error(L, "a value arrived whose module has no function 'arrive'");
@@ -425,10 +461,16 @@ static void called(struct mare__reader *r)
     r->after = NO_CALL;
     if (after == HAS_ARRIVED) {
         struct frame *frame = &r->frames[r->depth - 1];
+        if (r->numbers) {
+            lua_pushvalue(r->L, -1);
+            lua_rawseti(r->L, r->numbers, (lua_Integer)frame->next);
+        }
         lua_replace(r->L, frame->index);
         frame->remaining--;
     } else if (after == MODULE_LETS_ARRIVE) {
-        push_frame(r, TRAVEL, 1, r->after_end);
+        open_travel(r, r->after_end);
+    } else if (after == MODULE_HAS_CLASS) {
+        open_object(r, r->after_end);
     } else {
         if (after == MODULE_HAS_MEMBER)
             take_member(r, r->after_end);

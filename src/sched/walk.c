@@ -6,6 +6,7 @@
 //     frame TABLE     stack: table, key            the next pair comes from lua_next
 //     frame FUNCTION  stack: function              the next upvalue comes from lua_getupvalue
 //     frame TRAVEL    stack: original              its substitute was written
+//     frame OBJECT    stack: table                 the same, without its metatable
 //
 // Tables and functions are numbered in the order in which they appear, and a second appearance
 // refers to the number, so that shared references and cycles survive. A table's integer keys from 1
@@ -23,7 +24,7 @@
 #include "sched/handle.h"
 #include "sched/libraries.h"
 
-enum frame_kind { ARRAY, MAP, FUNCTION, TRAVEL };
+enum frame_kind { ARRAY, MAP, FUNCTION, TRAVEL, OBJECT };
 
 static bool fail(struct mare__walk *w, mare_err err, const char *refusal)
 {
@@ -182,24 +183,49 @@ static bool begin_travel(struct mare__walk *w)
 {
     lua_State *L = w->L;
     w->begins_again = !w->seen.anchors;
-    if (w->begins_again)
+    if (w->begins_again || !push_frame(w, TRAVEL, MARE__PACK_EXT))
         return false;
-    if (!mare__seen_enter(&w->seen))
-        return fail(w, MARE_BADMSG, "a value inside of what its own __travel returned");
-    if (!push_frame(w, TRAVEL, MARE__PACK_EXT))
-        return false;
+    w->frames[w->depth - 1].number = w->numbered;
+    mare__seen_add(&w->seen, NULL, w->numbered++, 0);
     luaL_getmetafield(L, -1, "__travel");
     lua_pushvalue(L, -2);
+    w->depth--; // what is wrong with it is said of the value, not of what is in it
     if (lua_pcall(L, 1, 2, 0) != LUA_OK)
-        return fail(
-            w, MARE_BADMSG,
-            lua_pushfstring(L, "a value whose __travel failed: %s", luaL_tolstring(L, -1, NULL)));
+        return fail(w, MARE_BADMSG,
+                    lua_pushfstring(L, "__travel failed: %s", luaL_tolstring(L, -1, NULL)));
     if (lua_type(L, -2) != LUA_TSTRING)
-        return fail(w, MARE_BADMSG, "a value whose __travel does not return the name of a module");
+        return fail(w, MARE_BADMSG, "__travel does not return the name of a module");
+    w->depth++;
     if (!write_string(w, -2))
         return false;
     lua_remove(L, -2);
     return true; // the substitute is on top; the frame writes it
+}
+
+// Writes the number of a value that was met before. One that travels as another is not there
+// before that one is.
+static bool repeat(struct mare__walk *w, uint32_t number)
+{
+    for (uint32_t i = 0; i < w->depth; i++)
+        if (w->frames[i].kind == TRAVEL && w->frames[i].number == number)
+            return fail(w, MARE_BADMSG, "a value inside of what its own __travel returned");
+    lua_pop(w->L, 1);
+    return write_repeat(w, number);
+}
+
+// A table whose metatable a module has, whose name and place in it are on top of the stack.
+static bool begin_object(struct mare__walk *w)
+{
+    lua_State *L = w->L;
+    struct mare__walk_frame *frame = push_frame(w, OBJECT, MARE__PACK_EXT);
+    if (!frame)
+        return false;
+    frame->index -= 2;
+    bool done = write_string(w, -2) && write_string(w, -1);
+    lua_pop(L, 2);
+    lua_pushvalue(L, -1); // the frame writes it
+    w->bare = true;
+    return done;
 }
 
 static bool has_travel(lua_State *L)
@@ -214,15 +240,18 @@ static bool begin_table(struct mare__walk *w)
 {
     lua_State *L = w->L;
     struct mare__seen seen;
-    bool repeats = mare__seen_find(&w->seen, NULL, &seen);
-    if (repeats || lua_topointer(L, -1) == w->globals) {
+    int top = lua_gettop(L);
+    if (mare__seen_find(&w->seen, NULL, &seen))
+        return repeat(w, seen.number);
+    if (lua_topointer(L, -1) == w->globals) {
         lua_pop(L, 1);
-        return repeats ? write_repeat(w, seen.number) : write_ext(w, MARE__EXT_GLOBALS, "", 0);
+        return write_ext(w, MARE__EXT_GLOBALS, "", 0);
     }
     // A module is known by its name. It is looked for where modules are found: among arguments and
     // upvalues.
-    bool meta = lua_getmetatable(L, -1);
-    lua_pop(L, meta);
+    bool meta = lua_getmetatable(L, -1) && !w->bare;
+    lua_settop(L, top);
+    w->bare = false;
     struct mare__walk_frame *parent = w->depth ? &w->frames[w->depth - 1] : NULL;
     if ((meta || !parent || parent->kind == FUNCTION) && mare__lazy_module_of(L, -1)) {
         bool done = write_names(w, MARE__EXT_MODULE, 1);
@@ -231,8 +260,11 @@ static bool begin_table(struct mare__walk *w)
     }
     if (meta && has_travel(L))
         return begin_travel(w);
+    if (meta && mare__class_of(L))
+        return begin_object(w);
     if (meta)
-        return fail(w, MARE_BADMSG, "a table with a metatable that has no __travel");
+        return fail(w, MARE_BADMSG,
+                    "a table with a metatable that is in no loaded module and has no __travel");
     mare__seen_add(&w->seen, NULL, w->numbered++, 0);
     if (!push_frame(w, ARRAY, MARE__PACK_TABLE))
         return false;
@@ -282,8 +314,9 @@ static bool begin_userdata(struct mare__walk *w)
         lua_pop(L, 1);
         return true;
     }
+    struct mare__seen seen;
     if (has_travel(L))
-        return begin_travel(w);
+        return mare__seen_find(&w->seen, NULL, &seen) ? repeat(w, seen.number) : begin_travel(w);
     return fail(w, MARE_BADMSG, luaL_testudata(L, -1, LUA_FILEHANDLE) ? "a file" : "a userdata");
 }
 
@@ -425,13 +458,13 @@ static bool step(struct mare__walk *w)
     struct mare__walk_frame *frame = &w->frames[w->depth - 1];
     if (frame->kind == FUNCTION)
         return step_function(w, frame);
-    if (frame->kind != TRAVEL)
+    if (frame->kind != TRAVEL && frame->kind != OBJECT)
         return step_table(w, frame);
     if (frame->count++ == 0)
         return begin(w);
-    mare__pack_ext_header(at(w, frame->start), MARE__EXT_TRAVEL,
+    mare__pack_ext_header(at(w, frame->start),
+                          frame->kind == OBJECT ? MARE__EXT_OBJECT : MARE__EXT_TRAVEL,
                           w->message->length - frame->start - MARE__PACK_EXT);
-    mare__seen_leave(&w->seen);
     lua_pop(w->L, 1);
     w->depth--;
     return true;
@@ -459,6 +492,8 @@ static void push_path(struct mare__walk *w)
             if (name)
                 lua_pop(L, 1);
             lua_pushfstring(L, ", upvalue '%s'", name && *name ? name : "?");
+        } else if (frame->kind == OBJECT) {
+            lua_pushliteral(L, "");
         } else if (frame->kind == TRAVEL) {
             lua_pushliteral(L, ", what __travel returned");
         } else if (lua_type(L, key) == LUA_TSTRING) {
@@ -477,7 +512,9 @@ void mare__walk_push_refusal(struct mare__walk *w)
     lua_State *L = w->L;
     if (w->err == MARE_BADMSG) {
         push_path(w);
-        lua_pushfstring(L, "%s: %s cannot travel", lua_tostring(L, -1), w->refusal);
+        bool sentence = strncmp(w->refusal, "__travel", 8) == 0; // it says what happened
+        lua_pushfstring(L, sentence ? "%s: its %s" : "%s: %s cannot travel", lua_tostring(L, -1),
+                        w->refusal);
     } else {
         lua_pushstring(L, mare_strerror(w->err));
     }
@@ -491,7 +528,7 @@ void mare__walk_init(struct mare__walk *w, lua_State *L, mare_message *message,
     w->L = L;
     w->message = message;
     w->how = how;
-    w->begins_again = false;
+    w->begins_again = w->bare = false;
     w->frames = w->few_frames;
     w->room = MARE__MARSHAL_FRAMES;
     w->depth = 0;

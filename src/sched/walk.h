@@ -21,6 +21,7 @@ struct mare__walk {
     mare_message *message;
     const struct mare__marshalling *how;
     bool begins_again; // what was seen must be anchored: the walk ends here
+    bool bare;         // the metatable of the next table was written
     struct mare__walk_frame *frames, few_frames[MARE__MARSHAL_FRAMES];
     uint32_t depth, room;
     struct mare__seen_set seen;

@@ -24,9 +24,9 @@ class Repl(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.home = pathlib.Path(folder.name)
 
-    def open(self, home=None, **options):
+    def open(self, home=None, arguments=(), **options):
         env = {'HOME': str(home or self.home), 'LC_ALL': 'C.UTF-8'}
-        terminal = self.enterContext(Terminal(MARE, env=env, **options))
+        terminal = self.enterContext(Terminal(MARE, *arguments, env=env, **options))
         terminal.until_line('> ')
         return terminal
 
@@ -56,6 +56,26 @@ class Evaluation(Repl):
         self.assertEqual(terminal.enter('print "one"'), ['one'])
         self.leaves(terminal)
 
+    def test_tables_are_shown_as_they_would_be_written(self):
+        terminal = self.open()
+        self.assertEqual(terminal.enter('{1, "two", x = {y = true}}, 5'),
+                         ['{1, "two", x = {y = true}}      5'])
+        self.assertEqual(terminal.enter('= 6 * 7'), ['42'])
+        rows = terminal.enter('{("a"):rep(50), ("b"):rep(50)}')
+        self.assertEqual(rows, ['{', '  "' + 'a' * 50 + '",', '  "' + 'b' * 50 + '"', '}'])
+        terminal.enter('function name() return "me" end')
+        self.assertEqual(terminal.enter('setmetatable({}, {__tostring = name})'), ['me'])
+        self.leaves(terminal)
+
+    def test_after_a_program(self):
+        program = self.home / 'app.lua'
+        program.write_text('x = select("#", ...) .. arg[1] print("ran") y = nil + 1\n')
+        terminal = self.open(arguments=['-i', str(program), 'one', 'two'])
+        self.assertIn('ran', terminal.text())
+        self.assertIn('attempt to perform arithmetic', terminal.text())
+        self.assertEqual(terminal.enter('x, arg[2]'), ['2one    two'])
+        self.leaves(terminal)
+
     def test_statements_print_nothing_and_globals_stay(self):
         terminal = self.open()
         self.assertEqual(terminal.enter('x = 5'), [])
@@ -80,8 +100,9 @@ class Evaluation(Repl):
         self.leaves(terminal)
 
     def test_other_beginnings_are_continued(self):
-        for first, last, result in (('6 *', '7', '42'), ('x =', '1', None), ('{1, 2', '}', 'table'),
-                                    ('#[[a', 'b]]', '3'), ('--[[ a comment', ']] 1', None),
+        for first, last, result in (('6 *', '7', '42'), ('x =', '1', None),
+                                    ('{1, 2', '}', '{1, 2}'), ('#[[a', 'b]]', '3'),
+                                    ('--[[ a comment', ']] 1', None),
                                     ('if true then', 'print "so" end', 'so')):
             with self.subTest(first):
                 terminal = self.open()

@@ -319,4 +319,73 @@ return {
         t.eq({got.out, got.code}, {"1\n", 1})
         t.ok(got.err:find("/dev/full", 1, true), got.err)
     end,
+
+    tests_of_users = t.in_folder(function(folder)
+        local file = require "mare.file"
+        os.execute("mkdir -p " .. folder .. "/tests/deep")
+        t.ok(file.write(folder .. "/tests/helper.lua", "return {two = 2}"))
+        t.ok(file.write(folder .. "/tests/deep/odd_test.lua", "return {deep = function() end}"))
+        t.ok(file.write(folder .. "/tests/test_some.lua", [[
+            local t, helper = require "mare.test", require "helper"
+            return {
+                adds = function() t.eq(1 + 1, helper.two) end,
+                differs = function() t.eq({1, a = {2}}, {1, a = {3}}) end,
+                dies = function() error {code = 5} end,
+                hangs = {function() require "mare".channel():receive() end, timeout = 0.01},
+                left_out = function() t.skip "today" end,
+            }
+        ]]))
+        local got = shell.run(("cd %s && %s test"):format(folder, shell.mare))
+        t.eq(got.code, 1)
+        local lines = {}
+        for line in got.out:gmatch "[^\n]+" do
+            if not line:find "^#   stack" and not line:find "^#   \t" then
+                lines[#lines + 1] = line:gsub("[%d.]+ seconds", "SPAN")
+            end
+        end
+        t.eq(lines, {"ok 1 - deep", "ok 2 - adds", "not ok 3 - dies", "#   {code = 5}",
+            "not ok 4 - differs",
+            "#   tests/test_some.lua:4: expected {1, a = {3}}, got {1, a = {2}}",
+            "not ok 5 - hangs",
+            "#   still running after SPAN", "ok 6 - left_out # SKIP today", "1..6"})
+        local function code(arguments)
+            return shell.run(("cd %s && %s test %s"):format(folder, shell.mare, arguments)).code
+        end
+        t.eq({code "adds", code "nothing", code "--loud", code "--timeout x", code "tests/deep",
+            code "--timeout 30 tests/test_some.lua adds"}, {0, 1, 2, 2, 0, 0})
+    end),
+
+    what_came_before_the_program = function()
+        local file <close> = shell.file [[
+            local list = {}
+            for i = -10, #arg do list[#list + 1] = arg[i] end
+            print(table.concat(list, " ", 2), arg[-1])
+        ]]
+        prints(file.name .. " x\t" .. shell.mare .. "\n",
+            shell.run(("%s %s x"):format(shell.mare, file.name)))
+        prints(("--lenient -l s=string %s\ts=string\n"):format(file.name),
+            shell.run(("%s --lenient -l s=string %s"):format(shell.mare, file.name)))
+        prints("-e - x\t-e\n", shell.run(("%s -e %s x"):format(shell.mare,
+            shell.quote(assert(io.open(file.name)):read "a"))))
+    end,
+
+    modules_before_the_program = function()
+        prints("[1]\ttrue\n", shell.run(shell.mare .. " -l cjson -l pack=table -e "
+            .. shell.quote "print(cjson.encode {1}, pack == table)"))
+        local got = shell.run(shell.mare .. " -l no.such -e 'print(1)'")
+        t.eq({got.out, got.code}, {"", 1})
+        t.ok(got.err:find "module 'no.such' not found", got.err)
+        t.eq(shell.run(shell.mare .. " -l").code, 2)
+    end,
+
+    help_of_functions = function()
+        local got = shell.run(shell.mare .. " help mare.spawn")
+        t.eq({got.err, got.code}, {"", 0})
+        t.ok(got.out:find("^mare.spawn%(%[options,%] body, ...%)\n\nCreates a process"), got.out)
+        got = shell.run(shell.mare .. " help spawn")
+        t.ok(got.out:find "child.spawn%(options%)\n" and got.out:find "mare.spawn%(", got.out)
+        got = shell.run(shell.mare .. " help spaw")
+        t.eq({got.out, got.code}, {"", 2})
+        t.ok(got.err:find "no command or function 'spaw'.*mare.spawn%(", got.err)
+    end,
 }

@@ -198,9 +198,37 @@ return {
         local got = shell.lua [[
             require "mare".spawn({name = "worker"}, function() error("unnoticed", 0) end)
         ]]
-        t.eq({got.out, got.code}, {"", 0})
+        t.eq({got.out, got.code}, {"", 1})
         t.ok(got.err:find "^mare: process %d+ worker died: unnoticed\nstack traceback:", got.err)
         t.eq(select(2, got.err:gsub("unnoticed", "")), 1)
+    end,
+
+    an_error_value_is_printed_as_it_would_be_written = function()
+        local got = shell.lua [[
+            local mare = require "mare"
+            mare.spawn(function()
+                local err = {code = 5, path = "/moon", [true] = {1, {2}}}
+                err["a b"], err["end"] = 1.5, 0
+                err.self = err
+                error(err)
+            end)
+            mare.spawn(function() error(true) end)
+            mare.spawn(function()
+                error(setmetatable({}, {__tostring = function() return "by itself" end}))
+            end)
+            mare.spawn(function()
+                local deep = {}
+                for _ = 1, 1000 do deep = {deep, setmetatable({}, {__index = error})} end
+                error(deep)
+            end)
+        ]]
+        t.ok(got.err:find('died: {["a b"] = 1.5, code = 5, ["end"] = 0, path = "/moon", '
+            .. 'self = <cycle>, [true] = {1, {2}}}\n', 1, true), got.err)
+        t.ok(got.err:find("died: (error object is a boolean value)\n", 1, true), got.err)
+        t.ok(got.err:find("died: by itself\n", 1, true), got.err)
+        t.ok(got.err:find("died: {{{{{{...}, {}}, {}}, {}}, {}}, {}}\n", 1, true), got.err)
+        got = shell.lua [[error {reason = "main"}]]
+        t.ok(got.err:find('^mare: {reason = "main"}\n'), got.err)
     end,
 
     an_error_that_somebody_noticed_is_not_printed = function()
@@ -243,8 +271,61 @@ return {
             end) end
             print "main ends"
         ]]
-        t.eq({got.out, got.code}, {"main ends\nclosed\nclosed\nclosed\n", 0})
+        t.eq({got.out, got.code}, {"main ends\nclosed\nclosed\nclosed\n", 1})
         t.ok(got.err:find "^mare: 3 processes wait", got.err)
+    end,
+
+    who_waits_where_and_for_what = function()
+        local code = [[
+            local mare = require "mare"
+            local jobs = mare.channel(0, "jobs")
+            local p = mare.spawn({name = "worker"}, function()
+                jobs:receive()
+            end)
+            mare.spawn(function() p:join() end)
+            mare.spawn(function()
+                coroutine.wrap(function()
+                    mare.channel():send(1)
+                end)()
+            end)
+            mare.spawn(function()
+                mare.go(function() mare.channel():receive() end)
+                mare.select {mare.channel(), mare.channel()}
+            end)
+            if arg and arg[1] == "main" then mare.channel():receive() end
+        ]]
+        local lines = {
+            "process %d+ %(worker%) waits at [^ ]+:4 to receive from channel %d+ %(jobs%)",
+            "process %d+ waits at [^ ]+:6 for the end of process %d+ %(worker%)",
+            "process %d+ waits at [^ ]+:9 to send to channel %d+",
+            "process %d+ waits at [^ ]+:14 in a select of 2 cases",
+            "routine 2 of process %d+ waits at [^ ]+:13 to receive from channel %d+"}
+        local alone, main = shell.lua(code), shell.lua(code, "main")
+        t.ok(alone.err:find "^mare: 4 processes wait", alone.err)
+        for _, line in ipairs(lines) do
+            t.ok(alone.err:find("\nmare:   " .. line .. "\n"), alone.err)
+            t.ok(main.err:find("\nmare:   " .. line .. "\n"), main.err)
+        end
+        t.ok(main.err:find "^mare: [^\n]*:16: deadlock", main.err)
+        t.ok(main.err:find "\nmare:   process 1 waits at [^ ]+:16 to receive", main.err)
+        local many = shell.lua [[
+            local mare = require "mare"
+            for i = 1, 15 do mare.spawn(function() mare.channel():receive() end) end
+        ]]
+        t.ok(many.err:find "\nmare:   and 5 more\n$", many.err)
+    end,
+
+    who_asks_for_it_gets_the_exit_code_of_the_main_script_alone = function()
+        local stuck = "local m = require 'mare' m.spawn(function() m.channel():receive() end)"
+        local died = "local p = require 'mare'.spawn(error, 'x') require 'mare'.wait() "
+        local function code(text)
+            return shell.run(shell.mare .. text).code
+        end
+        t.eq({code(" -e " .. shell.quote(stuck)), code(" -e " .. shell.quote(died))}, {1, 1})
+        t.eq({code(" --lenient -e " .. shell.quote(stuck)), code(" --lenient -e "
+            .. shell.quote(died))}, {0, 0})
+        t.eq(code(" --lenient -e " .. shell.quote(died .. "error 'y'")), 1)
+        t.eq(code(" -e " .. shell.quote(died .. "os.exit(0)")), 0)
     end,
 
     a_sleeper_is_no_deadlock = function()

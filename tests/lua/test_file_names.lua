@@ -274,10 +274,21 @@ return {
         t.raises("bad argument #3 to 'copy'", file.copy, "a", "b", true)
         t.raises("bad argument #2 to 'copy'", file.copy, "a")
         t.raises("zero bytes", file.stat, "a\0")
-        t.raises("permissions are between", file.chmod, "f", 10000)
+        t.raises("permissions are octal digits", file.chmod, "f", 10000)
         t.raises("bad argument #2 to 'chmod'", file.chmod, "f")
         t.raises("string expected", file.write, "/dev/null", {})
         t.raises("a limit is not negative", file.read, "f", {limit = -1})
         t.raises("number of seconds or deadline", file.stat, "f", {timeout = "soon"})
     end,
+
+    permissions_in_octal = t.in_folder(function(folder)
+        local path = folder .. "/f"
+        t.ok(file.write(path, "x", {permissions = "600"}))
+        t.eq({file.stat(path).mode, file.stat(path).permissions}, {"0600", 0x180})
+        t.ok(file.chmod(path, "0644"))
+        t.eq(file.stat(path).mode, "0644")
+        for _, bad in ipairs {"888", "", "10000", "77777", "rw", -1, 4096} do
+            t.raises("octal digits", file.chmod, path, bad)
+        end
+    end),
 }

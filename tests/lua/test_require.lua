@@ -128,16 +128,86 @@ return {
         local dir <close> = folder {["m.lua"] = "return {f = function() return 'called' end}"}
         t.eq({with(dir, [[
             local mare, m = require "mare", require "m"
-            -- The path of a new process is the default one, so m is not found there.
-            local ok, err = mare.spawn(function() return m.f() end):join()
-            return ok, err:match "module 'm' not found"
-        ]])}, {nil, "module 'm' not found"})
+            return mare.spawn(function() return m.f() end):join()
+        ]])}, {true, "called"})
         t.eq(with(dir, [[
             local mare, m = require "mare", require "m"
             local ch = mare.channel(1)
             ch:send(m)
             return ch:receive() == m
         ]]), true)
+    end,
+
+    the_paths_are_inherited = function()
+        local dir <close> = folder {["m.lua"] = "return 'found'"}
+        t.eq({with(dir, [[
+            local mare = require "mare"
+            package.cpath = "/nowhere/?.so"
+            local function paths() return package.path, package.cpath end
+            local function deeper() return require "mare".spawn(paths):join() end
+            local child, grandchild = {mare.spawn(paths):join()}, {mare.spawn(deeper):join()}
+            package.cpath = "/elsewhere/?.so"
+            local later = {mare.spawn(paths):join()}
+            local _, m = mare.spawn(function() return (require "m") end):join()
+            local path = package.path
+            return child[2] == path, child[3], grandchild[3] == path, grandchild[4], later[3], m
+        ]])}, {true, "/nowhere/?.so", true, "/nowhere/?.so", "/elsewhere/?.so", "found"})
+        t.ok(there "return package.path" == package.path, "what nobody has changed")
+    end,
+
+    preloaded_modules_are_inherited = function()
+        t.eq({there [[
+            local mare, loads = require "mare", {"a list that goes along"}
+            package.preload.one = function(name, data) return {name, data, loads[1]} end
+            package.preload.slow = function() mare.sleep(0.001) return "waited" end
+            local function get()
+                local m = require "one"
+                return m[1], m[2], m[3], (require "slow")
+            end
+            local first = table.pack(mare.spawn(get):join())
+            local function deeper()
+                package.preload.two = function() return "second" end
+                return require "mare".spawn(function()
+                    return require "one"[3], (require "two")
+                end):join()
+            end
+            local second = table.pack(mare.spawn(deeper):join())
+            package.preload.one = nil
+            local _, gone = mare.spawn(function() return pcall(require, "one") end):join()
+            package.preload["socket.core"] = nil
+            local _, ours = mare.spawn(function() return package.preload["socket.core"] end):join()
+            return first[2], first[3], first[4], first[5], second[3], second[4], gone, ours
+        ]]}, {"one", ":preload:", "a list that goes along", "waited", "a list that goes along",
+            "second", false, nil})
+    end,
+
+    a_loader_that_cannot_be_inherited_says_so = function()
+        local err = there [[
+            local mare, stuck = require "mare", coroutine.create(print)
+            package.preload.mine = function() return stuck end
+            return select(3, mare.spawn(function() return pcall(require, "mine") end):join())
+        ]]
+        t.ok(err:find("package.preload of the process that started this one was not copied", 1,
+            true), err)
+        t.ok(err:find("upvalue 'stuck'", 1, true), err)
+        err = there [[return select(2, pcall(require, "nosuch"))]]
+        t.ok(err:find("(a process has the package.path, package.cpath and package.preload of", 1,
+            true), err)
+    end,
+
+    what_is_inherited_by_many = function()
+        -- Shared by all and freed with the last, whoever ends first.
+        t.eq({there [[
+            local mare, sum = require "mare", 0
+            package.preload.number = function() return 7 end
+            local list = {}
+            for i = 1, 50 do
+                list[i] = mare.spawn(function(n) return (require "number") * n end, i)
+                if i % 10 == 0 then package.path = package.path .. ";/x" .. i end
+            end
+            for _, p in ipairs(list) do sum = sum + select(2, p:join()) end
+            return sum
+        ]]}, {7 * 50 * 51 // 2})
     end,
 
     c_modules_of_debian = function()

@@ -326,12 +326,12 @@ return {
     an_error_that_nobody_asks_for_is_printed = function()
         local result = program [[
             mare.go(function() error("first", 0) end)
-            mare.go(function() error({}) end)
+            mare.go(function() error({code = 5, list = {1, "two"}}) end)
             mare.go(function() error("joined too late", 0) end)
         ]]
         t.ok(result.err:find "mare: routine %d+ of process 1 died: first\nstack traceback:",
             result.err)
-        t.ok(result.err:find "died: %(error object is a table value%)", result.err)
+        t.ok(result.err:find('died: {code = 5, list = {1, "two"}}\n', 1, true), result.err)
     end,
 
     an_error_is_printed_after_a_while_though_the_process_goes_on = function()

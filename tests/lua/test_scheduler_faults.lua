@@ -291,7 +291,8 @@ return {
             local ids = scheduler.wait_for_events(patience)
             for _ = 1, 100 do mare.yield() end
             ids = scheduler.wait_for_events(0) or ids
-            log(#ids, ids[1] == id, ids[2] == other)
+            local objects = {scheduler.find_object(ids[1]), scheduler.find_object(ids[2])}
+            log(#ids, objects[1].source == id, objects[2].source == other)
             log(sent, notified <= scheduler.room + 1)
             scheduler.step(0)
             for _ = 1, 100 do mare.yield() end
@@ -360,6 +361,26 @@ return {
             log(scheduler.make_ready(a), scheduler.find_object(a.id), scheduler.get_ready_object())
         end), {"true false", "true true false", "2 true true", "b", "true", "a 1",
             "false nil nil"})
+    end,
+
+    what_a_method_returns_reaches_who_joins_it = function()
+        t.eq(logged(function(scheduler, log)
+            local o = scheduler.create_object(function(a) mare.yield() return a, "more" end, 7)
+            scheduler.make_ready(o)
+            log(scheduler.run(scheduler.get_ready_object()):join(patience))
+        end), {"true 7 more"})
+    end,
+
+    what_comes_after_a_handler_comes_also_when_it_fails = function()
+        t.eq(logged(function(scheduler, log)
+            local o = scheduler.create_object(function()
+                coroutine.yield {finally = function(...) log("finally", ...) end}
+                error("broken", 0)
+            end)
+            scheduler.make_ready(o)
+            local ok, err, code = scheduler.run(scheduler.get_ready_object()):join(patience)
+            log(tostring(ok), err:match "^broken", code)
+        end), {"finally nil broken died", "nil broken died"})
     end,
 
     wrong_signals_close_the_handler = function()

@@ -329,6 +329,28 @@ return {
         t.ok(err:find "at once")
     end,
 
+    a_global_that_is_not_there_is_explained = function()
+        for _, body in ipairs {"helper()", "return config.port", "count = count + 1"} do
+            local _, err = mare.spawn(body):join(t.patience)
+            t.ok(err:find "%(global '%w+'%); a process has globals of its own", err)
+        end
+        local _, err = mare.spawn("local x; x()"):join(t.patience)
+        t.ok(err:find "%(local 'x'%)$", err)
+    end,
+
+    a_file_can_be_spawned = function()
+        local name = os.tmpname() .. ".lua"
+        local file = assert(io.open(name, "w"))
+        file:write "local a, b = ...\nreturn a * b, debug.getinfo(1, 'S').source"
+        file:close()
+        t.eq({mare.spawn(name, 6, 7):join(t.patience)}, {true, 42, "@" .. name})
+        os.remove(name)
+        t.raises("^cannot open " .. name, mare.spawn, name)
+        t.raises("syntax error near 'x'", mare.spawn, "worker.lua\nx")
+        local _, err = mare.spawn("a = {} return a.lua"):join(t.patience)
+        t.eq(err, nil)
+    end,
+
     a_thousand_processes_live_at_a_time = function()
         local done, go = mare.channel(1000), mare.channel()
         for i = 1, 1000 do

@@ -177,4 +177,15 @@ return {
         for i = 1, MANY // 100 do timers[i] = mare.timer(0.01 + i % 7 / 1000) end
         for i = 1, #timers do t.eq({timers[i]:wait(t.patience)}, {true}) end
     end,
+
+    one_that_is_over_says_why = function()
+        local once, cancelled = mare.timer(0), mare.timer(1000)
+        t.ok(once:wait(t.patience))
+        t.eq({once:wait()}, {nil, "the timer has fired, and comes once", "closed"})
+        local waiter = mare.go(cancelled.wait, cancelled)
+        t.settle()
+        cancelled:cancel()
+        t.eq({waiter:join()}, {true, nil, "the timer was cancelled", "closed"})
+        t.eq({cancelled:wait()}, {nil, "the timer was cancelled", "closed"})
+    end,
 }

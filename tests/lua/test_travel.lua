@@ -144,9 +144,92 @@ return {
         end, code, 1), "string")
     end,
 
+    what_travels_as_another_stays_one = function()
+        package.preload.travel_box = load [[
+            local box = {}
+            box.__travel = function(self) return "travel_box", {self.value} end
+            function box.new(value) return setmetatable({value = value}, box) end
+            function box.arrive(list) return box.new(list[1]) end
+            return box
+        ]]
+        local box = require "travel_box"
+        local p, shared = box.new(1), {}
+        local got = through {p, p, {p}, box.new(shared), shared, box.new(p)}
+        t.ok(got[1] == got[2] and got[3][1] == got[1] and got[6].value == got[1])
+        t.ok(got[4].value == got[5] and getmetatable(got[1]) == box)
+        local loop = box.new()
+        loop.value = {loop}
+        refused("^arg 1, what __travel returned.*inside of what its own __travel returned", loop)
+    end,
+
+    objects_of_a_module = function()
+        package.preload.travel_shapes = load [[
+            local shapes = {made = {}}
+            shapes.__index = shapes
+            local Shape = {}
+            Shape.__index = Shape
+            function Shape:name() return "shape " .. self:kind() end
+            local Circle = setmetatable({}, {__index = Shape})
+            Circle.__index = Circle
+            function Circle:kind() return "circle " .. self.r end
+            local Hidden = {__index = Shape}
+            shapes.Shape, shapes.round = Shape, {Circle = Circle}
+            function shapes.circle(r) return setmetatable({r = r}, Circle) end
+            function shapes.hidden() return setmetatable({}, Hidden) end
+            function shapes.new(n) return setmetatable({n = n}, shapes) end
+            function shapes:twice() return self.n * 2 end
+            return shapes
+        ]]
+        local shapes = require "travel_shapes"
+        local got = through(shapes.circle(2))
+        t.eq({got:name(), getmetatable(got) == shapes.round.Circle}, {"shape circle 2", true})
+        t.eq(through(shapes.new(4)):twice(), 8)
+        local c = shapes.circle(1)
+        c.me, c.list = c, {c, shapes.new(3), shapes.circle(5)}
+        got = through {c, c}
+        t.ok(got[1] == got[2] and got[1].me == got[1] and got[1].list[1] == got[1])
+        t.eq({got[1].list[2]:twice(), got[1].list[3]:name()}, {6, "shape circle 5"})
+        t.eq({there(function(o, n) return o:name() .. n, c.r end, shapes.circle(7), 1)},
+            {"shape circle 71", 1})
+        refused("arg 1, field 'h': a table with a metatable that is in no loaded module",
+            {h = shapes.hidden()})
+        local channel = mare.channel(2)
+        channel:send(shapes.circle(1), {shapes.circle(2)}) -- a mixed table with handles beside it
+        t.ok(channel:receive())
+        shapes.round.Circle = nil
+        refused("in no loaded module", shapes.circle(1))
+    end,
+
+    an_object_whose_class_is_not_there_fails_where_it_arrives = function()
+        package.preload.travel_odd = load "return {Class = ... and {}}"
+        local odd = require "travel_odd"
+        local ok, err = mare.spawn(function(ch)
+            package.preload.travel_odd = function() return {} end
+            return pcall(ch.receive, ch)
+        end, (function()
+            local ch = mare.channel(1)
+            ch:send(setmetatable({}, odd.Class))
+            return ch
+        end)()):join(t.patience)
+        t.eq({ok, err}, {true, false})
+    end,
+
+    finalizers_of_objects_run_where_they_arrive = function()
+        package.preload.travel_final = load [[
+            local final = {}
+            final.__gc = function(self) self.ch:trysend(self.n) end
+            return final
+        ]]
+        local final, ch = require "travel_final", mare.channel(4)
+        local p = mare.spawn(function(o) return o.n end, setmetatable({n = 7, ch = ch}, final))
+        t.eq({p:join(t.patience)}, {true, 7})
+        t.eq(ch:receive(t.patience), 7)
+    end,
+
     a_travel_that_fails_is_refused = function()
         local function object(f) return setmetatable({}, {__travel = f}) end
-        refused("arg 1.*__travel failed: .*not today", object(function() error "not today" end))
+        refused("^arg 1: its __travel failed: .*not today$",
+            object(function() error "not today" end))
         refused("arg 2, field 'o'.*__travel does not return", 1, {o = object(function() end)})
         refused("what __travel returned: a file", object(function() return "m", io.stdout end))
     end,

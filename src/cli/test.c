@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// `mare test`: its help. What it does is in lua/mare/_test.lua.
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+const char mare__cli_test_help[] =
+    "mare test [FILE.lua | FOLDER ...] [PATTERN]\n"
+    "\n"
+    "Runs tests, each case in a process of its own with a deadline, and reports in TAP. A file of\n"
+    "tests is called test_NAME.lua or NAME_test.lua and returns a table of cases:\n"
+    "\n"
+    "    local t = require \"mare.test\"\n"
+    "    return {\n"
+    "        adds = function() t.eq(1 + 1, 2) end,\n"
+    "        waits = {function() t.ok(work(10)) end, timeout = 30},\n"
+    "    }\n"
+    "\n"
+    "Without files and folders: those in `tests`, `test`, or here. With a pattern (of Lua), only\n"
+    "the cases whose names it matches.\n"
+    "\n"
+    "  --timeout S      seconds that a case may take (60); MARE_TEST_SLOW=2 doubles all of them\n"
+    "\n"
+    "Exit codes: 0 all passed; 1 some failed, or there was none; 2 wrong usage.\n";
+
+int mare__cli_test(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0) {
+            fputs(mare__cli_test_help, stdout);
+            return 0;
+        }
+    }
+    return mare__cli_run_module("mare._test", argc, argv);
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// Where the lines of a log go: standard error, or a file that is put aside when it has grown.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct mare__sink {
+    char *path;     // NULL: standard error
+    uint64_t limit; // bytes after which the file is put aside; 0: never
+    unsigned keep;  // how many such files there may be: path.1 is the latest
+    int fd;         // -1: not open
+    uint64_t size;
+    bool torn; // a line was not written to its end
+};
+
+// Writes a line, in one piece; may block. 0, or an errno value: then it is lost.
+int mare__sink_write(struct mare__sink *sink, const char *line, size_t length);
+
+// Closes the file and frees the path.
+void mare__sink_close(struct mare__sink *sink);

@@ -1,0 +1,217 @@
+-- SPDX-License-Identifier: MIT
+-- mare.log: what is written, where it goes, and that nothing ever waits for it.
+local mare, t, shell = require "mare", require "t", require "shell"
+local file, log = require "mare.file", require "mare.log"
+
+-- The log is the program's: one case after the other sets it up, and puts it back.
+local function with(options, f)
+    t.ok(log.setup(options))
+    local results = table.pack(pcall(f))
+    t.ok(log.flush(t.patience))
+    t.ok(log.setup {level = "off"})
+    if not results[1] then error(results[2], 0) end
+end
+
+-- Whatever was lost before is mentioned elsewhere.
+local function forget_lost()
+    with({to = "/dev/null"}, function()
+        t.ok(log.flush(t.patience))
+        log.info ""
+    end)
+end
+
+-- The lines that f logs to a file, without their times.
+local function lines(options, f)
+    local found
+    if not options.mentions then forget_lost() end
+    options.mentions = nil
+    t.in_folder(function(folder)
+        options.to = folder .. "/log"
+        with(options, f)
+        found = file.read(options.to)
+    end)()
+    return (found:gsub("%d%d%d%d%-%d%d%-%d%dT%d%d:%d%d:%d%d%.%d%d%dZ", "TIME"))
+end
+
+local function without_number(text) return (text:gsub("%[%d+%]", "[?]")) end
+
+return {
+    a_line_of_text = function()
+        t.eq(without_number(lines({}, function()
+            log.info("started", {port = 8080, name = "a b", list = {1, {x = true}}, empty = ""})
+            log.new("shop", {region = "eu", n = 1}).warn("two\nlines", {n = 2, eq = "a=b"})
+            log.error(setmetatable({}, {__tostring = function() return "an object" end}))
+        end)), [[
+TIME info -[?]: started empty="" list={1, {x = true}} name="a b" port=8080
+TIME warn shop[?]: two\nlines eq="a=b" n=2 region=eu
+TIME error -[?]: an object
+]])
+    end,
+
+    a_line_of_json = function()
+        local text = lines({format = "json"}, function()
+            log.warn('say "hi"\n', {bytes = "\xff\0\u{e9}", nan = 0 / 0,
+                list = {1, 2.5, {a = false}}, level = "mine", f = print})
+        end)
+        local value = t.ok(require "cjson".decode(text))
+        t.eq({value.level, value.message, value.process == mare.self():id()},
+            {"warn", 'say "hi"\n', true})
+        t.eq(value.bytes, "\u{FFFD}\0\u{e9}")
+        t.eq(#value.list, 3)
+        t.ok(value.f:find "^function" or value.f:find "builtin", value.f)
+        t.ok(value.nan:find "nan", value.nan)
+    end,
+
+    levels = function()
+        local levels = {shop = "debug", noisy = "off"}
+        t.eq(without_number(lines({level = "warn", levels = levels}, function()
+            local shop, noisy, other = log.new "shop", log.new "noisy", log.new "other"
+            t.eq({log.debug "x", log.info "x", log.warn "1", log.error "2"},
+                {false, false, true, true})
+            t.eq({shop.debug "3", noisy.error "x", other.info "x"}, {true, false, false})
+            t.eq({log.enabled "info", shop.enabled "debug", noisy.enabled "error"},
+                {false, true, false})
+        end)), "TIME warn -[?]: 1\nTIME error -[?]: 2\nTIME debug shop[?]: 3\n")
+    end,
+
+    every_process_has_the_same_settings = function()
+        local text = lines({level = "error"}, function()
+            local go, done = mare.channel(), mare.channel(1)
+            local p = mare.spawn({name = "log.other"}, function()
+                local there = require "mare.log"
+                there.info "not yet"
+                done:send(true)
+                go:receive()
+                there.info "now"
+            end)
+            done:receive(t.patience)
+            log.setup {level = "info", to = "/dev/null"}
+            go:send(true)
+            t.ok(p:join(t.patience))
+            t.eq(log.stats().waiting >= 0, true)
+        end)
+        t.eq(text, "")
+        local records = mare.channel(10)
+        forget_lost()
+        with({to = function(record) records:send(record) end}, function()
+            t.ok(mare.spawn({name = "log.named"}, function()
+                require "mare.log".info("there", {n = 1})
+            end):join(t.patience))
+            local record = t.ok(records:receive(t.patience))
+            t.eq({record.process, record.message, record.n, record.level},
+                {"log.named", "there", 1, "info"})
+        end)
+    end,
+
+    a_function_gets_the_records = function()
+        local records = mare.channel(10)
+        forget_lost()
+        with({to = function(record)
+            if record.message == "fails" then error "on purpose" end
+            records:send(record.message, record.what)
+        end}, function()
+            local lost = log.stats().lost
+            log.info("one", {what = {1}})
+            log.info "fails"
+            log.info("two", {what = coroutine.create(print)})
+            t.eq({records:receive(t.patience)}, {"one", {1}})
+            local message, what = records:receive(t.patience)
+            t.eq(message, "two")
+            t.ok(what:find "^thread: ", what)
+            t.eq(log.stats().lost, lost + 1)
+        end)
+    end,
+
+    a_full_disk = function()
+        local before
+        with({to = "/dev/full"}, function()
+            before = log.stats()
+            for _ = 1, 5 do t.ok(log.info "x") end
+            t.ok(log.flush(t.patience))
+            local stats = log.stats()
+            t.eq({stats.lost - before.lost, stats.error}, {5, "No space left on device"})
+        end)
+        local text = lines({mentions = true}, function()
+            t.ok(log.flush(t.patience))
+            log.info "there is room again"
+        end)
+        t.ok(text:find('^TIME warn mare.log%[%d+%]: records were lost count=%d+ '
+            .. 'error="No space left on device"\nTIME info .*: there is room again\n$'), text)
+    end,
+
+    files_are_put_aside = t.in_folder(function(folder)
+        local path = folder .. "/log"
+        with({to = path, size = 200, keep = 2}, function()
+            for i = 1, 40 do log.info("line", {i = i}) end
+        end)
+        t.eq(table.concat(file.list(folder), " "), "log log.1 log.2")
+        local last = 0
+        for _, name in ipairs {"/log.2", "/log.1", "/log"} do
+            local text = t.ok(file.read(folder .. name))
+            t.ok(#text <= 200 and text:find "\n$", text)
+            for i in text:gmatch "i=(%d+)" do
+                t.ok(last == 0 or tonumber(i) == last + 1)
+                last = tonumber(i)
+            end
+        end
+        t.eq(last, 40)
+        with({to = path, size = 100, keep = 0}, function()
+            for i = 1, 10 do log.info("line", {i = i}) end
+        end)
+        t.ok(#file.read(path) <= 100)
+        t.eq(#file.list(folder), 3)
+    end),
+
+    what_cannot_be_opened_is_said_at_once = function()
+        t.fails("noname", log.setup {to = "/nowhere/at/all"})
+        t.raises("test_log.lua:%d+: bad argument #1 to 'setup' %(unknown option 'lvl'",
+            function() log.setup {lvl = "info"} end)
+        for option, value in pairs {level = "loud", format = "xml", to = 5, size = 0, keep = -1,
+            room = 0, levels = {x = "y"}} do
+            t.raises("test_log.lua:%d+: bad argument #1 to 'setup' %(option '" .. option
+                .. "' must be", function() log.setup {[option] = value} end)
+        end
+        with({to = "/dev/null"}, function()
+            t.raises("test_log.lua:%d+: bad argument #2 to 'info' %(table expected, got number",
+                function() log.info("x", 5) end)
+        end)
+    end,
+
+    -- The reader takes nothing before the program has said what became of its 2,000 lines.
+    nobody_waits_for_a_reader_that_does_not_read = function()
+        if not shell.mare then t.skip "needs the command line" end
+        local result, program <close> = os.tmpname(), shell.file [[
+            local log = require "mare.log"
+            log.setup {room = 100}
+            for i = 1, 2000 do log.info(("x"):rep(1000)) end
+            local file = io.open(arg[1], "w")
+            file:write(log.stats().lost > 500 and "lost some" or "lost too few")
+            file:close()
+        ]]
+        shell.run(("%s %s %s 2>&1 | (while [ ! -s %s ]; do sleep 0.01; done; cat >/dev/null)")
+            :format(shell.mare, program.name, result, result))
+        t.eq(file.read(result), "lost some")
+        os.remove(result)
+    end,
+
+    the_end_of_the_program_writes_what_is_left = function()
+        if not shell.mare then t.skip "needs the command line" end
+        local got = shell.lua [[
+            local mare, log = require "mare", require "mare.log"
+            log.setup {format = "json"}
+            for i = 1, 1000 do log.info("n", {i = i}) end
+            mare.spawn({name = "unlucky"}, function() error {code = 5} end)
+        ]]
+        t.eq({got.code, select(2, got.err:gsub("\n", "\n"))}, {1, 1001})
+        local last = t.ok(require "cjson".decode(got.err:match "([^\n]+)\n$"))
+        t.eq({last.level, last.module}, {"error", "mare"})
+        t.ok(last.message:find "^process %d+ unlucky died: {code = 5}$", last.message)
+        t.ok(last.traceback:find "stack traceback:\n", last.traceback)
+        got = shell.lua [[
+            local log = require "mare.log"
+            log.setup {to = function(record) print(record.message) end}
+            for i = 1, 3 do log.info(i) end
+        ]]
+        t.eq({got.out, got.err, got.code}, {"1\n2\n3\n", "", 0})
+    end,
+}
