@@ -39,7 +39,8 @@ void mare__control_send(struct mare__session *session, const struct mare__contro
     struct mare__parcel *parcel = mare__alloc_zero(sizeof *parcel);
     bool whole = parcel != NULL;
     for (unsigned i = 0; whole && i < 4; i++)
-        whole = mare__message_append(&parcel->message, parts[i].bytes, parts[i].size);
+        whole = parts[i].size == 0 ||
+                mare__message_append(&parcel->message, parts[i].bytes, parts[i].size);
     if (!whole) { // what is said must be heard, or the two sides would not agree any more
         if (parcel)
             mare__parcel_free(parcel);

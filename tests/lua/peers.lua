@@ -41,8 +41,8 @@ end
 --- Starts a program that is a node with these options and then runs the text. Its lines are read by
 --- `peer:line()`. It is ended with the case.
 function peers.start(options, text)
-    local made = assert(child.spawn {shell.mare, "-e", HEAD .. (text or "mare.channel():receive()"),
-        source(options), stdin = "null", stdout = "pipe", stderr = options.stderr or "null",
+    local made = assert(child.spawn {shell.mare, "-e", HEAD .. (text or "mare.sleep(1000)"),
+        source(options), stdin = "null", stdout = "pipe", stderr = "inherit",
         grace = 0})
     local peer = {child = made}
     function peer.line() return made.stdout:read("l", t.patience) end

@@ -85,7 +85,7 @@ return {
             local jobs, told = find "jobs@home", find "told@home"
             for _ = 1, 20 do jobs:receive(0.001) end
             told:send(true)
-            mare.channel():receive()
+            mare.sleep(1000)
         ]])
         mare.spawn(function() for i = 1, 50 do jobs:send(i) mare.sleep(0.0005) end end)
         local sum = 0
@@ -126,7 +126,7 @@ return {
             local out, into = mare.channel(1, "out"), mare.channel(1, "into")
             into:receive()
             out:send "from there"
-            mare.channel():receive()
+            mare.sleep(1000)
         ]])
         local out, into = peers.find "out@flow", peers.find "into@flow"
         local never = mare.channel()
@@ -144,7 +144,7 @@ return {
             find "go@home":receive()
             for n in ch:messages() do if n == "last" then break end end
             find "got@home":send "all"
-            mare.channel():receive()
+            mare.sleep(1000)
         ]])
         local go, got = mare.channel(1, "go"), mare.channel(1, "got")
         local slow, sent = peers.find "slow@flow", 0
@@ -168,7 +168,7 @@ return {
             mine:send "one" mine:send "two" mine:close()
             for n in theirs:messages() do find "said@home":send(n) end
             find "said@home":send("closed", select(3, theirs:receive()))
-            mare.channel():receive()
+            mare.sleep(1000)
         ]])
         local said = mare.channel(10, "said")
         t.eq(mine:receive(t.patience), "one")
@@ -202,7 +202,7 @@ return {
             node.export("add", function(a, b) return a + b end)
             node.export("fail", function() error "on purpose" end)
             node.export("wait", function() require "mare".sleep(1000) end)
-            mare.channel(0, "ready") mare.channel():receive()
+            mare.channel(0, "ready") mare.sleep(1000)
         ]])
         peers.find "ready@flow"
         local p = t.ok(mare.spawn({node = "flow"}, "add", 3, 4))
@@ -237,7 +237,7 @@ return {
         local _ <close> = peers.join(home, {name = "flow"}, [[
             node.export("fail", function(ch) ch:receive() error "on purpose" end)
             node.export("wait", function() require "mare".sleep(1000) end)
-            mare.channel(0, "ready") mare.channel():receive()
+            mare.channel(0, "ready") mare.sleep(1000)
         ]])
         peers.find "ready@flow"
         local go = mare.channel(1)
@@ -271,7 +271,7 @@ return {
             told:send(options.name, try {source = "return 1 + ..."}, try {source = "1 +"},
                 try {source = string.dump(function() return 1 end)},
                 options.name == "bytes" and try(function(n) return 2 * n end))
-            mare.channel():receive()
+            mare.sleep(1000)
         ]]
         local told = mare.channel(10, "told")
         for _, expected in ipairs {{"none", "denied", "denied", "denied", false},
@@ -288,7 +288,7 @@ return {
         local peer <close> = peers.join(home, {name = "flow"}, [[
             mare.channel(0, "never")
             node.export("wait", function() require "mare".sleep(1000) end)
-            mare.channel(0, "ready") mare.channel():receive()
+            mare.channel(0, "ready") mare.sleep(1000)
         ]])
         peers.find "ready@flow"
         local never = peers.find "never@flow"
@@ -346,12 +346,12 @@ return {
         local _ <close> = peers.join(home, {name = "flow"}, ECHO)
         local second <close> = peers.start({name = "flow"}, ([[
             print(select(2, node.connect(%q)))
-            mare.channel():receive()
+            mare.sleep(1000)
         ]]):format(home.address))
         t.ok(second.line():find "another node called 'flow'")
         local third <close> = peers.start({name = "home"}, ([[
             print(select(2, node.connect(%q)))
-            mare.channel():receive()
+            mare.sleep(1000)
         ]]):format(home.address))
         t.ok(third.line():find "is called 'home' itself")
         local reply = mare.channel(1)
@@ -367,7 +367,7 @@ return {
             local echo = find "echo@one"
             echo:send(reply, "over the shortest way")
             find "told@home":send(reply:receive(10))
-            mare.channel():receive()
+            mare.sleep(1000)
         ]])
         local told = mare.channel(1, "told")
         t.eq(told:receive(t.patience), "over the shortest way")
@@ -385,7 +385,7 @@ return {
             local echo, reply = ch:receive(), mare.channel(1)
             echo:send(reply, "round about")
             find "told@home":send(reply:receive(10))
-            mare.channel():receive()
+            mare.sleep(1000)
         ]])
         local told = mare.channel(1, "told")
         peers.find "passes@two":send(peers.find "echo@one")

@@ -17,7 +17,7 @@ local TIDE = [[
         function fail() error "on purpose" end
         require "mare.rpc".serve()
     end)
-    mare.channel():receive()
+    mare.sleep(1000)
 ]]
 
 return {
@@ -52,7 +52,7 @@ return {
         local _ <close> = peers.join(home, {name = "flow"}, [[
             local put = require "mare.rpc".sync("store@home", "put", 20)
             for i = 1, 20 do put(i) end
-            mare.channel():receive()
+            mare.sleep(1000)
         ]])
         local get = rpc.sync("store", "get", t.patience)
         for i = 1, 20 do t.eq(get(), i) end
@@ -77,7 +77,7 @@ return {
             local done = 0
             for _ = 1, 20 do if add() then done = done + 1 end end
             find "told@home":send(done)
-            mare.channel():receive()
+            mare.sleep(1000)
         ]]
         local _ <close> = peers.join(home, {name = "one"}, text)
         local _ <close> = peers.join(home, {name = "two"}, text)

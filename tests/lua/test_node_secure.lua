@@ -12,7 +12,7 @@ local ECHO = [[
 -- Says what came of an attempt to connect.
 local ATTEMPT = [[
     print(select(2, node.connect(%q, 10)))
-    mare.channel():receive()
+    mare.sleep(1000)
 ]]
 
 local function with_keys(f)
