@@ -126,10 +126,10 @@ TIME error -[?]: an object
         local before
         with({to = "/dev/full"}, function()
             before = log.stats()
-            for _ = 1, 5 do t.ok(log.info "x") end
+            t.ok(log.info "x") -- one: the next would come with a record that says so, and be lost, too
             t.ok(log.flush(t.patience))
             local stats = log.stats()
-            t.eq({stats.lost - before.lost, stats.error}, {5, "No space left on device"})
+            t.eq({stats.lost - before.lost, stats.error}, {1, "No space left on device"})
         end)
         local text = lines({mentions = true}, function()
             t.ok(log.flush(t.patience))

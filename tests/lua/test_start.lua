@@ -13,8 +13,9 @@ local function with_module(module, program)
         local name = folder .. "/program.lua"
         file = assert(io.open(name, "w"))
         file:write('local mare = require "mare"\n',
-            'local slow = setmetatable({}, {__travel = function() return "slow", 1 end})\n',
-            program)
+            'local meta = {__travel = function() return "slow", 1 end}\n',
+            'local function new() return setmetatable({}, meta) end\n',
+            'local slow = new()\n', program)
         file:close()
         local result = shell.run(("cd %s && %s program.lua"):format(folder, shell.mare))
         t.eq({result.out, result.err, result.code}, {"fine\n", "", 0})
@@ -84,7 +85,7 @@ return {
         'return {arrive = next}', [[
         local go = mare.channel(0, "go")
         local function count(x, ...) return x, select("#", ...) end
-        local p = mare.spawn(count, {slow, slow}, nil, slow, nil)
+        local p = mare.spawn(count, {slow, new()}, nil, new(), nil)
         for i = 1, 4 do go:send(i) end
         local ok, list, more = p:join(60)
         print(ok and list[1] == 2 and list[2] == 3 and more == 3 and "fine")
@@ -109,7 +110,7 @@ return {
         local m = {}
         function m.arrive(v) m.came = (m.came or 0) + v return m end
         return m]], [[
-        local p = mare.spawn(function(a, b) return a == b and a.came end, slow, slow)
+        local p = mare.spawn(function(a, b) return a == b and a.came end, slow, new())
         local ok, came = p:join(60)
         print(ok and came == 2 and "fine")
     ]]),
