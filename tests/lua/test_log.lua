@@ -126,7 +126,7 @@ TIME error -[?]: an object
         local before
         with({to = "/dev/full"}, function()
             before = log.stats()
-            t.ok(log.info "x") -- one: the next would come with a record that says so, and be lost, too
+            t.ok(log.info "x") -- one: with the next comes a record that says so, and is lost, too
             t.ok(log.flush(t.patience))
             local stats = log.stats()
             t.eq({stats.lost - before.lost, stats.error}, {1, "No space left on device"})
