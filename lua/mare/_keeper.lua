@@ -98,8 +98,8 @@ local function begin(stream, dials, name, host)
     local facts = facts_of(stream)
     local session, message, code = raw._begin(stream, {name = self.name, group = self.group,
         incarnation = self.incarnation, stamp = dials and next_stamp() or 0, dials = dials,
-        trust = dials and name and trust_of(name) or "values", facts = facts,
-        address = self.address, silence_us = self.silence_us, message_bytes = self.message_bytes},
+        facts = facts, address = self.address, silence_us = self.silence_us,
+        message_bytes = self.message_bytes},
         events, service)
     if not session then return nil, message, code end
     sessions[session] = {service = service, dials = dials, wanted = name, host = host}
@@ -212,8 +212,25 @@ local function judge(session, name, group, incarnation, their_stamp)
     return nil
 end
 
+-- The same for a node that this one has dialled.
+local function judge_dialled(session, name)
+    local wanted = sessions[session].wanted
+    if name == self.name then
+        return "name", "it is this node itself, or another of its name"
+    elseif wanted and wanted ~= name then
+        return "name", ("the node there is called '%s', not '%s'"):format(name, wanted)
+    elseif self.allow and not self.allow[name] then
+        return "denied", ("'%s' is not in the list of those who may come in"):format(name)
+    end
+end
+
 local function on_hello(session, name, group, incarnation, their_stamp)
-    local code, text = judge(session, name, group, incarnation, their_stamp)
+    local code, text
+    if sessions[session].dials then
+        code, text = judge_dialled(session, name)
+    else
+        code, text = judge(session, name, group, incarnation, their_stamp)
+    end
     if code then
         failed(sessions[session].host, text)
         session:refuse(code, text)

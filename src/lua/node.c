@@ -58,8 +58,6 @@ static int node_begin(lua_State *L)
     strcpy(options.facts, text_of(L, "facts", sizeof options.facts - 1));
     lua_getfield(L, 2, "dials");
     options.dials = lua_toboolean(L, -1);
-    lua_getfield(L, 2, "trust");
-    options.trust = check_trust(L, lua_gettop(L));
     const char *address = text_of(L, "address", MARE__LINK_TEXT_MOST);
     options.addresses = &address;
     options.address_count = *address != 0;

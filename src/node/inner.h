@@ -171,7 +171,9 @@ struct mare__session {
     struct mare__choice choice;                    // what it waits for
     struct mare__case cases[MARE__WAYS];
     mare_channel *order[MARE__WAYS];
-    bool reads_wait, writes_wait, begun, over;
+    bool dials, judging; // the program has not said yet whether it wants to talk to the peer
+    uint64_t offered;    // the peer's service channel, meanwhile
+    bool reads_wait, writes_wait, over;
     struct mare__list lent; // see message.c: while a message is written
 
     mare__lock lock; // guards all below

@@ -73,6 +73,8 @@ static enum mare__link_phase phase_of(const struct mare__session *session)
     return view.phase;
 }
 
+static void rise(struct mare__session *session);
+
 static void obey(struct mare__session *session, const struct mare__order *order)
 {
     const struct mare__platform *platform = &session->task.runtime->platform;
@@ -86,10 +88,14 @@ static void obey(struct mare__session *session, const struct mare__order *order)
         session->trust = order->trust;
         if (asked)
             mare__link_accept(session->link, (const uint8_t *)secret, order->stamp);
+        else if (session->judging)
+            rise(session);
         break;
     case REFUSE:
         if (asked)
             mare__link_refuse(session->link, order->code, text);
+        else if (session->judging)
+            mare__link_quit(session->link, order->code, text);
         break;
     case BYE:
         mare__link_bye(session->link, order->code, text);
@@ -182,6 +188,10 @@ static void tell_hello(struct mare__session *session)
 
 void mare__session_met(struct mare__session *session, uint64_t id)
 {
+    if (session->judging) { // not before this side has agreed
+        session->offered = id;
+        return;
+    }
     const struct mare__link_hello *peer = mare__link_peer(session->link);
     struct mare__object *service = id ? mare__far_channel(session, id) : NULL;
     struct mare__letter *letter = service ? event_new(session, "up") : NULL;
@@ -220,9 +230,10 @@ void mare__session_blame(struct mare__session *session, const char *what)
     mare__link_quit(session->link, MARE__LINK_CODE_PLACE, mare__span_of(what));
 }
 
-// Both ends have agreed.
+// Both ends have agreed, and so have both programs: the peer may send requests from now on.
 static void rise(struct mare__session *session)
 {
+    session->judging = false;
     struct mare__span name = mare__link_peer(session->link)->name;
     struct mare__span extra = mare__link_peer(session->link)->extra;
     // What the peer takes, or what this one can hold if that is less.
@@ -239,6 +250,8 @@ static void rise(struct mare__session *session)
     memcpy(session->peer, name.at, name.size);
     session->peer[name.size] = 0;
     mare__control_send(session, &(struct mare__control){.kind = MARE__CONTROL_SERVICE, .a = id});
+    if (session->offered)
+        mare__session_met(session, session->offered);
 }
 
 // The port that sends in a flow which the peer has opened.
@@ -290,8 +303,12 @@ static void on_event(struct mare__session *session, const struct mare__link_even
     case MARE__LINK_RESUME: // not offered here
         mare__link_refuse(session->link, MARE__LINK_CODE_SESSION, mare__span_of(""));
         break;
-    case MARE__LINK_UP:
-        rise(session);
+    case MARE__LINK_UP: // who has dialled may learn only now whom it talks to
+        session->judging = session->dials;
+        if (session->dials)
+            tell_hello(session);
+        else
+            rise(session);
         break;
     case MARE__LINK_OPENED:
     case MARE__LINK_ROOM:
@@ -542,7 +559,7 @@ static bool settle(struct mare__session *session, const struct mare__session_opt
     settings->secret = platform->random(platform->context);
     settings->context = session;
     settings->release = release;
-    session->trust = options->trust;
+    session->dials = options->dials;
     strcpy(session->facts, options->facts);
     session->link =
         mare__link_create(settings, options->dials ? MARE__LINK_DIALS : MARE__LINK_ACCEPTS,

@@ -22,8 +22,7 @@ struct mare__session_options {
     uint64_t silence_us;    // 0: the default
     uint64_t message_bytes; // the largest message that is taken; 0: the default
     bool dials;
-    enum mare__trust trust; // of what comes: of one that dials; else told by accept
-    char facts[512];        // what TLS knows of the peer, for the events; or ""
+    char facts[512]; // what TLS knows of the peer, for the events; or ""
 };
 
 // Begins a session over a transport, which is its own from then on, in any case. `events` is told
@@ -31,7 +30,7 @@ struct mare__session_options {
 // for the caller, given back by mare__unref(mare__session_object()); NULL: not enough memory.
 //
 // Events are messages: the session, a word, and what belongs to it.
-//     "hello", name, group, incarnation, stamp, facts     answer by accept or refuse
+//     "hello", name, group, incarnation, stamp, facts     answer by accept or refuse, on both sides
 //     "up", name, incarnation, stamp, facts, channel, address ...      the peer's service channel
 //     "suspected" | "trusted"
 //     "over", word of the code, text, whether the peer said so     the last

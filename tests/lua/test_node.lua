@@ -232,6 +232,35 @@ return {
         t.fails("nonode", mare.spawn({node = "nowhere"}, "add"))
     end,
 
+    supervisors_have_children_on_other_nodes = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "flow", code = {home = "bytecode"}})
+        local told = mare.channel(10)
+        local tree = t.ok(require "mare.supervisor".start {report = function() end, children = {
+            {id = "far", spawn = {node = "flow"}, args = {told}, start = function(ch)
+                local there = require "mare".channel(1)
+                ch:send(there)
+                there:receive()
+                error "on purpose"
+            end}}})
+        local first = t.ok(told:receive(t.patience))
+        t.eq((node.home(first)), "flow")
+        first:send(true)
+        local second = t.ok(told:receive(t.patience))
+        t.ok(second ~= first)
+        t.eq(tree:children()[1].restarts, 1)
+        t.ok(tree:stop())
+    end,
+
+    who_is_dialled_must_be_who_is_wanted = function()
+        local home <close> = peers.home()
+        local flow <close> = peers.start({name = "flow", listen = "127.0.0.1:0"})
+        local _, message = t.fails("exists", node.connect("ebb@" .. flow.address, t.patience))
+        t.ok(not message or message:find "is called 'flow', not 'ebb'")
+        t.eq(node.connect("flow@" .. flow.address, t.patience), "flow")
+        t.ok(home)
+    end,
+
     links_go_both_ways = function()
         local home <close> = peers.home()
         local _ <close> = peers.join(home, {name = "flow"}, [[
