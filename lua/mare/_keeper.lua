@@ -334,6 +334,9 @@ function asked.find(_, reply, name)
     if found then answer(reply, true, found) else answer(reply, nil, message, code) end
 end
 
+-- What code it may send.
+function asked.code(from, reply) answer(reply, true, code_of(from)) end
+
 -- A new process: an exported function by its name, source text, or a function.
 function asked.spawn(from, reply, options, body, ...)
     local allowed = code_of(from)
@@ -496,6 +499,8 @@ end
 
 --- Runs until it is told to stop. `started` gets true and the address, or nil, message, code.
 return function(options, channel, started)
+    -- Also when it dies: then this program is no node any more.
+    local _ <close> = setmetatable({}, {__close = function() channel:close() end})
     self, events = options, mare.channel(1000)
     raw._name(self.name)
     local ok, message, code = true, nil, nil

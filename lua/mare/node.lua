@@ -200,6 +200,13 @@ function node.spawn(options, body, ...)
     local deadline = patience_of("spawn", options.timeout, 1)
     local service, message, code = service_of(options.node, deadline)
     if not service then return nil, message, code end
+    if kind == "function" then -- which would not even be read there
+        local asked, level = ask(service, deadline, "code")
+        if asked and level ~= "bytecode" then
+            return nil, ("node '%s' takes no functions from this one (its option 'code' is '%s')")
+                :format(options.node, level), "denied"
+        end
+    end
     local ok, process, why = ask(service, deadline, "spawn",
         {name = options.name, memory = options.memory}, body, ...)
     if not ok then return nil, process, why end
