@@ -304,7 +304,8 @@ return {
         ]]
         local told = mare.channel(10, "told")
         for _, expected in ipairs {{"none", "denied", "denied", "denied", "denied"},
-                {"source", 21, "syntax", "syntax", "denied"}, {"bytes", 21, "syntax", "syntax", 40}} do
+                {"source", 21, "syntax", "syntax", "denied"},
+                {"bytes", 21, "syntax", "syntax", 40}} do
             local _ <close> = peers.join(home, {name = expected[1], code = "bytecode"}, text)
             t.eq(table.pack(told:receive(t.patience)), table.pack(table.unpack(expected)))
         end
