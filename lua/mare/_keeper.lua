@@ -24,6 +24,8 @@ local exported = {} -- functions by name
 local failures = {} -- by host: when the last one failed to get in, and how often in a row
 local stamp, listener = 0, nil
 
+local PARDONED = {duplicate = true, stale = true} -- nobody's mistake
+
 local function next_stamp()
     stamp = stamp + 1
     return stamp
@@ -128,7 +130,9 @@ local function dial(address, name, key)
     local host, port = address, nil
     if not address:find "^[/.]" then host, port = address_of(address) end
     local stream, message, code
-    if host then stream, message, code = net.connect(host, port, DIAL)
+    if self.private and not require "mare.node"._is_local(address) then
+        message, code = "not on this machine, and this node has neither keys nor a secret", "denied"
+    elseif host then stream, message, code = net.connect(host, port, DIAL)
     else message, code = port, "invalid" end
     if stream then stream, message, code = secure(stream, name or host) end
     local session
@@ -145,7 +149,8 @@ end
 local function met_at(address)
     for _, mine in pairs(sessions) do
         local member = members[mine.name]
-        if mine.up and (mine.dials and mine.host == address or member.address == address) then
+        local known = member and member.session and member.address
+        if mine.up and member and (mine.dials and mine.host == address or known == address) then
             return mine.name
         end
     end
@@ -226,13 +231,16 @@ end
 
 local function on_hello(session, name, group, incarnation, their_stamp)
     local code, text
+    if not sessions[session] then return end
     if sessions[session].dials then
         code, text = judge_dialled(session, name)
     else
         code, text = judge(session, name, group, incarnation, their_stamp)
     end
+    local mine = sessions[session] -- it may be over by now
     if code then
-        failed(sessions[session].host, text)
+        if mine and not PARDONED[code] then failed(mine.host, text) end
+        if mine then mine.refused = true end
         session:refuse(code, text)
     else
         session:accept(next_stamp(), trust_of(name))
@@ -276,7 +284,13 @@ local function on_up(session, name, incarnation, their_stamp, _, service, addres
     mine.name, mine.up = name, true
     learn(name, address or "", incarnation)
     local member = members[name]
-    if member.session and member.session ~= session then member.session:_quit("replaced", "") end
+    local other = member.session and member.session ~= session and sessions[member.session]
+    if other and member.incarnation == incarnation and
+        (other.dials and self.name or name) < (mine.dials and self.name or name) then
+        return session:_quit("replaced", "") -- both have dialled: the same one stays on both sides
+    elseif other then
+        member.session:_quit("replaced", "")
+    end
     member.session, member.service, member.stamp = session, service, their_stamp
     mine.over = mare.channel()
     member.over = mine.over -- closed when it is
@@ -303,13 +317,19 @@ local function on_over(session, word, text, by_peer)
         if left then members[name] = nil end
         tell(left and "left" or "down", name, text)
     end
-    if mine.key then
+    if mine.key and not mine.up then
         local why = by_peer and not mine.up and ("%s refuses: %s"):format(mine.host, text) or text
-        if dialling[mine.key] and word ~= "duplicate" then
+        if dialling[mine.key] and word == "duplicate" then -- the other one comes in, or does not
+            local waiting = dialling[mine.key]
+            mare.go(function()
+                mare.sleep(DIAL)
+                if dialling[mine.key] == waiting then forget_dial(mine.key, nil, why, "nonode") end
+            end)
+        elseif dialling[mine.key] then
             forget_dial(mine.key, nil, why, word == "denied" and "denied" or word == "name"
                 and "exists" or "nonode")
         end
-    elseif not mine.up and mine.host then
+    elseif not mine.up and not mine.refused and mine.host then
         failed(mine.host, text)
     end
 end
@@ -321,9 +341,13 @@ local asked = {}
 function asked.ping(_, reply) answer(reply, true) end
 
 function asked.gossip(from, _, list)
-    local fresh = {}
+    local fresh, count = {}, 0
+    for _ in pairs(members) do count = count + 1 end
     for _, item in ipairs(list) do
-        if learn(table.unpack(item, 1, 3)) then fresh[#fresh + 1] = item end
+        local name, address, incarnation = item[1], item[2], item[3]
+        local sane = type(name) == "string" and #name <= 63 and type(address) == "string"
+            and #address <= 255 and math.type(incarnation) == "integer" and count + #fresh < 10000
+        if sane and learn(table.unpack(item, 1, 3)) then fresh[#fresh + 1] = item end
     end
     if #fresh > 0 then gossip(fresh, from) end
 end
@@ -354,7 +378,9 @@ function asked.spawn(from, reply, options, body, ...)
         return answer(reply, nil, ("node '%s' exports no function '%s'"):format(self.name, body),
             "noname")
     end
-    local limits = {memory = options.memory or self.memory, name = options.name}
+    local memory = options.memory or self.memory
+    if self.memory then memory = math.min(memory, self.memory) end
+    local limits = {memory = memory, name = options.name}
     local ok, process, message, code = pcall(mare.spawn, limits, run, ...)
     if not ok then process, message, code = nil, process, "invalid" end
     if process then answer(reply, true, process) else answer(reply, nil, message, code) end
@@ -367,13 +393,13 @@ function serve_peer(service, from)
             return true
         end
         if reply == nil and operation == nil then return false end
-        if type(operation) ~= "string" or not asked[operation] then
-            return reply and answer(reply, nil, "no such request", "invalid") or true
+        local fine, why = false, "no such request"
+        if type(operation) == "string" and asked[operation] then
+            fine, why = pcall(asked[operation], from, reply, ...)
         end
-        local fine, why = pcall(asked[operation], from, reply, ...)
         if not fine then
             log("a request of %s: %s", from, why)
-            answer(type(reply) == "userdata" and reply or nil, nil, why, "invalid")
+            pcall(answer, reply, nil, why, "invalid")
         end
         return true
     end
@@ -431,8 +457,7 @@ end
 
 local function accept_one(stream)
     local host = stream:peer() or "a local program"
-    local wait = penalty(host)
-    if wait > 0 then mare.sleep(wait) end
+    if penalty(host) > 0 then return stream:close() end
     if not self.insecure then
         local ok, message = stream:handshake(HANDSHAKE)
         if not ok then
@@ -492,6 +517,8 @@ local function on_event(session, word, ...)
     if sessions[session] and handlers[word] then
         if word == "hello" then mare.go(on_hello, session, ...) -- it may take time
         else handlers[word](session, ...) end
+    elseif word == "dropped" then
+        log("a message could not go to %s: %s", sessions[session] and sessions[session].name, ...)
     elseif sessions[session] and sessions[session].name then
         tell(word, sessions[session].name)
     end
@@ -514,6 +541,9 @@ return function(options, channel, started)
             mare.select {events, channel}
         if which == 1 and first then
             on_event(first, second, third, fourth, fifth, sixth, seventh, eighth)
+        elseif which == 2 and first == nil and fourth == nil and third == "closed" then
+            stopping, channel = stopping or true, mare.channel() -- whoever closed it wants the end
+            for session in pairs(sessions) do session:_quit("leaving", "") end
         elseif which == 2 and second and requests[second] then
             requests[second](first, third, fourth, fifth)
         end

@@ -55,9 +55,10 @@ end
 
 -- Whether only programs of this machine can come to an address.
 local function is_local(address)
-    return address:find "^[/.]" or address:find "^127%." or address:find "^%[::1%]"
+    return address:find "^[/.]" or address:find "^127%.%d+%.%d+%.%d+:" or address:find "^%[::1%]:"
         or address:find "^localhost:"
 end
+node._is_local = is_local
 
 -- What TLS needs, from the files of `mare keys`; or that there is none, if that is safe, or wanted.
 local function credentials(options)
@@ -144,6 +145,7 @@ function node.start(options)
     local tls, message, code = credentials(options)
     if tls == nil then return nil, message, code end
     settings.tls, settings.insecure = tls or nil, not tls
+    settings.private = not tls and not options.insecure
     settings.group, settings.code = options.group or "", options.code or "none"
     settings.silence_us = math.ceil((options.silence or 3) * 1e6)
     settings.message_bytes = math.ceil(options.message or 4 << 20)

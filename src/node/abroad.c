@@ -5,6 +5,8 @@
 #include "node/inner.h"
 #include "sched/process.h"
 
+enum { REASON = 255 }; // bytes of a reason that cross
+
 // ---- The proxy ----------------------------------------------------------------------------------
 
 struct proxy {
@@ -13,7 +15,7 @@ struct proxy {
     atomic_bool gone;    // nobody refers to it any more
     atomic_bool dropped; // and its hold was given back
     atomic_bool tied;    // one of this node is linked to it
-    bool tie_told, ended;
+    bool tie_told, ended, released;
     mare_message result;
     mare__lock lock;      // guards what follows
     bool killing;         // somebody wants its end
@@ -34,9 +36,12 @@ static struct proxy *of_process(const mare_process *process)
 static bool proxy_kill(mare_process *process, const char *reason)
 {
     struct proxy *proxy = of_process(process);
-    char *copy = reason ? mare__alloc(strlen(reason) + 1) : NULL;
-    if (copy)
-        strcpy(copy, reason);
+    size_t size = reason ? strnlen(reason, REASON) : 0;
+    char *copy = reason ? mare__alloc(size + 1) : NULL;
+    if (copy) {
+        memcpy(copy, reason, size);
+        copy[size] = 0;
+    }
     mare__lock_acquire(&proxy->lock);
     if (!proxy->killing) {
         proxy->reason = copy;
@@ -66,9 +71,11 @@ static void drop(struct proxy *proxy)
 static void process_destroy(struct mare__object *object)
 {
     struct proxy *proxy = of_process((mare_process *)object);
+    mare__port_hold(&proxy->port); // once it is seen to be gone, the session may let go of it
     atomic_store(&proxy->gone, true);
     if (!mare__port_stir(&proxy->port))
         drop(proxy);
+    mare__port_unhold(&proxy->port);
 }
 
 static void proxy_serve(struct mare__port *port)
@@ -94,8 +101,9 @@ static void proxy_serve(struct mare__port *port)
                                                    .a = port->id,
                                                    .text = mare__span_of(reason ? reason : "")});
     mare__free(reason);
-    if (!atomic_load(&proxy->gone) || port->lent > 0)
+    if (!atomic_load(&proxy->gone) || port->lent > 0 || proxy->released)
         return;
+    proxy->released = true;
     mare__control_send(session, &(struct mare__control){.kind = MARE__CONTROL_RELEASE,
                                                         .a = port->id * 2 + 1,
                                                         .b = proxy->received});
@@ -135,6 +143,8 @@ static void proxy_destroy(struct mare__port *port)
 void mare__far_ended(struct mare__port *port, const struct mare__control *control)
 {
     struct proxy *proxy = proxy_of(port);
+    if (proxy->ended)
+        return;
     mare_err how = (mare_err)control->b;
     bool known = how == MARE_OK || how == MARE_DIED || how == MARE_KILLED || how == MARE_BADMSG ||
                  how == MARE_NONODE;
@@ -154,7 +164,7 @@ void mare__far_ended(struct mare__port *port, const struct mare__control *contro
     end(proxy, how);
 }
 
-static const struct mare__port_ops proxy_ops = {proxy_serve, proxy_lost, proxy_destroy};
+static const struct mare__port_ops proxy_ops = {proxy_serve, proxy_lost, proxy_destroy, NULL};
 
 struct mare__object *mare__far_process(struct mare__session *session, uint64_t id)
 {
@@ -213,7 +223,7 @@ static void tell(struct export *export)
     struct mare__parcel *parcel = NULL;
     mare__message_init(&result);
     export->told = true;
-    const char *why;
+    const char *why = NULL;
     bool whole = mare__node_check(process->result, MARE__NODE_RESULT, &why) == MARE_OK &&
                  mare__message_copy(&result, process->result);
     if (whole)
@@ -226,13 +236,14 @@ static void tell(struct export *export)
     if (!parcel)
         return;
     const mare_message *body = &parcel->message;
-    mare__control_send(session,
-                       &(struct mare__control){
-                           .kind = MARE__CONTROL_ENDED,
-                           .a = export->port.id,
-                           .b = (uint64_t)how,
-                           .text = mare__span_of(process->kill_reason ? process->kill_reason : ""),
-                           .body = {(const char *)mare__message_data(body), body->length}});
+    mare__control_send(
+        session, &(struct mare__control){
+                     .kind = MARE__CONTROL_ENDED,
+                     .a = export->port.id,
+                     .b = (uint64_t)how,
+                     .text = {process->kill_reason ? process->kill_reason : "",
+                              process->kill_reason ? strnlen(process->kill_reason, REASON) : 0},
+                     .body = {(const char *)mare__message_data(body), body->length}});
     mare__parcel_free(parcel);
 }
 
@@ -259,7 +270,7 @@ static void export_destroy(struct mare__port *port)
     mare__free(export);
 }
 
-static const struct mare__port_ops export_ops = {export_serve, export_lost, export_destroy};
+static const struct mare__port_ops export_ops = {export_serve, export_lost, export_destroy, NULL};
 
 static struct export *find(struct mare__session *session, uint64_t id)
 {
@@ -344,7 +355,7 @@ void mare__export_process_release(struct mare__session *session, uint64_t id, ui
         return;
     }
     export->count -= count;
-    if (export->count > 0 || export->tied)
+    if (export->count > 0 || (export->tied && mare_process_alive(export->process)))
         return;
     export_lost(&export->port);
     mare__port_leave(&export->port);

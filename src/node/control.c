@@ -36,7 +36,9 @@ void mare__control_send(struct mare__session *session, const struct mare__contro
             mare__link_quit(session->link, MARE__LINK_CODE_NOMEM, mare__span_of("control"));
         return;
     }
-    struct mare__parcel *parcel = mare__alloc_zero(sizeof *parcel);
+    session->controls_bytes += size + control->text.size + more + control->body.size;
+    bool bounded = session->controls_bytes <= MARE__NODE_CONTROLS;
+    struct mare__parcel *parcel = bounded ? mare__alloc_zero(sizeof *parcel) : NULL;
     bool whole = parcel != NULL;
     for (unsigned i = 0; whole && i < 4; i++)
         whole = parts[i].size == 0 ||
@@ -60,6 +62,7 @@ void mare__control_flush(struct mare__session *session)
         if (mare__link_send(session->link, 0, &part, 1) == MARE_FULL)
             return;
         session->controls = parcel->next;
+        session->controls_bytes -= parcel->message.length;
         mare__parcel_free(parcel);
     }
     session->controls_end = &session->controls;

@@ -44,6 +44,8 @@ static void consumed(struct export *export, uint64_t flow, uint32_t size)
 static void shut(struct export *export, uint64_t flow)
 {
     export->shut = true;
+    if (flow == UINT64_MAX)
+        return;
     mare__control_send(export->port.session,
                        &(struct mare__control){.kind = MARE__CONTROL_CLOSED, .a = flow / 2});
 }
@@ -59,6 +61,18 @@ static void drop_all(struct export *export)
     export->end = &export->first;
 }
 
+// Whether what came can be passed on, if the channel is itself another node's; else it is dropped.
+static bool passes_on(struct export *export, mare_message *message)
+{
+    const char *why = NULL;
+    struct mare__far *far = export->channel->far;
+    if (!far || far->check(far, message, &why) == MARE_OK)
+        return true;
+    mare__session_dropped(export->port.session, why);
+    mare__message_clear(message);
+    return false;
+}
+
 // Puts what came into the channel, as far as there is room.
 static void put(struct export *export)
 {
@@ -68,13 +82,15 @@ static void put(struct export *export)
         if (export->sender->result != MARE_OK)
             shut(export, export->sending_flow);
     }
-    if (export->sender && atomic_load(&export->sender->busy))
+    if (!mare__bell_rests(export->sender))
         return;
     while (export->first && !export->shut) {
         struct mare__parcel *parcel = export->first;
-        mare_err err = parcel->flag == MARE__FLAG_CLOSE
-                           ? (mare_chan_close(export->channel), MARE_OK)
-                           : mare__chan_send(export->channel, &parcel->message, NULL);
+        mare_err err = MARE_OK;
+        if (parcel->flag == MARE__FLAG_CLOSE)
+            mare_chan_close(export->channel);
+        else if (passes_on(export, &parcel->message))
+            err = mare__chan_send(export->channel, &parcel->message, NULL);
         if (err == MARE_FULL && !export->sender)
             export->sender = mare__bell_new(&export->port);
         bool waits = err == MARE_FULL && export->sender;
@@ -158,12 +174,25 @@ static bool pass(struct export *export, mare_message *message, enum mare__flag f
                               &export->waiting) != MARE_FULL;
 }
 
+// Whether what was received here can leave this node; else it is dropped.
+static bool can_leave(struct export *export, mare_message *message)
+{
+    const char *why = NULL;
+    if (mare__node_check(message, export->port.session->message_bytes, &why) == MARE_OK)
+        return true;
+    mare__session_dropped(export->port.session, why);
+    mare__message_clear(message);
+    return false;
+}
+
 static void fetch(struct export *export)
 {
     mare_message message;
     mare__message_init(&message);
     if (mare__bell_rang(export->receiver)) {
-        if (export->receiver->result == MARE_OK && export->wanted > 0 && !export->waiting)
+        if (export->receiver->result == MARE_OK && !can_leave(export, &export->receiver->message))
+            ; // the next one, perhaps
+        else if (export->receiver->result == MARE_OK && export->wanted > 0 && !export->waiting)
             pass(export, &export->receiver->message, MARE__FLAG_PLAIN);
         else if (export->receiver->result == MARE_OK)
             keep(export, &export->receiver->message);
@@ -174,12 +203,12 @@ static void fetch(struct export *export)
         if (mare__session_send_again(export->port.session, 2 * export->tag + 1, &export->waiting) ==
             MARE_FULL)
             return;
-    if (export->receiver && atomic_load(&export->receiver->busy)) {
+    if (!mare__bell_rests(export->receiver)) {
         if (export->wanted == 0)
             mare__task_nudge(&export->receiver->task);
         return;
     }
-    while (export->wanted > 0) {
+    while (export->wanted > 0 && !export->port.session->leaving) {
         mare_err err = mare__chan_receive(mare__chan_in(export->channel), &message, NULL);
         if (err == MARE_EMPTY) {
             if (!export->receiver)
@@ -190,6 +219,8 @@ static void fetch(struct export *export)
         }
         if (err)
             mare__message_init(&message);
+        else if (!can_leave(export, &message))
+            continue;
         if (!pass(export, &message, err ? MARE__FLAG_CLOSE : MARE__FLAG_PLAIN))
             return;
     }
@@ -205,6 +236,12 @@ static bool is_busy(const struct mare__bell *bell)
 static void lost(struct mare__port *port)
 {
     struct export *export = export_of(port);
+    // What was taken out of the channel for the peer goes back, as far as there is room.
+    if (mare__bell_rang(export->receiver) && export->receiver->result == MARE_OK)
+        mare__chan_send(export->channel, &export->receiver->message, NULL);
+    for (struct mare__parcel *parcel = export->first; parcel; parcel = parcel->next)
+        if (parcel->flow == UINT64_MAX)
+            mare__chan_send(export->channel, &parcel->message, NULL);
     mare__bell_end(export->sender);
     mare__bell_end(export->receiver);
     export->sender = export->receiver = NULL;
@@ -241,7 +278,7 @@ static void destroy(struct mare__port *port)
     mare__free(export);
 }
 
-static const struct mare__port_ops ops = {serve, lost, destroy};
+static const struct mare__port_ops ops = {serve, lost, destroy, NULL};
 
 static struct export *find(struct mare__session *session, uint64_t id)
 {
@@ -284,7 +321,9 @@ void mare__export_attach(struct mare__session *session, uint64_t id, uint64_t ta
     const struct mare__link_window window = {MARE__NODE_MESSAGES, 2 * session->takes + 64};
     mare_err err = export ? mare__link_open(session->link, 2 * tag, window, false, &export->port)
                           : MARE_INVALID;
-    if (!err)
+    if (!err && export->shut)
+        shut(export, 2 * tag);
+    if (!err && export->inlets < MARE__NODE_INLETS)
         export->inlets++;
     else if (err != MARE_NONODE) // this node says goodbye, and takes no more
         mare__session_blame(session, "messages to a channel that it was not given");
@@ -334,8 +373,14 @@ void mare__export_channel_release(struct mare__session *session, uint64_t id, ui
     serve(&export->port);
 }
 
-void mare__export_ended(struct mare__port *port)
+void mare__export_ended(struct mare__port *port, uint64_t flow)
 {
-    export_of(port)->inlets--;
+    struct export *export = export_of(port);
+    export->inlets--;
+    for (struct mare__parcel *parcel = export->first; parcel; parcel = parcel->next)
+        if (parcel->flow == flow) // the number may be used again
+            parcel->flow = UINT64_MAX;
+    if (export->sending_flow == flow)
+        export->sending_flow = UINT64_MAX;
     serve(port);
 }

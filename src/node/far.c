@@ -83,9 +83,11 @@ static void drop_face(struct far *far)
 static void face_destroy(struct mare__object *object)
 {
     struct far *far = of_face((mare_channel *)object);
+    mare__port_hold(&far->port); // once it is seen to be gone, the session may let go of it
     atomic_store(&far->gone, true);
     if (!mare__port_stir(&far->port))
         drop_face(far);
+    mare__port_unhold(&far->port);
 }
 
 // Its memory is the far's: the face may have gone while somebody waits here.
@@ -183,7 +185,8 @@ static bool drain(struct far *far)
         mare_err err;
         if (far->waiting) {
             err = mare__session_send_again(session, 2 * far->tag, &far->waiting);
-        } else if (!far->open || mare__chan_receive(&far->face, &message, NULL)) {
+        } else if (!far->open || !mare__bell_rests(far->pump) ||
+                   mare__chan_receive(&far->face, &message, NULL)) {
             return true; // empty, or closed and empty; or the pump waits there
         } else {
             err = mare__session_send(session, 2 * far->tag, &message, MARE__FLAG_PLAIN,
@@ -204,8 +207,10 @@ static void ask(struct far *far)
     struct mare__control control = {.kind = MARE__CONTROL_WANT, .a = far->port.id, .b = far->tag};
     if (waiting > 0 && !far->taken) {
         const struct mare__link_window window = {MARE__NODE_MESSAGES, 2 * session->takes + 64};
-        if (mare__link_open(session->link, 2 * far->tag + 1, window, false, &far->port))
+        if (mare__link_open(session->link, 2 * far->tag + 1, window, false, &far->port)) {
+            mare__link_quit(session->link, MARE__LINK_CODE_NOMEM, mare__span_of("too many flows"));
             return;
+        }
         far->taken = true;
     }
     for (; far->asked < waiting; far->asked++)
@@ -236,18 +241,28 @@ static void serve(struct mare__port *port)
     if (idle && far->pumped && atomic_load(&far->closing) && !far->told)
         idle = tell_closed(far);
     ask(far);
-    if (atomic_load(&far->gone) && idle && far->pumped)
+    if (atomic_load(&far->gone) && idle && far->pumped) {
         let_go(far);
-    else if (atomic_load(&far->gone)) // then the pump comes to an end, with what was sent before
+        return;
+    }
+    if (atomic_load(&far->gone)) // then the pump comes to an end, with what was sent before
         mare__chan_close_for(&far->face, MARE_CLOSED);
-    if (!far->ended && idle && !far->pumped && !atomic_load(&far->pump->busy))
+    if (idle && !far->pumped && mare__bell_rests(far->pump))
         mare__bell_receive(far->pump, &far->face);
+}
+
+// The same for one that nobody holds meanwhile.
+static void serve_now(struct mare__port *port)
+{
+    mare__port_hold(port);
+    serve(port);
+    mare__port_unhold(port);
 }
 
 void mare__far_opened(struct mare__port *port)
 {
     far_of(port)->open = true;
-    serve(port);
+    serve_now(port);
 }
 
 // What was asked for has come. Nobody stands in line any more: it goes back.
@@ -259,8 +274,12 @@ void mare__far_take(struct mare__port *port, const struct mare__link_event *even
     mare__link_consumed(session->link, event->flow, 1, event->size);
     if (event->size < 1 || far->ended)
         return;
+    far->asked -= far->asked > 0;
+    if (far->unasked > far->asked)
+        far->unasked = far->asked;
     if (event->data[0] == MARE__FLAG_CLOSE) {
         mare__chan_close_for(far->in, MARE_CLOSED);
+        serve_now(port);
         return;
     }
     mare_err err = mare__session_read(session, event->data + 1, event->size - 1, &message);
@@ -268,9 +287,6 @@ void mare__far_take(struct mare__port *port, const struct mare__link_event *even
         mare__session_blame(session, "a message that is none");
         return;
     }
-    far->asked -= far->asked > 0;
-    if (far->unasked > far->asked)
-        far->unasked = far->asked;
     if (mare__chan_send(far->in, &message, NULL) != MARE_OK) {
         struct mare__parcel *back = mare__parcel_new(session, &message, MARE__FLAG_BACK);
         if (back) { // before what waits already
@@ -278,7 +294,7 @@ void mare__far_take(struct mare__port *port, const struct mare__link_event *even
             far->waiting = back;
         }
     }
-    serve(port);
+    serve_now(port);
 }
 
 void mare__far_unwanted(struct mare__port *port, uint64_t count)
@@ -287,7 +303,7 @@ void mare__far_unwanted(struct mare__port *port, uint64_t count)
     uint32_t less = count < far->unasked ? (uint32_t)count : far->unasked;
     far->unasked -= less;
     far->asked -= less;
-    serve(port);
+    serve_now(port);
 }
 
 void mare__far_closed(struct mare__port *port)
@@ -297,7 +313,19 @@ void mare__far_closed(struct mare__port *port)
         mare__chan_close_for(&far->face, MARE_CLOSED);
 }
 
-static const struct mare__port_ops ops = {serve, lost, destroy};
+// Whether something that was sent has not left yet.
+static bool is_busy(struct mare__port *port)
+{
+    struct far *far = far_of(port);
+    if (far->ended)
+        return false;
+    mare__lock_acquire(&far->face.lock);
+    bool empty = far->face.count == 0 && mare__list_empty(&far->face.senders);
+    mare__lock_release(&far->face.lock);
+    return far->waiting || !empty || (far->pump && far->pump->rang);
+}
+
+static const struct mare__port_ops ops = {serve, lost, destroy, is_busy};
 
 static struct far *create(struct mare__session *session, uint64_t id)
 {

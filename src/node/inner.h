@@ -16,12 +16,14 @@
 #include "node/session.h"
 
 enum {
-    MARE__NODE_MESSAGES = 64,     // that may be under way to a channel
-    MARE__NODE_MESSAGE = 4 << 20, // bytes of one, unless options say otherwise
-    MARE__NODE_FACE = 64,         // messages that wait on this side
-    MARE__NODE_PROXIES = 1 << 16, // of the peer's objects at the same time
-    MARE__NODE_RESULT = 1 << 18,  // bytes of what a process returns
-    MARE__NODE_READS = 16,        // from the transport, before others have their turn
+    MARE__NODE_MESSAGES = 64,       // that may be under way to a channel
+    MARE__NODE_MESSAGE = 4 << 20,   // bytes of one, unless options say otherwise
+    MARE__NODE_FACE = 64,           // messages that wait on this side
+    MARE__NODE_PROXIES = 1 << 16,   // of the peer's objects at the same time
+    MARE__NODE_INLETS = 16,         // proxies that the peer has of one channel, one after the other
+    MARE__NODE_CONTROLS = 16 << 20, // bytes of control that wait for the peer
+    MARE__NODE_RESULT = 1 << 18,    // bytes of what a process returns
+    MARE__NODE_READS = 16,          // from the transport, before others have their turn
 };
 
 // ---- Ports --------------------------------------------------------------------------------------
@@ -30,6 +32,7 @@ struct mare__port_ops {
     void (*serve)(struct mare__port *port);   // something has changed
     void (*lost)(struct mare__port *port);    // the session is over
     void (*destroy)(struct mare__port *port); // nobody holds it any more
+    bool (*is_busy)(struct mare__port *port); // something waits to be sent; NULL: never
 };
 
 struct mare__port {
@@ -79,6 +82,13 @@ void mare__bell_end(struct mare__bell *bell); // may be NULL
 
 // Whether it has rung since this was asked last: then its result is to be looked at.
 bool mare__bell_rang(struct mare__bell *bell);
+
+// Whether it does not wait, and has no result that nobody has looked at: it can be started.
+static inline bool mare__bell_rests(const struct mare__bell *bell)
+{
+    // Acquire: as in mare__bell_rang.
+    return !bell || (!atomic_load_explicit(&bell->busy, memory_order_acquire) && !bell->rang);
+}
 
 // ---- Messages -----------------------------------------------------------------------------------
 // How a message in a flow is meant.
@@ -168,11 +178,15 @@ struct mare__session {
     struct mare__list ports;          // all
     uint64_t last_tag;
     struct mare__parcel *controls, **controls_end; // that did not fit
-    struct mare__choice choice;                    // what it waits for
+    size_t controls_bytes;
+    struct mare__choice choice; // what it waits for
     struct mare__case cases[MARE__WAYS];
     mare_channel *order[MARE__WAYS];
     bool dials, judging; // the program has not said yet whether it wants to talk to the peer
     uint64_t offered;    // the peer's service channel, meanwhile
+    bool met;            // the peer has offered its service
+    bool leaving;        // goodbye is to be said, with this code
+    unsigned bye;
     bool reads_wait, writes_wait, over;
     struct mare__list lent; // see message.c: while a message is written
 
@@ -185,6 +199,9 @@ struct mare__session {
 
 // The peer has broken a rule: the session ends.
 void mare__session_blame(struct mare__session *session, const char *what);
+
+// A message could not cross: the program is told why.
+void mare__session_dropped(struct mare__session *session, const char *why);
 
 // The peer offers its service channel: the two have met.
 void mare__session_met(struct mare__session *session, uint64_t id);
@@ -216,7 +233,7 @@ void mare__far_closed(struct mare__port *port);
 void mare__far_ended(struct mare__port *port, const struct mare__control *control);
 void mare__export_opened(struct mare__port *port);
 void mare__export_take(struct mare__port *port, const struct mare__link_event *event);
-void mare__export_ended(struct mare__port *port);
+void mare__export_ended(struct mare__port *port, uint64_t flow);
 
 // The peer's requests about an export.
 void mare__export_attach(struct mare__session *session, uint64_t id, uint64_t tag);

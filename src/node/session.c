@@ -80,6 +80,8 @@ static void obey(struct mare__session *session, const struct mare__order *order)
     const struct mare__platform *platform = &session->task.runtime->platform;
     struct mare__span text = mare__span_of(order->text);
     uint64_t secret[2];
+    if (session->over)
+        return;
     bool asked = phase_of(session) == MARE__LINK_ASKED;
     switch (order->kind) {
     case ACCEPT:
@@ -97,8 +99,9 @@ static void obey(struct mare__session *session, const struct mare__order *order)
         else if (session->judging)
             mare__link_quit(session->link, order->code, text);
         break;
-    case BYE:
-        mare__link_bye(session->link, order->code, text);
+    case BYE: // when all that was sent has left
+        session->leaving = true;
+        session->bye = order->code;
         break;
     case QUIT:
         mare__link_quit(session->link, order->code, text);
@@ -172,6 +175,15 @@ static void tell(struct mare__session *session, const char *word)
         mare__chan_post(session->events, letter);
 }
 
+void mare__session_dropped(struct mare__session *session, const char *why)
+{
+    struct mare__letter *letter = event_new(session, "dropped");
+    if (!letter)
+        return;
+    add_span(letter, mare__span_of(why ? why : ""));
+    mare__chan_post(session->events, letter);
+}
+
 static void tell_hello(struct mare__session *session)
 {
     const struct mare__link_hello *peer = mare__link_peer(session->link);
@@ -192,6 +204,11 @@ void mare__session_met(struct mare__session *session, uint64_t id)
         session->offered = id;
         return;
     }
+    if (session->met) {
+        mare__session_blame(session, "a second service");
+        return;
+    }
+    session->met = true;
     const struct mare__link_hello *peer = mare__link_peer(session->link);
     struct mare__object *service = id ? mare__far_channel(session, id) : NULL;
     struct mare__letter *letter = service ? event_new(session, "up") : NULL;
@@ -328,7 +345,7 @@ static void on_event(struct mare__session *session, const struct mare__link_even
         break;
     case MARE__LINK_ENDED:
         if (event->flow % 2 == 0)
-            mare__export_ended(event->context);
+            mare__export_ended(event->context, event->flow);
         break;
     case MARE__LINK_BEAT:
         if (event->rtt_us > 0) {
@@ -468,6 +485,19 @@ static void look(struct mare__session *session)
     mare__lock_release(&session->lock);
 }
 
+// Says goodbye as soon as nothing waits to be sent.
+static void part(struct mare__session *session)
+{
+    if (!session->leaving || session->over)
+        return;
+    for (struct mare__list *at = session->ports.next; at != &session->ports; at = at->next) {
+        struct mare__port *port = MARE__ENTRY(at, struct mare__port, in_all);
+        if (port->ops->is_busy && port->ops->is_busy(port))
+            return;
+    }
+    mare__link_bye(session->link, session->bye, mare__span_of(""));
+}
+
 static bool run(struct mare__task *task)
 {
     struct mare__session *session = MARE__ENTRY(task, struct mare__session, task);
@@ -482,6 +512,7 @@ static bool run(struct mare__task *task)
     serve_all(session);
     bool all = session->over || read_all(session);
     serve_all(session);
+    part(session);
     if (!session->over)
         handle_events(session);
     write_all(session);
@@ -544,6 +575,7 @@ static bool settle(struct mare__session *session, const struct mare__session_opt
     self->name = copy_text(&at, options->name);
     self->group = copy_text(&at, options->group);
     self->incarnation = options->incarnation;
+    self->flows = 2 * MARE__NODE_PROXIES;
     self->features = 0; // a session does not survive its transport: those who wait are told at once
     for (uint32_t i = 0; i < options->address_count && i < MARE__LINK_ADDRESSES; i++)
         self->addresses[self->address_count++] = copy_text(&at, options->addresses[i]);

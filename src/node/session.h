@@ -33,6 +33,7 @@ struct mare__session_options {
 //     "hello", name, group, incarnation, stamp, facts     answer by accept or refuse, on both sides
 //     "up", name, incarnation, stamp, facts, channel, address ...      the peer's service channel
 //     "suspected" | "trusted"
+//     "dropped", why: a message of a channel here could not cross
 //     "over", word of the code, text, whether the peer said so     the last
 struct mare__session *mare__session_new(mare_runtime *runtime, struct mare__transport *transport,
                                         const struct mare__session_options *options,

@@ -49,14 +49,24 @@ static bool usable(const mare_channel *channel)
     return mare__runtime_valid(channel->runtime);
 }
 
+// Whether the message can be sent there at all.
+static mare_err check(const mare_channel *channel, const mare_message *message)
+{
+    const char *why;
+    if (!usable(channel))
+        return MARE_STOPPED;
+    return channel->far ? channel->far->check(channel->far, message, &why) : MARE_OK;
+}
+
 mare_err mare_chan_send_until(mare_channel *channel, mare_message *message, uint64_t deadline)
 {
     struct sleeper sleeper;
-    if (!usable(channel))
-        return MARE_STOPPED;
+    mare_err err = check(channel, message);
+    if (err)
+        return err;
     sleeper_init(&sleeper);
     mare__trace_send_outside(channel, message);
-    mare_err err = mare__chan_send(channel, message, &sleeper.spot);
+    err = mare__chan_send(channel, message, &sleeper.spot);
     return err == MARE_FULL ? sleep_until(&sleeper, channel, deadline) : err;
 }
 
@@ -67,8 +77,9 @@ mare_err mare_chan_send(mare_channel *channel, mare_message *message)
 
 mare_err mare_chan_try_send(mare_channel *channel, mare_message *message)
 {
-    if (!usable(channel))
-        return MARE_STOPPED;
+    mare_err err = check(channel, message);
+    if (err)
+        return err;
     mare__trace_send_outside(channel, message);
     return mare__chan_send(channel, message, NULL);
 }

@@ -206,6 +206,8 @@ void mare__monitors_tell(mare_process *process, struct mare__list *monitors)
     while ((at = mare__list_first(monitors)) != NULL) {
         mare__list_remove(at);
         tell(process, MARE__ENTRY(at, struct mare__monitor, entry));
+        if (process->abroad)
+            mare_process_unref(process); // see mare__process_monitor
     }
 }
 
@@ -250,6 +252,9 @@ bool mare__process_monitor(mare_process *process, mare_channel *channel)
     bool finished = process->finished;
     if (!finished)
         mare__list_append(&process->monitors, &monitor->entry);
+    if (!finished &&
+        process->abroad) // nobody else may: it is told although nobody else refers to it
+        mare_process_ref(process);
     mare__lock_release(&process->lock);
     if (finished) {
         mare__process_observed(process);
