@@ -6,7 +6,7 @@ local mare = require "mare"
 local jobs = mare.channel(16, "jobs") -- room for 16 jobs that nobody has taken yet
 for _ = 1, 4 do
     mare.spawn(function()
-        for text, reply in mare.find("jobs"):messages() do
+        for text, reply in jobs:messages() do
             reply:send(text, text:reverse())
         end
     end)
