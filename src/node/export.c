@@ -236,12 +236,18 @@ static bool is_busy(const struct mare__bell *bell)
 static void lost(struct mare__port *port)
 {
     struct export *export = export_of(port);
-    // What was taken out of the channel for the peer goes back, as far as there is room.
-    if (mare__bell_rang(export->receiver) && export->receiver->result == MARE_OK)
-        mare__chan_send(export->channel, &export->receiver->message, NULL);
-    for (struct mare__parcel *parcel = export->first; parcel; parcel = parcel->next)
-        if (parcel->flow == UINT64_MAX)
-            mare__chan_send(export->channel, &parcel->message, NULL);
+    // What has come, and found no room yet, was sent by somebody who may be gone: it stands in line
+    // by itself from now on. (If the peer has closed the channel after it, that is not done.)
+    if (export->sender && mare__task_withdraw(&export->sender->task))
+        mare__node_deliver(export->channel, &export->sender->message);
+    while (export->first) {
+        struct mare__parcel *parcel = export->first;
+        export->first = parcel->next;
+        if (parcel->flag != MARE__FLAG_CLOSE)
+            mare__node_deliver(export->channel, &parcel->message);
+        mare__parcel_free(parcel);
+    }
+    export->end = &export->first;
     mare__bell_end(export->sender);
     mare__bell_end(export->receiver);
     export->sender = export->receiver = NULL;
@@ -269,11 +275,6 @@ static void serve(struct mare__port *port)
 static void destroy(struct mare__port *port)
 {
     struct export *export = export_of(port);
-    while (export->first) {
-        struct mare__parcel *parcel = export->first;
-        export->first = parcel->next;
-        mare__parcel_free(parcel);
-    }
     mare_chan_unref(export->channel);
     mare__free(export);
 }

@@ -71,6 +71,7 @@ struct mare__bell {
     struct mare__port *port; // a hold
     atomic_bool busy;        // it waits, or is about to stir: what follows is not the session's
     mare_message message;    // what was received, or is to be sent
+    mare_channel *from;      // what it receives from, which the port keeps; NULL: it sends
     mare_err result;         // of the last wait
     bool rang;               // there is a result that nobody has looked at
 };
@@ -79,6 +80,9 @@ struct mare__bell *mare__bell_new(struct mare__port *port); // NULL: not enough 
 void mare__bell_receive(struct mare__bell *bell, mare_channel *channel);
 void mare__bell_send(struct mare__bell *bell, mare_channel *channel);
 void mare__bell_end(struct mare__bell *bell); // may be NULL
+
+// Puts a message into a channel, or lets it stand in line there: it is the channel's from then on.
+void mare__node_deliver(mare_channel *channel, mare_message *message);
 
 // Whether it has rung since this was asked last: then its result is to be looked at.
 bool mare__bell_rang(struct mare__bell *bell);

@@ -63,9 +63,23 @@ bool mare__port_revive(struct mare__object *object)
 
 // ---- Bells --------------------------------------------------------------------------------------
 
+void mare__node_deliver(mare_channel *channel, mare_message *message)
+{
+    struct mare__letter *letter = mare__alloc_zero(sizeof *letter);
+    if (!letter) {
+        mare__message_clear(message);
+        return;
+    }
+    mare__letter_init(letter);
+    mare__message_move(&letter->wait.message, message);
+    mare__chan_post(channel, letter);
+}
+
 static void destroy(struct mare__object *object)
 {
     struct mare__bell *bell = MARE__ENTRY(object, struct mare__bell, task.object);
+    if (bell->from && !mare__message_empty(&bell->message)) // nobody has come for it
+        mare__node_deliver(bell->from, &bell->message);
     mare__message_clear(&bell->message);
     mare__port_unhold(bell->port);
     mare__free(bell);
@@ -100,6 +114,7 @@ struct mare__bell *mare__bell_new(struct mare__port *port)
 void mare__bell_receive(struct mare__bell *bell, mare_channel *channel)
 {
     atomic_store_explicit(&bell->busy, true, memory_order_relaxed); // the task's from the start on
+    bell->from = channel;
     mare__task_receive(&bell->task, channel, MARE_FOREVER);
     mare__task_start(&bell->task);
 }
@@ -107,6 +122,7 @@ void mare__bell_receive(struct mare__bell *bell, mare_channel *channel)
 void mare__bell_send(struct mare__bell *bell, mare_channel *channel)
 {
     atomic_store_explicit(&bell->busy, true, memory_order_relaxed); // as above
+    bell->from = NULL;
     mare__task_send(&bell->task, channel, &bell->message, MARE_FOREVER);
     mare__task_start(&bell->task);
 }

@@ -120,6 +120,99 @@ return {
         end)
     end,
 
+    nothing_is_lost_or_doubled_while_receivers_come_and_go = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "flow"}, [[
+            local ch = mare.channel(10, "numbers")
+            local to = ch:receive()
+            for n in ch:messages() do to:send(n) end
+        ]])
+        local numbers, back = peers.find "numbers@flow", mare.channel(10)
+        t.ok(numbers:send(back))
+        local COUNT = t.gc_stress and 100 or 1000
+        local sender = mare.spawn(function()
+            for i = 1, COUNT do assert(numbers:send(i)) end
+        end)
+        local seen, count, over = {}, 0, false
+        local function note(n)
+            if not n then return end
+            t.eq(seen[n], nil, "twice")
+            seen[n], count = true, count + 1
+        end
+        local taker = mare.go(function() -- which takes some of them itself, and mostly gives up
+            while not over do note(numbers:receive(0.001)) end
+        end)
+        while count < COUNT do note(t.ok(back:receive(t.patience))) end
+        over = true
+        t.eq(taker:join(t.patience), true)
+        t.eq(sender:join(t.patience), true)
+        t.eq(count, COUNT)
+    end,
+
+    what_was_sent_arrives_before_the_goodbye = function()
+        local home <close> = peers.home()
+        local slow = mare.channel(1, "slow")
+        local _ <close> = peers.join(home, {name = "flow"}, [[
+            local slow = find "slow@home"
+            for i = 1, 300 do slow:send(i) end
+            node.stop(60)
+        ]])
+        for i = 1, 300 do t.eq(slow:receive(t.patience), i) end
+        slow:close()
+    end,
+
+    what_a_process_here_leaves_for_others_and_cannot_cross_ends_nothing = function()
+        local log = mare.channel(10)
+        local home <close> = peers.home {log = log}
+        local mixed, told = mare.channel(0, "mixed"), mare.channel(1, "told")
+        local _ <close> = peers.join(home, {name = "flow"}, [[
+            find "told@home":send(find "mixed@home":receive())
+            mare.sleep(1000)
+        ]])
+        t.ok(mixed:sendwithin(t.patience, mare.buffer "mine"))
+        t.ok(mixed:sendwithin(t.patience, ("x"):rep(5 << 20)))
+        t.ok(mixed:sendwithin(t.patience, "plain"))
+        t.eq(told:receive(t.patience), "plain")
+        for _ = 1, 2 do t.ok(t.ok(log:receive(t.patience)):find "could not go to flow") end
+        mixed:close()
+        told:close()
+    end,
+
+    a_monitor_needs_nobody_who_keeps_the_process = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "flow"}, [[
+            node.export("wait", function(ch) ch:receive() end)
+            mare.channel(0, "ready") mare.sleep(1000)
+        ]])
+        peers.find "ready@flow"
+        local go = mare.channel(0)
+        local monitor = select(2, t.ok(mare.spawn({node = "flow", monitor = true}, "wait", go)))
+        collectgarbage()
+        collectgarbage()
+        t.ok(go:sendwithin(t.patience, true))
+        t.eq(select(2, monitor:receive(t.patience)), "normal")
+    end,
+
+    a_peer_cannot_raise_its_limit = function()
+        local home <close> = peers.home {memory = 1000000}
+        node.export("eat", function() return pcall(string.rep, "x", 20000000) end)
+        local told = mare.channel(1, "told")
+        local _ <close> = peers.join(home, {name = "flow"}, [[
+            local p = assert(mare.spawn({node = "home", memory = 1000000000}, "eat"))
+            find "told@home":send(select(2, p:join(20)))
+            mare.sleep(1000)
+        ]])
+        t.eq(told:receive(t.patience), false)
+        told:close()
+    end,
+
+    without_keys_a_node_dials_nobody_else = function()
+        local home <close> = peers.home()
+        t.fails("denied", node.connect("192.0.2.1:7000", t.patience))
+        t.fails("denied", node.connect("127.example.org:7000", t.patience))
+        t.ok(home)
+    end,
+
     select_knows_channels_of_other_nodes = function()
         local home <close> = peers.home()
         local _ <close> = peers.join(home, {name = "flow"}, [[
