@@ -7,6 +7,7 @@
 --
 -- A peer talks to it through a channel of its own, the service of the session, in the same way.
 local mare, net, tls = require "mare", require "mare.net", require "mare.tls"
+local file = require "mare.file"
 local raw, address_of = require "mare._node", require "mare._address"
 
 local HANDSHAKE, DIAL, ASK = 5, 10, 1 -- seconds
@@ -419,7 +420,7 @@ function requests.reach(reply, name, address) reach(name, address, reply) end
 -- The service channel of a node that is reached.
 function requests.service(reply, name)
     local member = members[name]
-    if member and member.service then return answer(reply, true, member.service) end
+    if member and member.service then return answer(reply, true, member.service, member.over) end
     answer(reply, nil, ("node '%s' cannot be reached"):format(name), "nonode")
 end
 
@@ -449,7 +450,11 @@ local stopping
 
 function requests.stop(reply)
     stopping = reply or true
-    if listener then listener:close() end
+    if listener then
+        local path = listener:address()
+        listener:close()
+        if path and path:find "^[/.]" then os.remove(path) end
+    end
     for session in pairs(sessions) do session:_bye("leaving", "") end
 end
 
@@ -478,6 +483,12 @@ local function listen()
     if not host:find "^[/.]" then host, port = address_of(host, nil, true) end
     if not host then return nil, port, "invalid" end
     local made, message, code
+    if not port then -- of a node that has crashed, a socket may be there that nobody listens to
+        local info = file.stat(host)
+        local other = info and info.kind == "socket" and net.connect(host, nil, ASK)
+        if other then other:close()
+        elseif info and info.kind == "socket" then os.remove(host) end
+    end
     if self.insecure then made, message, code = net.listen(host, port)
     else made, message, code = tls.listen(host, port, options) end
     if not made then return nil, message, code end

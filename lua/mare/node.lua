@@ -34,22 +34,33 @@ local function check_options(options)
         end
         return value == "none" or value == "source" or value == "bytecode"
     end
-    local function at_least(least)
-        return function(value) return type(value) == "number" and value >= least end
+    local function between(least, most)
+        return function(value)
+            return type(value) == "number" and value >= least and value <= most
+        end
+    end
+    local function short(value) return type(value) == "string" and #value <= 255 end
+    local function names(value)
+        if type(value) ~= "table" then return false end
+        for _, name in ipairs(value) do
+            if type(name) ~= "string" then return false end
+        end
+        return true
     end
     option("name", function(name)
         return type(name) == "string" and #name <= 63 and name:find "^[a-z][a-z0-9._-]*$"
     end, "a letter, then letters, digits, '.', '_' and '-', in lower case, 63 at most")
     if not options.name then error("bad argument #1 to 'start' (a node needs a 'name')", 4) end
-    for _, key in ipairs {"group", "listen", "address", "keys", "secret"} do
-        option(key, "string", "a string")
+    for _, key in ipairs {"listen", "keys", "secret"} do option(key, "string", "a string") end
+    for _, key in ipairs {"group", "address"} do
+        option(key, short, "a string of 255 bytes at most")
     end
-    for _, key in ipairs {"join", "allow"} do option(key, "table", "a list") end
+    for _, key in ipairs {"join", "allow"} do option(key, names, "a list of strings") end
     option("insecure", "boolean", "a boolean")
     option("code", code, "'none', 'source' or 'bytecode', or a table of these by names of nodes")
-    option("silence", at_least(0.2), "a number of seconds, 0.2 at least")
-    option("message", at_least(1024), "a number of bytes, 1024 at least")
-    option("memory", at_least(1), "a number of bytes")
+    option("silence", between(0.2, 3600), "a number of seconds, 0.2 at least, 3600 at most")
+    option("message", between(1024, 1 << 28), "a number of bytes, from 1024 to 268435456")
+    option("memory", between(1, 1 << 50), "a number of bytes")
     option("log", "userdata", "a channel")
 end
 
@@ -97,6 +108,24 @@ local function ask(channel, deadline, ...)
     return reply:receive(deadline)
 end
 
+-- The same of another node, which may be lost before it has answered: then its `over` is closed.
+local function ask_node(service, deadline, ...)
+    local reply = mare.channel(1)
+    local ok, message, code = service.channel:sendwithin(deadline, reply, ...)
+    if not ok then return nil, message, code end
+    local function outcome(which, ...)
+        if which ~= 2 then return ... end
+        local first, second, third = reply:tryreceive() -- in the same moment
+        if third == "empty" then return nil, "the node cannot be reached", "nonode" end
+        return first, second, third
+    end
+    local function answer(which, ...)
+        if which == nil then return nil, ... end -- timeout
+        return outcome(which, ...)
+    end
+    return answer(mare.select({reply, service.over}, deadline))
+end
+
 local function keeper()
     local channel = mare.find(KEEPER)
     if not channel then return nil, "this program is no node: see node.start", "nonode" end
@@ -110,9 +139,9 @@ local function service_of(name, deadline)
     local ok
     ok, message, code = ask(channel, deadline, "reach", name)
     if not ok then return nil, message, code end
-    local fine, service, why = ask(channel, deadline, "service", name)
-    if not fine then return nil, service, why end
-    return service
+    local fine, service, over = ask(channel, deadline, "service", name)
+    if not fine then return nil, service, over end
+    return {channel = service, over = over}
 end
 
 -- ---- For programs -------------------------------------------------------------------------------
@@ -130,6 +159,7 @@ local function launch(settings)
         return nil, problem, why
     end
     local which, ok, address, failure = mare.select {started, process}
+    if which == 2 and #started > 0 then which, ok, address, failure = 1, started:tryreceive() end
     if which == 1 and ok then return address or true end
     requests:close()
     if which == 1 then return nil, address, failure end
@@ -181,9 +211,10 @@ function node.find(address, timeout)
     local deadline = patience_of("find", timeout, 2)
     local name, where = address:match "^(.*)@([^@]*)$"
     if not name then error("bad argument #1 to 'find' (a name is 'name@node')", 2) end
+    if where == raw._name() then return mare.find(name) end
     local service, message, code = service_of(where, deadline)
     if not service then return nil, message, code end
-    local ok, found, why = ask(service, deadline, "find", name)
+    local ok, found, why = ask_node(service, deadline, "find", name)
     if not ok then return nil, found, why end
     return found
 end
@@ -203,13 +234,13 @@ function node.spawn(options, body, ...)
     local service, message, code = service_of(options.node, deadline)
     if not service then return nil, message, code end
     if kind == "function" then -- which would not even be read there
-        local asked, level = ask(service, deadline, "code")
+        local asked, level = ask_node(service, deadline, "code")
         if asked and level ~= "bytecode" then
             return nil, ("node '%s' takes no functions from this one (its option 'code' is '%s')")
                 :format(options.node, level), "denied"
         end
     end
-    local ok, process, why = ask(service, deadline, "spawn",
+    local ok, process, why = ask_node(service, deadline, "spawn",
         {name = options.name, memory = options.memory}, body, ...)
     if not ok then return nil, process, why end
     if options.link then process:link() end
@@ -241,6 +272,9 @@ end
 --- Tells a channel of nodes: "up", "suspected", "trusted", "down" or "left", the name, and why.
 function node.monitor(channel)
     channel = channel or mare.channel(100)
+    if type(channel) ~= "userdata" or not tostring(channel):find "^channel " then
+        error("bad argument #1 to 'monitor' (channel expected)", 2)
+    end
     local requests, message, code = keeper()
     if not requests then return nil, message, code end
     local ok, text, why = ask(requests, patience_of("monitor"), "watch", channel)

@@ -408,6 +408,18 @@ function supervisor.arrive(value) return setmetatable(value, Handle) end
 
 local function run(...) return require "mare.supervisor"._run(...) end
 
+-- What a supervisor answers. What came before its end counts, whichever of the two is seen first.
+local function answer(reply, process, deadline)
+    local function got(which, ...)
+        if which == 1 then return ... end
+        if which == nil then return nil, ... end -- timeout
+        local late = table.pack(reply:tryreceive())
+        if late[3] ~= "empty" then return table.unpack(late, 1, late.n) end
+        return nil, FIRST_RESULT, "closed"
+    end
+    return got(mare.select({reply, process}, deadline))
+end
+
 --- Starts a supervisor and its children. Returns what can be asked of it, or nil, message, code.
 function supervisor.start(options)
     options = checked("start", options, 4)
@@ -415,15 +427,11 @@ function supervisor.start(options)
     local process, message, code = mare.spawn({name = options.name, link = options.link or false},
         run, options, inbox, started)
     if not process then return nil, message, code end
-    local which, ok
-    which, ok, message, code = mare.select {started, process}
-    if which == 1 and ok then
-        return setmetatable({process = process, requests = inbox}, Handle)
-    elseif which == 1 then
-        process:join()
-        return nil, message, code
-    end
-    return nil, message or FIRST_RESULT, code or "died"
+    local ok
+    ok, message, code = answer(started, process)
+    if ok then return setmetatable({process = process, requests = inbox}, Handle) end
+    process:join()
+    return nil, message, code
 end
 
 local function ask(self, timeout, what, argument)
@@ -438,14 +446,7 @@ local function ask(self, timeout, what, argument)
         if code == "closed" then message = FIRST_RESULT end
         return nil, message, code
     end
-    local results = table.pack(mare.select({reply, self.process}, deadline))
-    if results[1] == 1 then return table.unpack(results, 2, results.n) end
-    if results[1] == 2 then
-        local late = table.pack(reply:tryreceive())
-        if late[3] ~= "empty" then return table.unpack(late, 1, late.n) end
-        return nil, FIRST_RESULT, "closed"
-    end
-    return nil, results[2], results[3]
+    return answer(reply, self.process, deadline)
 end
 
 --- A list of its children in the order of their start: id, up, process, restarts, last, restart,

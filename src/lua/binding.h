@@ -108,6 +108,10 @@ int mare__lua_push_child_end(lua_State *L, struct mare__object *child);
 int mare__lua_push_signal(lua_State *L, struct mare__object *signals, mare_err err,
                           mare_message *message);
 
+// Pushes the values of a message that another node has sent; or, if they cannot be read here, `nil,
+// message, "badmsg"`: whoever receives must not fail by what others send. Returns how many.
+int mare__lua_push_foreign(lua_State *L, mare_message *message);
+
 // Whether a message can go to a channel of another node; else it is cleared, and `nil, message,
 // code` is pushed.
 bool mare__lua_can_leave(lua_State *L, mare_channel *channel, mare_message *message);

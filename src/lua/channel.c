@@ -96,9 +96,32 @@ static int channel_trysend(lua_State *L)
     return send(L, mare__lua_channel(L, 1), 2, false, 0);
 }
 
+// message (light userdata) -> its values
+static int read_protected(lua_State *L)
+{
+    mare_message *message = mare__passed(L, 1);
+    return mare__unmarshal_own(L, message);
+}
+
+int mare__lua_push_foreign(lua_State *L, mare_message *message)
+{
+    int top = lua_gettop(L);
+    struct mare__pass pass;
+    lua_pushcfunction(L, read_protected);
+    mare__pass_push(L, &pass, message);
+    int status = lua_pcall(L, 1, LUA_MULTRET, 0);
+    mare__pass_end(L, &pass);
+    if (status == LUA_OK)
+        return lua_gettop(L) - top;
+    luaL_tolstring(L, -1, NULL);
+    return mare__lua_fail_with(L, MARE_BADMSG);
+}
+
 static int push_received(lua_State *L, struct mare__local *process, mare_message *message)
 {
     count_message(process, false);
+    if (__builtin_expect(message->trust != MARE__TRUST_OWN, 0))
+        return mare__lua_push_foreign(L, message);
     return mare__unmarshal_quickly(L, message);
 }
 
@@ -147,30 +170,46 @@ static int channel_tryreceive(lua_State *L)
     return receive(L, mare__lua_channel(L, 1), false, 0);
 }
 
-// The iterator: what failed ends the loop.
-static int messages_done(lua_State *L, int status, lua_KContext context)
+// The iterator: what failed ends the loop. What another node has sent and cannot be read here does
+// not: it is passed over.
+static int messages_next(lua_State *L);
+
+// Returns what the loop gets of a message, or what the next one gives.
+static int messages_got(lua_State *L, mare_channel *channel, mare_message *message)
 {
     struct mare__local *process = mare__self(L);
-    if (process->sleep.wait.result == MARE_OK)
-        return receive_done(L, status, context);
+    bool own = message->trust == MARE__TRUST_OWN;
+    mare__trace_receive(process, channel, message);
+    int count = push_received(L, process, message);
+    // The first value of a loop is not nil, or it would have ended anyway.
+    if (own || !lua_isnil(L, -count) || count != 3 || lua_type(L, -1) != LUA_TSTRING ||
+        strcmp(lua_tostring(L, -1), mare__err_word(MARE_BADMSG)) != 0)
+        return count;
+    lua_settop(L, 1);
+    return messages_next(L);
+}
+
+static int messages_done(lua_State *L, int status, lua_KContext context)
+{
+    (void)status, (void)context;
+    struct mare__local *process = mare__self(L);
     mare__block_clean(process);
-    return process->sleep.wait.result == MARE_CLOSED
-               ? 0
-               : mare__lua_fail(L, process->sleep.wait.result);
+    mare_err err = process->sleep.wait.result;
+    if (err == MARE_OK)
+        return messages_got(L, process->sleep.waits_for, &process->sleep.wait.message);
+    return err == MARE_CLOSED ? 0 : mare__lua_fail(L, err);
 }
 
 static int messages_next(lua_State *L)
 {
     mare_channel *channel = mare__chan_in(mare__lua_channel(L, 1));
-    struct mare__local *process = mare__self(L);
     mare_message message;
     mare_err err = mare__chan_receive(channel, &message, NULL);
-    if (err == MARE_OK) {
-        mare__trace_receive(process, channel, &message);
-        return push_received(L, process, &message);
-    }
+    if (err == MARE_OK)
+        return messages_got(L, channel, &message);
     if (err != MARE_EMPTY)
         return 0;
+    struct mare__local *process = mare__self(L);
     mare__block_check(L, process);
     return mare__block(L, process, MARE__WAITS_TO_RECEIVE, channel, MARE_FOREVER, messages_done, 0);
 }

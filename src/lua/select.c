@@ -224,7 +224,8 @@ static int return_outcome(lua_State *L, struct selecting *s, uint32_t fired, mar
     if (err)
         return 1 + mare__lua_fail(L, err);
     if (!sent)
-        return 1 + mare__unmarshal_own(L, message);
+        return 1 + (message->trust == MARE__TRUST_OWN ? mare__unmarshal_own(L, message)
+                                                      : mare__lua_push_foreign(L, message));
     lua_pushboolean(L, 1);
     return 2;
 }

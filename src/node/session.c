@@ -360,8 +360,9 @@ static void on_event(struct mare__session *session, const struct mare__link_even
     case MARE__LINK_TRUSTED:
         tell(session, "trusted");
         break;
-    case MARE__LINK_GUEST:
-        mare__link_quit(session->link, MARE__LINK_CODE_MAGIC, mare__span_of(""));
+    case MARE__LINK_GUEST: // the link is not one any more, and tells nothing further
+        tell_over(session, &(struct mare__link_event){.code = MARE__LINK_CODE_MAGIC});
+        lose(session);
         break;
     case MARE__LINK_BROKEN:
     case MARE__LINK_RESUMED:

@@ -460,6 +460,15 @@ void mare__lazy_methods(lua_State *L, const luaL_Reg *methods)
     lua_setmetatable(L, -2);
 }
 
+bool mare__lazy_has(lua_State *L, const char *name)
+{
+    const mare_runtime *runtime = mare__self(L)->shared.runtime;
+    for (int i = 0; i < LIBRARY_COUNT; i++)
+        if (strcmp(libraries[i].name, name) == 0)
+            return true;
+    return runtime->module && runtime->module(name);
+}
+
 bool mare__lazy_require(lua_State *L, const char *name)
 {
     mare_runtime *runtime = mare__self(L)->shared.runtime;

@@ -47,6 +47,9 @@ void mare__lazy_methods(lua_State *L, const luaL_Reg *methods);
 // returns true; or pushes nothing.
 bool mare__lazy_require(lua_State *L, const char *name);
 
+// Whether there is a library or module of that name that needs no file.
+bool mare__lazy_has(lua_State *L, const char *name);
+
 // Pushes "library", "function" for a C function that is part of a standard library or module that
 // is loaded, and returns true; or pushes nothing. The function is at `index`.
 bool mare__lazy_name_of(lua_State *L, int index);

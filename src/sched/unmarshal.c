@@ -188,6 +188,19 @@ static void join_upvalue(struct mare__reader *r, const uint8_t *payload)
     lua_pop(r->L, 1);
 }
 
+// The name of a module is on top. A peer may name those that this process has loaded, and those of
+// ours; it may not choose which files are run here.
+static void must_be_at_hand(lua_State *L)
+{
+    const char *name = lua_tostring(L, -1);
+    lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    lua_pushvalue(L, -2);
+    bool loaded = lua_rawget(L, -2) != LUA_TNIL;
+    lua_pop(L, 2);
+    if (!loaded && !mare__lazy_has(L, name))
+        luaL_error(L, "another node refers to the module '%s', which is not loaded here", name);
+}
+
 // What `require` returns for the name that comes next, after a call if it is not at hand. Returns
 // whether it is on top.
 static bool ask_module(struct mare__reader *r, enum after after, uint32_t end)
@@ -201,6 +214,8 @@ static bool ask_module(struct mare__reader *r, enum after after, uint32_t end)
     }
     lua_pushcfunction(L, mare__self(L)->host ? mare__host_require : mare__require);
     lua_pushlstring(L, name, length);
+    if (r->message->trust > MARE__TRUST_EQUAL)
+        must_be_at_hand(L);
     r->after = (uint8_t)after;
     r->after_end = end;
     return false;

@@ -206,6 +206,72 @@ return {
         told:close()
     end,
 
+    a_peer_does_not_choose_what_is_loaded = function()
+        t.in_folder(function(folder)
+            local mark = folder .. "/mark"
+            local module = assert(io.open(folder .. "/chosen.lua", "w"))
+            module:write(("io.open(%q, 'w'):close() return {arrive = type}"):format(mark))
+            module:close()
+            package.path = folder .. "/?.lua;" .. package.path
+            local home <close> = peers.home()
+            local got, done = mare.channel(1, "got"), mare.channel(1, "done")
+            local _ <close> = peers.join(home, {name = "flow"}, [[
+                local odd = setmetatable({}, {__travel = function() return "chosen", 1 end})
+                local got, done = find "got@home", find "done@home"
+                for _ = 1, 2 do got:send(odd) end
+                mare.spawn({node = "home", timeout = 0.01}, "nothing", odd)
+                for i = 1, 2 do got:send(odd) got:send(i) end
+                done:receive()
+                got:send(odd)
+                mare.sleep(1000)
+            ]])
+            t.fails("badmsg", got:receive(t.patience))
+            t.fails("badmsg", select(2, mare.select({got}, t.patience)))
+            local count = 0
+            for n in got:messages() do
+                count = count + n
+                if n == 2 then break end
+            end
+            t.eq(count, 3)
+            t.eq(io.open(mark), nil)
+            require "chosen" -- the program does
+            done:send(true)
+            t.eq(got:receive(t.patience), "number")
+            got:close()
+            done:close()
+        end)()
+    end,
+
+    who_asks_a_node_that_is_lost_is_told = function()
+        local home <close> = peers.home {silence = 0.5}
+        local peer <close> = peers.join(home, {name = "flow", silence = 0.5}, ECHO)
+        peers.find "echo@flow"
+        peer.signal "STOP"
+        local before = mare.now()
+        local asks = {mare.go(mare.find, "echo@flow"), mare.go(mare.spawn, {node = "flow"}, "f")}
+        for _, routine in ipairs(asks) do
+            t.eq(select(4, routine:join(t.patience)), "nonode")
+        end
+        t.ok(mare.now() - before < 5 * t.slow)
+        peer.signal "CONT"
+    end,
+
+    a_path_can_be_listened_to_again = function()
+        t.in_folder(function(folder)
+            local path = folder .. "/node"
+            for _ = 1, 2 do
+                t.ok(node.start {name = "ebb", listen = path})
+                t.ok(node.stop(5))
+            end
+            local peer <close> = peers.start {name = "flow", listen = path}
+            t.fails("exists", node.start {name = "ebb", listen = path})
+            peer.signal "KILL"
+            t.eq(peer.child:wait(t.patience), "signal")
+            t.eq(node.start {name = "ebb", listen = path}, path)
+            t.ok(node.stop(5))
+        end)()
+    end,
+
     without_keys_a_node_dials_nobody_else = function()
         local home <close> = peers.home()
         t.fails("denied", node.connect("192.0.2.1:7000", t.patience))
@@ -536,6 +602,12 @@ return {
         t.raises("unknown option 'lisen'", node.start, {name = "a", lisen = "x"})
         t.raises("option 'silence' must be", node.start, {name = "a", silence = 0.1})
         t.raises("option 'code' must be", node.start, {name = "a", code = "all"})
+        t.raises("option 'silence' must be", node.start, {name = "a", silence = math.huge})
+        t.raises("option 'address' must be", node.start, {name = "a", address = ("x"):rep(256)})
+        t.raises("option 'allow' must be", node.start, {name = "a", allow = {1}})
+        for _, odd in ipairs {0 / 0, "x", {}, mare.self()} do
+            t.raises("channel expected", node.monitor, odd)
+        end
         t.raises("a name is 'name@node'", node.find, "name")
         t.fails("nonode", mare.find "a@b")
         t.fails("nonode", node.list())
