@@ -342,12 +342,16 @@ local function serve(reply, operation, details)
     local account = account_of(from)
     local left = penalty(account)
     if left > 0 then
-        log.warn("refused", {peer = from, why = "refused too often", code = "denied"})
+        if account.warned ~= account.last then -- once, or it would fill the disk
+            account.warned = account.last
+            log.warn("refused", {peer = from, why = "refused too often", code = "denied"})
+        end
         reply:trysend(nil, ("refused too often; come again in %d seconds"):format(
             math.ceil(left)), "denied")
     elseif stopping then
         refuse(reply, from, account, "the server is stopping", "closed")
-    elseif type(operation) ~= "string" or not asked[operation] or type(details) ~= "table" then
+    elseif type(operation) ~= "string" or not asked[operation]
+        or type(details) ~= "table" or getmetatable(details) then
         refuse(reply, from, account, "no such request", "invalid")
     else
         asked[operation](reply, from, account, details)
