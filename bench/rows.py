@@ -14,6 +14,7 @@ import clock
 import events
 import fair
 import harness
+import nodes
 import place
 
 
@@ -277,5 +278,6 @@ def rows():
             {"ours": simulated("round", "ring", 10000)}, {"ours": key("seconds")},
             must=10, score_unit="s", repetitions=3,
             notes=[note("ours", "messages", "messages of it: {:,.0f}")]),
-    ] + (fair.rows(Row, key, note) + events.rows(Row, key, note) + clock.rows(Row, key, note) +
+    ] + (fair.rows(Row, key, note) + events.rows(Row, key, note) +
+         nodes.rows(Row, key, note) + clock.rows(Row, key, note) +
          place.rows(Row, key))

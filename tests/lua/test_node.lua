@@ -134,15 +134,17 @@ return {
             for i = 1, COUNT do assert(numbers:send(i)) end
         end)
         local seen, count, over = {}, 0, false
-        local function note(n)
-            if not n then return end
+        local taker = mare.go(function() -- which takes some of them itself, and mostly gives up
+            while not over do
+                local n = numbers:receive(0.001)
+                if n then back:send(n) end
+            end
+        end)
+        while count < COUNT do
+            local n = t.ok(back:receive(t.patience))
             t.eq(seen[n], nil, "twice")
             seen[n], count = true, count + 1
         end
-        local taker = mare.go(function() -- which takes some of them itself, and mostly gives up
-            while not over do note(numbers:receive(0.001)) end
-        end)
-        while count < COUNT do note(t.ok(back:receive(t.patience))) end
         over = true
         t.eq(taker:join(t.patience), true)
         t.eq(sender:join(t.patience), true)

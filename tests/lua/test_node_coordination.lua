@@ -39,6 +39,22 @@ return {
         t.fails("nonode", rise(1))
     end,
 
+    many_calls_in_flight_are_each_answered_once = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "flow"}, TIDE)
+        local seen, done, n = {}, mare.channel(1), 2000 // (t.slow > 1 and 2 or 1)
+        local rise, count = rpc.async(peers.find "tide@flow", "rise", function(level)
+            t.eq(seen[level], nil)
+            seen[level] = true
+            if #seen == n then done:send(true) end
+        end), 0
+        for _ = 1, n do
+            if rise(1) then count = count + 1 end
+        end
+        t.eq(count, n)
+        t.ok(done:receive(t.patience))
+    end,
+
     rules_hold_for_callers_of_other_nodes = function()
         local home <close> = peers.home()
         local _ <close> = server("store", function()
