@@ -223,7 +223,7 @@ local spawn_options = checks.set("node", "name", "memory", "link", "monitor", "t
 
 -- The same, when the node turns out to be this one.
 local function spawn_here(options, deadline, body, ...)
-    local run, message = body, nil
+    local run, message = body
     if type(body) == "string" then
         local ok, code
         ok, run, code = ask(keeper(), deadline, "exported", body)
