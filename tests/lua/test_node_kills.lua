@@ -80,7 +80,7 @@ end
 return {
     what_is_promised_holds_for_those_who_are_left = function()
         t.seed()
-        local home <close> = peers.home {silence = 60} -- a machine that stands still loses nobody
+        local home <close> = peers.home()
         local lock, space, path = monitor.create(), tuple.create(), os.tmpname()
         local things, taken, ready = mare.channel(0, "things"), mare.channel(100), mare.channel()
         local lamps, buttons = mare.channel(1000), {}
@@ -117,8 +117,7 @@ return {
         local text = PEER:gsub("BUTTONS", tostring(BUTTONS))
         local function start(place)
             number = number + 1
-            running[place] = peers.join(home, {name = "peer" .. number, silence = 60},
-                text)
+            running[place] = peers.join(home, {name = "peer" .. number}, text)
             running[place].number = tostring(number)
             t.ok(things:sendwithin(t.patience, lock, space, path, number))
             t.eq(running[place].line(), "begins")
