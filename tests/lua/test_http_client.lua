@@ -258,6 +258,60 @@ return {
         t.eq(select(2, client:get(s.base, patience)), "2")
     end,
 
+    what_cannot_be_repeated_goes_on_a_kept_one_if_asked_for = function()
+        local s <close> = server(number_of)
+        local client <close> = http.client {timeout = patience}
+        local function post(kept)
+            return client:request({url = s.base, body = "x", kept = kept}):text()
+        end
+        t.eq({post(), post(true), post(), post(true)}, {"POST1", "POST1", "POST2", "POST2"})
+        t.raises("option 'kept' must be true or false", client.request, client,
+            {url = s.base, kept = 1})
+    end,
+
+    a_kept_one_that_ends_is_told_and_not_repeated = function()
+        local heard = 0
+        local url, routine = by_hand(function(stream)
+            answer(stream, "one", 1)
+            heard = heard + 1
+            stream:read "l" -- and says nothing
+            heard = heard + 1
+        end)
+        local client <close> = http.client {timeout = patience}
+        t.eq(client:request({url = url, body = "x"}):text(), "one")
+        local response, _, code, sent = client:request {url = url, body = "x", kept = true}
+        t.eq({response, code, sent, n = 4}, {nil, "closed", true, n = 4})
+        t.ok(routine:join(patience))
+        t.eq(heard, 2)
+    end,
+
+    a_failure_says_whether_the_request_may_have_got_there = function()
+        local nobody = assert(net.listen("127.0.0.1", 0))
+        local _, port = nobody:address()
+        nobody:close()
+        local url = "http://127.0.0.1:" .. port
+        for _, retries in ipairs {0, 1} do
+            local client <close> = http.client {timeout = patience, retries = retries}
+            local failure = table.pack(client:request(url))
+            t.eq({failure[3], failure[4]}, {"refused"})
+            local silent <close> = assert(net.listen("127.0.0.1", 0))
+            failure = table.pack(client:request {url = "http://127.0.0.1:" ..
+                select(2, silent:address()), timeout = mare.deadline(0.01)})
+            t.eq({failure[3], failure[4]}, {"timeout", true})
+        end
+    end,
+
+    connecting_has_a_time_of_its_own = function()
+        local silent <close> = assert(net.listen("127.0.0.1", 0)) -- which never shakes hands
+        local url = "https://127.0.0.1:" .. select(2, silent:address())
+        local client <close> = http.client {connect_time = 0.01, timeout = 1000}
+        for _, timeout in ipairs {1000, mare.deadline(1000)} do
+            local failure = table.pack(client:request {url = url, timeout = timeout})
+            t.eq({failure[3], failure[4]}, {"timeout"})
+        end
+        t.raises("option 'connect_time' must be seconds", http.client, {connect_time = 0})
+    end,
+
     so_many_are_kept_and_so_long = function()
         local s <close> = server(function(_, number) return tostring(number) end)
         local client <close> = http.client {most = 2, idle_time = 1000}
