@@ -258,6 +258,47 @@ return {
         t.eq(select(2, client:get(s.base, patience)), "2")
     end,
 
+    a_server_can_ask_again_for_a_part_that_has_not_come = function()
+        local more, early = mare.channel(), 0
+        local s <close> = server(function(request)
+            local parts = {}
+            repeat
+                local part, message, code = request:read(0.001)
+                if code == "timeout" then early = early + 1 end
+                if early == 3 then more:close() end
+                parts[#parts + 1] = part
+            until not part and not message
+            return table.concat(parts)
+        end)
+        local sent = false
+        local response = assert(http.request {url = s.base, timeout = patience, body = function()
+            more:receive() -- until it has asked too early
+            sent = not sent
+            return sent and "late" or nil
+        end})
+        t.eq(response:text(), "late")
+    end,
+
+    a_part_that_does_not_come_in_time_can_be_asked_for_again = function()
+        local more = mare.channel()
+        local s <close> = server(function()
+            return {body = function() return more:receive() end}
+        end)
+        for _, gzip in ipairs {false, true} do
+            local client <close> = http.client {timeout = patience, gzip = gzip}
+            mare.go(more.send, more, "one")
+            local response = assert(client:request(s.base))
+            t.eq(response:read(patience), "one")
+            for _ = 1, 3 do t.fails("timeout", response:read(0.001)) end
+            t.fails("timeout", response:read(mare.deadline(0.001)))
+            mare.go(more.send, more, "two")
+            t.eq(response:read(patience), "two")
+            mare.go(more.send, more, nil)
+            t.eq({response:read(patience)}, {})
+            t.eq({response:read(0)}, {})
+        end
+    end,
+
     what_cannot_be_repeated_goes_on_a_kept_one_if_asked_for = function()
         local s <close> = server(number_of)
         local client <close> = http.client {timeout = patience}
@@ -309,6 +350,7 @@ return {
             local failure = table.pack(client:request {url = url, timeout = timeout})
             t.eq({failure[3], failure[4]}, {"timeout"})
         end
+        t.fails("timeout", http.request {url = url, connect_time = 0.01, timeout = 1000})
         t.raises("option 'connect_time' must be seconds", http.client, {connect_time = 0})
     end,
 

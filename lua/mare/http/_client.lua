@@ -8,7 +8,7 @@ local bodies = require "mare.http._body"
 local take_in = require "mare._websocket".take
 
 local request_options = checks.set("url", "method", "headers", "body", "file", "length",
-    "timeout", "limits", "tls", "kept")
+    "timeout", "connect_time", "limits", "tls", "kept")
 local client_options = checks.set("most", "idle_time", "timeout", "connect_time", "limits", "tls",
     "redirects", "cookies", "gzip", "proxy", "retries")
 
@@ -86,6 +86,8 @@ local function check_request(what, method, time)
     local body, file, length = what.body, what.file, what.length
     check_option("timeout", type(time) == "userdata" or type(time) == "number" and time >= 0,
         "seconds or a deadline")
+    check_option("connect_time", what.connect_time == nil or checks.span(what.connect_time),
+        "seconds")
     check_option("method", type(method) == "string" and shared.is_token(method), "a word")
     check_option("body", body == nil or type(body) ~= "number" and bodies.is_one(body),
         bodies.KINDS)
@@ -128,7 +130,7 @@ local function prepare(what, keep, usual_time, way)
     check_request(what, method, time)
     local wanted = {place = place, method = method, time = time, limits = what.limits,
         tls = what.tls, deadline = type(time) == "userdata" and time or nil,
-        kept = what.kept, closer = bodies.closer(), way = way}
+        connect_time = what.connect_time, kept = what.kept, closer = bodies.closer(), way = way}
     local ok, message, code = open_body(wanted, what)
     local good, head = true, nil
     if ok then
@@ -221,7 +223,8 @@ end
 --- Makes a request: `url`, or a table with `url`, `method`, `headers`, `body` (a string, a function
 --- that returns part after part, a file, a stream, with its `length` if that is known) or `file` (a
 --- path), `timeout` (seconds
---- for each step, or a deadline for all of it), and for https `tls`, as for `tls.connect`. Returns
+--- for each step, or a deadline for all of it), `connect_time` (what of it may be spent on
+--- connecting), and for https `tls`, as for `tls.connect`. Returns
 --- the response (`status`, `headers`, `response:read()`, `response:text()`, `response:close()`), or
 --- nil, message, code, and true if the server may have got the request.
 function http.request(what)
@@ -275,8 +278,8 @@ local function check_client(options)
 end
 
 --- A client that keeps its connections for further requests. Options: `most`, `idle_time`, and
---- `timeout` (seconds), `limits` and `tls` as for `http.request`, for all of its requests;
---- `connect_time`, what of the timeout may be spent on connecting;
+--- `timeout` (seconds), `connect_time`, `limits` and `tls` as for `http.request`, for all of its
+--- requests;
 --- `redirects` and `retries`, how often it follows and tries again; `cookies`, `gzip`, `proxy`.
 function http.client(options)
     options = options or {}
@@ -336,7 +339,7 @@ end
 local function perform(self, wanted)
     local _ <close> = wanted.closer
     wanted.tls, wanted.limits = wanted.tls or self.tls, wanted.limits or self.limits
-    wanted.connect_time = self.connect_time
+    wanted.connect_time = wanted.connect_time or self.connect_time
     local finished, again = keeper(self), shared.idempotent[wanted.method]
     local kept = (again or wanted.kept) and not wanted.parts and take(self, wanted)
     if not kept then return request_once(wanted, finished) end

@@ -58,9 +58,10 @@ local function undo(response, most)
         response.next_part = function() return nil end
         return ...
     end
-    response.next_part = function()
+    response.next_part = function(own_time)
         while true do
-            local part, message, code = inner()
+            local part, message, code = inner(own_time)
+            if own_time and code == "timeout" then return nil, message, code end
             if not part then
                 if not message and not over then
                     message, code = "what was compressed was cut short", "badmsg"
