@@ -193,6 +193,28 @@ return {
         t.eq({select(4, waits:join(patience))}, {"cancelled"})
     end,
 
+    a_cancel_is_heard_in_the_middle_of_an_answer = function()
+        local begun = mare.channel(1)
+        local function half()
+            local part = 0
+            return {headers = JSON, body = function()
+                part = part + 1
+                if part == 1 then return '{"kvs": [' end
+                begun:send(true)
+                mare.sleep(1000)
+            end}
+        end
+        local server <close> = serve {["kv/range"] = half, ["kv/put"] = half}
+        local db <close> = connect(server.url)
+        for _, call in ipairs {"get", "put"} do
+            local waits = mare.go(db[call], db, "a", call == "put" and "b" or nil)
+            t.ok(begun:receive(patience))
+            t.settle()
+            waits:cancel()
+            t.eq({select(4, waits:join(patience))}, {"cancelled"})
+        end
+    end,
+
     a_busy_cluster_is_asked_again = function()
         local server <close> = serve {["kv/range"] = function(_, n)
             return n < 4 and bad(503, 14, "etcdserver: leader changed") or good(ok)
@@ -281,7 +303,7 @@ return {
             end
             return stream({created, result {events = {event(11, "Yw==")}}}, true)
         end}
-        local db <close> = connect(server.url, {most = 5000})
+        local db <close> = connect(server.url, {most = 5000, silence = 1000})
         local watch <close> = t.ok(db:watch "a")
         t.eq(t.ok(watch:receive(patience)).value, "c")
     end,
@@ -356,6 +378,23 @@ return {
         t.settle()
         t.fails("lost", lock:held())
         t.fails("lost", lock:unlock())
+        -- The same if nobody has looked in between.
+        local lease = t.ok(db:lease(30))
+        lease.routine:cancel()
+        t.ok(waiting:receive(patience))
+        lease.ends = mare.now()
+        answer:send(true)
+        t.reaches(function() return lease.reason or lease.ends > mare.now() end)
+        t.fails("lost", lease:alive())
+    end,
+
+    a_lease_is_looked_at_by_the_clock = function()
+        local server <close> = serve {["lease/grant"] = good {ID = "77", TTL = "30"}}
+        local db <close> = connect(server.url)
+        local lease = t.ok(db:lease(30))
+        lease.ends = mare.now() + 0.01 -- and its routine sleeps for 10 s
+        t.eq({mare.select({lease}, patience)},
+            {1, nil, "the lease was not renewed in time", "lost"})
     end,
 
     a_place_in_line_that_may_have_been_taken_is_given_up_for_good = function()

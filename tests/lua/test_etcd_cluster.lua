@@ -246,7 +246,7 @@ return {
 
     names_of_locks_do_not_touch_each_other = function()
         local db <close> = connect()
-        for _, name in ipairs {"a", "a/b", "a%2Fb", "", "/", "a/", "é\0"} do
+        for _, name in ipairs {"a/b/c", "a/b", "a", "a%2Fb", "/", "", "a/", "é\0"} do
             t.eq(t.ok(db:lock(name, patience)):name(), name)
         end
     end,
@@ -280,6 +280,25 @@ return {
             before = key
         end
         t.eq(#watched, 3)
+    end,
+
+    who_gives_up_lets_nobody_in = function()
+        local db <close> = connect()
+        local other <close> = connect()
+        local lock = t.ok(db:lock("between", patience))
+        local function wait(i)
+            local routine = mare.go(other.lock, other, "between", patience)
+            t.reaches(function() return db:count "mare/lock/between/" == i end)
+            return routine
+        end
+        local second, third = wait(2), wait(3)
+        second:cancel()
+        t.reaches(function() return db:count "mare/lock/between/" == 2 end)
+        t.fails("timeout", third:join(0.05))
+        local fence = lock:fence()
+        t.eq(lock:unlock(), true)
+        local _, got = t.ok(third:join(patience))
+        t.ok(got:fence() > fence)
     end,
 
     a_lease_that_ends_while_one_waits_gives_no_lock = function()

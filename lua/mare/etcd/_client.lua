@@ -114,6 +114,7 @@ end
 local function take_all(self, response)
     local text, message, code = response:text()
     response:close()
+    if code == "cancelled" then return nil, failure(message, code, {unsure = true}) end
     if not text then
         return nil, failure(message, code, {passing = code ~= "toobig", unsure = true,
             odd = code == "badmsg"})
@@ -151,7 +152,7 @@ local function try(self, endpoint, path, text, how, token, seconds)
         timeout = how.stream and seconds or mare.deadline(seconds)}
     local response, message, code, sent = self.http:request(what)
     if response then return (how.stream and take_stream or take_all)(self, response) end
-    if code == "cancelled" then return nil, failure(message, code) end
+    if code == "cancelled" then return nil, failure(message, code, {unsure = sent}) end
     return nil, failure(("%s: %s"):format(endpoint, message), code, {passing = true, unsure = sent,
         odd = code == "badmsg"})
 end
@@ -223,7 +224,7 @@ function Client:ask(path, body, how)
             why = failure("an answer that makes no sense: " .. tostring(results[2]), "badmsg",
                 {unsure = true})
         end
-        if why.unsure and not how.again then
+        if why.unsure and not how.again and why.code ~= "cancelled" then
             return nil, ("no good answer came, and it may have been done (%s)"):format(why.message),
                 "unsure"
         elseif not hope then
