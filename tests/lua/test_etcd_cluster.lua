@@ -177,36 +177,10 @@ return {
         t.raises("compacted", late:events())
     end,
 
-    -- Leases.
-
-    a_lease_is_kept_alive_and_one_that_is_not_ends = function()
-        local db <close> = connect()
-        local deadline = mare.deadline(patience)
-        repeat -- unless the machine stands still for too long, the first time
-            local watch <close> = t.ok(db:watch "leased/b")
-            local kept <close> = t.ok(db:lease(2))
-            local other = t.ok(db:lease(2))
-            other.client = {ask = function() return nil, "held back", "timeout" end, open = {}}
-            t.ok(db:put("leased/a", "x", {lease = kept}))
-            t.ok(db:put("leased/b", "x", {lease = other:id()}))
-            t.ok(watch:receive(patience))
-            local which, value, _, code = mare.select({other}, patience)
-            t.eq({which, value, code, n = 3}, {1, nil, "lost", n = 3})
-            t.eq(t.ok(watch:receive(patience)).type, "delete")
-            local good = kept:alive() and db:get "leased/a" == "x"
-            if good then
-                t.ok(kept:left() > 0)
-                t.eq(kept:revoke(), true)
-                t.fails("noname", db:get "leased/a")
-                t.eq(kept:revoke(), false)
-                t.fails("closed", kept:alive())
-            end
-        until good or t.ok(deadline:left() > 0)
-    end,
-
     -- Locks.
 
     nothing_is_held_twice_and_fences_grow = function()
+        cluster.get()
         local holder, last, count = nil, 0, 0
         local routines = t.in_routines(6, function(i)
             local db <close> = connect()
@@ -430,7 +404,7 @@ return {
     a_user_is_known_and_its_token_renewed = t.in_folder(function(folder)
         t.ok(keys.authority(folder, "tides"))
         t.ok(keys.issue(folder, "server", {hosts = {"127.0.0.1"}}))
-        local secure = cluster.get("secure", {count = 1, scheme = "https",
+        local secure = cluster.get("secure", {count = 1, election_ms = 500, scheme = "https",
             tls = {authorities = t.ok(file.read(folder .. "/trusted.pem"))},
             "--cert-file", folder .. "/server.pem", "--key-file", folder .. "/server.key"})
         local tls = {authorities = t.ok(file.read(folder .. "/trusted.pem"))}
