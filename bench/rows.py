@@ -15,6 +15,7 @@ import etcd
 import events
 import fair
 import harness
+import nodes
 import place
 
 
@@ -279,5 +280,5 @@ def rows():
             must=10, score_unit="s", repetitions=3,
             notes=[note("ours", "messages", "messages of it: {:,.0f}")]),
     ] + (fair.rows(Row, key, note) + events.rows(Row, key, note) + etcd.rows(Row, key, note) +
-         clock.rows(Row, key, note) +
+         nodes.rows(Row, key, note) + clock.rows(Row, key, note) +
          place.rows(Row, key))

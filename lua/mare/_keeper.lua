@@ -86,6 +86,11 @@ end
 
 local function failed(host, why)
     local mine = failures[host]
+    if not mine then -- one more to remember: those of long ago are forgotten
+        for other, theirs in pairs(failures) do
+            if mare.now() - theirs.last > FORGIVEN then failures[other] = nil end
+        end
+    end
     if not mine or mare.now() - mine.last > FORGIVEN then mine = {times = 0} end
     failures[host] = {times = mine.times + 1, last = mare.now()}
     log("refused %s: %s", host, why)
@@ -427,6 +432,11 @@ end
 function requests.export(reply, name, f)
     exported[name] = f
     answer(reply, true)
+end
+
+function requests.exported(reply, name)
+    if exported[name] then return answer(reply, true, exported[name]) end
+    answer(reply, nil, ("node '%s' exports no function '%s'"):format(self.name, name), "noname")
 end
 
 function requests.watch(reply, channel)
