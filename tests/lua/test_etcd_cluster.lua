@@ -353,7 +353,7 @@ return {
     end,
 
     the_example_writes_its_pages = function()
-        local ran = shell.run(("%s %s/../../examples/30_etcd.lua %s"):format(shell.mare,
+        local ran = shell.run(("%s %s/../../examples/31_etcd.lua %s"):format(shell.mare,
             cluster.here, table.concat(cluster.get().endpoints, " ")))
         t.eq({ran.code, ran.err}, {0, ""})
         local lines = {}

@@ -5,7 +5,7 @@
 --
 -- `make chaos` does it at random, for CHAOS_SECONDS.
 local mare, t = require "mare", require "t"
-local cluster = require "etcd_cluster"
+local child, shell, cluster = require "mare.child", require "shell", require "etcd_cluster"
 local connect, patience = cluster.connect, t.patience
 cluster.election_ms = 1000 -- as etcd has it
 
@@ -125,6 +125,24 @@ local function observe(options)
     end}
 end
 
+-- A program that takes a lock under a short lease, and says its fencing number, or why it has none,
+-- whenever it is asked.
+local HOLDER = [[
+    local mare, etcd = require "mare", require "mare.etcd"
+    local lines = mare.channel()
+    mare.spawn({thread = true}, function()
+        for line in io.lines() do lines:send(line) end
+        lines:close()
+    end)
+    local db, lock = etcd.client(arg, {ttl = 2, timeout = 30}), nil
+    repeat lock = db:lock("held by another", 30) until lock
+    print(lock.created)
+    for _ in lines:messages() do
+        local fence, _, code = lock:fence()
+        print(fence, code)
+    end
+]]
+
 -- A lease is kept alive beyond its time, while another that is not ends. False: the machine stood
 -- still for so long that this one ended, too.
 local function outlives(db)
@@ -208,6 +226,23 @@ local cases = {
         c.ready()
         t.fails("lost", lost:unlock())
         alone:close(0.1)
+    end,
+
+    a_holder_is_frozen = function()
+        local c = cluster.get()
+        local program <close> = t.ok(child.spawn {shell.mare, "-e", HOLDER, c.endpoints[1],
+            c.endpoints[2], stdin = "pipe", stdout = "pipe", grace = 0})
+        local function ask()
+            program.stdin:write "do you have it?\n"
+            return program.stdout:read("l", patience)
+        end
+        local first = t.ok(tonumber((program.stdout:read("l", patience))))
+        local db <close> = connect()
+        program:kill "SIGSTOP"
+        local lock <close> = t.ok(db:lock("held by another", patience))
+        t.ok(lock:fence() > first)
+        program:kill "SIGCONT"
+        t.eq(ask(), "nil\tlost")
     end,
 
     a_member_is_wiped_and_joins_again = function()

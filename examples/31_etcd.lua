@@ -2,11 +2,11 @@
 -- Three workers, which could be programs on three machines, share a job by a lock in etcd: each
 -- takes the next page of a report, writes it with its fencing number, and a watcher sees it.
 --
---     mare 30_etcd.lua http://127.0.0.1:2379 ...
+--     mare 31_etcd.lua http://127.0.0.1:2379 ...
 local mare = require "mare"
 
 if #arg == 0 then
-    print "usage: mare 30_etcd.lua URL...   (the members of a cluster of etcd)"
+    print "usage: mare 31_etcd.lua URL...   (the members of a cluster of etcd)"
     return
 end
 
