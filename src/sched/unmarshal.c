@@ -193,7 +193,7 @@ static void join_upvalue(struct mare__reader *r, const uint8_t *payload)
 static void must_be_at_hand(lua_State *L)
 {
     const char *name = lua_tostring(L, -1);
-    lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE); // a state may have none yet
     lua_pushvalue(L, -2);
     bool loaded = lua_rawget(L, -2) != LUA_TNIL;
     lua_pop(L, 2);
