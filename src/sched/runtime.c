@@ -16,6 +16,7 @@ static void runtime_free(mare_runtime *runtime)
 {
     if (runtime->harvest)
         mare__harvest_destroy(runtime->harvest);
+    mare__offers_free(runtime);
     if (runtime->names)
         mare__directory_destroy(runtime->names);
     mare__tasks_finish(runtime);
@@ -28,6 +29,7 @@ static void runtime_free(mare_runtime *runtime)
         atomic_load (&runtime->jobs_stop)(jobs);
     pthread_mutex_destroy(&runtime->end_mutex);
     pthread_mutex_destroy(&runtime->worker_mutex);
+    pthread_mutex_destroy(&runtime->offer_mutex);
     pthread_mutex_destroy(&runtime->trace.mutex);
     mare__free(runtime);
 }
@@ -60,6 +62,7 @@ mare_err mare__runtime_start(const struct mare__platform *platform, const mare_o
     atomic_init(&runtime->recycle_limit, options->recycle);
     runtime->gc_stress = getenv("MARE_GC_STRESS") != NULL;
     pthread_mutex_init(&runtime->worker_mutex, NULL);
+    pthread_mutex_init(&runtime->offer_mutex, NULL);
     pthread_mutex_init(&runtime->end_mutex, NULL);
     pthread_mutex_init(&runtime->trace.mutex, NULL);
     runtime->harvest = mare__harvest_create();

@@ -335,6 +335,8 @@ struct mare_runtime {
     const struct mare__class *classes; // by enum mare__kind
     struct mare__harvest *harvest;
     struct mare__directory *names;
+    _Atomic(struct mare__offer *) offers; // modules of the program around it: see offer.c
+    pthread_mutex_t offer_mutex;          // one offer at a time
 
     struct mare__trace { // see trace.h
         atomic_bool on;
