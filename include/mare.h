@@ -127,8 +127,20 @@ typedef struct mare_process_info {
     uint64_t id;
     uint64_t memory;    /* bytes in its Lua state */
     uint64_t slices;    /* times it was given a worker */
+    uint64_t cpu_ns;    /* processor time, by samples: see docs/reference/lua.md */
     const char *status; /* static: "idle", "ready", "running", "blocked" or "finished" */
-    char name[64];      /* its first 63 bytes, or "" */
+    /* What it waits for, if it is blocked. Static: "send", "receive", "select", "join" (the end of
+     * a process), "time", "event" (a socket, a file, a program), or "". */
+    const char *waits;
+    uint64_t waits_for;    /* the id of the channel, or of the process; or 0 */
+    unsigned cases;        /* of the select */
+    unsigned routines;     /* how many it has, if it is at rest */
+    bool background;       /* the program does not wait for its end */
+    uint64_t routine;      /* the number of the one that this tells of */
+    char name[64];         /* its first 63 bytes, or "" */
+    char at[64];           /* where in its code it is, if it is at rest: "app.lua:12"; or "" */
+    char channel[64];      /* the name of the channel that it waits for, or "" */
+    char channel_made[64]; /* where that was made, or "" */
 } mare_process_info;
 
 /* A channel, as mare_list_channels tells of it. */
@@ -144,7 +156,8 @@ typedef struct mare_chan_info {
 /*
  * Copies a picture of the live processes, or of the channels, into `rows`, which has `room` for so
  * many (it may be NULL for none). Returns how many there are, which may be more. From any thread;
- * others cannot spawn, or make channels, meanwhile.
+ * others cannot spawn, or make channels, meanwhile. A process that has several routines is told of
+ * by its main one.
  */
 MARE_API size_t mare_list_processes(mare_runtime *runtime, mare_process_info *rows, size_t room);
 MARE_API size_t mare_list_channels(mare_runtime *runtime, mare_chan_info *rows, size_t room);

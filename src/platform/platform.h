@@ -146,6 +146,7 @@ extern _Thread_local void *mare__thread_data __attribute__((tls_model("initial-e
 struct mare__tick {
     bool made;          // there is one: else it can be set, but never comes
     uint64_t period_ns; // 0: stopped
+    uint64_t left_ns;   // to the next one, when it was stopped; or 0
     timer_t timer;      // the live platform's
     uint64_t next_ns;   // another's
 };

@@ -31,14 +31,15 @@ bool mare__offer_has(const mare_runtime *runtime, const char *name)
     return find(runtime, name) != NULL;
 }
 
-static mare_err offer(mare_runtime *runtime, const char *module, struct mare__offer how)
+static mare_err offer(mare_runtime *runtime, const char *module,
+                      const mare_named_function *functions, lua_CFunction open, void *user)
 {
     if (!mare__runtime_valid(runtime))
         return MARE_STOPPED;
     struct mare__offer *made = mare__alloc(sizeof *made + strlen(module) + 1);
     if (!made)
         return MARE_NOMEM;
-    *made = how;
+    *made = (struct mare__offer){.functions = functions, .open = open, .user = user};
     strcpy(made->name, module);
     pthread_mutex_lock(&runtime->offer_mutex);
     bool taken = mare__lazy_knows(runtime, module);
@@ -54,12 +55,12 @@ static mare_err offer(mare_runtime *runtime, const char *module, struct mare__of
 mare_err mare_offer(mare_runtime *runtime, const char *module, const mare_named_function *functions,
                     void *user)
 {
-    return offer(runtime, module, (struct mare__offer){.functions = functions, .user = user});
+    return offer(runtime, module, functions, NULL, user);
 }
 
 mare_err mare_offer_lua(mare_runtime *runtime, const char *module, int (*open)(lua_State *L))
 {
-    return offer(runtime, module, (struct mare__offer){.open = open});
+    return offer(runtime, module, NULL, open, NULL);
 }
 
 void mare__offers_free(mare_runtime *runtime)

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "sched/libraries.h"
 #include "sched/local.h"
+#include "sched/look.h"
 #include "sched/process.h"
 #include "sched/runtime.h"
 #include "sched/state.h"
@@ -17,6 +18,7 @@ static void runtime_free(mare_runtime *runtime)
     if (runtime->harvest)
         mare__harvest_destroy(runtime->harvest);
     mare__offers_free(runtime);
+    mare__sites_free(runtime);
     if (runtime->names)
         mare__directory_destroy(runtime->names);
     mare__tasks_finish(runtime);
@@ -30,6 +32,7 @@ static void runtime_free(mare_runtime *runtime)
     pthread_mutex_destroy(&runtime->end_mutex);
     pthread_mutex_destroy(&runtime->worker_mutex);
     pthread_mutex_destroy(&runtime->offer_mutex);
+    pthread_mutex_destroy(&runtime->look_mutex);
     pthread_mutex_destroy(&runtime->trace.mutex);
     mare__free(runtime);
 }
@@ -63,6 +66,7 @@ mare_err mare__runtime_start(const struct mare__platform *platform, const mare_o
     runtime->gc_stress = getenv("MARE_GC_STRESS") != NULL;
     pthread_mutex_init(&runtime->worker_mutex, NULL);
     pthread_mutex_init(&runtime->offer_mutex, NULL);
+    pthread_mutex_init(&runtime->look_mutex, NULL);
     pthread_mutex_init(&runtime->end_mutex, NULL);
     pthread_mutex_init(&runtime->trace.mutex, NULL);
     runtime->harvest = mare__harvest_create();

@@ -175,6 +175,8 @@ struct mare__local {
     bool given_up;  // nobody waits for its end: it was killed on a thread of its own, which may not
                     // come back from C; or it is there for others (a node's keeper)
 
+    atomic_ullong cpu_ns; // processor time, by samples: its worker adds to it with each tick
+
     bool keeps; // it stands in the list of keepers; written once, before it has finished
 
     struct mare__list in_all; // the runtime's list of live processes or of keepers, under its lock
@@ -335,6 +337,10 @@ struct mare_runtime {
     const struct mare__class *classes; // by enum mare__kind
     struct mare__harvest *harvest;
     struct mare__directory *names;
+    atomic_bool looked_at;      // somebody looks at processes that are at rest: see look.h
+    pthread_mutex_t look_mutex; // and holds this meanwhile
+    struct mare__sites *sites;  // where channels were made, or NULL; under the mutex of sites
+    mare__lock site_lock;
     _Atomic(struct mare__offer *) offers; // modules of the program around it: see offer.c
     pthread_mutex_t offer_mutex;          // one offer at a time
 
