@@ -58,6 +58,9 @@ long mare__os_process(void);
 // The number of processors this program may use, at least 1.
 unsigned mare__cpu_count(void);
 
+// Writes to standard error, past all buffers; also in a signal handler.
+void mare__say(const char *text, size_t length);
+
 // A hint to the processor that the caller spins.
 static inline void mare__pause(void)
 {

@@ -7,6 +7,7 @@
 #include "sched/local.h"
 #include "sched/look.h"
 #include "sched/process.h"
+#include "sched/profile.h"
 #include "sched/runtime.h"
 #include "sched/state.h"
 #include "sched/task.h"
@@ -19,6 +20,7 @@ static void runtime_free(mare_runtime *runtime)
         mare__harvest_destroy(runtime->harvest);
     mare__offers_free(runtime);
     mare__sites_free(runtime);
+    mare__profile_free(runtime);
     if (runtime->names)
         mare__directory_destroy(runtime->names);
     mare__tasks_finish(runtime);
