@@ -387,6 +387,19 @@ function asked.spawn(from, reply, options, body, ...)
     if process then answer(reply, true, process) else answer(reply, nil, message, code) end
 end
 
+-- Chunks, and what belongs to them, for the processes that take some: see alua.lua.
+function asked.alua(from, reply, number, ...)
+    local daemon = mare.find "mare.alua"
+    local why = not daemon and ("no process of node '%s' takes chunks"):format(self.name)
+        or code_of(from) == "none" and ("node '%s' may not send code to '%s'"):format(from,
+            self.name)
+    if why then
+        log("chunks of %s: %s", from, why)
+        return reply:send(number, {status = "error", error = why})
+    end
+    daemon:send("peer", from, self.memory, reply, number, ...)
+end
+
 function serve_peer(service, from)
     local function one(ok, reply, operation, ...)
         if not ok then -- code that it may not send, or what is not known here

@@ -132,16 +132,19 @@ local function keeper()
     return channel
 end
 
--- The service channel of another node, which is dialled if need be.
-local function service_of(name, deadline)
+-- The service channel of another node, which is dialled if need be; by its name, or its address.
+local function service_of(name, deadline, address)
     local channel, message, code = keeper()
     if not channel then return nil, message, code end
-    local ok
-    ok, message, code = ask(channel, deadline, "reach", name)
-    if not ok then return nil, message, code end
-    local fine, service, over = ask(channel, deadline, "service", name)
+    local ok, told, why = ask(channel, deadline, "reach", name, address)
+    if not ok then return nil, told, why end
+    local fine, service, over = ask(channel, deadline, "service", told)
     if not fine then return nil, service, over end
     return {channel = service, over = over}
+end
+
+function node._service(name, address, timeout)
+    return service_of(name, mare.deadline(timeout), address)
 end
 
 -- ---- For programs -------------------------------------------------------------------------------
