@@ -335,6 +335,40 @@ local function on_over(session, word, text, by_peer)
     end
 end
 
+-- ---- Guests -------------------------------------------------------------------------------------
+
+local guests = 0 -- that are there
+
+local function refusal(mine)
+    if not self.guests then
+        return "a guest, and the node's option 'guests' lets none in"
+    elseif mine.proved and self.allow and not self.allow[mine.proved] then
+        return ("the guest '%s' is not in the list of those who may come in"):format(mine.proved)
+    elseif guests >= self.guests.connections then
+        return "there are too many guests"
+    end
+end
+
+-- Who came is no node: it wants to call exported functions.
+local function on_guest(session, stream)
+    local mine = sessions[session]
+    sessions[session] = nil
+    mine.service:close()
+    local why = refusal(mine)
+    if why then
+        failed(mine.host, why)
+        return stream:close()
+    end
+    guests = guests + 1
+    mare.go(function()
+        local fine, message = pcall(require "mare._guest", {stream = stream, host = mine.host,
+            exported = exported, memory = self.memory, log = log,
+            calls = math.ceil(self.guests.calls), seconds = self.guests.seconds})
+        guests = guests - 1
+        if not fine then log("guest %s: %s", mine.host, message) end
+    end):detach()
+end
+
 -- ---- What peers ask for -------------------------------------------------------------------------
 
 local asked = {}
@@ -535,7 +569,7 @@ local function keep_joined(address)
     end
 end
 
-local handlers = {hello = on_hello, up = on_up, over = on_over}
+local handlers = {hello = on_hello, up = on_up, over = on_over, guest = on_guest}
 
 local function on_event(session, word, ...)
     if sessions[session] and handlers[word] then
