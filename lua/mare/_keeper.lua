@@ -375,6 +375,40 @@ local function on_over(session, word, text, by_peer)
     end
 end
 
+-- ---- Guests -------------------------------------------------------------------------------------
+
+local guests = 0 -- that are there
+
+local function refusal(mine)
+    if not self.guests then
+        return "a guest, and the node's option 'guests' lets none in"
+    elseif mine.proved and self.allow and not self.allow[mine.proved] then
+        return ("the guest '%s' is not in the list of those who may come in"):format(mine.proved)
+    elseif guests >= self.guests.connections then
+        return "there are too many guests"
+    end
+end
+
+-- Who came is no node: it wants to call exported functions.
+local function on_guest(session, stream)
+    local mine = sessions[session]
+    sessions[session] = nil
+    mine.service:close()
+    local why = refusal(mine)
+    if why then
+        failed(mine.host, why)
+        return stream:close()
+    end
+    guests = guests + 1
+    mare.go(function()
+        local fine, message = pcall(require "mare._guest", {stream = stream, host = mine.host,
+            exported = exported, memory = self.memory, log = log,
+            calls = math.ceil(self.guests.calls), seconds = self.guests.seconds})
+        guests = guests - 1
+        if not fine then log("guest %s: %s", mine.host, message) end
+    end):detach()
+end
+
 -- ---- What peers ask for -------------------------------------------------------------------------
 
 local asked = {}
@@ -427,6 +461,19 @@ function asked.spawn(from, reply, options, body, ...)
     local ok, process, message, code = pcall(mare.spawn, limits, run, ...)
     if not ok then process, message, code = nil, process, "invalid" end
     if process then answer(reply, true, process) else answer(reply, nil, message, code) end
+end
+
+-- Chunks, and what belongs to them, for the processes that take some: see alua.lua.
+function asked.alua(from, reply, number, ...)
+    local daemon = mare.find "mare.alua"
+    local why = not daemon and ("no process of node '%s' takes chunks"):format(self.name)
+        or code_of(from) == "none" and ("node '%s' may not send code to '%s'"):format(from,
+            self.name)
+    if why then
+        log("chunks of %s: %s", from, why)
+        return reply:send(number, {status = "error", error = why})
+    end
+    daemon:send("peer", from, self.memory, reply, number, ...)
 end
 
 function serve_peer(service, from)
@@ -570,7 +617,7 @@ local function keep_joined(address)
     end
 end
 
-local handlers = {hello = on_hello, up = on_up, over = on_over}
+local handlers = {hello = on_hello, up = on_up, over = on_over, guest = on_guest}
 
 local function on_event(session, word, ...)
     if sessions[session] and handlers[word] then
