@@ -5,10 +5,10 @@ local mare, node = require "mare", require "mare.node"
 local arguments, settings = require "mare._arguments", require "mare._settings"
 
 local text, list, number, flag = settings.text, settings.list, settings.number, settings.flag
-local SPEC = {command = "node", flags = {["--insecure"] = true, ["--json"] = true}, options = {
-    name = text, listen = text, address = text, join = list, keys = text, secret = text,
-    insecure = flag, group = text, allow = list, code = text, memory = number, silence = number,
-    message = number}}
+local SPEC = {command = "node", flags = {["--insecure"] = true, ["--guests"] = true,
+    ["--json"] = true}, options = {name = text, listen = text, address = text, join = list,
+    keys = text, secret = text, insecure = flag, guests = flag, group = text, allow = list,
+    code = text, memory = number, silence = number, message = number}}
 
 local function fail(code, ...) arguments.fail("node", code, ...) end
 

@@ -17,7 +17,8 @@ local node = {}
 
 local KEEPER, PATIENCE = "mare.node", 15
 local allowed = checks.set("name", "group", "listen", "address", "join", "keys", "secret",
-    "insecure", "code", "allow", "silence", "message", "memory", "log")
+    "insecure", "code", "allow", "silence", "message", "memory", "log", "guests")
+local guest_limits = {connections = 100, calls = 64, seconds = 60}
 
 local function check_options(options)
     checks.argument("start", options, 1, "table", 4)
@@ -63,6 +64,14 @@ local function check_options(options)
     option("message", between(1024, 1 << 28), "a number of bytes, from 1024 to 268435456")
     option("memory", between(1, 1 << 50), "a number of bytes")
     option("log", "userdata", "a channel")
+    option("guests", function(value)
+        if type(value) == "boolean" then return true end
+        if type(value) ~= "table" then return false end
+        for key, limit in pairs(value) do
+            if not guest_limits[key] or not between(0.01, 1e6)(limit) then return false end
+        end
+        return true
+    end, "a boolean, or a table of 'connections', 'calls' and 'seconds'")
 end
 
 -- Whether only programs of this machine can come to an address.
@@ -133,16 +142,19 @@ local function keeper()
     return channel
 end
 
--- The service channel of another node, which is dialled if need be.
-local function service_of(name, deadline)
+-- The service channel of another node, which is dialled if need be; by its name, or its address.
+local function service_of(name, deadline, address)
     local channel, message, code = keeper()
     if not channel then return nil, message, code end
-    local ok
-    ok, message, code = ask(channel, deadline, "reach", name)
-    if not ok then return nil, message, code end
-    local fine, service, over = ask(channel, deadline, "service", name)
+    local ok, told, why = ask(channel, deadline, "reach", name, address)
+    if not ok then return nil, told, why end
+    local fine, service, over = ask(channel, deadline, "service", told)
     if not fine then return nil, service, over end
     return {channel = service, over = over}
+end
+
+function node._service(name, address, timeout)
+    return service_of(name, mare.deadline(timeout), address)
 end
 
 -- ---- For programs -------------------------------------------------------------------------------
@@ -182,6 +194,11 @@ function node.start(options)
     settings.message_bytes = math.ceil(options.message or 4 << 20)
     -- The wall clock, so that a later life of the node has a larger number.
     settings.incarnation = select(2, time.now())
+    if options.guests then
+        local given = options.guests == true and {} or options.guests
+        settings.guests = {}
+        for key, limit in pairs(guest_limits) do settings.guests[key] = given[key] or limit end
+    end
     if options.allow then
         settings.allow = {}
         for _, name in ipairs(options.allow) do settings.allow[name] = true end
@@ -222,6 +239,21 @@ end
 
 local spawn_options = checks.set("node", "name", "memory", "link", "monitor", "timeout")
 
+-- The same, when the node turns out to be this one.
+local function spawn_here(options, deadline, body, ...)
+    local run, message = body
+    if type(body) == "string" then
+        local ok, code
+        ok, run, code = ask(keeper(), deadline, "exported", body)
+        if not ok then return nil, run, code end
+    elseif type(body) == "table" then
+        run, message = load(body.source, body.name or "=(sent)", "t")
+        if not run then return nil, message, "syntax" end
+    end
+    return mare.spawn({name = options.name, memory = options.memory, link = options.link,
+        monitor = options.monitor}, run, ...)
+end
+
 --- A process on another node; options as those of mare.spawn, with `node` and `timeout`.
 function node.spawn(options, body, ...)
     checks.argument("spawn", options, 1, "table")
@@ -232,6 +264,7 @@ function node.spawn(options, body, ...)
         error(("bad argument #2 to 'spawn' (function or string expected, got %s)"):format(kind), 2)
     end
     local deadline = patience_of("spawn", options.timeout, 1)
+    if options.node == raw._name() then return spawn_here(options, deadline, body, ...) end
     local service, message, code = service_of(options.node, deadline)
     if not service then return nil, message, code end
     if kind == "function" then -- which would not even be read there
