@@ -267,7 +267,6 @@ local faults = {
         with_server("time = 0.05, grace = 0.05, output = 1 << 30", function()
             local job = t.ok(jobs.submit("ebb", "while true do print(('x'):rep(8000)) end"))
             becomes(job.name, "time") -- though what it printed is still on its way
-            serves_on()
             local piece, message, code
             repeat piece, message, code = job:read(t.patience) until not piece
             if code == "closed" then -- there was still room for the last word
