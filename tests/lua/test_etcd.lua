@@ -215,6 +215,21 @@ return {
         end
     end,
 
+    a_cancel_is_heard_when_a_watch_begins_at_the_same_time = function()
+        local server <close> = serve {watch = function(_, _, request)
+            while not request.gone do mare.sleep(0.001) end
+        end}
+        local db <close> = connect(server.url)
+        local waits = mare.go(db.watch, db, "a")
+        t.reaches(function() return next(db.open) and server.count.watch end)
+        waits:cancel()
+        local state = next(db.open)
+        state.begun = true
+        state.created:close()
+        t.eq((select(4, waits:join(patience))), "cancelled")
+        t.reaches(function() return not next(db.open) end)
+    end,
+
     a_busy_cluster_is_asked_again = function()
         local server <close> = serve {["kv/range"] = function(_, n)
             return n < 4 and bad(503, 14, "etcdserver: leader changed") or good(ok)

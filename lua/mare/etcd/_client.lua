@@ -36,7 +36,8 @@ end
 
 -- ---- What a failure means -----------------------------------------------------------------------
 -- A failure is a table: `message`, `code`; `passing`: another member, or the same one a little
--- later, may do better; `unsure`: it may have been done; `expired`: the token is of no use.
+-- later, may do better; `odd`: not the same one; `unsure`: it may have been done; `expired`: the
+-- token is of no use.
 
 local function failure(message, code, more)
     local made = more or {}
@@ -81,11 +82,11 @@ function Client.failure_of(number, message)
     return failure(message, codes[number] or "failed", {unsure = not codes[number]})
 end
 
--- What an answer that is none of etcd's means.
-local function strange(response)
+-- What an answer that is none of the gateway's means.
+local function strange(response, text)
     local status = response.status
-    local message = ("the server answers %d%s, not as etcd does"):format(status,
-        status // 100 == 3 and ", to go elsewhere" or "")
+    local message = ("the server answers %d, not as etcd's gateway does: %s"):format(status,
+        status // 100 == 3 and "go elsewhere" or text:match "^[%g ]+" or "nothing")
     if status == 429 or status == 502 or status == 503 or status == 504 then
         return failure(message, "unavailable", {passing = true, unsure = status ~= 429})
     end
@@ -119,7 +120,7 @@ local function take_all(self, response)
         return nil, failure(message, code, {passing = code ~= "toobig", unsure = true,
             odd = code == "badmsg"})
     elseif not is_json(response) then
-        return nil, strange(response)
+        return nil, strange(response, text:sub(1, 200))
     end
     local value
     value, message = json.decode(text, {size = self.most})
@@ -134,7 +135,7 @@ end
 local function take_stream(self, response)
     if response.status == 200 and is_json(response) then return response end
     local value, why = take_all(self, response)
-    return nil, value and strange(response) or why
+    return nil, value and strange(response, "") or why
 end
 
 -- ---- One try ------------------------------------------------------------------------------------
@@ -154,7 +155,7 @@ local function try(self, endpoint, path, text, how, token, seconds)
     if response then return (how.stream and take_stream or take_all)(self, response) end
     if code == "cancelled" then return nil, failure(message, code, {unsure = sent}) end
     return nil, failure(("%s: %s"):format(endpoint, message), code, {passing = true, unsure = sent,
-        odd = code == "badmsg"})
+        odd = code == "badmsg" or code == "denied"}) -- by TLS
 end
 
 -- The token of the user; false if there is none, or none is needed; or nil and a failure.
