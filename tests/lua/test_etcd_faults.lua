@@ -13,8 +13,7 @@ cluster.election_ms = 1000 -- as etcd has it
 local open_end = {unsure = true}
 
 -- What a lock may be told in chaos, where leases are short.
-local honest = {lost = true, timeout = true, unavailable = true, refused = true, closed = true,
-    unsure = true}
+local honest = {lost = true, timeout = true, unavailable = true, unsure = true}
 
 -- Who holds the lock of the crowds, and the greatest fencing number.
 local holder, greatest = nil, 0

@@ -111,14 +111,25 @@ function Client.message_of(value)
     return type(value.result) == "table" and value.result or value
 end
 
+-- Codes of a request that failed which say as much here. Any other is "unavailable": nobody could
+-- be reached.
+local telling = {timeout = true, denied = true, badmsg = true, toobig = true, nomem = true}
+
+-- A request to which there is no answer, or half of one; `sent`: a member may have got it.
+local function unanswered(message, code, sent)
+    if code == "cancelled" then return failure(message, code, {unsure = sent}) end
+    local cut = message:find("cut short", 1, true) -- as mare.http has it
+    code = telling[code] and not cut and code or "unavailable"
+    return failure(message, code, {passing = code ~= "toobig", unsure = sent,
+        odd = code == "badmsg" or code == "denied"}) -- the second by TLS
+end
+
 -- Takes the whole answer: a table, or nil and a failure.
 local function take_all(self, response)
     local text, message, code = response:text()
     response:close()
-    if code == "cancelled" then return nil, failure(message, code, {unsure = true}) end
     if not text then
-        return nil, failure(message, code, {passing = code ~= "toobig", unsure = true,
-            odd = code == "badmsg"})
+        return nil, unanswered(message, code, true)
     elseif not is_json(response) then
         return nil, strange(response, text:sub(1, 200))
     end
@@ -153,9 +164,7 @@ local function try(self, endpoint, path, text, how, token, seconds)
         timeout = how.stream and seconds or mare.deadline(seconds)}
     local response, message, code, sent = self.http:request(what)
     if response then return (how.stream and take_stream or take_all)(self, response) end
-    if code == "cancelled" then return nil, failure(message, code, {unsure = sent}) end
-    return nil, failure(("%s: %s"):format(endpoint, message), code, {passing = true, unsure = sent,
-        odd = code == "badmsg" or code == "denied"}) -- by TLS
+    return nil, unanswered(("%s: %s"):format(endpoint, message), code, sent)
 end
 
 -- The token of the user; false if there is none, or none is needed; or nil and a failure.
