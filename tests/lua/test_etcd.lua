@@ -199,7 +199,7 @@ return {
 
     a_cancel_is_heard_in_the_middle_of_an_answer = function()
         local begun = mare.channel(1)
-        local function half()
+        local function begin()
             local part = 0
             return {headers = JSON, body = function()
                 part = part + 1
@@ -208,7 +208,7 @@ return {
                 mare.sleep(1000)
             end}
         end
-        local server <close> = serve {["kv/range"] = half, ["kv/put"] = half}
+        local server <close> = serve {["kv/range"] = begin, ["kv/put"] = begin}
         local db <close> = connect(server.url)
         for _, call in ipairs {"get", "put"} do
             local waits = mare.go(db[call], db, "a", call == "put" and "b" or nil)
