@@ -11,10 +11,12 @@
 --   nodes.lua queue N       … through the queue of mare.sc, without rules
 --   nodes.lua constraint N  … with a rule in the server that says yes
 --   nodes.lua remote N      … with a rule in a third program
+--
+-- With a third argument, so many processes of the client call at the same time.
 local mare, node, rpc = require "mare", require "mare.node", require "mare.rpc"
 local child, file = require "mare.child", require "mare.file"
 
-local ROLE, N = arg[1], tonumber(arg[2])
+local ROLE, N, CALLERS = arg[1], tonumber(arg[2]), tonumber(arg[3] or 1)
 local MIB = 1 << 20
 
 local function wait_for(name)
@@ -106,8 +108,14 @@ if rules then wait_for "ready@rules":receive() end
 local measure = {}
 
 function measure.call(n)
-    local nothing = rpc.sync(process, "nothing")
-    for _ = 1, n do assert(select("#", nothing()) == 0) end
+    local callers = {}
+    for i = 1, CALLERS do
+        callers[i] = mare.spawn(function()
+            local nothing = require "mare.rpc".sync(process, "nothing")
+            for _ = 1, n // CALLERS do assert(select("#", nothing()) == 0) end
+        end)
+    end
+    for i = 1, CALLERS do assert(callers[i]:join()) end
 end
 for _, kind in ipairs {"tls", "monitor", "queue", "constraint", "remote"} do
     measure[kind] = measure.call

@@ -12,11 +12,13 @@ local raw, address_of = require "mare._node", require "mare._address"
 
 local HANDSHAKE, DIAL, ASK = 5, 10, 1 -- seconds
 local MISTAKES, PENALTY, FORGIVEN = 3, 1, 60 -- who failed to get in more often waits, for so long
+local KNOWN, GOSSIP_PAUSE = 10000, 0.2 -- nodes that are remembered; seconds between news of them
 local FIRST_PAUSE, LAST_PAUSE = 0.1, 10 -- before one who could not be joined is tried again
 
 local self         -- options of this node, and what they were made into
 local events       -- what sessions tell
-local members = {} -- by name: {address, incarnation, session, service, state, ...}
+local members = {} -- by name: {address, incarnation, session, service, behind, ...}
+local known = 0 -- how many
 local sessions = {} -- by session: {name = , dials = , stamp = , failed = channel}
 local dialling = {} -- by name or address: a list of channels to be told
 local undecided = {} -- who asked for nodes that are not known yet, while some are dialled
@@ -155,8 +157,8 @@ end
 local function met_at(address)
     for _, mine in pairs(sessions) do
         local member = members[mine.name]
-        local known = member and member.session and member.address
-        if mine.up and member and (mine.dials and mine.host == address or known == address) then
+        local there = member and member.session and member.address
+        if mine.up and member and (mine.dials and mine.host == address or there == address) then
             return mine.name
         end
     end
@@ -262,8 +264,10 @@ local function learn(name, address, incarnation)
     if member and member.incarnation >= incarnation and (member.address or address == "") then
         return false
     end
-    member = member or {}
-    members[name] = member
+    if not member then
+        member, known = {}, known + 1
+        members[name] = member
+    end
     member.incarnation = math.max(incarnation, member.incarnation or 0)
     if address ~= "" then member.address = address end
     return true
@@ -279,10 +283,41 @@ local function news()
     return list
 end
 
-local function gossip(list, except)
+-- News go to every neighbour: at once if there were none lately, else with those that come before
+-- the pause is over. One that cannot take them now gets all there is the next time.
+local fresh, source, told, due = {}, nil, -math.huge, false -- source: who told all of it, if one
+local spread
+
+local function spread_later(seconds)
+    if due then return end
+    due = true
+    mare.go(function()
+        mare.sleep(seconds)
+        due = false
+        spread()
+    end)
+end
+
+function spread()
+    local since = mare.now() - told
+    if since < GOSSIP_PAUSE then return spread_later(GOSSIP_PAUSE - since) end
+    local list, from, behind, all = {}, source, false, nil
+    for _, item in pairs(fresh) do list[#list + 1] = item end
+    fresh, source, told = {}, nil, mare.now()
     for name, member in pairs(members) do
-        if member.session and name ~= except then member.service:trysend(nil, "gossip", list) end
+        if member.session and (member.behind or list[1] and name ~= from) then
+            all = all or member.behind and news()
+            member.behind = not member.service:trysend(nil, "gossip", member.behind and all or list)
+            behind = behind or member.behind
+        end
     end
+    if behind then spread_later(GOSSIP_PAUSE) end
+end
+
+local function gossip(list, from)
+    source = (next(fresh) == nil or source == from) and from or false
+    for _, item in ipairs(list) do fresh[item[1]] = item end
+    spread()
 end
 
 local function on_up(session, name, incarnation, their_stamp, _, service, address)
@@ -303,7 +338,7 @@ local function on_up(session, name, incarnation, their_stamp, _, service, addres
     member.incarnation = incarnation
     if mine.proved == nil and mine.host then failures[mine.host] = nil end
     mare.go(serve_peer, mine.service, name)
-    service:trysend(nil, "gossip", news())
+    member.behind = not service:trysend(nil, "gossip", news())
     gossip({{name, member.address or "", incarnation}}, name)
     forget_dial(mine.key or name, true, name)
     if mine.key ~= name then forget_dial(name, true, name) end
@@ -320,7 +355,7 @@ local function on_over(session, word, text, by_peer)
     if member and member.session == session then
         member.session, member.service = nil, nil
         local left = word == "bye" or word == "leaving"
-        if left then members[name] = nil end
+        if left then members[name], known = nil, known - 1 end
         tell(left and "left" or "down", name, text)
     end
     if mine.key and not mine.up then
@@ -340,6 +375,40 @@ local function on_over(session, word, text, by_peer)
     end
 end
 
+-- ---- Guests -------------------------------------------------------------------------------------
+
+local guests = 0 -- that are there
+
+local function refusal(mine)
+    if not self.guests then
+        return "a guest, and the node's option 'guests' lets none in"
+    elseif mine.proved and self.allow and not self.allow[mine.proved] then
+        return ("the guest '%s' is not in the list of those who may come in"):format(mine.proved)
+    elseif guests >= self.guests.connections then
+        return "there are too many guests"
+    end
+end
+
+-- Who came is no node: it wants to call exported functions.
+local function on_guest(session, stream)
+    local mine = sessions[session]
+    sessions[session] = nil
+    mine.service:close()
+    local why = refusal(mine)
+    if why then
+        failed(mine.host, why)
+        return stream:close()
+    end
+    guests = guests + 1
+    mare.go(function()
+        local fine, message = pcall(require "mare._guest", {stream = stream, host = mine.host,
+            exported = exported, memory = self.memory, log = log,
+            calls = math.ceil(self.guests.calls), seconds = self.guests.seconds})
+        guests = guests - 1
+        if not fine then log("guest %s: %s", mine.host, message) end
+    end):detach()
+end
+
 -- ---- What peers ask for -------------------------------------------------------------------------
 
 local asked = {}
@@ -347,15 +416,17 @@ local asked = {}
 function asked.ping(_, reply) answer(reply, true) end
 
 function asked.gossip(from, _, list)
-    local fresh, count = {}, 0
-    for _ in pairs(members) do count = count + 1 end
+    local learned = {}
     for _, item in ipairs(list) do
         local name, address, incarnation = item[1], item[2], item[3]
         local sane = type(name) == "string" and #name <= 63 and type(address) == "string"
-            and #address <= 255 and math.type(incarnation) == "integer" and count + #fresh < 10000
-        if sane and learn(table.unpack(item, 1, 3)) then fresh[#fresh + 1] = item end
+            and #address <= 255 and math.type(incarnation) == "integer"
+            and (members[name] or known < KNOWN)
+        if sane and learn(name, address, incarnation) then
+            learned[#learned + 1] = {name, address, incarnation}
+        end
     end
-    if #fresh > 0 then gossip(fresh, from) end
+    if learned[1] then gossip(learned, from) end
 end
 
 function asked.find(_, reply, name)
@@ -390,6 +461,19 @@ function asked.spawn(from, reply, options, body, ...)
     local ok, process, message, code = pcall(mare.spawn, limits, run, ...)
     if not ok then process, message, code = nil, process, "invalid" end
     if process then answer(reply, true, process) else answer(reply, nil, message, code) end
+end
+
+-- Chunks, and what belongs to them, for the processes that take some: see alua.lua.
+function asked.alua(from, reply, number, ...)
+    local daemon = mare.find "mare.alua"
+    local why = not daemon and ("no process of node '%s' takes chunks"):format(self.name)
+        or code_of(from) == "none" and ("node '%s' may not send code to '%s'"):format(from,
+            self.name)
+    if why then
+        log("chunks of %s: %s", from, why)
+        return reply:send(number, {status = "error", error = why})
+    end
+    daemon:send("peer", from, self.memory, reply, number, ...)
 end
 
 function serve_peer(service, from)
@@ -450,7 +534,8 @@ function requests.list(reply)
         local view = member.session and member.session:look() or {}
         list[#list + 1] = {name = name, address = member.address,
             state = member.session and "up" or "known", round_trip = view.round_trip,
-            bytes_in = view.bytes_in, bytes_out = view.bytes_out}
+            bytes_in = view.bytes_in, bytes_out = view.bytes_out,
+            messages_in = view.messages_in, messages_out = view.messages_out}
     end
     table.sort(list, function(a, b) return a.name < b.name end)
     answer(reply, true, list)
@@ -532,7 +617,7 @@ local function keep_joined(address)
     end
 end
 
-local handlers = {hello = on_hello, up = on_up, over = on_over}
+local handlers = {hello = on_hello, up = on_up, over = on_over, guest = on_guest}
 
 local function on_event(session, word, ...)
     if sessions[session] and handlers[word] then

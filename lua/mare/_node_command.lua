@@ -15,9 +15,9 @@ local function as_is(text) return text end
 local YES = {[true] = true, ["true"] = true, yes = true, ["1"] = true}
 local function as_flag(text) return YES[text] == true end
 local OPTIONS = {name = as_is, listen = as_is, address = as_is, join = as_list, keys = as_is,
-    secret = as_is, insecure = as_flag, group = as_is, allow = as_list, code = as_is,
-    memory = as_number, silence = as_number, message = as_number}
-local FLAGS = {["--insecure"] = true, ["--json"] = true}
+    secret = as_is, insecure = as_flag, guests = as_flag, group = as_is, allow = as_list,
+    code = as_is, memory = as_number, silence = as_number, message = as_number}
+local FLAGS = {["--insecure"] = true, ["--guests"] = true, ["--json"] = true}
 
 local function fail(code, ...) arguments.fail("node", code, ...) end
 

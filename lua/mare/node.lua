@@ -17,7 +17,8 @@ local node = {}
 
 local KEEPER, PATIENCE = "mare.node", 15
 local allowed = checks.set("name", "group", "listen", "address", "join", "keys", "secret",
-    "insecure", "code", "allow", "silence", "message", "memory", "log")
+    "insecure", "code", "allow", "silence", "message", "memory", "log", "guests")
+local guest_limits = {connections = 100, calls = 64, seconds = 60}
 
 local function check_options(options)
     checks.argument("start", options, 1, "table", 4)
@@ -62,6 +63,14 @@ local function check_options(options)
     option("message", between(1024, 1 << 28), "a number of bytes, from 1024 to 268435456")
     option("memory", between(1, 1 << 50), "a number of bytes")
     option("log", "userdata", "a channel")
+    option("guests", function(value)
+        if type(value) == "boolean" then return true end
+        if type(value) ~= "table" then return false end
+        for key, limit in pairs(value) do
+            if not guest_limits[key] or not between(0.01, 1e6)(limit) then return false end
+        end
+        return true
+    end, "a boolean, or a table of 'connections', 'calls' and 'seconds'")
 end
 
 -- Whether only programs of this machine can come to an address.
@@ -132,16 +141,19 @@ local function keeper()
     return channel
 end
 
--- The service channel of another node, which is dialled if need be.
-local function service_of(name, deadline)
+-- The service channel of another node, which is dialled if need be; by its name, or its address.
+local function service_of(name, deadline, address)
     local channel, message, code = keeper()
     if not channel then return nil, message, code end
-    local ok
-    ok, message, code = ask(channel, deadline, "reach", name)
-    if not ok then return nil, message, code end
-    local fine, service, over = ask(channel, deadline, "service", name)
+    local ok, told, why = ask(channel, deadline, "reach", name, address)
+    if not ok then return nil, told, why end
+    local fine, service, over = ask(channel, deadline, "service", told)
     if not fine then return nil, service, over end
     return {channel = service, over = over}
+end
+
+function node._service(name, address, timeout)
+    return service_of(name, mare.deadline(timeout), address)
 end
 
 -- ---- For programs -------------------------------------------------------------------------------
@@ -181,6 +193,11 @@ function node.start(options)
     settings.message_bytes = math.ceil(options.message or 4 << 20)
     -- The wall clock, so that a later life of the node has a larger number.
     settings.incarnation = select(2, time.now())
+    if options.guests then
+        local given = options.guests == true and {} or options.guests
+        settings.guests = {}
+        for key, limit in pairs(guest_limits) do settings.guests[key] = given[key] or limit end
+    end
     if options.allow then
         settings.allow = {}
         for _, name in ipairs(options.allow) do settings.allow[name] = true end

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "lua/guest.h"
 #include "lua/net.h"
 #include "node/session.h"
 
@@ -163,8 +164,13 @@ const luaL_Reg mare__session_methods[] = {{"accept", session_accept}, {"refuse",
 
 int mare__lua_open_node(lua_State *L)
 {
-    static const luaL_Reg functions[] = {
-        {"_begin", node_begin}, {"home", node_home}, {"_name", node_name}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"_begin", node_begin},
+                                         {"home", node_home},
+                                         {"_name", node_name},
+                                         {"_reader", mare__lua_guest_reader},
+                                         {"_answer", mare__lua_guest_answer},
+                                         {"_failure", mare__lua_guest_failure},
+                                         {NULL, NULL}};
     mare__lazy_table(L, functions);
     return 1;
 }

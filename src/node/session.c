@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "base/alloc.h"
+#include "loop/stream.h"
 #include "node/inner.h"
 #include "sched/runtime.h"
 
@@ -310,6 +311,26 @@ static void lose(struct mare__session *session)
     obey_all(session); // that is, free them
 }
 
+// The peer is no node: the program gets the stream, with what has come already.
+static void pass_on(struct mare__session *session, const struct mare__link_event *event)
+{
+    struct mare__stream *stream =
+        mare__stream_over(session->task.runtime, session->transport, MARE__KIND_STREAM);
+    session->transport = NULL;
+    bool kept = stream && mare__stream_keep(stream, (const char *)event->data, event->size);
+    struct mare__letter *letter = kept ? event_new(session, "guest") : NULL;
+    if (letter) {
+        mare_message *message = &letter->wait.message;
+        atomic_store(&stream->object.taken, false); // who receives it owns it
+        message->count += mare__message_append_handle(message, &stream->object);
+        mare__chan_post(session->events, letter);
+    } else {
+        tell_over(session, &(struct mare__link_event){.code = MARE__LINK_CODE_NOMEM});
+    }
+    if (stream)
+        mare__unref(&stream->object);
+}
+
 static void on_event(struct mare__session *session, const struct mare__link_event *event)
 {
     struct mare__port *port;
@@ -361,7 +382,7 @@ static void on_event(struct mare__session *session, const struct mare__link_even
         tell(session, "trusted");
         break;
     case MARE__LINK_GUEST: // the link is not one any more, and tells nothing further
-        tell_over(session, &(struct mare__link_event){.code = MARE__LINK_CODE_MAGIC});
+        pass_on(session, event);
         lose(session);
         break;
     case MARE__LINK_BROKEN:
@@ -518,11 +539,13 @@ static bool run(struct mare__task *task)
     part(session);
     if (!session->over)
         handle_events(session);
-    write_all(session);
+    if (session->transport)
+        write_all(session);
     look(session);
     if (!session->over)
         return all ? wait(session) : mare__task_yield(task);
-    mare__transport_close(session->transport, false);
+    if (session->transport)
+        mare__transport_close(session->transport, false);
     mare__link_destroy(session->link); // what it still has refers to ports, and they to the session
     session->link = NULL;
     return false;
@@ -538,7 +561,8 @@ static void destroy(struct mare__object *object)
         session->controls = parcel->next;
         mare__parcel_free(parcel);
     }
-    mare__transport_release(session->transport);
+    if (session->transport)
+        mare__transport_release(session->transport);
     mare_chan_unref(session->events);
     mare_chan_unref(session->service);
     mare__free(session->texts);

@@ -35,6 +35,7 @@ struct mare__session_options {
 //     "suspected" | "trusted"
 //     "dropped", why: a message of a channel here could not cross
 //     "over", word of the code, text, whether the peer said so     the last
+//     "guest", stream: instead of all these. The peer speaks MessagePack-RPC
 struct mare__session *mare__session_new(mare_runtime *runtime, struct mare__transport *transport,
                                         const struct mare__session_options *options,
                                         mare_channel *events, mare_channel *service);

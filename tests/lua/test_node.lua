@@ -175,6 +175,30 @@ return {
         slow:close()
     end,
 
+    what_another_process_has_sent_arrives_before_the_goodbye = function()
+        local home <close> = peers.home()
+        local last = mare.channel(10, "last")
+        local _ <close> = peers.start({name = "flow", join = {home.address}}, [[
+            for i = 1, 20 do
+                local last, done = find "last@home", mare.channel(1)
+                last:send(0)
+                mare.spawn(function()
+                    last:send(i)
+                    done:send(true)
+                end)
+                done:receive()
+                node.stop(60)
+                assert(node.start(options))
+            end
+            mare.sleep(1000)
+        ]])
+        for i = 1, 20 do
+            t.eq(last:receive(t.patience), 0)
+            t.eq(last:receive(t.patience), i)
+        end
+        last:close()
+    end,
+
     what_a_process_here_leaves_for_others_and_cannot_cross_ends_nothing = function()
         local log = mare.channel(10)
         local home <close> = peers.home {log = log}

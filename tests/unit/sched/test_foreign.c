@@ -105,7 +105,7 @@ static void references_travel(void **state)
     assert_int_equal(own.type, MARE_CHANNEL);
     assert_int_equal(self.type, MARE_PROCESS);
     assert_ptr_equal(same.as.channel, channel);
-    assert_int_equal(table.type, MARE_OTHER);
+    assert_int_equal(table.type, MARE_TABLE);
     mare_process *kept = mare_process_ref(self.as.process);
     mare_channel *own_channel = mare_chan_ref(own.as.channel);
     mare_message_destroy(got);
