@@ -248,7 +248,7 @@ return {
     a_watch_outlives_a_cluster_that_is_away_for_long = function()
         local server <close> = serve {watch = function(what, n, request)
             if n == 1 then return stream {created} end
-            if n < 8 then return cut(what, n, request) end
+            if n < 4 then return cut(what, n, request) end
             return stream({created, result {events = {event(11)}}}, true)
         end}
         local db <close> = connect(server.url, {timeout = 0.02}) -- shorter than that
