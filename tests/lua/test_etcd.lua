@@ -78,6 +78,8 @@ local odd = {
     end, "badmsg"},
     {"elsewhere", {status = 302, headers = {location = "http://127.0.0.1:1/"}}, "badmsg"},
     {"an error in text", {status = 500, body = "oops"}, "badmsg"},
+    {"an error that is none", {status = 500, headers = JSON, body = json.encode(ok)}, "badmsg"},
+    {"something else", {status = 201, headers = JSON, body = json.encode(ok)}, "badmsg"},
     {"huge", {headers = JSON, body = json.encode {kvs = {{key = ("A"):rep(8000)}}}}, "toobig"},
     {"huge and endless", function()
         return {headers = JSON, body = function() return (" "):rep(1000) end}

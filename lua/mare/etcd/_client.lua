@@ -139,14 +139,16 @@ local function take_all(self, response)
         return nil, failure("an answer that is no JSON: " .. message, "badmsg",
             {passing = true, unsure = true, odd = true})
     end
-    return Client.message_of(value)
+    local answer, why = Client.message_of(value)
+    if answer and response.status ~= 200 then return nil, strange(response, text:sub(1, 200)) end
+    return answer, why
 end
 
 -- Takes an answer that goes on and on: the response itself, or nil and a failure.
 local function take_stream(self, response)
     if response.status == 200 and is_json(response) then return response end
-    local value, why = take_all(self, response)
-    return nil, value and strange(response, "") or why
+    local _, why = take_all(self, response) -- none that is good: it has the status, or the type
+    return nil, why
 end
 
 -- ---- One try ------------------------------------------------------------------------------------
@@ -192,10 +194,10 @@ local PAUSE, PAUSE_MOST = 0.02, 0.5
 local function round(self, path, text, how)
     local why, hope
     for _ = 1, #self.endpoints do
-        local at, left = self.at, how.deadline:left()
-        local token, wrong = false, nil
+        local at, token, wrong = self.at, false, nil
         if not how.anonymous then token, wrong = authenticate(self, how.deadline) end
         if token == nil then return nil, wrong, false end
+        local left = how.deadline:left()
         local seconds = how.again and math.min(left, how.time) or left
         local answer
         answer, why = try(self, self.endpoints[at], path, text, how, token, seconds)
