@@ -12,11 +12,13 @@ local raw, address_of = require "mare._node", require "mare._address"
 
 local HANDSHAKE, DIAL, ASK = 5, 10, 1 -- seconds
 local MISTAKES, PENALTY, FORGIVEN = 3, 1, 60 -- who failed to get in more often waits, for so long
+local KNOWN, GOSSIP_PAUSE = 10000, 0.2 -- nodes that are remembered; seconds between news of them
 local FIRST_PAUSE, LAST_PAUSE = 0.1, 10 -- before one who could not be joined is tried again
 
 local self         -- options of this node, and what they were made into
 local events       -- what sessions tell
-local members = {} -- by name: {address, incarnation, session, service, state, ...}
+local members = {} -- by name: {address, incarnation, session, service, behind, ...}
+local known = 0 -- how many
 local sessions = {} -- by session: {name = , dials = , stamp = , failed = channel}
 local dialling = {} -- by name or address: a list of channels to be told
 local undecided = {} -- who asked for nodes that are not known yet, while some are dialled
@@ -86,6 +88,11 @@ end
 
 local function failed(host, why)
     local mine = failures[host]
+    if not mine then -- one more to remember: those of long ago are forgotten
+        for other, theirs in pairs(failures) do
+            if mare.now() - theirs.last > FORGIVEN then failures[other] = nil end
+        end
+    end
     if not mine or mare.now() - mine.last > FORGIVEN then mine = {times = 0} end
     failures[host] = {times = mine.times + 1, last = mare.now()}
     log("refused %s: %s", host, why)
@@ -150,8 +157,8 @@ end
 local function met_at(address)
     for _, mine in pairs(sessions) do
         local member = members[mine.name]
-        local known = member and member.session and member.address
-        if mine.up and member and (mine.dials and mine.host == address or known == address) then
+        local there = member and member.session and member.address
+        if mine.up and member and (mine.dials and mine.host == address or there == address) then
             return mine.name
         end
     end
@@ -257,8 +264,10 @@ local function learn(name, address, incarnation)
     if member and member.incarnation >= incarnation and (member.address or address == "") then
         return false
     end
-    member = member or {}
-    members[name] = member
+    if not member then
+        member, known = {}, known + 1
+        members[name] = member
+    end
     member.incarnation = math.max(incarnation, member.incarnation or 0)
     if address ~= "" then member.address = address end
     return true
@@ -274,10 +283,41 @@ local function news()
     return list
 end
 
-local function gossip(list, except)
+-- News go to every neighbour: at once if there were none lately, else with those that come before
+-- the pause is over. One that cannot take them now gets all there is the next time.
+local fresh, source, told, due = {}, nil, -math.huge, false -- source: who told all of it, if one
+local spread
+
+local function spread_later(seconds)
+    if due then return end
+    due = true
+    mare.go(function()
+        mare.sleep(seconds)
+        due = false
+        spread()
+    end)
+end
+
+function spread()
+    local since = mare.now() - told
+    if since < GOSSIP_PAUSE then return spread_later(GOSSIP_PAUSE - since) end
+    local list, from, behind, all = {}, source, false, nil
+    for _, item in pairs(fresh) do list[#list + 1] = item end
+    fresh, source, told = {}, nil, mare.now()
     for name, member in pairs(members) do
-        if member.session and name ~= except then member.service:trysend(nil, "gossip", list) end
+        if member.session and (member.behind or list[1] and name ~= from) then
+            all = all or member.behind and news()
+            member.behind = not member.service:trysend(nil, "gossip", member.behind and all or list)
+            behind = behind or member.behind
+        end
     end
+    if behind then spread_later(GOSSIP_PAUSE) end
+end
+
+local function gossip(list, from)
+    source = (next(fresh) == nil or source == from) and from or false
+    for _, item in ipairs(list) do fresh[item[1]] = item end
+    spread()
 end
 
 local function on_up(session, name, incarnation, their_stamp, _, service, address)
@@ -298,7 +338,7 @@ local function on_up(session, name, incarnation, their_stamp, _, service, addres
     member.incarnation = incarnation
     if mine.proved == nil and mine.host then failures[mine.host] = nil end
     mare.go(serve_peer, mine.service, name)
-    service:trysend(nil, "gossip", news())
+    member.behind = not service:trysend(nil, "gossip", news())
     gossip({{name, member.address or "", incarnation}}, name)
     forget_dial(mine.key or name, true, name)
     if mine.key ~= name then forget_dial(name, true, name) end
@@ -315,7 +355,7 @@ local function on_over(session, word, text, by_peer)
     if member and member.session == session then
         member.session, member.service = nil, nil
         local left = word == "bye" or word == "leaving"
-        if left then members[name] = nil end
+        if left then members[name], known = nil, known - 1 end
         tell(left and "left" or "down", name, text)
     end
     if mine.key and not mine.up then
@@ -376,15 +416,17 @@ local asked = {}
 function asked.ping(_, reply) answer(reply, true) end
 
 function asked.gossip(from, _, list)
-    local fresh, count = {}, 0
-    for _ in pairs(members) do count = count + 1 end
+    local learned = {}
     for _, item in ipairs(list) do
         local name, address, incarnation = item[1], item[2], item[3]
         local sane = type(name) == "string" and #name <= 63 and type(address) == "string"
-            and #address <= 255 and math.type(incarnation) == "integer" and count + #fresh < 10000
-        if sane and learn(table.unpack(item, 1, 3)) then fresh[#fresh + 1] = item end
+            and #address <= 255 and math.type(incarnation) == "integer"
+            and (members[name] or known < KNOWN)
+        if sane and learn(name, address, incarnation) then
+            learned[#learned + 1] = {name, address, incarnation}
+        end
     end
-    if #fresh > 0 then gossip(fresh, from) end
+    if learned[1] then gossip(learned, from) end
 end
 
 function asked.find(_, reply, name)
@@ -476,6 +518,11 @@ function requests.export(reply, name, f)
     answer(reply, true)
 end
 
+function requests.exported(reply, name)
+    if exported[name] then return answer(reply, true, exported[name]) end
+    answer(reply, nil, ("node '%s' exports no function '%s'"):format(self.name, name), "noname")
+end
+
 function requests.watch(reply, channel)
     listeners[channel] = true
     answer(reply, true)
@@ -487,7 +534,8 @@ function requests.list(reply)
         local view = member.session and member.session:look() or {}
         list[#list + 1] = {name = name, address = member.address,
             state = member.session and "up" or "known", round_trip = view.round_trip,
-            bytes_in = view.bytes_in, bytes_out = view.bytes_out}
+            bytes_in = view.bytes_in, bytes_out = view.bytes_out,
+            messages_in = view.messages_in, messages_out = view.messages_out}
     end
     table.sort(list, function(a, b) return a.name < b.name end)
     answer(reply, true, list)

@@ -238,6 +238,21 @@ end
 
 local spawn_options = checks.set("node", "name", "memory", "link", "monitor", "timeout")
 
+-- The same, when the node turns out to be this one.
+local function spawn_here(options, deadline, body, ...)
+    local run, message = body
+    if type(body) == "string" then
+        local ok, code
+        ok, run, code = ask(keeper(), deadline, "exported", body)
+        if not ok then return nil, run, code end
+    elseif type(body) == "table" then
+        run, message = load(body.source, body.name or "=(sent)", "t")
+        if not run then return nil, message, "syntax" end
+    end
+    return mare.spawn({name = options.name, memory = options.memory, link = options.link,
+        monitor = options.monitor}, run, ...)
+end
+
 --- A process on another node; options as those of mare.spawn, with `node` and `timeout`.
 function node.spawn(options, body, ...)
     checks.argument("spawn", options, 1, "table")
@@ -248,6 +263,7 @@ function node.spawn(options, body, ...)
         error(("bad argument #2 to 'spawn' (function or string expected, got %s)"):format(kind), 2)
     end
     local deadline = patience_of("spawn", options.timeout, 1)
+    if options.node == raw._name() then return spawn_here(options, deadline, body, ...) end
     local service, message, code = service_of(options.node, deadline)
     if not service then return nil, message, code end
     if kind == "function" then -- which would not even be read there

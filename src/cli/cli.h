@@ -54,6 +54,13 @@ void mare__cli_trace_begin(mare_runtime *runtime);
 bool mare__cli_trace_close(void);
 extern const char mare__cli_trace_help[];
 
+// `mare --profile FILE`: the same for a profile, which is written at the end.
+bool mare__cli_profile_open(const char *path);
+void mare__cli_profile_begin(mare_runtime *runtime);
+void mare__cli_profile_take(mare_runtime *runtime); // what was measured, before the runtime goes
+bool mare__cli_profile_close(void);
+extern const char mare__cli_profile_help[];
+
 // The simulator: `mare sim …`, and what `mare help sim` says.
 int mare__cli_sim(int argc, char **argv);
 extern const char mare__cli_sim_help[];

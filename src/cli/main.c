@@ -49,6 +49,15 @@ static int run_traced(int argc, char **argv)
     return mare__cli_trace_open(argv[1]) ? dispatch(argc - 1, argv + 1) : EXIT_DIED;
 }
 
+static int run_profiled(int argc, char **argv)
+{
+    if (argc < 2) {
+        fputs("mare: --profile needs a file: mare --profile out.svg app.lua\n", stderr);
+        return EXIT_USAGE;
+    }
+    return mare__cli_profile_open(argv[1]) ? dispatch(argc - 1, argv + 1) : EXIT_DIED;
+}
+
 static int run_interactively(int argc, char **argv)
 {
     return mare__cli_repl(argc - 1, argv + 1);
@@ -101,6 +110,8 @@ static const struct command commands[] = {
      run_leniently},
     {"--trace", "notes what processes do: mare --trace FILE app.lua [args]", mare__cli_trace_help,
      run_traced},
+    {"--profile", "draws where the time goes: mare --profile out.svg app.lua [args]",
+     mare__cli_profile_help, run_profiled},
     {"test", "runs tests, each case in a process: mare test [FILE.lua | FOLDER ...] [PATTERN]",
      mare__cli_test_help, mare__cli_test},
     {"sim", "simulates coordination algorithms, checks and draws them: mare sim ALGORITHM",

@@ -529,10 +529,12 @@ static bool run(struct mare__task *task)
     if (task->wait.result == MARE_KILLED || task->wait.result == MARE_STOPPED ||
         atomic_load(&runtime->stopping))
         mare__link_quit(session->link, MARE__LINK_CODE_LEAVING, mare__span_of(""));
+    // A nudge says nothing of the transport. If that was empty, its readiness is still to come.
+    bool nudged = task->wait.result == MARE_CANCELLED && session->reads_wait;
     obey_all(session);
     handle_events(session);
     serve_all(session);
-    bool all = session->over || read_all(session);
+    bool all = session->over || (nudged && session->transport->ops->plain) || read_all(session);
     serve_all(session);
     part(session);
     if (!session->over)

@@ -5,6 +5,8 @@ local t, shell = require "t", require "shell"
 
 local peers = {}
 
+local SILENCE = 60 -- seconds: a machine that stands still for a while loses nobody
+
 local HEAD = [[
 local mare, node = require "mare", require "mare.node"
 local options = load("return " .. arg[1])()
@@ -31,7 +33,7 @@ end
 
 --- Makes this program a node, for the time of a case: `local home <close> = peers.home()`.
 function peers.home(options)
-    local given = {name = "home", listen = "127.0.0.1:0"}
+    local given = {name = "home", listen = "127.0.0.1:0", silence = SILENCE}
     for key, value in pairs(options or {}) do given[key] = value end
     node.stop(5) -- what a case that failed has left
     local address = t.ok(node.start(given))
@@ -41,6 +43,7 @@ end
 --- Starts a program that is a node with these options and then runs the text. Its lines are read by
 --- `peer:line()`. It is ended with the case.
 function peers.start(options, text)
+    options.silence = options.silence or SILENCE
     local made = assert(child.spawn {shell.mare, "-e", HEAD .. (text or "mare.sleep(1000)"),
         source(options), stdin = "null", stdout = "pipe", stderr = "inherit",
         grace = 0})

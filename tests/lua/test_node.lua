@@ -120,6 +120,18 @@ return {
         end)
     end,
 
+    a_node_may_be_this_one = function()
+        local _ <close> = peers.home()
+        t.ok(node.export("double", function(x) return 2 * x end))
+        t.eq({t.ok(mare.spawn({node = "home"}, "double", 4)):join(t.patience)}, {true, 8})
+        local process, told = mare.spawn({node = "home", monitor = true}, function() return 5 end)
+        t.eq({process:join(t.patience)}, {true, 5})
+        t.eq(select(2, told:receive(t.patience)), "normal")
+        t.eq({mare.spawn({node = "home"}, {source = "return ..."}, 6):join(t.patience)}, {true, 6})
+        t.fails("noname", mare.spawn({node = "home"}, "treble"))
+        t.fails("syntax", mare.spawn({node = "home"}, {source = "return return"}))
+    end,
+
     nothing_is_lost_or_doubled_while_receivers_come_and_go = function()
         local home <close> = peers.home()
         local _ <close> = peers.join(home, {name = "flow"}, [[
@@ -134,15 +146,17 @@ return {
             for i = 1, COUNT do assert(numbers:send(i)) end
         end)
         local seen, count, over = {}, 0, false
-        local function note(n)
-            if not n then return end
+        local taker = mare.go(function() -- which takes some of them itself, and mostly gives up
+            while not over do
+                local n = numbers:receive(0.001)
+                if n then back:send(n) end
+            end
+        end)
+        while count < COUNT do
+            local n = t.ok(back:receive(t.patience))
             t.eq(seen[n], nil, "twice")
             seen[n], count = true, count + 1
         end
-        local taker = mare.go(function() -- which takes some of them itself, and mostly gives up
-            while not over do note(numbers:receive(0.001)) end
-        end)
-        while count < COUNT do note(t.ok(back:receive(t.patience))) end
         over = true
         t.eq(taker:join(t.patience), true)
         t.eq(sender:join(t.patience), true)
