@@ -7,6 +7,7 @@
 //                          |                      +--> control
 //                          +--output--> transport
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/alloc.h"
 #include "loop/stream.h"
@@ -235,8 +236,17 @@ static void tell_over(struct mare__session *session, const struct mare__link_eve
         return;
     mare_value by_peer = {.type = MARE_BOOLEAN, .as.boolean = event->by_peer};
     mare_message_add_string(&letter->wait.message, mare__link_code_word(event->code));
-    add_span(letter,
-             event->text.size ? event->text : mare__span_of(mare__link_code_text(event->code)));
+    char versions[200];
+    struct mare__span text = event->text;
+    if (event->code == MARE__LINK_CODE_VERSION) {
+        const struct mare__link_hello *peer = mare__link_peer(session->link);
+        const struct mare__link_hello *self = &session->settings.self;
+        snprintf(versions, sizeof versions, "%s: this node speaks %u to %u, the other %u to %u",
+                 mare__link_code_text(event->code), self->version_min, self->version_max,
+                 peer->version_min, peer->version_max);
+        text = mare__span_of(versions);
+    }
+    add_span(letter, text.size ? text : mare__span_of(mare__link_code_text(event->code)));
     mare_message_add(&letter->wait.message, &by_peer);
     mare__chan_post(session->events, letter);
 }
