@@ -95,7 +95,7 @@ function host:act(effects)
 end
 
 function host:step(...)
-    local status, effects = self.member:step(now_us(), ...)
+    local status, effects = self.member:_step(now_us(), ...)
     self:act(effects)
     return status
 end
@@ -107,7 +107,7 @@ function host:lock(name)
     if not lock then
         lock = {line = {}}
         self.locks[name] = lock
-        local effects = self.member:add(now_us(), name, self.saved[name])
+        local effects = self.member:_add(now_us(), name, self.saved[name])
         if not effects then error(("what was kept of lock '%s' is damaged"):format(name), 0) end
         self.saved[name] = nil
         self:act(effects)
@@ -162,38 +162,42 @@ end
 -- Who gives up learns whether it waited for another one, or for a majority.
 function requests.drop(self, reply, name, answer)
     withdraw(self, name, function(who) return who.reply == reply end)
-    answer:trysend(self.member:epoch(now_us()))
+    answer:trysend(self.member:_epoch(now_us()))
 end
 
 -- Whether it still has the lock: what the time has done to the lease is found out first.
 function requests.check(self, reply, name, answer)
-    local _, effects = self.member:epoch(now_us())
+    local _, effects = self.member:_epoch(now_us())
     self:act(effects)
     local holder = self.locks[name].holder
     answer:trysend(holder and holder.reply == reply and self.locks[name].fence or false)
 end
 
-function requests.members(self, reply)
-    local epoch, effects = self.member:epoch(now_us())
+local function members_of(self)
+    local epoch, effects = self.member:_epoch(now_us())
     self:act(effects)
     local list = {}
     for i, name in ipairs(self.names) do
         local here = name == self.here
-        local up = here and epoch or not here and epoch and not self.member:down(i)
+        local up = here and epoch or not here and epoch and not self.member:_down(i)
         list[i] = {name = name, here = here or nil,
             state = up and "up" or (here or epoch) and "down" or "unknown"}
     end
-    reply:trysend(list)
+    return list
 end
 
-function requests.locks(self, reply)
+local function locks_of(self)
     local list = {}
     for name, lock in pairs(self.locks) do
         list[#list + 1] = {name = name, fence = lock.holder and lock.fence, waiting = #lock.line}
     end
     table.sort(list, function(a, b) return a.name < b.name end)
-    reply:trysend(list)
+    return list
 end
+
+function requests.members(self, reply) reply:trysend(members_of(self)) end
+
+function requests.locks(self, reply) reply:trysend(locks_of(self)) end
 
 function requests.leave(self, reply) self.over = reply end
 
@@ -215,6 +219,10 @@ end
 -- ---- From others --------------------------------------------------------------------------------
 
 function host:hear(from, digest, kind, lock, epoch, data)
+    if kind == "look" and getmetatable(lock) == "channel" then -- `mare group`: where to tell it
+        lock:trysend {members = members_of(self), locks = locks_of(self)}
+        return
+    end
     local peer = digest == self.digest and self.numbers[from]
     if not peer or from == self.here or type(data) ~= "string" then return end
     if kind == "lease" then
@@ -269,7 +277,7 @@ local function make(settings, channel, inbox)
             mare.go(deliver, self, queue, ("%s@%s"):format(settings.inbox, name)):detach()
         end
     end
-    self.member = party.member {members = #self.names, self = self.numbers[self.here],
+    self.member = party._member {members = #self.names, self = self.numbers[self.here],
         founds = kept.votes and 1 or 0, incarnation = kept.incarnation,
         first = kept.votes and kept.incarnation == 1 and 1 or 0, seed = kept.incarnation,
         lease_us = settings.lease_us, beat_us = math.min(settings.lease_us // 5, BEAT_US),

@@ -111,6 +111,8 @@ static const struct command commands[] = {
      mare__cli_clock_help, mare__cli_clock},
     {"node", "runs a program as a node that others can reach: mare node --name NAME app.lua",
      mare__cli_node_help, mare__cli_node},
+    {"group", "asks a member of a group who is in, who holds what: mare group NAME --join ADDRESS",
+     mare__cli_group_help, mare__cli_group},
     {"keys", "makes keys and certificates for nodes: mare keys authority GROUP",
      mare__cli_keys_help, mare__cli_keys},
     {"-v", "prints the version", "mare -v\n\nPrints the version; --version is the same.\n",

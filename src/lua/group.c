@@ -111,9 +111,9 @@ static void read_setup(lua_State *L, mare_coord_setup *setup, const mare_coord_a
     setup->seed = (uint64_t)option(L, "seed");
 }
 
-// member{members =, self =, founds =, incarnation =, seed =, lease_us =, beat_us =, drift_ppm =,
-// retry_us =, first =} -> a member; `founds` is for locks that have nothing saved, `first`, also 0 or
-// 1, says that this is the first life of the member
+// _member{members =, self =, founds =, incarnation =, seed =, lease_us =, beat_us =, drift_ppm =,
+// retry_us =, first =} -> a member; `founds` is for locks that have nothing saved, `first` (0 or 1,
+// as that) says that this is the first life of the member
 static int party_new(lua_State *L)
 {
     mare_coord_setup lease_setup, lock_setup;
@@ -149,7 +149,7 @@ static int party_new(lua_State *L)
     return 1;
 }
 
-// member:add(now_us, name, saved or nil) -> effects; nil when what was saved is not of this lock
+// member:_add(now_us, name, saved or nil) -> effects; nil when what was saved is not of this lock
 static int party_add(lua_State *L)
 {
     struct party *party = check_party(L);
@@ -182,7 +182,7 @@ static mare_coord_event_kind check_kind(lua_State *L, int index)
     return (mare_coord_event_kind)luaL_argerror(L, index, "no such event");
 }
 
-// member:step(now_us, lock or nil, what, peer or nil, number, data, epoch) -> status, effects
+// member:_step(now_us, lock or nil, what, peer or nil, number, data, epoch) -> status, effects
 static int party_step(lua_State *L)
 {
     struct party *party = check_party(L);
@@ -212,7 +212,7 @@ static int party_step(lua_State *L)
     return 2;
 }
 
-// member:epoch(now_us) -> the epoch of its lease or false, effects: what the time has done to it
+// member:_epoch(now_us) -> the epoch of its lease or false, effects: what the time has done to it
 static int party_epoch(lua_State *L)
 {
     struct party *party = check_party(L);
@@ -227,7 +227,7 @@ static int party_epoch(lua_State *L)
     return 2;
 }
 
-// member:down(peer) -> whether the peer is known to hold no lease
+// member:_down(peer) -> whether the peer is known to hold no lease
 static int party_down(lua_State *L)
 {
     struct party *party = check_party(L);
@@ -239,12 +239,12 @@ static int party_down(lua_State *L)
 
 int mare__lua_open_group(lua_State *L)
 {
-    static const luaL_Reg methods[] = {{"add", party_add},
-                                       {"step", party_step},
-                                       {"epoch", party_epoch},
-                                       {"down", party_down},
+    static const luaL_Reg methods[] = {{"_add", party_add},
+                                       {"_step", party_step},
+                                       {"_epoch", party_epoch},
+                                       {"_down", party_down},
                                        {NULL, NULL}};
-    static const luaL_Reg functions[] = {{"member", party_new}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"_member", party_new}, {NULL, NULL}};
     if (luaL_newmetatable(L, PARTY)) {
         luaL_newlib(L, methods);
         lua_setfield(L, -2, "__index");

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
 -- Groups: locks that a majority of nodes agrees on, and what each fault does to who has one.
 local mare, file, group = require "mare", require "mare.file", require "mare.group"
-local t, peers = require "t", require "peers"
+local json, t, peers, shell = require "mare.json", require "t", require "peers", require "shell"
 
 local LONG = 3600 -- seconds: a lease that no noise ends
-local SHORT = 0.3 * t.slow
+local SHORT = 0.2 * t.slow
 
 -- A group of this node alone.
 local function alone(folder, lease)
@@ -66,7 +66,7 @@ return {
             before = t.ok(lock:fence())
             t.fails("timeout", bank:lock("x", 0.01))
             t.fails("timeout", mare.select({lock}, 0.01))
-            local other <close> = t.ok(bank:lock("y", t.patience)) -- has nothing to do with x
+            local _ <close> = t.ok(bank:lock("y", t.patience)) -- has nothing to do with x
         end
         local lock = t.ok(bank:lock("x", t.patience))
         t.ok(lock:fence() > before)
@@ -138,6 +138,27 @@ return {
         t.ok(home)
     end),
 
+    the_command_tells_what_a_member_knows = t.in_folder(function(folder)
+        local home <close> = peers.home()
+        t.ok(group.found("bank", alone(folder)))
+        local bank <close> = join("bank", alone(folder))
+        local function command(words)
+            return shell.run(("%s group %s"):format(shell.mare, words))
+        end
+        local lock <close> = t.ok(bank:lock("x", t.patience))
+        local told = command(("bank --json --join %s"):format(home.address))
+        t.eq(json.decode(told.out), {members = {{name = "home", state = "up", here = true}},
+            locks = {{name = "x", fence = lock:fence(), waiting = 0}}})
+        told = command(("bank --join %s"):format(home.address))
+        t.ok(told.out:find "home +up  %(asked%)\n", told.out)
+        t.ok(told.out:find(("x +%d +0\n"):format(lock:fence())), told.out)
+        told = command(("other --join %s"):format(home.address))
+        t.eq(told.code, 1)
+        t.ok(told.err:find("no member of a group 'other'", 1, true), told.err)
+        t.eq(command("bank").code, 2)
+        t.eq(command("bank --jion x").code, 2)
+    end),
+
     wrong_arguments_are_refused = function()
         t.raises("a group needs 'members'", group.join, "bank", {folder = "x"})
         t.raises("a group needs 'folder'", group.join, "bank", {members = {"a"}})
@@ -156,6 +177,8 @@ return {
         t.ok(group.found("bank", options))
         local bank <close> = join("bank", options)
         local fence = 0
+        neap.orders:send("lock", "its own", t.patience) -- so it has its lease
+        t.ok(math.tointeger(neap.line()))
         for _ = 1, 3 do
             local lock = t.ok(bank:lock("x", t.patience))
             t.ok(lock:fence() > fence)

@@ -9,6 +9,7 @@
 #include "coord/lease/leased.h"
 #include "sim/sim.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { SEEDS = 30, HEARTBEAT_US = 200000, FROZEN_US = 1200000 };
@@ -148,6 +149,99 @@ static void half_of_a_group_is_not_enough(void **state)
     mare_sim_options_fini(&options);
 }
 
+/* Two members step each other with what they send, some of it changed: whatever arrives, a step
+ * makes no more effects than were declared, and touches no memory but its own (a sanitizer looks).
+ */
+static void garbage_harms_nobody(void **state)
+{
+    enum { ROUNDS = 20000, ROOM = 4096 };
+    mare_sim_random random = mare_sim_stream(7, 0);
+    mare_coord_setup setup;
+    mare_coord *machine[2];
+    mare_coord_effects fx = {0};
+    uint8_t bytes[2][ROOM];
+    uint32_t length[2] = {0};
+    uint64_t now_us = 1;
+    (void)state;
+    mare_coord_setup_init(&setup, mare_sim_find("majority+lease"), 3);
+    setup.founds = setup.keeps = 1;
+    mare_coord_room(&setup, &fx.room, &fx.bytes_room);
+    fx.list = calloc(fx.room, sizeof *fx.list);
+    fx.bytes = malloc(fx.bytes_room);
+    for (setup.self = 0; setup.self < 2; setup.self++) {
+        size_t size = mare_coord_size(&setup);
+        machine[setup.self] = mare_coord_init(malloc(size), size, &setup);
+    }
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        uint32_t who = (uint32_t)mare_sim_below(&random, 2);
+        mare_coord_event event = {.kind = MARE_COORD_MESSAGE, .peer = !who, .now_us = now_us};
+        event.data = bytes[who];
+        event.length = length[who];
+        if (i < 2 || mare_sim_below(&random, 4) == 0)
+            event.kind = i < 2 ? MARE_COORD_START
+                               : (mare_coord_event_kind)mare_sim_below(&random, MARE_COORD_LEAVE);
+        who = i < 2 ? i : who;
+        event.number = mare_sim_below(&random, MARE_COORD_TIMERS + 1);
+        if (length[who] && mare_sim_below(&random, 3) == 0)
+            bytes[who][mare_sim_below(&random, length[who])] ^= 1u << mare_sim_below(&random, 8);
+        mare_coord_step(machine[who], &event, &fx);
+        assert_int_equal(fx.lost, 0);
+        for (uint32_t j = 0; j < fx.count; j++) {
+            const mare_coord_effect *effect = &fx.list[j];
+            if ((effect->kind == MARE_COORD_SEND || effect->kind == MARE_COORD_BROADCAST) &&
+                effect->length <= ROOM) {
+                memcpy(bytes[!who], effect->data, effect->length);
+                length[!who] = effect->length;
+            }
+        }
+        now_us += mare_sim_below(&random, 5000);
+    }
+    free(machine[0]);
+    free(machine[1]);
+    free(fx.list);
+    free(fx.bytes);
+}
+
+/* What a voter has saved is taken back by the same member of the same group, and by nobody else. */
+static void what_was_saved_is_of_one_member(void **state)
+{
+    mare_coord_setup setup;
+    mare_coord_effects fx = {0};
+    uint64_t memory[1024];
+    uint8_t saved[200];
+    (void)state;
+    mare_coord_setup_init(&setup, &mare_coord_majority, 3);
+    setup.founds = setup.keeps = 1;
+    mare_coord_room(&setup, &fx.room, &fx.bytes_room);
+    fx.list = calloc(fx.room, sizeof *fx.list);
+    fx.bytes = malloc(fx.bytes_room);
+    mare_coord *m = mare_coord_init(memory, sizeof memory, &setup);
+    mare_coord_event event = {.kind = MARE_COORD_START};
+    assert_int_equal(mare_coord_step(m, &event, &fx), MARE_COORD_OK);
+    event.kind = MARE_COORD_ENTER;
+    assert_int_equal(mare_coord_step(m, &event, &fx), MARE_COORD_OK);
+    assert_int_equal(fx.list[0].kind, MARE_COORD_SAVE); /* before it asks the others */
+    assert_int_equal(fx.list[1].kind, MARE_COORD_BROADCAST);
+    uint32_t length = fx.list[0].length;
+    assert_true(length < sizeof saved);
+    memcpy(saved, fx.list[0].data, length);
+    assert_int_equal(mare_coord_load(m, saved, length), MARE_COORD_REFUSED);
+    setup.founds = 0;
+    setup.incarnation = 1;
+    for (setup.self = 0; setup.self < 2; setup.self++) {
+        m = mare_coord_init(memory, sizeof memory, &setup);
+        assert_int_equal(mare_coord_load(m, saved, length - 1), MARE_COORD_MALFORMED);
+        assert_int_equal(mare_coord_load(m, saved, length),
+                         setup.self == 0 ? MARE_COORD_OK : MARE_COORD_MALFORMED);
+    }
+    mare_coord_setup_init(&setup, &mare_coord_ricart, 3);
+    setup.founds = setup.keeps = 1;
+    m = mare_coord_init(memory, sizeof memory, &setup);
+    assert_int_equal(mare_coord_load(m, saved, length), MARE_COORD_UNKNOWN);
+    free(fx.list);
+    free(fx.bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +251,8 @@ int main(void)
         cmocka_unit_test(a_dead_holder_is_outlived),
         cmocka_unit_test(every_composition_holds_under_every_profile),
         cmocka_unit_test(half_of_a_group_is_not_enough),
+        cmocka_unit_test(garbage_harms_nobody),
+        cmocka_unit_test(what_was_saved_is_of_one_member),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
