@@ -10,6 +10,7 @@
 -- A member has one machine for each lock. Processes here that want the same one stand in a line of
 -- their own; after each of them the others of the group have their turn.
 local mare, party, state = require "mare", require "mare._party", require "mare._group_state"
+local elections = require "mare._group_election"
 
 local QUEUE, PATIENCE = 256, 1 -- messages for a member that may be away; seconds for one of them
 local BEAT_US, RETRY_US = 300000, 50000 -- at the longest, however long the lease is
@@ -36,6 +37,11 @@ end
 local function post(self, peer, effect)
     self.queues[peer]:trysend(effect.lock and "lock" or "lease", effect.lock, effect.epoch,
         effect.data)
+end
+
+--- The same to all others, of what is no machine's.
+function host:tell_all(kind, name, epoch, data)
+    for _, queue in pairs(self.queues) do queue:trysend(kind, name, epoch, data) end
 end
 
 -- ---- Effects ------------------------------------------------------------------------------------
@@ -79,6 +85,10 @@ end
 function acts.leased(self)
     for name in pairs(self.locks) do self:want(name) end
 end
+
+function acts.down(self, effect) elections.forget(self, self.names[effect.peer]) end
+
+function acts.unleased(self) elections.forget(self) end
 
 -- In their order, also those that come of carrying one out.
 function host:act(effects)
@@ -135,7 +145,7 @@ function host:leave(name)
 end
 
 -- Takes somebody out of the line, or the lock away from it.
-local function withdraw(self, name, is_it)
+function host:withdraw(name, is_it)
     local lock = self.locks[name]
     if lock.holder and is_it(lock.holder) then return self:leave(name) end
     for i = #lock.line, 1, -1 do
@@ -144,24 +154,29 @@ local function withdraw(self, name, is_it)
     if lock.asked and not lock.holder and not lock.line[1] then self:leave(name) end
 end
 
-local requests = {}
-
-function requests.lock(self, reply, name, lost, process)
-    table.insert(self:lock(name).line, {reply = reply, lost = lost, process = process})
+-- Its end is told here.
+function host:watch(process)
     if not self.watched[process] then
         self.watched[process] = true
         process:monitor(self.requests)
     end
+end
+
+local requests = {}
+
+function requests.lock(self, reply, name, lost, process)
+    table.insert(self:lock(name).line, {reply = reply, lost = lost, process = process})
+    self:watch(process)
     self:want(name)
 end
 
 function requests.release(self, reply, name)
-    withdraw(self, name, function(who) return who.reply == reply end)
+    self:withdraw(name, function(who) return who.reply == reply end)
 end
 
 -- Who gives up learns whether it waited for another one, or for a majority.
 function requests.drop(self, reply, name, answer)
-    withdraw(self, name, function(who) return who.reply == reply end)
+    self:withdraw(name, function(who) return who.reply == reply end)
     answer:trysend(self.member:_epoch(now_us()))
 end
 
@@ -189,7 +204,8 @@ end
 local function locks_of(self)
     local list = {}
     for name, lock in pairs(self.locks) do
-        list[#list + 1] = {name = name, fence = lock.holder and lock.fence, waiting = #lock.line}
+        local shown = name:gsub("^\1", "") -- that of an election
+        list[#list + 1] = {name = shown, fence = lock.holder and lock.fence, waiting = #lock.line}
     end
     table.sort(list, function(a, b) return a.name < b.name end)
     return list
@@ -199,12 +215,17 @@ function requests.members(self, reply) reply:trysend(members_of(self)) end
 
 function requests.locks(self, reply) reply:trysend(locks_of(self)) end
 
+function requests.election(self, ...) elections.join(self, ...) end
+
+function requests.resign(self, ...) elections.leave(self, ...) end
+
 function requests.leave(self, reply) self.over = reply end
 
 local function end_of(self, process)
     self.watched[process] = nil
+    elections.ended(self, process)
     for name in pairs(self.locks) do
-        withdraw(self, name, function(who) return who.process == process end)
+        self:withdraw(name, function(who) return who.process == process end)
     end
 end
 
@@ -230,6 +251,8 @@ function host:hear(from, digest, kind, lock, epoch, data)
     elseif kind == "lock" and type(lock) == "string" and math.type(epoch) == "integer" then
         self:lock(lock)
         self:step(lock, "message", peer, 0, data, epoch)
+    elseif kind == "leader" and type(lock) == "string" and math.type(epoch) == "integer" then
+        elections.hear(self, from, lock, epoch)
     end
 end
 
@@ -243,9 +266,13 @@ function host:pass_time()
         if not first then return 60 end
         local left = self.timers[first].due - now_us()
         if left > 0 then return left / 1e6 end
-        local effect = self.timers[first].effect
+        local timer = self.timers[first]
         self.timers[first] = nil
-        self:step(effect.lock, "timer", nil, effect.timer)
+        if timer.run then
+            timer.run()
+        else
+            self:step(timer.effect.lock, "timer", nil, timer.effect.timer)
+        end
     end
 end
 
@@ -267,8 +294,8 @@ local function make(settings, channel, inbox)
     local kept = settings.kept
     local self = setmetatable({here = settings.here, names = settings.names, numbers = {},
         digest = settings.digest, folder = settings.folder, saved = kept.locks, locks = {},
-        timers = {}, pending = {}, watched = {}, queues = {}, requests = channel, inbox = inbox},
-        host)
+        timers = {}, pending = {}, watched = {}, queues = {}, elections = {}, requests = channel,
+        inbox = inbox}, host)
     for i, name in ipairs(self.names) do
         self.numbers[name] = i
         if name ~= self.here then

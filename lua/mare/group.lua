@@ -238,4 +238,67 @@ function lock_type:__select(case, reason)
     return self.gone
 end
 
+-- ---- Elections ----------------------------------------------------------------------------------
+
+local election_type = {__name = "election", __index = {}}
+
+local function check_stands(options)
+    if options == nil then return true end
+    checks.argument("election", options, 2, "table", 3)
+    checks.options("election", options, 2, checks.set "candidate", 3)
+    checks.option("election", options, 2, "candidate", "boolean", "a boolean", 3)
+    return options.candidate ~= false
+end
+
+--- Takes part in the election of this name; with `candidate = false`, only to know who leads.
+function group_type.__index:election(name, options)
+    checks.argument("election", name, 1, "string")
+    local stands, changes = check_stands(options), mare.channel(8)
+    if not self.channel:sendwithin(PATIENCE, "election", changes, name, stands, mare.self()) then
+        return left(self)
+    end
+    return setmetatable({group = self, name = name, news = changes, now = false, epoch = 0},
+        election_type)
+end
+
+local function note(election, leader, epoch)
+    election.now, election.epoch = leader, epoch
+    return leader, epoch
+end
+
+--- Waits for the next change: the leader, or false when nobody is known to lead; and the epoch. Or
+--- nil, message, code.
+function election_type.__index:change(timeout)
+    local leader, epoch, code
+    if timeout then
+        leader, epoch, code = self.news:receive(checks.deadline("change", timeout, 1))
+    else
+        leader, epoch, code = self.news:receive()
+    end
+    if leader == nil then return nil, epoch, code end
+    return note(self, leader, epoch)
+end
+
+--- for leader, epoch in election:changes() do … end
+function election_type.__index:changes()
+    return function() return self:change() end
+end
+
+--- Takes part no more: if this member led, another one can.
+function election_type.__index:resign()
+    if self.news then
+        self.group.channel:sendwithin(PATIENCE, "resign", self.news, self.name)
+        self.news:close()
+    end
+    return true
+end
+
+election_type.__close = election_type.__index.resign
+
+--- A case of mare.select: ready when there is a change, with the leader and the epoch.
+function election_type:__select(case, leader, epoch)
+    if case then return true, note(self, leader, epoch) end
+    return self.news
+end
+
 return group

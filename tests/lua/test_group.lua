@@ -30,6 +30,7 @@ local PEER = [[
     local bank = assert(group.join("bank", options))
     local orders = mare.channel(4, "orders")
     local lock
+    if bank:election("cashier") then print "stands" end
     for what, a, b in orders:messages() do
         if what == "lock" then
             local message, code
@@ -52,6 +53,7 @@ local function peer(home, folder, name, lease, founds)
         FOUNDS = tostring(founds)}
     local made = peers.join(home, {name = name}, PEER:gsub("%u%u%u+", words))
     made.orders = peers.find("orders@" .. name)
+    t.eq(made.line(), "stands")
     return made
 end
 
@@ -196,6 +198,30 @@ return {
         for _, member in ipairs(bank:members()) do t.eq(member.state, "up") end
     end),
 
+    one_leads_and_all_know_who = t.in_folder(function(folder)
+        local home <close> = peers.home()
+        t.ok(group.found("bank", alone(folder)))
+        local bank <close> = join("bank", alone(folder))
+        local watcher <close> = t.ok(bank:election("cashier", {candidate = false}))
+        t.eq({watcher:change(t.patience)}, {false, 0})
+        t.fails("timeout", watcher:change(0.01))
+        local cashier = t.ok(bank:election "cashier")
+        local leader, epoch = watcher:change(t.patience)
+        t.eq(leader, "home")
+        t.ok(epoch > 0)
+        t.ok(cashier:resign())
+        t.eq({watcher:change(t.patience)}, {false, epoch})
+        do
+            local again <close> = t.ok(bank:election "cashier")
+            local which, who, number = mare.select({watcher}, t.patience)
+            t.eq({which, who}, {1, "home"})
+            t.ok(number > epoch)
+            t.ok(again)
+        end
+        t.eq(watcher:change(t.patience), false)
+        t.ok(home)
+    end),
+
     frozen_killed_restarted_cut_off = {t.in_folder(function(folder)
         local home <close> = peers.home()
         local flow <close> = peer(home, folder, "flow", SHORT, true)
@@ -203,7 +229,19 @@ return {
         local options = {members = MEMBERS, folder = folder .. "/home", lease = SHORT}
         t.ok(group.found("bank", options))
         local bank <close> = join("bank", options)
+        local cashier <close> = t.ok(bank:election("cashier", {candidate = false}))
         local fence = 0
+        -- Waits for a leader that is none of these, in a later epoch than the last.
+        local last = 0
+        local function led_by_another_than(name)
+            local leader, epoch
+            repeat leader, epoch = cashier:change(t.patience)
+            until leader and leader ~= name or leader == nil
+            t.ok(leader, epoch)
+            t.ok(epoch > last, epoch)
+            last = epoch
+            return leader
+        end
         -- Takes the lock here; noise may end a lease at any time, and then it is asked for again.
         local function take()
             local lock, number
@@ -226,10 +264,12 @@ return {
             t.ok(number > fence, number)
             fence = number
         end
+        local leader = led_by_another_than ""
         held_by(flow)
         flow.orders:send "watch"
         flow.signal "STOP"
         take():release() -- when its lease is over
+        if leader == "flow" then leader = led_by_another_than "flow" end
         flow.signal "CONT"
         t.eq(flow.line(), "noquorum\tnil") -- it finds out before it says that all is well
 
@@ -243,6 +283,7 @@ return {
         t.eq(again.line(), "released")
 
         neap.signal "KILL"
+        if leader == "neap" then led_by_another_than "neap" end
         local lock = take() -- two of three are enough
         again.signal "STOP"
         local _, reason = mare.select({lock}, t.patience)
