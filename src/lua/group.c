@@ -92,7 +92,7 @@ static size_t lay_out(mare_coord_effects *effects, const mare_coord_setup *setup
     mare_coord_room(setup, &effects->room, &effects->bytes_room);
     size_t list = padded(effects->room * sizeof *effects->list);
     effects->list = (mare_coord_effect *)(void *)at;
-    effects->bytes = (uint8_t *)at + list;
+    effects->bytes = at ? (uint8_t *)at + list : NULL;
     return list + padded(effects->bytes_room);
 }
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEEDS = 30, HEARTBEAT_US = 200000, FROZEN_US = 1200000 };
+enum { SEEDS = 10, HEARTBEAT_US = 200000, FROZEN_US = 1200000 };
 
 /* Process 0 stands still for 1.2 s, mostly inside; the others are told by silence, after 200 ms. */
 static void freeze_one(mare_sim_options *options, const char *name, uint64_t seed)
