@@ -7,7 +7,7 @@
 --
 -- A peer talks to it through a channel of its own, the service of the session, in the same way.
 local mare, net, tls = require "mare", require "mare.net", require "mare.tls"
-local file = require "mare.file"
+local file, place = require "mare.file", require "mare.place"
 local raw, address_of = require "mare._node", require "mare._address"
 
 local HANDSHAKE, DIAL, ASK = 5, 10, 1 -- seconds
@@ -324,6 +324,56 @@ local function gossip(list, from)
     spread()
 end
 
+-- ---- Where nodes are ----------------------------------------------------------------------------
+-- Heartbeats measure round trips, and carry the place of who answers: from these each node finds
+-- its own, see mare.place. Nothing else is sent for it.
+
+local PLACE = ">ddddd" -- three coordinates, the height, the error
+local here             -- what mare.place knows of this node
+local placing = false
+
+local function place_bytes()
+    local mine = here:here()
+    return PLACE:pack(mine[1], mine[2], mine[3], mine.height, mine.error)
+end
+
+-- Takes in what heartbeats have measured since the last time, and tells the new place.
+local function measure()
+    for session, mine in pairs(sessions) do
+        local view = mine.up and session:look() or {}
+        local measured = view.samples ~= mine.samples
+        mine.samples = view.samples
+        if measured and view.beat and #view.beat == PLACE:packsize() then
+            local x, y, z, height, wrong = PLACE:unpack(view.beat)
+            local there = {x, y, z, height = height, error = wrong}
+            if here:update(mine.name, there, 1000 * view.round_trip) then
+                members[mine.name].place = there
+            end
+        end
+    end
+    local bytes = place_bytes()
+    for session, mine in pairs(sessions) do
+        if mine.up then session:_beat(bytes) end
+    end
+end
+
+local function keep_measuring()
+    while next(sessions) do
+        mare.sleep(self.silence_us / 4e6) -- as often as heartbeats come, at most
+        measure()
+    end
+    placing = false
+end
+
+-- The first time there is somebody to measure.
+local function begin_measuring(session)
+    here = here or place.vivaldi {dimensions = 3, seed = self.incarnation & 0x7fffffff}
+    session:_beat(place_bytes())
+    if placing then return end
+    placing = true
+    mare.go(keep_measuring)
+end
+
 local function on_up(session, name, incarnation, their_stamp, _, service, address)
     local mine = sessions[session]
     mine.name, mine.up = name, true
@@ -346,6 +396,7 @@ local function on_up(session, name, incarnation, their_stamp, _, service, addres
     gossip({{name, member.address or "", incarnation}}, name)
     forget_dial(mine.key or name, true, name)
     if mine.key ~= name then forget_dial(name, true, name) end
+    begin_measuring(session)
     tell("up", name)
 end
 
@@ -361,6 +412,7 @@ local function on_over(session, word, text, by_peer)
         local left = word == "bye" or word == "leaving"
         if left or not member.address then -- nobody could dial it
             members[name], known = nil, known - 1
+            here:forget(name)
         end
         tell(left and "left" or "down", name, text)
     end
@@ -538,13 +590,15 @@ function requests.watch(reply, channel)
 end
 
 function requests.list(reply)
-    local list = {{name = self.name, address = self.address, here = true, state = "up"}}
+    local list = {{name = self.name, address = self.address, here = true, state = "up",
+        place = here and here:here() or nil}}
     for name, member in pairs(members) do
         local view = member.session and member.session:look() or {}
         list[#list + 1] = {name = name, address = member.address,
             state = member.session and "up" or "known", round_trip = view.round_trip,
             bytes_in = view.bytes_in, bytes_out = view.bytes_out,
-            messages_in = view.messages_in, messages_out = view.messages_out}
+            messages_in = view.messages_in, messages_out = view.messages_out, place = member.place,
+            estimate = member.place and here:estimate(member.place) / 1000 or nil}
     end
     table.sort(list, function(a, b) return a.name < b.name end)
     answer(reply, true, list)

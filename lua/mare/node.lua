@@ -315,6 +315,19 @@ function node.list()
     return list
 end
 
+--- The nodes whose places are known, the nearest first, and at most so many.
+function node.near(count)
+    if count ~= nil then checks.argument("near", count, 1, "number") end
+    local all, message, code = node.list()
+    if not all then return nil, message, code end
+    local near = {}
+    for _, member in ipairs(all) do
+        if member.estimate then near[#near + 1] = member end
+    end
+    table.sort(near, function(a, b) return a.estimate < b.estimate end)
+    return table.move(near, 1, math.min(count or #near, #near), 1, {})
+end
+
 -- The next message for a channel of this node from another, or that the node was lost. What has
 -- come before that is not lost with it.
 function node._await(channel, server, watch, deadline)
