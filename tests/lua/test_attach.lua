@@ -4,10 +4,13 @@ local mare, node, keys = require "mare", require "mare.node", require "mare.keys
 local log, child = require "mare.log", require "mare.child"
 local t, peers, shell = require "t", require "peers", require "shell"
 
--- Types a text into `mare attach`: what it printed and how it ended.
-local function attach(home, text, options)
-    return shell.run(("printf %%s %s | %s attach %s %s"):format(shell.quote(text), shell.mare,
-        options or "", home.address))
+-- Types a text into `mare attach`: what it printed and how it ended. Not by a function that keeps a
+-- worker: this program is the node.
+local function attach(home, text, ...)
+    local words = {shell.mare, "attach", ...}
+    words[#words + 1] = home.address
+    words.input, words.timeout = text, 3 * t.patience
+    return t.ok(child.run(words))
 end
 
 -- Calls f with a channel that gets what is logged.
@@ -60,7 +63,7 @@ return {
         end
         local home <close> = peers.home {keys = there, attach = {"ana"}}
         local function by(name)
-            return attach(home, "7\n", ("--keys %s --name %s"):format(there, name))
+            return attach(home, "7\n", "--keys", there, "--name", name)
         end
         t.eq({by("ana").out, by("ben").code}, {"7\n", 120})
     end),
