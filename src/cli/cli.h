@@ -95,6 +95,14 @@ extern const char mare__cli_clock_help[];
 int mare__cli_node(int argc, char **argv);
 extern const char mare__cli_node_help[];
 
+// The remote scheduling service: `mare serve …`, `mare submit …`, `mare jobs …`.
+int mare__cli_serve(int argc, char **argv);
+extern const char mare__cli_serve_help[];
+int mare__cli_submit(int argc, char **argv);
+extern const char mare__cli_submit_help[];
+int mare__cli_jobs(int argc, char **argv);
+extern const char mare__cli_jobs_help[];
+
 // Keys and certificates of nodes: `mare keys …`.
 int mare__cli_keys(int argc, char **argv);
 extern const char mare__cli_keys_help[];
