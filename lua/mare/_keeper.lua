@@ -7,7 +7,7 @@
 --
 -- A peer talks to it through a channel of its own, the service of the session, in the same way.
 local mare, net, tls = require "mare", require "mare.net", require "mare.tls"
-local file = require "mare.file"
+local file, place = require "mare.file", require "mare.place"
 local raw, address_of = require "mare._node", require "mare._address"
 
 local HANDSHAKE, DIAL, ASK = 5, 10, 1 -- seconds
@@ -68,10 +68,13 @@ local function facts_of(stream)
     return "name:" .. (facts.peer and facts.peer.names[1] or "")
 end
 
+-- Several programs of one name are told apart by what follows a +.
+local function plain(name) return name and name:match "^[^+]*" end
+
 -- What a node may do here: "none", "source", "bytecode".
 local function code_of(name)
     local allowed = self.code
-    if type(allowed) == "table" then allowed = allowed[name] or "none" end
+    if type(allowed) == "table" then allowed = allowed[plain(name)] or "none" end
     return allowed
 end
 
@@ -79,11 +82,12 @@ local function trust_of(name)
     return code_of(name) == "bytecode" and "bytecode" or "values"
 end
 
--- Those who fail again and again wait longer and longer.
+-- Those who fail again and again wait longer and longer: how long from now.
 local function penalty(host)
     local mine = failures[host]
     if not mine or mare.now() - mine.last > FORGIVEN or mine.times <= MISTAKES then return 0 end
-    return math.min(PENALTY * 2 ^ (mine.times - MISTAKES - 1), 30)
+    local pause = math.min(PENALTY * 2 ^ (mine.times - MISTAKES - 1), 30)
+    return math.max(mine.last + pause - mare.now(), 0)
 end
 
 local function failed(host, why)
@@ -128,7 +132,7 @@ end
 
 local function secure(stream, name)
     if self.insecure then return stream end
-    local options = {name = name}
+    local options = {name = plain(name)}
     for key, value in pairs(self.tls) do options[key] = value end
     return tls.wrap(stream, options, HANDSHAKE)
 end
@@ -197,13 +201,13 @@ local function judge(session, name, group, incarnation, their_stamp)
     local mine = sessions[session]
     if name == self.name then
         return "name", ("this node is called '%s' itself"):format(name)
-    elseif not name:find "^[%w][%w._-]*$" then
+    elseif not name:find "^%w[%w._-]*%+?%w*$" then
         return "name", "a name has letters, digits, '.', '_' and '-'"
     elseif group ~= self.group then
         return "group", ("this node belongs to the group '%s'"):format(self.group)
-    elseif mine.proved and mine.proved ~= name then
+    elseif mine.proved and mine.proved ~= plain(name) then
         return "denied", ("the certificate is for '%s'"):format(mine.proved)
-    elseif self.allow and not self.allow[name] then
+    elseif self.allow and not self.allow[plain(name)] then
         return "denied", "it is not in the list of those who may come in"
     end
     local member = members[name]
@@ -232,7 +236,7 @@ local function judge_dialled(session, name)
         return "name", "it is this node itself, or another of its name"
     elseif wanted and wanted ~= name then
         return "name", ("the node there is called '%s', not '%s'"):format(name, wanted)
-    elseif self.allow and not self.allow[name] then
+    elseif self.allow and not self.allow[plain(name)] then
         return "denied", ("'%s' is not in the list of those who may come in"):format(name)
     end
 end
@@ -320,6 +324,56 @@ local function gossip(list, from)
     spread()
 end
 
+-- ---- Where nodes are ----------------------------------------------------------------------------
+-- Heartbeats measure round trips, and carry the place of who answers: from these each node finds
+-- its own, see mare.place. Nothing else is sent for it.
+
+local PLACE = ">ddddd" -- three coordinates, the height, the error
+local here             -- what mare.place knows of this node
+local placing = false
+
+local function place_bytes()
+    local mine = here:here()
+    return PLACE:pack(mine[1], mine[2], mine[3], mine.height, mine.error)
+end
+
+-- Takes in what heartbeats have measured since the last time, and tells the new place.
+local function measure()
+    for session, mine in pairs(sessions) do
+        local view = mine.up and session:look() or {}
+        local measured = view.samples ~= mine.samples
+        mine.samples = view.samples
+        if measured and view.beat and #view.beat == PLACE:packsize() then
+            local x, y, z, height, wrong = PLACE:unpack(view.beat)
+            local there = {x, y, z, height = height, error = wrong}
+            if here:update(mine.name, there, 1000 * view.round_trip) then
+                members[mine.name].place = there
+            end
+        end
+    end
+    local bytes = place_bytes()
+    for session, mine in pairs(sessions) do
+        if mine.up then session:_beat(bytes) end
+    end
+end
+
+local function keep_measuring()
+    while next(sessions) do
+        mare.sleep(self.silence_us / 4e6) -- as often as heartbeats come, at most
+        measure()
+    end
+    placing = false
+end
+
+-- The first time there is somebody to measure.
+local function begin_measuring(session)
+    here = here or place.vivaldi {dimensions = 3, seed = self.incarnation & 0x7fffffff}
+    session:_beat(place_bytes())
+    if placing then return end
+    placing = true
+    mare.go(keep_measuring)
+end
+
 local function on_up(session, name, incarnation, their_stamp, _, service, address)
     local mine = sessions[session]
     mine.name, mine.up = name, true
@@ -342,6 +396,7 @@ local function on_up(session, name, incarnation, their_stamp, _, service, addres
     gossip({{name, member.address or "", incarnation}}, name)
     forget_dial(mine.key or name, true, name)
     if mine.key ~= name then forget_dial(name, true, name) end
+    begin_measuring(session)
     tell("up", name)
 end
 
@@ -355,7 +410,10 @@ local function on_over(session, word, text, by_peer)
     if member and member.session == session then
         member.session, member.service = nil, nil
         local left = word == "bye" or word == "leaving"
-        if left then members[name], known = nil, known - 1 end
+        if left or not member.address then -- nobody could dial it
+            members[name], known = nil, known - 1
+            here:forget(name)
+        end
         tell(left and "left" or "down", name, text)
     end
     if mine.key and not mine.up then
@@ -518,6 +576,9 @@ function requests.export(reply, name, f)
     answer(reply, true)
 end
 
+-- Whether the names of nodes are proved, by certificates.
+function requests.proves(reply) answer(reply, true, self.tls ~= nil and not self.tls.psk) end
+
 function requests.exported(reply, name)
     if exported[name] then return answer(reply, true, exported[name]) end
     answer(reply, nil, ("node '%s' exports no function '%s'"):format(self.name, name), "noname")
@@ -529,13 +590,15 @@ function requests.watch(reply, channel)
 end
 
 function requests.list(reply)
-    local list = {{name = self.name, address = self.address, here = true, state = "up"}}
+    local list = {{name = self.name, address = self.address, here = true, state = "up",
+        place = here and here:here() or nil}}
     for name, member in pairs(members) do
         local view = member.session and member.session:look() or {}
         list[#list + 1] = {name = name, address = member.address,
             state = member.session and "up" or "known", round_trip = view.round_trip,
             bytes_in = view.bytes_in, bytes_out = view.bytes_out,
-            messages_in = view.messages_in, messages_out = view.messages_out}
+            messages_in = view.messages_in, messages_out = view.messages_out, place = member.place,
+            estimate = member.place and here:estimate(member.place) / 1000 or nil}
     end
     table.sort(list, function(a, b) return a.name < b.name end)
     answer(reply, true, list)

@@ -7,6 +7,7 @@
 //                          |                      +--> control
 //                          +--output--> transport
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/alloc.h"
 #include "loop/stream.h"
@@ -235,8 +236,17 @@ static void tell_over(struct mare__session *session, const struct mare__link_eve
         return;
     mare_value by_peer = {.type = MARE_BOOLEAN, .as.boolean = event->by_peer};
     mare_message_add_string(&letter->wait.message, mare__link_code_word(event->code));
-    add_span(letter,
-             event->text.size ? event->text : mare__span_of(mare__link_code_text(event->code)));
+    char versions[200];
+    struct mare__span text = event->text;
+    if (event->code == MARE__LINK_CODE_VERSION) {
+        const struct mare__link_hello *peer = mare__link_peer(session->link);
+        const struct mare__link_hello *self = &session->settings.self;
+        snprintf(versions, sizeof versions, "%s: this node speaks %u to %u, the other %u to %u",
+                 mare__link_code_text(event->code), self->version_min, self->version_max,
+                 peer->version_min, peer->version_max);
+        text = mare__span_of(versions);
+    }
+    add_span(letter, text.size ? text : mare__span_of(mare__link_code_text(event->code)));
     mare_message_add(&letter->wait.message, &by_peer);
     mare__chan_post(session->events, letter);
 }
@@ -311,6 +321,19 @@ static void lose(struct mare__session *session)
     obey_all(session); // that is, free them
 }
 
+// A round trip was measured, and the answer carries what the peer's program has to say.
+static void note_beat(struct mare__session *session, const struct mare__link_event *event)
+{
+    struct mare__session_view *view = &session->view;
+    mare__lock_acquire(&session->lock);
+    view->rtt_us = event->rtt_us;
+    view->samples++;
+    view->beat_size = event->size < sizeof view->beat ? event->size : sizeof view->beat;
+    if (view->beat_size)
+        memcpy(view->beat, event->data, view->beat_size);
+    mare__lock_release(&session->lock);
+}
+
 // The peer is no node: the program gets the stream, with what has come already.
 static void pass_on(struct mare__session *session, const struct mare__link_event *event)
 {
@@ -369,11 +392,8 @@ static void on_event(struct mare__session *session, const struct mare__link_even
             mare__export_ended(event->context, event->flow);
         break;
     case MARE__LINK_BEAT:
-        if (event->rtt_us > 0) {
-            mare__lock_acquire(&session->lock);
-            session->view.rtt_us = event->rtt_us;
-            mare__lock_release(&session->lock);
-        }
+        if (event->rtt_us > 0)
+            note_beat(session, event);
         break;
     case MARE__LINK_SUSPECTED:
         tell(session, "suspected");
@@ -578,6 +598,25 @@ static void release(void *context, void *owner)
     mare__parcel_free(owner);
 }
 
+static size_t beat(void *context, const struct mare__link *link, uint8_t *out)
+{
+    (void)link;
+    struct mare__session *session = context;
+    mare__lock_acquire(&session->lock);
+    size_t size = session->beat_size;
+    memcpy(out, session->beat, size);
+    mare__lock_release(&session->lock);
+    return size;
+}
+
+void mare__session_set_beat(struct mare__session *session, const void *bytes, size_t size)
+{
+    mare__lock_acquire(&session->lock);
+    session->beat_size = size < sizeof session->beat ? size : sizeof session->beat;
+    memcpy(session->beat, bytes, session->beat_size);
+    mare__lock_release(&session->lock);
+}
+
 static struct mare__span copy_text(char **at, const char *text)
 {
     size_t size = strlen(text);
@@ -618,6 +657,7 @@ static bool settle(struct mare__session *session, const struct mare__session_opt
     settings->secret = platform->random(platform->context);
     settings->context = session;
     settings->release = release;
+    settings->beat = beat;
     session->dials = options->dials;
     strcpy(session->facts, options->facts);
     session->link =

@@ -173,7 +173,7 @@ local function keep(path, requests, patience)
     -- When all is over this process is killed, and can wait for nothing.
     local _ <close> = setmetatable({}, {__close = function()
         for _, member in ipairs(members) do member.child:kill "SIGKILL" end
-        os.execute(("rm -rf %s || { sleep 0.5; rm -rf %s; }"):format(folder, folder))
+        os.execute(("rm -rf '%s' || { sleep 0.5; rm -rf '%s'; }"):format(folder, folder))
     end})
     for reply, what, a, b in requests:messages() do
         reply:send(pcall(cluster[what], a, b))

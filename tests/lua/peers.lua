@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Other nodes for tests: programs of their own, joined to the node of the test.
 local mare, node, child = require "mare", require "mare.node", require "mare.child"
-local t, shell = require "t", require "shell"
+local file, t, shell = require "mare.file", require "t", require "shell"
 
 local peers = {}
 
@@ -40,6 +40,17 @@ function peers.home(options)
     return setmetatable({address = address}, {__close = function() pcall(node.stop, 5) end})
 end
 
+-- Whether all threads of a program are stopped: the signal only asks them to, and meanwhile they
+-- may answer.
+local function stands_still(pid)
+    local tasks = ("/proc/%d/task"):format(pid)
+    for _, task in ipairs(assert(file.list(tasks))) do
+        local stat = file.read(("%s/%s/stat"):format(tasks, task))
+        if stat and stat:match "%) (%a)" ~= "T" then return false end
+    end
+    return true
+end
+
 --- Starts a program that is a node with these options and then runs the text. Its lines are read by
 --- `peer:line()`. It is ended with the case.
 function peers.start(options, text)
@@ -49,7 +60,10 @@ function peers.start(options, text)
         grace = 0})
     local peer = {child = made}
     function peer.line() return made.stdout:read("l", t.patience) end
-    function peer.signal(name) assert(made:kill(name)) end
+    function peer.signal(name)
+        assert(made:kill(name))
+        if name == "STOP" then t.reaches(function() return stands_still(made:pid()) end) end
+    end
     peer.address = peer.line()
     return setmetatable(peer, {__close = function() made:close() end})
 end

@@ -620,6 +620,26 @@ return {
         told:close()
     end,
 
+    heartbeats_find_out_where_nodes_are = function()
+        local home <close> = peers.home {silence = 1}
+        t.eq(t.ok(node.near()), {})
+        local _ <close> = peers.join(home, {name = "one", silence = 1})
+        local _ <close> = peers.join(home, {name = "two", silence = 1})
+        local near
+        t.reaches(function()
+            near = t.ok(node.near())
+            return #near == 2
+        end, "two places")
+        t.ok(near[1].estimate > 0 and near[1].estimate <= near[2].estimate)
+        t.eq(#near[1].place, 3)
+        t.eq(t.ok(node.near(1))[1].name, near[1].name)
+        t.eq(#t.ok(node.near(1)), 1)
+        for _, member in ipairs(t.ok(node.list())) do
+            t.ok(member.place)
+            t.eq(member.estimate == nil, member.here == true)
+        end
+    end,
+
     who_leaves_says_so = function()
         local home <close> = peers.home()
         local watch = t.ok(node.monitor())
