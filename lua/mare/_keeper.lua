@@ -68,10 +68,13 @@ local function facts_of(stream)
     return "name:" .. (facts.peer and facts.peer.names[1] or "")
 end
 
+-- Several programs of one name are told apart by what follows a +.
+local function plain(name) return name and name:match "^[^+]*" end
+
 -- What a node may do here: "none", "source", "bytecode".
 local function code_of(name)
     local allowed = self.code
-    if type(allowed) == "table" then allowed = allowed[name] or "none" end
+    if type(allowed) == "table" then allowed = allowed[plain(name)] or "none" end
     return allowed
 end
 
@@ -79,11 +82,12 @@ local function trust_of(name)
     return code_of(name) == "bytecode" and "bytecode" or "values"
 end
 
--- Those who fail again and again wait longer and longer.
+-- Those who fail again and again wait longer and longer: how long from now.
 local function penalty(host)
     local mine = failures[host]
     if not mine or mare.now() - mine.last > FORGIVEN or mine.times <= MISTAKES then return 0 end
-    return math.min(PENALTY * 2 ^ (mine.times - MISTAKES - 1), 30)
+    local pause = math.min(PENALTY * 2 ^ (mine.times - MISTAKES - 1), 30)
+    return math.max(mine.last + pause - mare.now(), 0)
 end
 
 local function failed(host, why)
@@ -128,7 +132,7 @@ end
 
 local function secure(stream, name)
     if self.insecure then return stream end
-    local options = {name = name}
+    local options = {name = plain(name)}
     for key, value in pairs(self.tls) do options[key] = value end
     return tls.wrap(stream, options, HANDSHAKE)
 end
@@ -197,13 +201,13 @@ local function judge(session, name, group, incarnation, their_stamp)
     local mine = sessions[session]
     if name == self.name then
         return "name", ("this node is called '%s' itself"):format(name)
-    elseif not name:find "^[%w][%w._-]*$" then
+    elseif not name:find "^%w[%w._-]*%+?%w*$" then
         return "name", "a name has letters, digits, '.', '_' and '-'"
     elseif group ~= self.group then
         return "group", ("this node belongs to the group '%s'"):format(self.group)
-    elseif mine.proved and mine.proved ~= name then
+    elseif mine.proved and mine.proved ~= plain(name) then
         return "denied", ("the certificate is for '%s'"):format(mine.proved)
-    elseif self.allow and not self.allow[name] then
+    elseif self.allow and not self.allow[plain(name)] then
         return "denied", "it is not in the list of those who may come in"
     end
     local member = members[name]
@@ -232,7 +236,7 @@ local function judge_dialled(session, name)
         return "name", "it is this node itself, or another of its name"
     elseif wanted and wanted ~= name then
         return "name", ("the node there is called '%s', not '%s'"):format(name, wanted)
-    elseif self.allow and not self.allow[name] then
+    elseif self.allow and not self.allow[plain(name)] then
         return "denied", ("'%s' is not in the list of those who may come in"):format(name)
     end
 end
@@ -406,7 +410,7 @@ local function on_over(session, word, text, by_peer)
     if member and member.session == session then
         member.session, member.service = nil, nil
         local left = word == "bye" or word == "leaving"
-        if left then
+        if left or not member.address then -- nobody could dial it
             members[name], known = nil, known - 1
             here:forget(name)
         end
@@ -571,6 +575,9 @@ function requests.export(reply, name, f)
     exported[name] = f
     answer(reply, true)
 end
+
+-- Whether the names of nodes are proved, by certificates.
+function requests.proves(reply) answer(reply, true, self.tls ~= nil and not self.tls.psk) end
 
 function requests.exported(reply, name)
     if exported[name] then return answer(reply, true, exported[name]) end

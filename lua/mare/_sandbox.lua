@@ -136,10 +136,18 @@ local function protect_strings(library)
     end
 end
 
+-- What Maré seeds a process with is the same for all of a program: who draws numbers could tell
+-- those of others.
+local function seed_anew()
+    local bytes = require "mare._certificate".random(16)
+    if bytes then math.randomseed(string.unpack("jj", bytes)) end
+end
+
 local function environment(settings, hook, refused)
     local safe = {coroutine = base.coroutines(hook, EVERY), math = math, string = strings,
         table = base.tables, utf8 = utf8}
     local modules, world = modules_of(settings, safe, refused), {}
+    seed_anew()
     for _, name in ipairs(BASIC) do world[name] = base[name] end
     for _, name in ipairs(STANDARD) do world[name] = modules[name] end
     world._G = world

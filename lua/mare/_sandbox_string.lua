@@ -58,17 +58,27 @@ local function find_text(s, p, init)
     return nil
 end
 
--- How long it takes in C at most, from one place: every item that repeats may end in any place.
-local function steps_of(s, p, init)
-    local _, repeats = gsub(p, REPEATS, "")
-    local _, linear = gsub(p, LINEAR, "")
-    return (#s - init + 2) ^ (repeats + linear) * #p
+local exponents, remembered = {}, 0 -- by pattern
+
+-- How long it takes in C, at most, grows with this power of the length: every item that repeats may
+-- end in any place. False: there is nothing special in the pattern.
+local function exponent_of(p)
+    local exponent = exponents[p]
+    if exponent == nil then
+        local _, repeats = gsub(p, REPEATS, "")
+        local _, linear = gsub(p, LINEAR, "")
+        exponent = find(p, SPECIAL) ~= nil and repeats + linear
+        if remembered >= 100 then exponents, remembered = {}, 0 end
+        exponents[p], remembered = exponent, remembered + 1
+    end
+    return exponent
 end
 
 -- As string.find, of an index in the subject.
 local function search(s, p, init)
-    if not find(p, SPECIAL) then return find_text(s, p, init) end
-    local steps = steps_of(s, p, init)
+    local exponent = exponent_of(p)
+    if not exponent then return find_text(s, p, init) end
+    local steps = (#s - init + 2) ^ exponent * #p -- from one place
     if steps * (#s - init + 2) <= STEPS then return find(s, p, init) end
     if steps > STEPS then return pattern.find(s, p, init) end
     local anchored = byte(p) == CARET

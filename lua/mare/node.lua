@@ -49,7 +49,8 @@ local function check_options(options)
         return true
     end
     option("name", function(name)
-        return type(name) == "string" and #name <= 63 and name:find "^[a-z][a-z0-9._-]*$"
+        return type(name) == "string" and #name <= 63
+            and name:find "^[a-z][a-z0-9._-]*%+?[a-z0-9]*$"
     end, "a letter, then letters, digits, '.', '_' and '-', in lower case, 63 at most")
     if not options.name then error("bad argument #1 to 'start' (a node needs a 'name')", 4) end
     for _, key in ipairs {"listen", "keys", "secret"} do option(key, "string", "a string") end
@@ -82,7 +83,7 @@ node._is_local = is_local
 
 -- What TLS needs, from the files of `mare keys`; or that there is none, if that is safe, or wanted.
 local function credentials(options)
-    if options.keys then return keys.load(options.keys, options.name) end
+    if options.keys then return keys.load(options.keys, options.name:match "^[^+]*") end
     if options.secret then
         local psk, message, code = keys.secrets(options.secret)
         if not psk then return nil, message, code end
@@ -313,6 +314,15 @@ function node.near(count)
     end
     table.sort(near, function(a, b) return a.estimate < b.estimate end)
     return table.move(near, 1, math.min(count or #near, #near), 1, {})
+end
+
+-- Whether others have proved their names to this node, by certificates.
+function node._proves()
+    local channel, message, code = keeper()
+    if not channel then return nil, message, code end
+    local ok, proves, why = ask(channel, patience_of("list"), "proves")
+    if not ok then return nil, proves, why end
+    return proves
 end
 
 --- Tells a channel of nodes: "up", "suspected", "trusted", "down" or "left", the name, and why.

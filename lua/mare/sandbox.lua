@@ -99,20 +99,22 @@ end
 
 -- The process of the guard. It returns what sandbox.run does; behind it, what could not be ended.
 local function guard(settings, text, channels, parent, ...)
-    local process = mare.spawn({memory = settings.memory, thread = true},
-        function(...) return require "mare._sandbox"(...) end, settings, text, channels, ...)
+    local process
     local _ <close> = setmetatable({}, {__close = function()
-        process:kill()
+        if process then process:kill() end
         channels.output:close()
     end})
+    process = assert(mare.spawn({memory = settings.memory, thread = true},
+        function(...) return require "mare._sandbox"(...) end, settings, text, channels, ...))
     local gone = parent:monitor()
-    local outcome = table.pack(mare.select({process, gone}, settings.time))
+    local outcome = table.pack(mare.select({process, gone, channels.stop}, settings.time))
     if outcome[1] == 1 then
         return judged(settings, channels.verdict, table.unpack(outcome, 2, outcome.n))
     end
-    process:kill "its time is over"
+    process:kill()
     local left = select(3, process:join(WIND_UP)) == "timeout"
-    local _, message, code = limited(settings, "time")
+    local message, code = "killed", "killed"
+    if not outcome[1] then message, code = select(2, limited(settings, "time")) end
     return nil, message, code, left and process or nil
 end
 
@@ -140,8 +142,8 @@ function Job:wait(timeout)
     return outcome(self.process:join(deadline))
 end
 
---- Ends it, wherever it is.
-function Job:kill() return self.process:kill "killed" end
+--- Ends it, wherever it is. (Its guard does: then it is known what could not be ended at once.)
+function Job:kill() return self.stop:trysend(true) or false end
 
 --- Begins to run a text with what a policy allows, and arguments: a job.
 function sandbox.start(policy, text, ...)
@@ -152,9 +154,9 @@ function sandbox.start(policy, text, ...)
             "toobig"
     end
     local channels = {output = mare.channel(PIECES), verdict = mare.channel(1),
-        refused = policy.refused or mare.channel(1)}
+        stop = mare.channel(1), refused = policy.refused or mare.channel(1)}
     local process = mare.spawn(guard, settings, text, channels, mare.self(), ...)
-    return setmetatable({process = process, output = channels.output,
+    return setmetatable({process = process, output = channels.output, stop = channels.stop,
         to = policy.to or function(piece) io.write(piece) end}, Job)
 end
 

@@ -340,6 +340,11 @@ int mare__cli_run(enum source source, int argc, char **argv)
         stop(runtime);
         return EXIT_DIED;
     }
+    if (!mare__cli_inspect_begin(runtime)) {
+        mare_process_unref(&main->shared);
+        stop(runtime);
+        return EXIT_DIED;
+    }
     main->is_main = true;
     main->shared.observed = true; // by mare__cli_finish
     runtime->main = &main->shared;

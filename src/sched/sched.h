@@ -274,8 +274,8 @@ struct mare__worker {
     volatile uint64_t burnt_ns;   // of that, what counts as used: see grow_older in preempt.c
     volatile uint64_t burnt_till; // the thread's processor time at the last tick
     unsigned long ticked_turn;    // and the number of its turn: see below
-    // Of a turn: its age, and what it had used, when Lua code was last seen to run in it; and
-    // whether it was reported that none runs. See stuck_in_c.c.
+    // Of a turn: its age when Lua code was last seen to run in it; what it had used half the time
+    // later that it may be without; whether it was reported. See stuck_in_c.c.
     volatile uint64_t heard_ns, heard_burnt_ns;
     volatile bool told;
     volatile sig_atomic_t ticked; // a tick came: look at the timers

@@ -79,7 +79,8 @@ static void tell(const struct mare__worker *worker, const struct mare__local *pr
                  uint64_t silent_ns)
 {
     struct text text = {0};
-    bool computes = worker->burnt_ns - worker->heard_burnt_ns > silent_ns / 50;
+    // In the second half of the time; a tick costs a little, too.
+    bool computes = worker->burnt_ns - worker->heard_burnt_ns > silent_ns / 20;
     add_process(&text, process);
     add(&text, " has held a worker for ");
     add_seconds(&text, silent_ns);
@@ -102,6 +103,8 @@ bool mare__stuck_watch(struct mare__worker *worker, struct mare__local *process)
         worker->told = false;
     }
     uint64_t silent_ns = worker->age_ns - worker->heard_ns;
+    if (silent_ns < limit_ns / 2)
+        worker->heard_burnt_ns = worker->burnt_ns;
     if (silent_ns >= limit_ns && !worker->told && process->armed == process->current) {
         worker->told = true;
         tell(worker, process, silent_ns);

@@ -53,6 +53,14 @@ local function cut(_, _, request)
     request.stream:close()
 end
 
+-- Answers by half.
+local function half(_, _, request)
+    request.taken = true
+    request.stream:write("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n" ..
+        "Content-Length: 100\r\n\r\n{\"kvs\"")
+    request.stream:close()
+end
+
 -- Never answers.
 local function silent() mare.sleep(1000) end
 
@@ -63,12 +71,6 @@ local odd = {
     {"garbage", {headers = JSON, body = "{\"kvs\": [}"}, "badmsg"},
     {"a number", {headers = JSON, body = "7"}, "badmsg"},
     {"nothing", {headers = JSON, body = ""}, "badmsg"},
-    {"half", function(_, _, request)
-        request.taken = true
-        request.stream:write("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n" ..
-            "Content-Length: 100\r\n\r\n{\"kvs\"")
-        request.stream:close()
-    end, "badmsg"},
     {"no HTTP", function(_, _, request)
         request.taken = true
         request.stream:write "SSH-2.0-OpenSSH\r\n\r\n"
@@ -76,6 +78,8 @@ local odd = {
     end, "badmsg"},
     {"elsewhere", {status = 302, headers = {location = "http://127.0.0.1:1/"}}, "badmsg"},
     {"an error in text", {status = 500, body = "oops"}, "badmsg"},
+    {"an error that is none", {status = 500, headers = JSON, body = json.encode(ok)}, "badmsg"},
+    {"something else", {status = 201, headers = JSON, body = json.encode(ok)}, "badmsg"},
     {"huge", {headers = JSON, body = json.encode {kvs = {{key = ("A"):rep(8000)}}}}, "toobig"},
     {"huge and endless", function()
         return {headers = JSON, body = function() return (" "):rep(1000) end}
@@ -140,7 +144,7 @@ return {
         local right <close> = serve {["kv/put"] = good(ok), ["kv/range"] = good(ok)}
         for name, answer in pairs {
             cut = cut,
-            half = odd[6][2],
+            half = half,
             garbage = odd[3][2],
             timed_out = bad(503, 14, "etcdserver: request timed out"),
             gateway = {status = 502, body = "bad gateway"},
@@ -186,7 +190,9 @@ return {
         local gone = assert(net.listen("127.0.0.1", 0))
         local url = "http://127.0.0.1:" .. select(2, gone:address())
         gone:close()
-        t.fails("refused", connect(url):get("a", {timeout = 0.02}))
+        t.fails("unavailable", connect(url):get("a", {timeout = 0.02}))
+        local _, _, code = connect "http://nobody.invalid:1":get("a", {timeout = 0.02})
+        t.ok(code == "unavailable" or code == "timeout", code) -- and not "noname", as of a key
         local waits = mare.go(db.get, db, "a")
         t.reaches(function() return mute.count["kv/range"] == 3 end)
         waits:cancel()
@@ -195,7 +201,7 @@ return {
 
     a_cancel_is_heard_in_the_middle_of_an_answer = function()
         local begun = mare.channel(1)
-        local function half()
+        local function begin()
             local part = 0
             return {headers = JSON, body = function()
                 part = part + 1
@@ -204,7 +210,7 @@ return {
                 mare.sleep(1000)
             end}
         end
-        local server <close> = serve {["kv/range"] = half, ["kv/put"] = half}
+        local server <close> = serve {["kv/range"] = begin, ["kv/put"] = begin}
         local db <close> = connect(server.url)
         for _, call in ipairs {"get", "put"} do
             local waits = mare.go(db[call], db, "a", call == "put" and "b" or nil)
@@ -215,12 +221,41 @@ return {
         end
     end,
 
-    a_busy_cluster_is_asked_again = function()
-        local server <close> = serve {["kv/range"] = function(_, n)
-            return n < 4 and bad(503, 14, "etcdserver: leader changed") or good(ok)
+    a_cancel_is_heard_when_a_watch_begins_at_the_same_time = function()
+        local server <close> = serve {watch = function(_, _, request)
+            while not request.gone do mare.sleep(0.001) end
         end}
-        t.eq(connect(server.url):get "a", "b")
-        t.eq(server.count["kv/range"], 4)
+        local db <close> = connect(server.url)
+        local waits = mare.go(db.watch, db, "a")
+        t.reaches(function() return next(db.open) and server.count.watch end)
+        waits:cancel()
+        local state = next(db.open)
+        state.begun = true
+        state.created:close()
+        t.eq((select(4, waits:join(patience))), "cancelled")
+        t.reaches(function() return not next(db.open) end)
+    end,
+
+    what_passes_is_asked_again = function()
+        local server <close> = serve {["kv/range"] = function(what, n, request)
+            if n == 1 then return half(what, n, request) end
+            if n == 2 then return cut(what, n, request) end
+            return n < 5 and bad(503, 14, "etcdserver: leader changed") or good(ok)
+        end}
+        local db <close> = connect(server.url)
+        t.eq(db:get "a", "b")
+        t.eq(server.count["kv/range"], 5)
+    end,
+
+    a_watch_outlives_a_cluster_that_is_away_for_long = function()
+        local server <close> = serve {watch = function(what, n, request)
+            if n == 1 then return stream {created} end
+            if n < 4 then return cut(what, n, request) end
+            return stream({created, result {events = {event(11)}}}, true)
+        end}
+        local db <close> = connect(server.url, {timeout = 0.02}) -- shorter than that
+        local watch <close> = t.ok(db:watch("a", {timeout = patience}))
+        t.eq(t.ok(watch:receive(patience)).revision, 11)
     end,
 
     -- Users.

@@ -1,10 +1,21 @@
 -- SPDX-License-Identifier: MIT
 -- mare.etcd against a real cluster of three members. What it makes of odd answers is in
 -- test_etcd.lua, what it does when members fail in test_etcd_faults.lua.
-local mare, t, etcd = require "mare", require "t", require "mare.etcd"
-local child, keys, file = require "mare.child", require "mare.keys", require "mare.file"
+local mare, t = require "mare", require "t"
+local child, keys = require "mare.child", require "mare.keys"
 local cluster, shell = require "etcd_cluster", require "shell"
 local connect, proxy, patience = cluster.connect, cluster.proxy, t.patience
+
+-- A member of its own, over TLS: its URL, and what a client with a certificate needs.
+local function secure(name, folder, ...)
+    t.ok(keys.authority(folder, "tides"))
+    t.ok(keys.issue(folder, "server", {hosts = {"127.0.0.1"}}))
+    t.ok(keys.issue(folder, "client"))
+    local mine = t.ok(keys.load(folder, "client"))
+    local options = {count = 1, election_ms = 500, scheme = "https", tls = mine,
+        "--cert-file", folder .. "/server.pem", "--key-file", folder .. "/server.key", ...}
+    return cluster.get(name, options).endpoints[1], mine
+end
 
 -- Keys of the list, in its order.
 local function names(list)
@@ -399,16 +410,34 @@ return {
         t.ok(watcher:join(patience))
     end,
 
+    changes_go_on_after_a_compaction = function()
+        local way <close> = proxy(cluster.get().endpoints[1])
+        local db <close> = connect()
+        local through <close> = connect {endpoints = {way.url}}
+        local here, seen = db:election "forgotten", mare.channel(10)
+        local watcher = mare.go(function()
+            for leader, epoch in through:election "forgotten":changes() do
+                seen:send(leader, epoch)
+                if leader == "flow" then break end
+            end
+        end)
+        local term = t.ok(here:campaign("ebb", patience))
+        t.eq({seen:receive(patience)}, {"ebb", term:fence()})
+        way.closed = true
+        way.cut()
+        t.eq(here:resign(), true)
+        term = t.ok(here:campaign("flow", patience))
+        t.ok(db:compact(t.ok(db:put("elsewhere", "x"))))
+        way.closed = false
+        t.eq({seen:receive(patience)}, {"flow", term:fence()})
+        t.ok(watcher:join(patience))
+    end,
+
     -- Users, TLS.
 
     a_user_is_known_and_its_token_renewed = t.in_folder(function(folder)
-        t.ok(keys.authority(folder, "tides"))
-        t.ok(keys.issue(folder, "server", {hosts = {"127.0.0.1"}}))
-        local secure = cluster.get("secure", {count = 1, election_ms = 500, scheme = "https",
-            tls = {authorities = t.ok(file.read(folder .. "/trusted.pem"))},
-            "--cert-file", folder .. "/server.pem", "--key-file", folder .. "/server.key"})
-        local tls = {authorities = t.ok(file.read(folder .. "/trusted.pem"))}
-        local url = secure.endpoints[1]
+        local url, mine = secure("users", folder)
+        local tls = {authorities = mine.authorities}
         local function user(name, password)
             return connect {endpoints = {url}, tls = tls, user = name, password = password}
         end
@@ -446,8 +475,16 @@ return {
         t.eq(watch:receive(patience).key, "tide/low")
         local lock <close> = t.ok(user("root", "secret"):lock("any", patience))
         t.ok(lock:fence())
-        -- Whom we do not trust we do not ask.
-        local careless <close> = etcd.client(url, {timeout = 0.2})
-        t.eq((careless:get "tide/high"), nil)
+    end),
+
+    whom_tls_does_not_know_is_denied = t.in_folder(function(folder)
+        local url, mine = secure("certificates", folder, "--client-cert-auth",
+            "--trusted-ca-file", folder .. "/authority.pem")
+        local db <close> = connect {endpoints = {url}, tls = mine}
+        t.ok(db:put("a", "b"))
+        local careless <close> = connect {endpoints = {url}}
+        t.fails("denied", careless:get "a")
+        local nameless <close> = connect {endpoints = {url}, tls = {authorities = mine.authorities}}
+        t.fails("denied", nameless:get "a")
     end),
 }

@@ -3,7 +3,7 @@
 -- and clients take locks, write and watch: nothing is held twice, fencing numbers only grow, what
 -- was acknowledged is there, and everybody is told the truth.
 --
--- `make chaos` does it at random, for CHAOS_SECONDS.
+-- `make chaos` does it at random, for CHAOS_SECONDS, and takes the quorum away.
 local mare, t = require "mare", require "t"
 local child, shell, cluster = require "mare.child", require "shell", require "etcd_cluster"
 local connect, patience = cluster.connect, t.patience
@@ -13,8 +13,7 @@ cluster.election_ms = 1000 -- as etcd has it
 local open_end = {unsure = true}
 
 -- What a lock may be told in chaos, where leases are short.
-local honest = {lost = true, timeout = true, unavailable = true, refused = true, closed = true,
-    unsure = true}
+local honest = {lost = true, timeout = true, unavailable = true, unsure = true}
 
 -- Who holds the lock of the crowds, and the greatest fencing number.
 local holder, greatest = nil, 0
@@ -311,7 +310,36 @@ local function chaos(seconds)
         greatest))
 end
 
+-- Takes ten seconds: members that come back have to elect.
+local function two_of_three_are_frozen()
+    local c = cluster.get()
+    local db <close> = connect {ttl = 2, try_time = 0.2}
+    local lock
+    repeat lock = db:lock("without a quorum", patience) until lock
+    local fence = lock.created
+    local waits = mare.go(function()
+        local other <close> = connect()
+        return assert(other:lock("without a quorum", 3 * patience)):fence()
+    end)
+    c.signal(1, "SIGSTOP")
+    c.signal(2, "SIGSTOP")
+    local _, value, _, code = mare.select({lock}, patience)
+    t.eq({value, code, n = 2}, {nil, "lost", n = 2})
+    value, _, code = db:get("anything", {timeout = 0.3})
+    t.eq(value, nil)
+    t.ok(code == "timeout" or code == "unavailable", code)
+    t.eq(waits:status(), "alive")
+    c.signal(1, "SIGCONT")
+    c.signal(2, "SIGCONT")
+    c.ready()
+    local _, next_fence = t.ok(waits:join(3 * patience))
+    t.ok(next_fence > fence)
+end
+
 local seconds = tonumber(os.getenv "MARE_CHAOS_SECONDS")
-if seconds then cases = {chaos = {function() chaos(seconds) end, timeout = 24 * 3600}} end
+if seconds then
+    cases = {chaos = {function() chaos(seconds) end, timeout = 24 * 3600},
+        two_of_three_are_frozen = {two_of_three_are_frozen, timeout = 300}}
+end
 
 return cases

@@ -105,4 +105,42 @@ return {
         local got = shell.run("MARE_STUCK=0.1 " .. shell.mare .. " " .. code.name)
         t.eq({got.err, got.code}, {"", 0})
     end,
+
+    -- One program looks at another, and then at one that is gone.
+    top_shows_what_processes_do = t.in_folder(function(folder)
+        local path = folder .. "/look"
+        local code <close> = shell.file [[
+            local mare, child = require "mare", require "mare.child"
+            local jobs = mare.channel(0, "jobs")
+            mare.spawn({name = "clerk\27"}, function() jobs:receive() end)
+            mare.sleep(0.01)
+            print(child.run {arg[1], "top", arg[2], "--once"}.out)
+            mare.exit()
+        ]]
+        local got = shell.run(("%s --inspect %s %s %s %s"):format(shell.mare, path, code.name,
+            shell.mare, path))
+        t.eq({got.code, got.err}, {0, ""})
+        t.ok(got.out:find "^2 processes, %d+ workers, %d+ channels; a second: ", got.out)
+        t.ok(got.out:find("\n +%d+ clerk%? +blocked +[%d.]+ +[%d.]+ +%d+K?  [^\n]*:3 to receive "
+            .. "from channel %d+ %(jobs%)\n"), got.out)
+        t.ok(not io.open(path), "the socket is removed")
+        got = shell.run(shell.mare .. " top " .. path)
+        t.eq(got.code, 1)
+        t.ok(got.err:find("mare top: " .. path, 1, true), got.err)
+        t.eq(shell.run(shell.mare .. " top").code, 2)
+        t.eq(shell.run(shell.mare .. " top " .. path .. " --interval x").code, 2)
+    end),
+
+    a_socket_that_a_dead_program_left_is_replaced_and_others_are_not = t.in_folder(function(folder)
+        local path = folder .. "/look"
+        local command = ("%s --inspect %s -e "):format(shell.mare, path)
+        assert(io.open(folder .. "/file", "w")):close()
+        shell.run(command .. shell.quote "io.popen('kill -9 $PPID'):read 'a'")
+        t.ok(require("mare.file").stat(path), "it was left behind")
+        local got = shell.run(command .. shell.quote "print 'again'")
+        t.eq({got.code, got.out}, {0, "again\n"})
+        got = shell.run(("%s --inspect %s/file -e 'print(1)'"):format(shell.mare, folder))
+        t.eq({got.code, got.out}, {1, ""})
+        t.ok(got.err:find "^mare: %-%-inspect ", got.err)
+    end),
 }

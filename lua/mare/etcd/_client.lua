@@ -36,7 +36,8 @@ end
 
 -- ---- What a failure means -----------------------------------------------------------------------
 -- A failure is a table: `message`, `code`; `passing`: another member, or the same one a little
--- later, may do better; `unsure`: it may have been done; `expired`: the token is of no use.
+-- later, may do better; `odd`: not the same one; `unsure`: it may have been done; `expired`: the
+-- token is of no use.
 
 local function failure(message, code, more)
     local made = more or {}
@@ -81,11 +82,11 @@ function Client.failure_of(number, message)
     return failure(message, codes[number] or "failed", {unsure = not codes[number]})
 end
 
--- What an answer that is none of etcd's means.
-local function strange(response)
+-- What an answer that is none of the gateway's means.
+local function strange(response, text)
     local status = response.status
-    local message = ("the server answers %d%s, not as etcd does"):format(status,
-        status // 100 == 3 and ", to go elsewhere" or "")
+    local message = ("the server answers %d, not as etcd's gateway does: %s"):format(status,
+        status // 100 == 3 and "go elsewhere" or text:match "^[%g ]+" or "nothing")
     if status == 429 or status == 502 or status == 503 or status == 504 then
         return failure(message, "unavailable", {passing = true, unsure = status ~= 429})
     end
@@ -110,16 +111,27 @@ function Client.message_of(value)
     return type(value.result) == "table" and value.result or value
 end
 
+-- Codes of a request that failed which say as much here. Any other is "unavailable": nobody could
+-- be reached.
+local telling = {timeout = true, denied = true, badmsg = true, toobig = true, nomem = true}
+
+-- A request to which there is no answer, or half of one; `sent`: a member may have got it.
+local function unanswered(message, code, sent)
+    if code == "cancelled" then return failure(message, code, {unsure = sent}) end
+    local cut = message:find("cut short", 1, true) -- as mare.http has it
+    code = telling[code] and not cut and code or "unavailable"
+    return failure(message, code, {passing = code ~= "toobig", unsure = sent,
+        odd = code == "badmsg" or code == "denied"}) -- the second by TLS
+end
+
 -- Takes the whole answer: a table, or nil and a failure.
 local function take_all(self, response)
     local text, message, code = response:text()
     response:close()
-    if code == "cancelled" then return nil, failure(message, code, {unsure = true}) end
     if not text then
-        return nil, failure(message, code, {passing = code ~= "toobig", unsure = true,
-            odd = code == "badmsg"})
+        return nil, unanswered(message, code, true)
     elseif not is_json(response) then
-        return nil, strange(response)
+        return nil, strange(response, text:sub(1, 200))
     end
     local value
     value, message = json.decode(text, {size = self.most})
@@ -127,14 +139,16 @@ local function take_all(self, response)
         return nil, failure("an answer that is no JSON: " .. message, "badmsg",
             {passing = true, unsure = true, odd = true})
     end
-    return Client.message_of(value)
+    local answer, why = Client.message_of(value)
+    if answer and response.status ~= 200 then return nil, strange(response, text:sub(1, 200)) end
+    return answer, why
 end
 
 -- Takes an answer that goes on and on: the response itself, or nil and a failure.
 local function take_stream(self, response)
     if response.status == 200 and is_json(response) then return response end
-    local value, why = take_all(self, response)
-    return nil, value and strange(response) or why
+    local _, why = take_all(self, response) -- none that is good: it has the status, or the type
+    return nil, why
 end
 
 -- ---- One try ------------------------------------------------------------------------------------
@@ -152,9 +166,7 @@ local function try(self, endpoint, path, text, how, token, seconds)
         timeout = how.stream and seconds or mare.deadline(seconds)}
     local response, message, code, sent = self.http:request(what)
     if response then return (how.stream and take_stream or take_all)(self, response) end
-    if code == "cancelled" then return nil, failure(message, code, {unsure = sent}) end
-    return nil, failure(("%s: %s"):format(endpoint, message), code, {passing = true, unsure = sent,
-        odd = code == "badmsg"})
+    return nil, unanswered(("%s: %s"):format(endpoint, message), code, sent)
 end
 
 -- The token of the user; false if there is none, or none is needed; or nil and a failure.
@@ -182,10 +194,10 @@ local PAUSE, PAUSE_MOST = 0.02, 0.5
 local function round(self, path, text, how)
     local why, hope
     for _ = 1, #self.endpoints do
-        local at, left = self.at, how.deadline:left()
-        local token, wrong = false, nil
+        local at, token, wrong = self.at, false, nil
         if not how.anonymous then token, wrong = authenticate(self, how.deadline) end
         if token == nil then return nil, wrong, false end
+        local left = how.deadline:left()
         local seconds = how.again and math.min(left, how.time) or left
         local answer
         answer, why = try(self, self.endpoints[at], path, text, how, token, seconds)

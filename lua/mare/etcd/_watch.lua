@@ -175,7 +175,7 @@ function Client:watch(key, options)
     state.routine:detach()
     local watch = setmetatable({state = state}, Watch)
     local _, message, code = state.created:receive(self:deadline(options.timeout))
-    if state.begun then return watch end
+    if code == "closed" and state.begun then return watch end
     if state.code then return nil, state.message, state.code, state.compacted end
     watch:close()
     return nil, state.trouble or message, code
