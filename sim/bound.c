@@ -76,8 +76,9 @@ static uint64_t tries(const mare_coord_setup *setup)
 
 static int is_timer(const char *name)
 {
-    static const char *const names[] = {"retry_us",  "answer_us",  "patience_us", "hop_us",
-                                        "gossip_us", "backoff_us", "rest_us",     "round_us"};
+    static const char *const names[] = {"retry_us", "answer_us", "patience_us",
+                                        "hop_us",   "gossip_us", "backoff_us",
+                                        "rest_us",  "round_us",  "lease_us"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i], name) == 0)
             return 1;

@@ -4,7 +4,9 @@
  * machine shows of itself: since when it has been asking the others (mare_coord_view.asked).
  *
  *   EM1      nobody is told GRANTED while another one is inside. One is inside from GRANTED to its
- *            EXIT, or until it is told REVOKED, crashes or leaves. A paused process stays inside.
+ *            EXIT, or until it is told REVOKED, crashes or leaves. A paused process stays inside,
+ *            unless it acts under a lease: then until that is over by its own clock, for it finds
+ *            out before it does anything.
  *   EM3      when a request is granted, no pending request happened before it. Happened-before is
  *            the simulator's own, from the messages that really travelled.
  *   FENCING  each grant's number is larger than all before it, whoever got them. */
@@ -76,11 +78,20 @@ static void check_order(mutex *x, mare_sim *sim, uint32_t process)
     }
 }
 
+/* Whether one that was granted may still act: what it acts under may be over without its having
+ * been able to say so. */
+static int may_act(const mare_sim *sim, uint32_t process)
+{
+    mare_coord_view view;
+    mare_coord_look(mare_sim_machine(sim, process), &view);
+    return !view.until_us || mare_sim_local(sim, process) < view.until_us;
+}
+
 static void check_grant(mutex *x, mare_sim *sim, uint32_t process, uint64_t fence)
 {
     member *who = &x->member[process];
     for (uint32_t i = 0; x->inside && i < mare_sim_options_of(sim)->setup.capacity; i++) {
-        if (i != process && x->member[i].inside && x->promises & MARE_COORD_EM1)
+        if (i != process && x->member[i].inside && x->promises & MARE_COORD_EM1 && may_act(sim, i))
             mare_sim_violate(sim, "EM1", "p%" PRIu32 " is granted while p%" PRIu32 " is inside",
                              process, i);
     }

@@ -15,6 +15,7 @@
 
 #include "sim/world.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,16 +235,23 @@ static void crash(mare_sim *sim, uint32_t who)
         plan_look(sim, i, who);
 }
 
+/* With memory: the machine as it was; of one that SAVEs, another that has loaded what was saved. */
 static void restart(mare_sim *sim, uint32_t who, int with_memory)
 {
     process *p = &sim->process[who];
+    int loads = with_memory && p->saved_length;
     if (p->presence != DOWN)
         return;
-    if (!with_memory) {
+    if (!with_memory || loads) {
         p->incarnation++;
         make_machine(sim, who);
     }
-    mare__sim_see_plain(sim, MARE_SIM_RESTARTED, who, (uint64_t)with_memory);
+    if (loads) {
+        mare_coord_status status = mare_coord_load(p->machine, p->saved, p->saved_length);
+        assert(status == MARE_COORD_OK);
+        (void)status;
+    }
+    mare__sim_see_plain(sim, MARE_SIM_RESTARTED, who, (uint64_t)(with_memory && !loads));
     start(sim, who, with_memory);
 }
 
@@ -402,6 +410,7 @@ void mare__sim_depopulate(mare_sim *sim)
         free(sim->process[i].machine);
         free(sim->process[i].vector);
         free(sim->process[i].told_down);
+        free(sim->process[i].saved);
     }
     free(sim->process);
 }

@@ -13,7 +13,7 @@ typedef enum mare_sim_sight {
     MARE_SIM_LOST,    /* message `message` of `peer` to `process` is gone; `text` says how */
     MARE_SIM_EFFECT,  /* any other effect of the machine of `process`: `effect` */
     MARE_SIM_CRASHED, /* `process` is down */
-    MARE_SIM_RESTARTED, /* `process` is back; `number` 1 with memory, 0 without */
+    MARE_SIM_RESTARTED, /* `process` is back; `number` 1: as it was; 0: without memory, or saved */
     MARE_SIM_PAUSED,
     MARE_SIM_RESUMED,
     MARE_SIM_JOINED,

@@ -2,6 +2,7 @@
 
 /* Options: the calm defaults, and the variation of everything by the seed. */
 
+#include "coord/lease/leased.h"
 #include "sim/sim.h"
 
 #include <inttypes.h>
@@ -20,6 +21,8 @@
 #define SLOW_TIMES 4u
 #define SLOW_DURATION 10u
 #define DURATION_US 1000000u
+#define LEASE_US 60000u
+#define LEASE_DELAYS 100u
 
 static int param_index(const mare_coord_setup *setup, const char *name)
 {
@@ -73,6 +76,12 @@ static uint64_t timer_us(const mare_coord_setup *setup)
     return 0;
 }
 
+const mare_coord_algorithm *mare_sim_find(const char *name)
+{
+    const mare_coord_algorithm *algorithm = mare_coord_find(name);
+    return algorithm ? algorithm : mare__leased_find(name);
+}
+
 void mare_sim_options_init(mare_sim_options *options, const mare_coord_algorithm *algorithm,
                            uint32_t processes)
 {
@@ -89,6 +98,11 @@ void mare_sim_options_init(mare_sim_options *options, const mare_coord_algorithm
         .bytes_most = BYTES_MOST,
     };
     mare_coord_setup_init(&options->setup, algorithm, processes);
+    options->setup.keeps = 1;
+    /* Under a lease all can have been away at once. Who cannot bear that promises no progress. */
+    if (mare__leased_find(algorithm->name) &&
+        !(algorithm->promises(&options->setup) & MARE_COORD_EM2))
+        options->settle_us = 0;
 }
 
 void mare_sim_options_fini(mare_sim_options *options)
@@ -143,6 +157,22 @@ static void vary_circle(mare_sim_options *options)
     set_unless_chosen(&options->setup, "salt", (int64_t)mare_sim_below(&random, 1000));
 }
 
+/* A lease that is worth having is longer than the slowest round trip. Half of the seeds have one
+ * that is not: then it is lost again and again, and nobody promises progress. */
+static void vary_lease(mare_sim_options *options)
+{
+    mare_sim_random random = mare_sim_stream(options->seed, 10);
+    uint64_t lease_us = LEASE_US + LEASE_DELAYS * options->network.delay_us;
+    if (param_index(&options->setup, "lease_us") < 0)
+        return;
+    if (mare_sim_below(&random, 2)) {
+        options->settle_us = 0;
+        return;
+    }
+    set_unless_chosen(&options->setup, "lease_us", (int64_t)lease_us);
+    set_unless_chosen(&options->setup, "beat_us", (int64_t)lease_us / 5);
+}
+
 void mare_sim_vary(mare_sim_options *options)
 {
     mare_sim_random random = mare_sim_stream(options->seed, 4);
@@ -168,6 +198,7 @@ void mare_sim_vary(mare_sim_options *options)
     if (tolerated & MARE_COORD_SUSPECTS && mare_sim_below(&random, 2))
         options->detector = MARE_SIM_EAGER;
     vary_scale(options);
+    vary_lease(options);
     vary_circle(options);
     options->faults.count = 0;
     uint32_t spared =

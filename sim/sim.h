@@ -109,6 +109,9 @@ typedef struct mare_sim_options {
     uint64_t bytes_most; /* … and so is more memory for messages and what is due */
 } mare_sim_options;
 
+/* The algorithm of this name, also one under a lease ("ricart+lease"); NULL when there is none. */
+const mare_coord_algorithm *mare_sim_find(const char *name);
+
 void mare_sim_options_init(mare_sim_options *options, const mare_coord_algorithm *algorithm,
                            uint32_t processes);
 void mare_sim_options_fini(mare_sim_options *options);

@@ -16,6 +16,8 @@
 
 #include <inttypes.h>
 
+#define AGAIN_US 1000u /* after a refusal, where nobody thinks: or time would stand still */
+
 typedef enum stage { ABSENT, THINKING, ASKED, INSIDE, FINISHED } stage;
 
 typedef struct member {
@@ -109,7 +111,7 @@ static void ask(member *who, mare_sim *sim, uint32_t process)
     who->done++;
     who->asked_us = mare_sim_now(sim);
     if (mare_sim_request(sim, process, MARE_COORD_ENTER, deadline_us, NULL, 0) != MARE_COORD_OK)
-        think(who, sim, process, options->think_us);
+        think(who, sim, process, options->think_us ? options->think_us : AGAIN_US);
 }
 
 /* Whether all that are up have finished so many entries of the second phase. */

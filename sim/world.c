@@ -118,6 +118,11 @@ static void carry_out(mare_sim *sim, uint32_t who, const mare_coord_effect *effe
 {
     process *p = &sim->process[who];
     switch (effect->kind) {
+    case MARE_COORD_SAVE:
+        p->saved = mare_sim_realloc(p->saved, effect->length);
+        memcpy(p->saved, effect->data, effect->length);
+        p->saved_length = effect->length;
+        break;
     case MARE_COORD_SEND:
         mare__sim_send(sim, who, effect->peer, effect->data, effect->length);
         break;

@@ -38,6 +38,8 @@ typedef struct process {
     uint32_t timer_serial[MARE_COORD_TIMERS];
     uint32_t *vector;
     uint64_t *told_down; /* one bit a peer: what the detector last said */
+    uint8_t *saved;      /* what it has on its disk … */
+    uint32_t saved_length;
 } process;
 
 typedef struct message {

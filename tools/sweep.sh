@@ -54,7 +54,7 @@ sweep() { # NAME [SETTING...]
 }
 
 # shellcheck disable=SC2046 # a list of names
-[ $# -gt 0 ] || set -- link \
+[ $# -gt 0 ] || set -- link central+lease ricart+lease token+lease majority+lease \
     $(build/mare sim list | sed -n '/^Figures/q; s/^\([a-z][a-z0-9-]*\) .*/\1/p')
 for name in "$@"; do
     if [ "$name" = link ]; then

@@ -113,6 +113,9 @@ MARE_COORD_EXPORT const char *mare_coord_event_name(mare_coord_event_kind kind);
 
 /* What the host must do, in the order of the list. */
 typedef enum mare_coord_effect_kind {
+    /* `data` is to be kept, in place of what was kept before, and to be on the disk before anything
+     * behind it in the list is done. Comes first, and only with setup.keeps. */
+    MARE_COORD_SAVE,
     MARE_COORD_SEND,         /* `data` to `peer`, never oneself */
     MARE_COORD_BROADCAST,    /* `data` to each other member for whom mare_coord_has_member() */
     MARE_COORD_SET_TIMER,    /* TIMER with `timer` after `number` us; replaces a pending one */
@@ -135,6 +138,12 @@ typedef enum mare_coord_effect_kind {
      * the group. It goes on by itself if one that does comes back; if there is none any more, the
      * group has to be made anew (setup.founds). */
     MARE_COORD_NO_GROUP,
+
+    /* News of the lease under which a member acts for its group (src/coord/lease). */
+    MARE_COORD_LEASED,   /* it may act; `number` is the epoch of its lease */
+    MARE_COORD_UNLEASED, /* it may not any more, and has given up what it held */
+    MARE_COORD_DOWN,     /* `peer` holds no lease: that of epoch `number` is over, for good */
+    MARE_COORD_UP,       /* `peer` holds a lease, of epoch `number` */
 
     /* News for the host. */
     MARE_COORD_SUSPECT, /* `peer` was silent for `number` attempts; the host may say DOWN */
@@ -180,6 +189,7 @@ typedef struct mare_coord_setup {
     uint32_t members;  /* 0 … members − 1 found the group */
     uint32_t capacity; /* slots for members, so that others can join; at least `members` */
     uint32_t marks;    /* nonzero: effects include MARK */
+    uint32_t keeps;    /* nonzero: effects include SAVE, if the algorithm has something to keep */
     /* Nonzero: this start founds the group. Each founder says so once, when the group is made, and
      * never again, whatever it has lost since: a second founding is a second group. Who does not
      * found comes to a group that exists, and learns from the others before it acts. If none of
@@ -220,6 +230,13 @@ MARE_COORD_EXPORT void mare_coord_room(const mare_coord_setup *setup, uint32_t *
 MARE_COORD_EXPORT mare_coord *mare_coord_init(void *memory, size_t size,
                                               const mare_coord_setup *setup);
 
+/* Before START: the machine is one that crashed and comes back, with what the last SAVE was made of
+ * (and it has an incarnation larger than before). It goes on as after a crash with memory, and has
+ * forgotten nothing that others rely on. MALFORMED: these are no such bytes, or those of another
+ * member or group; REFUSED: it has been started; UNKNOWN: the algorithm keeps nothing. */
+MARE_COORD_EXPORT mare_coord_status mare_coord_load(mare_coord *machine, const uint8_t *bytes,
+                                                    uint32_t length);
+
 /* The one step. Clears `effects`, then fills it. Effects are complete or none: with any status but
  * OK there are none, and nothing has changed. Never crashes and never leaves the algorithm's
  * safety behind, whatever the event says; a message that is a lie but well formed is believed, for
@@ -239,6 +256,7 @@ typedef struct mare_coord_view {
     uint64_t epoch;
     int inside, waiting; /* of the critical section */
     int asked;           /* waiting, and the others are being asked: order counts from here */
+    uint64_t until_us;   /* by the local clock, all this is so until here at most; 0: no limit */
 } mare_coord_view;
 
 /* Fills in what an onlooker may know of a machine: for drawing, checking and tests. */
@@ -375,6 +393,11 @@ struct mare_coord_algorithm {
                                  mare_coord_effects *effects);
     void (*peer)(mare_coord *machine, const mare_coord_event *event, mare_coord_effects *effects);
     void (*look)(const mare_coord *machine, mare_coord_view *view);
+    /* What must outlive a crash: how many numbers, what they are, and back, MALFORMED if they make
+     * no sense. Of an algorithm that keeps nothing all are NULL, or it is 0 numbers. */
+    uint32_t (*kept)(const mare_coord_setup *setup);
+    void (*keep)(const mare_coord *machine, uint64_t *out);
+    mare_coord_status (*recall)(mare_coord *machine, const uint64_t *in);
 };
 
 /* What the algorithm costs in a group so set up. All zero, with messages alone, for an algorithm

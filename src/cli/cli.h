@@ -92,6 +92,8 @@ int mare__cli_clock(int argc, char **argv);
 extern const char mare__cli_clock_help[];
 
 // Programs that are nodes: `mare node …`.
+int mare__cli_group(int argc, char **argv);
+extern const char mare__cli_group_help[];
 int mare__cli_node(int argc, char **argv);
 extern const char mare__cli_node_help[];
 

@@ -136,6 +136,8 @@ static const struct command commands[] = {
      mare__cli_clock_help, mare__cli_clock},
     {"node", "runs a program as a node that others can reach: mare node --name NAME app.lua",
      mare__cli_node_help, mare__cli_node},
+    {"group", "asks a member of a group who is in, who holds what: mare group NAME --join ADDRESS",
+     mare__cli_group_help, mare__cli_group},
     {"serve", "runs code that others submit, in sandboxes: mare serve --listen HOST:PORT",
      mare__cli_serve_help, mare__cli_serve},
     {"submit", "sends a file to a server, prints what it prints: mare submit HOST:PORT FILE.lua",

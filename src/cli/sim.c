@@ -436,7 +436,7 @@ static bool asks_for_help(int argc, char **argv)
 // What is known of the algorithm, if one is named, then the options.
 static int help(const char *name)
 {
-    const mare_coord_algorithm *algorithm = mare_coord_find(name);
+    const mare_coord_algorithm *algorithm = mare_sim_find(name);
     if (algorithm) {
         mare__cli_sim_describe(algorithm);
         putchar('\n');
@@ -471,7 +471,7 @@ int mare__cli_sim(int argc, char **argv)
         return help(argv[1]);
     if (strcmp(argv[1], "list") == 0 || strcmp(argv[1], "--table") == 0)
         return show_all(argc, argv);
-    args.setup.algorithm = mare_coord_find(argv[1]);
+    args.setup.algorithm = mare_sim_find(argv[1]);
     bool scenario =
         !args.setup.algorithm && (ends_with(argv[1], ".lua") || mare__cli_sim_is_figure(argv[1]));
     if (!args.setup.algorithm && !scenario)

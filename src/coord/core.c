@@ -11,19 +11,36 @@
  * follow from ENTER, EXIT, ABANDON and the grants; a wait with a deadline ends by it. An ENTER with
  * a deadline is a timer of the core's (the last one) that turns into an ABANDON. */
 
+#include "coord/bytes.h"
 #include "coord/machine.h"
 
 #include <string.h>
 
 #define DEADLINE_TIMER (MARE_COORD_TIMERS - 1)
 
-/* What the algorithm's largest step needs, and the core's: the deadline's timer, and the news that
- * it has passed. */
+/* What is saved: the algorithm's tag, the member and its group, then what the algorithm keeps. The
+ * last of the head's numbers says that something was saved at all. */
+enum { HEAD_TAG, HEAD_SELF, HEAD_MEMBERS, HEAD_SAVED, HEAD };
+
+static uint32_t saved_numbers(const mare_coord_setup *setup)
+{
+    uint32_t kept = setup->keeps && setup->algorithm->kept ? setup->algorithm->kept(setup) : 0;
+    return kept ? HEAD + kept : 0;
+}
+
+static uint32_t saved_bytes(const mare_coord_setup *setup)
+{
+    return 8 * saved_numbers(setup);
+}
+
+/* What the algorithm's largest step needs, and the core's: the deadline's timer, the news that it
+ * has passed, what is saved. */
 static void find_room(const mare_coord_setup *setup, uint64_t *effects, uint32_t *bytes)
 {
     uint32_t most;
     setup->algorithm->room(setup, &most, bytes);
-    *effects = (uint64_t)most + 2;
+    *effects = (uint64_t)most + 2 + (saved_bytes(setup) > 0);
+    *bytes = *bytes < UINT32_MAX - saved_bytes(setup) ? *bytes + saved_bytes(setup) : UINT32_MAX;
 }
 
 static mare_coord_status check_setup(const mare_coord_setup *s)
@@ -78,7 +95,9 @@ static mare_coord *lay_out(mare__block *block, const mare_coord_setup *setup)
     mare__set members = mare__carve_set(block, setup->capacity);
     mare__set down = mare__carve_set(block, setup->capacity);
     void *state = mare__carve(block, setup->algorithm->size(setup));
+    uint64_t *kept = mare__carve(block, (size_t)2 * saved_bytes(setup));
     if (m) {
+        m->kept = kept;
         m->members = members;
         m->down = down;
         m->state = state;
@@ -294,6 +313,49 @@ static mare_coord_status dispatch(mare_coord *m, const mare_coord_event *event,
     }
 }
 
+/* What has to be kept goes first, if it is not what was kept before. A place has been left for it,
+ * in the list and among the bytes. */
+static void save(mare_coord *m, mare_coord_effects *fx, int happened)
+{
+    uint32_t numbers = saved_numbers(&m->setup);
+    uint64_t *fresh = m->kept + numbers;
+    fresh[HEAD_TAG] = m->setup.algorithm->tag;
+    fresh[HEAD_SELF] = m->setup.self;
+    fresh[HEAD_MEMBERS] = m->setup.members;
+    fresh[HEAD_SAVED] = 1;
+    m->setup.algorithm->keep(m, fresh + HEAD);
+    int differs = happened && m->started && memcmp(fresh, m->kept, numbers * sizeof *fresh) != 0;
+    if (!differs) {
+        fx->count--;
+        memmove(fx->list, fx->list + 1, fx->count * sizeof *fx->list);
+        return;
+    }
+    memcpy(m->kept, fresh, numbers * sizeof *fresh);
+    mare__put_numbers(fx->bytes, fresh, numbers);
+    fx->list[0] = (mare_coord_effect){.kind = MARE_COORD_SAVE,
+                                      .peer = MARE_COORD_NOBODY,
+                                      .data = fx->bytes,
+                                      .length = saved_bytes(&m->setup)};
+}
+
+mare_coord_status mare_coord_load(mare_coord *m, const uint8_t *bytes, uint32_t length)
+{
+    uint32_t numbers = saved_numbers(&m->setup);
+    if (!numbers)
+        return MARE_COORD_UNKNOWN;
+    if (m->started)
+        return MARE_COORD_REFUSED;
+    if (!bytes || length != saved_bytes(&m->setup))
+        return MARE_COORD_MALFORMED;
+    mare__get_numbers(m->kept, bytes, numbers);
+    if (m->kept[HEAD_TAG] != m->setup.algorithm->tag || m->kept[HEAD_SELF] != m->setup.self ||
+        m->kept[HEAD_MEMBERS] != m->setup.members ||
+        m->setup.algorithm->recall(m, m->kept + HEAD) != MARE_COORD_OK)
+        return MARE_COORD_MALFORMED;
+    m->started = 1;
+    return MARE_COORD_OK;
+}
+
 mare_coord_status mare_coord_step(mare_coord *m, const mare_coord_event *event,
                                   mare_coord_effects *fx)
 {
@@ -313,7 +375,13 @@ mare_coord_status mare_coord_step(mare_coord *m, const mare_coord_event *event,
     m->now_us = event->now_us;
     if (!m->started && membership) /* the group as it is when this member comes to it */
         return note_peer(m, event);
-    return dispatch(m, event, fx);
+    if (!saved_numbers(&m->setup))
+        return dispatch(m, event, fx);
+    fx->count = 1;
+    fx->bytes_count = saved_bytes(&m->setup);
+    mare_coord_status status = dispatch(m, event, fx);
+    save(m, fx, status == MARE_COORD_OK);
+    return status;
 }
 
 void mare_coord_look(const mare_coord *m, mare_coord_view *view)

@@ -155,9 +155,28 @@ void mare__no_group(mare_coord_effects *fx, uint32_t answered)
     make_news(fx, MARE_COORD_NO_GROUP, MARE_COORD_NOBODY, answered, NULL);
 }
 
+void mare__peer_news(mare_coord_effects *fx, mare_coord_effect_kind kind, uint32_t peer,
+                     uint64_t epoch)
+{
+    make_news(fx, kind, peer, epoch, NULL);
+}
+
+uint8_t *mare__scratch(mare_coord_effects *fx, uint32_t bytes)
+{
+    return fx->bytes_room - fx->bytes_count < bytes ? NULL : fx->bytes + fx->bytes_room - bytes;
+}
+
 void mare__suspect(mare_coord_effects *fx, uint32_t peer, uint64_t attempts)
 {
     make_news(fx, MARE_COORD_SUSPECT, peer, attempts, NULL);
+}
+
+void mare__pass_on(mare_coord_effects *fx, const mare_coord_effect *effect)
+{
+    uint32_t before = fx->count;
+    make_with_bytes(fx, effect->kind, effect->peer, effect->number, effect->data, effect->length);
+    if (fx->count > before)
+        fx->list[before].text = effect->text;
 }
 
 void mare__mark(mare_coord *m, mare_coord_effects *fx, const char *text)

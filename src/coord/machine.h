@@ -65,6 +65,7 @@ struct mare_coord {
     mare__set members; /* includes oneself, until one has left */
     mare__set down;    /* members that the host says are down */
     void *state;
+    uint64_t *kept; /* what was last SAVEd, if it keeps anything */
     uint8_t started, waiting, inside;
     uint8_t limited; /* the present wait has a deadline */
     uint32_t armed;  /* timers of mare__arm() that have not run out yet: one bit each */
@@ -131,8 +132,16 @@ void mare__deliver(mare_coord_effects *fx, uint32_t from, uint64_t number, const
 void mare__view(mare_coord_effects *fx, uint64_t number, const uint8_t *data, uint32_t length);
 void mare__outside(mare_coord_effects *fx, const char *why);
 void mare__no_group(mare_coord_effects *fx, uint32_t answered);
+/* LEASED, UNLEASED, DOWN or UP of a member, in an epoch. */
+void mare__peer_news(mare_coord_effects *fx, mare_coord_effect_kind kind, uint32_t peer,
+                     uint64_t epoch);
 void mare__suspect(mare_coord_effects *fx, uint32_t peer, uint64_t attempts);
+/* An effect of another machine's, as it is, with a copy of its bytes. */
+void mare__pass_on(mare_coord_effects *fx, const mare_coord_effect *effect);
 void mare__mark(mare_coord *m, mare_coord_effects *fx, const char *text);
+
+/* Room to put the tail of a message together, at the end of what is left for bytes: declare it. */
+uint8_t *mare__scratch(mare_coord_effects *fx, uint32_t bytes);
 
 /* Whether two words are the same, as strcmp() would say. */
 static inline int mare__same_word(const char *a, const char *b)

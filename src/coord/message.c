@@ -127,8 +127,9 @@ static const char *const event_names[] = {"start",     "message", "timer", "ente
                                           "exit",      "abandon", "elect", "multicast",
                                           "peer-down", "peer-up", "join",  "leave"};
 static const char *const effect_names[] = {
-    "send",    "broadcast", "set-timer", "cancel-timer", "granted", "revoked", "deliver",
-    "elected", "view",      "outside",   "no-group",     "suspect", "mark"};
+    "save",    "send",     "broadcast", "set-timer", "cancel-timer", "granted",
+    "revoked", "deliver",  "elected",   "view",      "outside",      "no-group",
+    "leased",  "unleased", "down",      "up",        "suspect",      "mark"};
 
 _Static_assert(sizeof status_names / sizeof *status_names == MARE_COORD_UNKNOWN + 1, "a name each");
 _Static_assert(sizeof event_names / sizeof *event_names == MARE_COORD_EVENT_KINDS, "a name each");

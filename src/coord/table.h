@@ -22,4 +22,6 @@ enum {
     MARE__TAG_TOTAL = 34,
     MARE__TAG_VIEWS = 35,
     MARE__TAG_BERKELEY = 48,
+    MARE__TAG_LEASE = 64,
+    MARE__TAG_LEASED = 65,
 };

@@ -68,6 +68,7 @@ int mare__lua_open(lua_State *L);
 mare_err mare__start_on(const struct mare__platform *platform, const mare_options *options,
                         mare_runtime **out);
 int mare__lua_open_luaproc(lua_State *L);
+int mare__lua_open_group(lua_State *L);
 int mare__lua_open_node(lua_State *L);
 int mare__lua_open_sim(lua_State *L);
 int mare__lua_open_place(lua_State *L);

@@ -4,6 +4,7 @@
 // run(spec) reads the whole table first, so that what can raise has raised before anything is
 // allocated that Lua does not own; hooks and algorithms in Lua are called protected while it runs.
 #include "lua/sim.h"
+#include "coord/lease/leased.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -275,7 +276,7 @@ static int route(void *context, uint64_t time_us, uint32_t from, uint32_t to, co
                       .data = data,
                       .length = length};
     if (!way.algorithm)
-        way.algorithm = mare_coord_find(text_field(sim->L, SIM_SPEC, "algorithm"));
+        way.algorithm = mare_sim_find(text_field(sim->L, SIM_SPEC, "algorithm"));
     if (mare__lua_sim_protect(sim, call_route, &way))
         lua_pop(sim->L, 1);
     *delay_us = way.delay_us;
@@ -294,7 +295,7 @@ static const mare_coord_algorithm *read_algorithm(struct mare__lua_sim *sim)
         return &sim->row;
     }
     const char *name = lua_tostring(L, SIM_ALGORITHM);
-    const mare_coord_algorithm *algorithm = name ? mare_coord_find(name) : NULL;
+    const mare_coord_algorithm *algorithm = name ? mare_sim_find(name) : NULL;
     if (!name)
         luaL_error(L,
                    "a scenario has an `algorithm`: a name that 'mare sim list' shows, or a table");
@@ -531,11 +532,12 @@ static int sim_run(lua_State *L)
 // algorithms() -> {name, …}
 static int sim_algorithms(lua_State *L)
 {
-    size_t count;
+    size_t count, under_lease;
     const mare_coord_algorithm *const *table = mare_coord_table(&count);
+    const mare_coord_algorithm *const *leased = mare__leased_table(&under_lease);
     lua_newtable(L);
-    for (size_t i = 0; i < count; i++) {
-        lua_pushstring(L, table[i]->name);
+    for (size_t i = 0; i < count + under_lease; i++) {
+        lua_pushstring(L, i < count ? table[i]->name : leased[i - count]->name);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     return 1;

@@ -141,7 +141,7 @@ def generate(path):
 
 
 def write(name, texts, spans, mutants):
-    ending = 'mutant_' + name.replace('-', '_')
+    ending = 'mutant_' + re.sub(r'\W', '_', name)
     out = ['/* Made by tests/sim/mutate.py. */', '#include "tests/sim/mutants.h"', '']
     units = [source for source in texts if source.endswith('.c')]
     external = {word for source in units for word in DEFINITION.findall(texts[source])}
@@ -155,12 +155,15 @@ def write(name, texts, spans, mutants):
                     out += [re.sub(rf'\b{word}\b', f'{word}_{ending}', text),
                             f'#define {word} {word}_{ending}']
     out += [weave(texts[source], spans[source]) for source in units]
-    algorithm = next(word for word in external if word.startswith('mare_coord_'))
+    own = 'mare_coord_' + re.sub(r'\W', '_', name)
+    algorithm = own if own in external else next(word for word in external
+                                                 if word.startswith('mare_coord_'))
     out += [f'#undef {word}' for word in sorted(external)]
-    out.append(f'const mare_mutant_row mare_mutants_{name.replace("-", "_")}[] = {{')
+    out.append(f'const mare_mutant_row mare_mutants_{ending[7:]}[] = {{')
     for mutant in mutants:
         rule = mutant['rule'].replace('\\', '\\\\').replace('"', '\\"')
-        out.append(f'    {{&{algorithm}_{ending}, {mutant["number"]}, "{rule}", '
+        out.append(f'    {{(const mare_coord_algorithm *)&{algorithm}_{ending}, '
+                   f'{mutant["number"]}, "{rule}", '
                    f'"{mutant["promise"]}", "{mutant["profile"]}", {mutant["seed"]}, '
                    f'"{" ".join(mutant["settings"])}"}},')
     out.append('    {0},\n};')

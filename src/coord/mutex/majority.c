@@ -30,33 +30,46 @@
  * that nobody else can return. The voters are the founders; who joins later may ask but has no
  * vote, who leaves is as one that is down.
  *
+ * With `lease` = 1 there is a detector that is right, that of a lease (lease/lease.c): the vote of
+ * a holder that is down is free again, for it is not inside any more. Then a minority need not
+ * return.
+ *
+ * What is kept on disk (SAVE) is the last vote that was given, before anybody hears of it. That it
+ * is over is not kept: who comes back takes it for given, and hears better from its holder, or that
+ * the holder is down. What was asked for is asked for again; tickets go on with the incarnation.
+ *
  * Invariants: a vote counts for one ticket, and not after it was yielded (votes are numbered);
- * nobody votes again before the holder has said so. The fencing number is (clock at the grant,
- * process): who is granted next has a vote of somebody who has heard the clock of the one before.
- * That is so because one that has been inside says it is over with its clock. One that joined, has
- * no vote and restarts without memory has forgotten that clock, and says so with a smaller one:
- * then the next number can be smaller than its last. So a group whose fencing numbers must grow
- * takes in only members that keep their memory.
+ * nobody votes again before the holder has said so, or is down. The fencing number is the stamp of
+ * the request, (time, process), which all who voted for it know. A voter votes in the order of the
+ * stamps: a request that is older than one that had its vote, and did not yield it, is STALE, and
+ * is made anew with a later stamp. Who is granted next shares a voter with the one before, so its
+ * number is larger, whatever became of the one before.
  * Does not promise EM3: a majority may answer before an older request has reached it. */
 
 #include "coord/mutex/ballot.h"
 #include "coord/table.h"
 
-enum { REPAIR, RETRY_US };                                 /* parameters */
-enum { RETRY };                                            /* timers */
-enum { REQUEST, GRANT, INQUIRE, YIELD, RELEASE, ABSTAIN }; /* messages */
-enum { TIME, TICKET, STAMP };                              /* fields; a vote's number, as STAMP */
+enum { REPAIR, RETRY_US, LEASE };                                 /* parameters */
+enum { RETRY };                                                   /* timers */
+enum { REQUEST, GRANT, INQUIRE, YIELD, RELEASE, ABSTAIN, STALE }; /* messages */
+enum { TIME, TICKET, STAMP }; /* fields; a vote's number, as STAMP */
+
+/* What is kept of a vote: its number, whose, for which ticket and stamp, and the latest used. */
+enum { VOTE, HOLDER, HELD_TICKET, HELD_STAMP, USED, USER, KEPT };
 
 typedef struct majority {
     uint64_t clock, stamp;
-    uint64_t ticket;     /* of my last request: incarnation and count */
-    uint32_t abstains;   /* has lost the memory of its votes */
-    uint32_t complained; /* that too few are left who vote */
-    mare__ballot ballot; /* my vote */
-    mare__set granted;   /* whose votes I have */
-    mare__set abstained; /* who has said that it has none to give */
-    uint64_t *vote;      /* by member: its last vote for me … */
-    uint64_t *yielded;   /* … and the last that I returned or refused */
+    uint64_t ticket;      /* of my last request: incarnation and count */
+    uint32_t abstains;    /* has lost the memory of its votes */
+    uint32_t complained;  /* that too few are left who vote */
+    mare__ballot ballot;  /* my vote */
+    uint64_t given[KEPT]; /* my last vote, as it is kept */
+    uint64_t used;        /* the latest stamp that had it and did not yield it … */
+    uint32_t user;        /* … and whose */
+    mare__set granted;    /* whose votes I have */
+    mare__set abstained;  /* who has said that it has none to give */
+    uint64_t *vote;       /* by member: its last vote for me … */
+    uint64_t *yielded;    /* … and the last that I returned or refused */
 } majority;
 
 static void handle(mare_coord *m, uint32_t from, uint32_t kind, uint64_t ticket, uint64_t number,
@@ -83,6 +96,17 @@ static void arm(mare_coord *m, mare_coord_effects *fx)
 
 /* As voter ----------------------------------------------------------------------------------- */
 
+static void note_given(majority *x)
+{
+    const mare__ballot *b = &x->ballot;
+    x->given[VOTE] = b->vote;
+    x->given[HOLDER] = b->holder;
+    x->given[HELD_TICKET] = b->ticket[b->holder];
+    x->given[HELD_STAMP] = b->stamp[b->holder];
+    x->given[USED] = x->used;
+    x->given[USER] = x->user;
+}
+
 /* Gives the vote if it is free. Otherwise asks for it back when an older request waits; or tells
  * the holder of it once more, when somebody insists, for the RELEASE may have been lost. */
 static void serve(mare_coord *m, int insists, mare_coord_effects *fx)
@@ -92,10 +116,48 @@ static void serve(mare_coord *m, int insists, mare_coord_effects *fx)
     int given = mare__ballot_next(b, m->setup.capacity) != MARE_COORD_NOBODY;
     if (b->holder == MARE_COORD_NOBODY)
         return;
+    if (given)
+        note_given(x);
     if (!given && mare__ballot_contested(b, m->setup.capacity))
         say(m, fx, b->holder, INQUIRE, b->ticket[b->holder], b->vote);
     else if (given || insists)
         say(m, fx, b->holder, GRANT, b->ticket[b->holder], b->vote);
+}
+
+static int is_stale(const mare_coord *m, uint32_t from, uint64_t stamp)
+{
+    const majority *x = m->state;
+    mare_coord_stamp theirs = {stamp, from}, used = {x->used, x->user};
+    return !mare_coord_stamp_before(used, theirs);
+}
+
+/* One that wants the vote with a stamp that is too old asks anew. Oneself at last: its new request
+ * is looked at while this is under way. */
+static void turn_away_stale(mare_coord *m, mare_coord_effects *fx)
+{
+    majority *x = m->state;
+    mare__ballot *b = &x->ballot;
+    for (uint32_t i = 1; i <= m->setup.capacity; i++) {
+        uint32_t who = (m->setup.self + i) % m->setup.capacity;
+        uint64_t ticket = b->ticket[who];
+        if (!ticket || who == b->holder || !is_stale(m, who, b->stamp[who]))
+            continue;
+        mare__ballot_turn_away(b, who);
+        say(m, fx, who, STALE, ticket, 0);
+    }
+}
+
+/* The tickets of `from` up to this one are over. If one of them had the vote, its stamp is used. */
+static void end_ticket(mare_coord *m, uint32_t from, uint64_t ticket, mare_coord_effects *fx)
+{
+    majority *x = m->state;
+    mare__ballot *b = &x->ballot;
+    if (b->holder == from && b->ticket[from] <= ticket && !is_stale(m, from, b->stamp[from])) {
+        x->used = b->stamp[from];
+        x->user = from;
+    }
+    mare__ballot_release(b, from, ticket);
+    turn_away_stale(m, fx);
 }
 
 static void on_request(mare_coord *m, uint32_t from, uint64_t ticket, uint64_t stamp,
@@ -107,6 +169,14 @@ static void on_request(mare_coord *m, uint32_t from, uint64_t ticket, uint64_t s
     if (x->abstains) {
         say(m, fx, from, ABSTAIN, ticket, 0);
         return;
+    }
+    if (ticket > x->ballot.ticket[from] && ticket > x->ballot.over[from]) {
+        end_ticket(m, from, ticket - 1, fx); /* it asks anew */
+        if (is_stale(m, from, stamp)) {
+            say(m, fx, from, STALE, ticket, 0);
+            serve(m, 0, fx);
+            return;
+        }
     }
     int news = mare__ballot_ask(&x->ballot, from, ticket, stamp);
     if (news && x->ballot.holder == from)
@@ -130,10 +200,21 @@ static void on_grant(mare_coord *m, uint32_t from, uint64_t ticket, uint64_t vot
         x->vote[from] = vote;
         mare__set_add(x->granted, from);
         if (mare__set_count(x->granted, m->setup.capacity) > m->setup.members / 2)
-            mare__grant(m, fx, ++x->clock * m->setup.capacity + m->setup.self);
+            mare__grant(m, fx, x->stamp * m->setup.capacity + m->setup.self);
     } else if ((!mine || !m->inside) && mare__param(m, REPAIR)) {
         say(m, fx, from, RELEASE, ticket, 0); /* a vote for what is over: the first was lost */
     }
+}
+
+static void ask(mare_coord *m, mare_coord_effects *fx)
+{
+    majority *x = m->state;
+    x->ticket++;
+    x->stamp = x->clock + 1; /* the time at which say() sends it */
+    mare__set_clear(x->granted, m->setup.capacity);
+    say(m, fx, MARE__EVERYBODY, REQUEST, x->ticket, x->stamp);
+    say(m, fx, m->setup.self, REQUEST, x->ticket, x->stamp);
+    arm(m, fx);
 }
 
 /* Who has lost the memory of its votes gives none any more. When the others are no majority, nobody
@@ -180,8 +261,11 @@ static void handle(mare_coord *m, uint32_t from, uint32_t kind, uint64_t ticket,
     } else if (kind == YIELD) {
         mare__ballot_yield(&x->ballot, from, ticket, number);
         serve(m, 0, fx);
+    } else if (kind == STALE) {
+        if (ticket == x->ticket && m->waiting)
+            ask(m, fx);
     } else {
-        mare__ballot_release(&x->ballot, from, ticket);
+        end_ticket(m, from, ticket, fx);
         serve(m, 0, fx);
     }
 }
@@ -212,17 +296,11 @@ static void finish(mare_coord *m, mare_coord_effects *fx)
 static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
                                  mare_coord_effects *fx)
 {
-    majority *x = m->state;
     if (event->kind != MARE_COORD_ENTER) {
         finish(m, fx);
         return MARE_COORD_OK;
     }
-    x->ticket++;
-    x->stamp = x->clock + 1; /* the time at which say() sends it */
-    mare__set_clear(x->granted, m->setup.capacity);
-    say(m, fx, MARE__EVERYBODY, REQUEST, x->ticket, x->stamp);
-    say(m, fx, m->setup.self, REQUEST, x->ticket, x->stamp);
-    arm(m, fx);
+    ask(m, fx);
     return MARE_COORD_OK;
 }
 
@@ -237,6 +315,16 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
     arm(m, fx);
 }
 
+/* Who is down holds nothing, if the detector is a lease's. */
+static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effects *fx)
+{
+    majority *x = m->state;
+    if (event->kind != MARE_COORD_PEER_DOWN || !mare__param(m, LEASE))
+        return;
+    end_ticket(m, event->peer, x->ballot.ticket[event->peer], fx);
+    serve(m, 0, fx);
+}
+
 static void start(mare_coord *m, mare_coord_effects *fx)
 {
     majority *x = m->state;
@@ -244,8 +332,46 @@ static void start(mare_coord *m, mare_coord_effects *fx)
         x->clock = x->abstains = !m->setup.founds; /* to be born again is an event */
         return;
     }
-    if (x->ticket)
+    if (x->ticket) /* one that has never asked, in this life or the last, has nothing to return */
         finish(m, fx);
+}
+
+/* Keeping ------------------------------------------------------------------------------------ */
+
+static uint32_t kept(const mare_coord_setup *setup)
+{
+    (void)setup;
+    return KEPT + 1;
+}
+
+static void keep(const mare_coord *m, uint64_t *out)
+{
+    const majority *x = m->state;
+    for (uint32_t i = 0; i < KEPT; i++)
+        out[i] = x->given[i];
+    out[KEPT] = x->abstains;
+}
+
+static mare_coord_status recall(mare_coord *m, const uint64_t *in)
+{
+    majority *x = m->state;
+    mare__ballot *b = &x->ballot;
+    if ((in[VOTE] && in[HOLDER] >= m->setup.capacity) || in[USER] >= m->setup.capacity ||
+        in[HELD_STAMP] >= MARE__CLOCK_LIMIT || in[USED] >= MARE__CLOCK_LIMIT || in[KEPT] > 1)
+        return MARE_COORD_MALFORMED;
+    for (uint32_t i = 0; i < KEPT; i++)
+        x->given[i] = in[i];
+    x->used = in[USED];
+    x->user = (uint32_t)in[USER];
+    x->abstains = (uint32_t)in[KEPT];
+    x->clock = in[HELD_STAMP] > in[USED] ? in[HELD_STAMP] : in[USED];
+    b->vote = in[VOTE];
+    if (in[VOTE]) {
+        b->holder = (uint32_t)in[HOLDER];
+        b->ticket[b->holder] = in[HELD_TICKET];
+        b->stamp[b->holder] = in[HELD_STAMP];
+    }
+    return MARE_COORD_OK;
 }
 
 /* Set-up ------------------------------------------------------------------------------------- */
@@ -297,7 +423,7 @@ static unsigned tolerates(const mare_coord_setup *setup)
     if (!setup->param[REPAIR])
         return MARE__SLOW;
     return MARE__SLOW | MARE__LOSSY | MARE_COORD_CRASH | MARE_COORD_ALL_CRASH |
-           MARE_COORD_ALL_RETURN | MARE_COORD_SUSPECTS;
+           MARE_COORD_ALL_RETURN | (setup->param[LEASE] ? 0 : MARE_COORD_SUSPECTS);
 }
 
 static uint64_t messages(const mare_coord_setup *setup)
@@ -314,6 +440,7 @@ static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
 static const mare_coord_param params[] = {
     {"repair", "0: nothing is lost; 1: repeats requests and grants", 1, 0, 1},
     {"retry_us", "how long to wait before asking again", 50000, 1, INT64_C(1) << 40},
+    {"lease", "1: DOWN is only said of who has no lease, and its votes are free", 0, 0, 1},
     {0},
 };
 
@@ -324,6 +451,7 @@ static const mare_coord_form forms[] = {
     {"YIELD", {"clock", "ticket", "vote"}, 0},
     {"RELEASE", {"clock", "ticket"}, 0},
     {"ABSTAIN", {"clock", "ticket"}, 0},
+    {"STALE", {"clock", "ticket"}, 0},
     {0},
 };
 
@@ -349,5 +477,9 @@ const mare_coord_algorithm mare_coord_majority = {
     .receive = receive,
     .timer = timer,
     .request = request,
+    .peer = peer,
     .look = look,
+    .keep = keep,
+    .recall = recall,
+    .kept = kept,
 };

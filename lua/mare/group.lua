@@ -1,0 +1,304 @@
+-- SPDX-License-Identifier: MIT
+-- Groups: named sets of nodes that agree on who holds a lock.
+--
+--     local group = require "mare.group"
+--     group.found("bank", {members = {"a", "b", "c"}, folder = "state"})    -- once, on each member
+--
+--     local bank = assert(group.join("bank", {members = {"a", "b", "c"}, folder = "state"}))
+--     local lock <close> = assert(bank:lock("account-7", 5))   -- at most 5 s; released at the end
+--     db:write(account, lock:fence())                          -- a number that only grows
+--     mare.select({lock, inbox}, 10)                           -- ready when it has been lost
+--
+-- The process behind it is _group.lua; what it has on its disk, _group_state.lua.
+local mare, checks, raw = require "mare", require "mare._check", require "mare._node"
+local state = require "mare._group_state"
+
+local group, group_type, lock_type = {}, {__name = "group"}, {__name = "lock"}
+group_type.__index, lock_type.__index = {}, {}
+
+local PATIENCE = 15
+local allowed = checks.set("members", "folder", "lease", "drift", "lost")
+
+-- ---- Joining ------------------------------------------------------------------------------------
+
+local function is_name(value)
+    return type(value) == "string" and #value <= 63 and value:find "^[a-z][a-z0-9._-]*$"
+end
+
+local function is_list(value)
+    if type(value) ~= "table" or #value < 1 or #value > 255 then return false end
+    local seen = {}
+    for _, name in ipairs(value) do
+        if not is_name(name) or seen[name] then return false end
+        seen[name] = true
+    end
+    return true
+end
+
+local function between(least, most)
+    return function(value) return type(value) == "number" and value >= least and value <= most end
+end
+
+-- The settings that both have: who this is, and which group.
+local function settings_of(what, name, options)
+    checks.argument(what, name, 1, "string", 4)
+    if not is_name(name) then
+        error(("bad argument #1 to '%s' (a letter, then letters, digits, '.', '_' and '-')"):format(
+            what), 3)
+    end
+    checks.argument(what, options, 2, "table", 4)
+    checks.options(what, options, 2, allowed, 4)
+    local function option(key, good, expected)
+        checks.option(what, options, 2, key, good, expected, 5)
+    end
+    option("members", is_list, "a list of the names of nodes, each once")
+    option("folder", "string", "the path of a folder")
+    option("lease", between(0.2, 3600), "a number of seconds, 0.2 at least, 3600 at most")
+    option("drift", between(0, 0.4), "a number, 0.4 at most")
+    option("lost", "boolean", "a boolean")
+    for _, key in ipairs {"members", "folder"} do
+        if options[key] == nil then
+            error(("bad argument #2 to '%s' (a group needs '%s')"):format(what, key), 3)
+        end
+    end
+    local names = table.move(options.members, 1, #options.members, 1, {})
+    table.sort(names)
+    return {names = names, here = raw._name(), digest = name .. " " .. table.concat(names, ","),
+        folder = ("%s/group-%s"):format(options.folder, name), inbox = "group." .. name,
+        lease_us = math.floor((options.lease or 3) * 1e6),
+        drift_ppm = math.floor((options.drift or 0.001) * 1e6)}
+end
+
+local function check_member(settings)
+    if not mare.find "mare.node" then
+        return nil, "this program is no node: see node.start", "nonode"
+    end
+    for _, name in ipairs(settings.names) do
+        if name == settings.here then return true end
+    end
+    return nil, ("this node, '%s', is not among the members"):format(settings.here), "denied"
+end
+
+local function own_digest(settings) return settings.digest .. " " .. settings.here end
+
+--- The first time, on each member: makes its state. Never again, whatever the member has lost.
+function group.found(name, options)
+    local settings = settings_of("found", name, options)
+    local ok, message, code = check_member(settings)
+    if not ok then return nil, message, code end
+    return state.found(settings.folder, own_digest(settings))
+end
+
+local function launch(name, settings)
+    local channel, message, code = mare.channel(64, "mare.group." .. name)
+    if not channel then
+        if code == "exists" then message = ("this program has joined '%s' already"):format(name) end
+        return nil, message, code
+    end
+    settings.kept, message, code = state.open(settings.folder, own_digest(settings), settings.lost)
+    if not settings.kept then
+        channel:close()
+        return nil, message, code
+    end
+    local started = mare.channel(1)
+    local process, problem, why = mare.spawn({_background = true},
+        function(...) return require "mare._group"(...) end, settings, channel, started)
+    if not process then
+        channel:close()
+        return nil, problem, why
+    end
+    local which, ok, text, word = mare.select {started, process}
+    if which == 2 and #started > 0 then which, ok, text, word = 1, started:tryreceive() end
+    if which == 1 and ok then return channel end
+    channel:close()
+    if which == 1 then return nil, text, word end
+    return nil, ("the member has ended: %s"):format(text), "died"
+end
+
+--- Makes this node a member again. Returns the group; or nil, message, code.
+function group.join(name, options)
+    local settings = settings_of("join", name, options)
+    local ok, message, code = check_member(settings)
+    if not ok then return nil, message, code end
+    settings.lost = options.lost
+    local channel
+    channel, message, code = launch(name, settings)
+    if not channel then return nil, message, code end
+    return setmetatable({name = name, channel = channel}, group_type)
+end
+
+--- The group that a process of this program has joined.
+function group.find(name)
+    checks.argument("find", name, 1, "string")
+    local channel = mare.find("mare.group." .. name)
+    if not channel then
+        return nil, ("this program has not joined '%s'"):format(name), "noname"
+    end
+    return setmetatable({name = name, channel = channel}, group_type)
+end
+
+-- ---- Asking -------------------------------------------------------------------------------------
+
+local function left(self)
+    return nil, ("this program is no member of '%s' any more"):format(self.name), "closed"
+end
+
+local function ask(self, what, ...)
+    local answer = mare.channel(1)
+    if not self.channel:sendwithin(PATIENCE, what, answer, ...) then return left(self) end
+    local result = answer:receive(PATIENCE)
+    if result == nil then return left(self) end
+    return result
+end
+
+--- Who is in, and whether they can act: a list of {name =, state =, here =}.
+function group_type.__index:members() return ask(self, "members") end
+
+--- The locks that this member knows of: a list of {name =, fence =, waiting =}.
+function group_type.__index:locks() return ask(self, "locks") end
+
+--- Leaves: locks that are held here are lost.
+function group_type.__index:leave() return ask(self, "leave") end
+
+-- ---- Locks --------------------------------------------------------------------------------------
+
+local words = {
+    noquorum = "this member does not reach a majority of the group",
+    left = "this program has left the group",
+    failed = "the member of the group has failed",
+}
+
+local function lost(reason)
+    return nil, ("the lock is lost: %s"):format(words[reason] or reason), reason
+end
+
+-- The time is over: out of the line. The lock may have come at this very moment; then it goes back.
+local function give_up(self, name, reply)
+    local answer = mare.channel(1)
+    self.channel:send("drop", reply, name, answer)
+    local leased = answer:receive(PATIENCE)
+    if leased == false then return nil, words.noquorum, "noquorum" end
+    return nil, ("lock '%s' was not had in time"):format(name), "timeout"
+end
+
+--- Takes the lock of this name; waits for it no longer than the timeout, in seconds. Returns it, or
+--- nil, message, code: `timeout`, `noquorum`, `closed`.
+function group_type.__index:lock(name, timeout)
+    checks.argument("lock", name, 1, "string")
+    if #name == 0 or #name > 100 then
+        error("bad argument #1 to 'lock' (a name has 1 to 100 bytes)", 2)
+    end
+    local deadline = timeout and checks.deadline("lock", timeout, 2)
+    local reply, gone = mare.channel(1), mare.channel(1)
+    if not self.channel:sendwithin(deadline or PATIENCE, "lock", reply, name, gone, mare.self())
+    then
+        return left(self)
+    end
+    local ok, fence
+    if deadline then ok, fence = reply:receive(deadline) else ok, fence = reply:receive() end
+    if ok == nil then return give_up(self, name, reply) end
+    if not ok then return left(self) end
+    return setmetatable({group = self, name = name, reply = reply, gone = gone, number = fence},
+        lock_type)
+end
+
+-- Why it is not held any more, if so.
+local function reason_of(lock)
+    if not lock.reason then lock.reason = lock.gone:tryreceive() end
+    return lock.reason
+end
+
+--- The number of this grant, larger than all before, for what is protected to check; or nil,
+--- message, code, when the lock is not held any more. What the time has done is found out first.
+function lock_type.__index:fence()
+    if reason_of(self) then return lost(self.reason) end
+    local answer = mare.channel(1)
+    local sent = self.group.channel:sendwithin(PATIENCE, "check", self.reply, self.name, answer)
+    local fence = sent and answer:receive(PATIENCE)
+    if fence then return fence end
+    self.reason = reason_of(self) or (sent and "noquorum" or "left")
+    return lost(self.reason)
+end
+
+--- Gives it back. The second time is nothing.
+function lock_type.__index:release()
+    if not self.reason then
+        self.reason = "released"
+        self.group.channel:sendwithin(PATIENCE, "release", self.reply, self.name)
+    end
+    return true
+end
+
+lock_type.__close = lock_type.__index.release
+
+--- A case of mare.select: ready when the lock has been lost, with the reason.
+function lock_type:__select(case, reason)
+    if case then self.reason = self.reason or reason end
+    if self.reason then return true, self.reason end
+    return self.gone
+end
+
+-- ---- Elections ----------------------------------------------------------------------------------
+
+local election_type = {__name = "election", __index = {}}
+
+local function check_stands(options)
+    if options == nil then return true end
+    checks.argument("election", options, 2, "table", 3)
+    checks.options("election", options, 2, checks.set "candidate", 3)
+    checks.option("election", options, 2, "candidate", "boolean", "a boolean", 3)
+    return options.candidate ~= false
+end
+
+--- Takes part in the election of this name; with `candidate = false`, only to know who leads.
+function group_type.__index:election(name, options)
+    checks.argument("election", name, 1, "string")
+    local stands, changes = check_stands(options), mare.channel(8)
+    if not self.channel:sendwithin(PATIENCE, "election", changes, name, stands, mare.self()) then
+        return left(self)
+    end
+    return setmetatable({group = self, name = name, news = changes, now = false, epoch = 0},
+        election_type)
+end
+
+local function note(election, leader, epoch)
+    election.now, election.epoch = leader, epoch
+    return leader, epoch
+end
+
+--- Waits for the next change: the leader, or false when nobody is known to lead; and the epoch. Or
+--- nil, message, code.
+function election_type.__index:change(timeout)
+    local leader, epoch, code
+    if timeout then
+        leader, epoch, code = self.news:receive(checks.deadline("change", timeout, 1))
+    else
+        leader, epoch, code = self.news:receive()
+    end
+    if leader == nil then return nil, epoch, code end
+    return note(self, leader, epoch)
+end
+
+--- for leader, epoch in election:changes() do … end
+function election_type.__index:changes()
+    return function() return self:change() end
+end
+
+--- Takes part no more: if this member led, another one can.
+function election_type.__index:resign()
+    if self.news then
+        self.group.channel:sendwithin(PATIENCE, "resign", self.news, self.name)
+        self.news:close()
+    end
+    return true
+end
+
+election_type.__close = election_type.__index.resign
+
+--- A case of mare.select: ready when there is a change, with the leader and the epoch.
+function election_type:__select(case, leader, epoch)
+    if case then return true, note(self, leader, epoch) end
+    return self.news
+end
+
+return group

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Machines under a lease; tenants.h has the states. Invariants: a tenant acts only while the lease
+ * is held, and then it has been told of all that are down; its timers do not outlive its acting. */
+
+#include "coord/lease/tenants.h"
+
+#include "coord/machine.h"
+
+static void carry_all(mare__tenants *t, mare__tenant *tenant, const mare_coord_effects *fx)
+{
+    for (uint32_t i = 0; i < fx->count; i++)
+        t->carry(t->context, tenant, &fx->list[i]);
+}
+
+static mare_coord_status step(mare__tenants *t, mare__tenant *tenant, mare_coord_event event)
+{
+    mare_coord_status status = mare_coord_step(tenant->machine, &event, t->effects);
+    carry_all(t, tenant, t->effects);
+    return status;
+}
+
+/* Who has joined or left since the machine last heard of it. */
+static void tell_members(mare__tenants *t, mare__tenant *tenant, uint64_t now_us)
+{
+    for (uint32_t i = 0; i < t->lease->setup.capacity; i++) {
+        int is = mare_coord_has_member(t->lease, i);
+        mare_coord_event news = {
+            .kind = is ? MARE_COORD_JOIN : MARE_COORD_LEAVE, .peer = i, .now_us = now_us};
+        if (is != mare_coord_has_member(tenant->machine, i))
+            step(t, tenant, news);
+    }
+}
+
+/* One that starts for the first time knows its group before; one that comes back hears first that
+ * it was away. A founder that the others have gone on without does not found, unless its algorithm
+ * lets all be away at once: then there is nothing that it could have missed. */
+static void resume(mare__tenants *t, mare__tenant *tenant, uint64_t now_us)
+{
+    mare_coord_setup *setup = &tenant->machine->setup;
+    int first = !tenant->machine->started;
+    if (first)
+        tell_members(t, tenant, now_us);
+    if (mare__lease_is_late(t->lease) &&
+        !(setup->algorithm->tolerates(setup) & MARE_COORD_ALL_CRASH))
+        setup->founds = 0;
+    tenant->acts = 1;
+    step(t, tenant, (mare_coord_event){.kind = MARE_COORD_START, .now_us = now_us});
+    if (!first)
+        tell_members(t, tenant, now_us);
+    for (uint32_t i = 0; i < t->lease->setup.capacity; i++) {
+        mare_coord_event news = {.kind = MARE_COORD_PEER_DOWN, .peer = i, .now_us = now_us};
+        if (mare__lease_is_down(t->lease, i) && mare_coord_has_member(tenant->machine, i))
+            step(t, tenant, news);
+    }
+}
+
+/* What it held is lost at this moment, not when it is told the next thing. */
+static void suspend(mare__tenants *t, mare__tenant *tenant)
+{
+    mare_coord *m = tenant->machine;
+    mare_coord_effect lost = {
+        .kind = MARE_COORD_REVOKED, .peer = m->setup.self, .text = "noquorum"};
+    int held = m->waiting || m->inside;
+    if (!tenant->acts)
+        return;
+    tenant->acts = 0;
+    m->waiting = m->inside = 0;
+    for (uint32_t i = 0; i < MARE_COORD_TIMERS; i++) {
+        mare_coord_effect cancel = {.kind = MARE_COORD_CANCEL_TIMER, .timer = i};
+        t->carry(t->context, tenant, &cancel);
+    }
+    if (held)
+        t->carry(t->context, tenant, &lost);
+}
+
+/* The lease's own messages and timers are the host's to carry out; its news are for the tenants
+ * first, so that a host which hears of a loss finds it done. */
+static void obey(mare__tenants *t, const mare_coord_effect *effect, uint64_t now_us)
+{
+    int up = effect->kind == MARE_COORD_UP;
+    mare_coord_event news = {.kind = up ? MARE_COORD_PEER_UP : MARE_COORD_PEER_DOWN,
+                             .peer = effect->peer,
+                             .now_us = now_us};
+    for (mare__tenant *i = t->first; i; i = i->next) {
+        if (effect->kind == MARE_COORD_LEASED)
+            resume(t, i, now_us);
+        else if (effect->kind == MARE_COORD_UNLEASED)
+            suspend(t, i);
+        else if ((up || effect->kind == MARE_COORD_DOWN) && i->acts &&
+                 mare_coord_has_member(i->machine, effect->peer))
+            step(t, i, news);
+    }
+    t->carry(t->context, NULL, effect);
+}
+
+mare_coord_status mare__tenants_step_lease(mare__tenants *t, const mare_coord_event *event)
+{
+    mare_coord_status status = mare_coord_step(t->lease, event, t->lease_effects);
+    for (uint32_t i = 0; i < t->lease_effects->count; i++)
+        obey(t, &t->lease_effects->list[i], event->now_us);
+    int group = event->kind == MARE_COORD_JOIN || event->kind == MARE_COORD_LEAVE;
+    for (mare__tenant *i = t->first; i && group && status == MARE_COORD_OK; i = i->next) {
+        if (i->acts)
+            step(t, i, *event);
+    }
+    return status;
+}
+
+uint64_t mare__tenants_epoch(mare__tenants *t, uint64_t now_us)
+{
+    uint64_t until_us;
+    if (mare__lease_epoch(t->lease, &until_us) && now_us >= until_us) {
+        mare_coord_event end = {
+            .kind = MARE_COORD_TIMER, .number = MARE__LEASE_END, .now_us = now_us};
+        mare__tenants_step_lease(t, &end);
+    }
+    return mare__lease_epoch(t->lease, NULL);
+}
+
+mare_coord_status mare__tenants_step(mare__tenants *t, mare__tenant *tenant,
+                                     const mare_coord_event *event, uint64_t epoch)
+{
+    uint64_t own = mare__tenants_epoch(t, event->now_us);
+    if (event->kind == MARE_COORD_MESSAGE) {
+        if (!mare__lease_hear(t->lease, event->peer, epoch, t->lease_effects))
+            return MARE_COORD_REFUSED;
+        for (uint32_t i = 0; i < t->lease_effects->count; i++)
+            obey(t, &t->lease_effects->list[i], event->now_us);
+    }
+    return own && tenant->acts ? step(t, tenant, *event) : MARE_COORD_REFUSED;
+}
+
+void mare__tenants_add(mare__tenants *t, mare__tenant *tenant, uint64_t now_us)
+{
+    tenant->next = t->first;
+    tenant->acts = 0;
+    t->first = tenant;
+    if (mare__tenants_epoch(t, now_us))
+        resume(t, tenant, now_us);
+}
+
+void mare__tenants_remove(mare__tenants *t, mare__tenant *tenant)
+{
+    mare__tenant **place = &t->first;
+    while (*place && *place != tenant)
+        place = &(*place)->next;
+    if (*place)
+        *place = tenant->next;
+}

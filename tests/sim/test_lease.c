@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Suspicion is not death: what a detector that goes by silence does to an algorithm that believes
+ * it, and that the lease makes it true. Then the lease composed with each lock, under everything
+ * that a seed can draw. */
+
+#include "support/unit.h"
+
+#include "coord/lease/leased.h"
+#include "sim/sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEEDS = 10, HEARTBEAT_US = 200000, FROZEN_US = 1200000 };
+
+/* Process 0 stands still for 1.2 s, mostly inside; the others are told by silence, after 200 ms. */
+static void freeze_one(mare_sim_options *options, const char *name, uint64_t seed)
+{
+    mare_sim_options_init(options, mare_sim_find(name), 3);
+    mare_sim_fault pause = {.kind = MARE_SIM_PAUSE, .at_us = 1000000, .for_us = FROZEN_US};
+    options->seed = seed;
+    options->detector = MARE_SIM_HASTY;
+    options->detect_us = HEARTBEAT_US;
+    options->duration_us = 4000000;
+    options->settle_us = 0;
+    options->think_us = 1000;
+    options->hold_us = 20000;
+    mare_coord_setup_set(&options->setup, "lease_us", HEARTBEAT_US);
+    mare_coord_setup_set(&options->setup, "beat_us", HEARTBEAT_US / 5);
+    mare_sim_faults_add(&options->faults, &pause);
+}
+
+static unsigned broken_of(const char *name, mare_sim_outcome *out)
+{
+    unsigned broken = 0;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        mare_sim_options options;
+        freeze_one(&options, name, seed);
+        mare_sim_run(&options, NULL, out);
+        broken += strcmp(out->violation, "EM1") == 0;
+        mare_sim_options_fini(&options);
+    }
+    return broken;
+}
+
+static void without_a_lease_a_frozen_member_lets_two_in(void **state)
+{
+    mare_sim_outcome out;
+    (void)state;
+    assert_true(broken_of("ricart", &out) > 0);
+    assert_true(broken_of("central", &out) > 0);
+}
+
+static void with_a_lease_it_does_not(void **state)
+{
+    size_t count;
+    const mare_coord_algorithm *const *table = mare__leased_table(&count);
+    mare_sim_outcome out;
+    (void)state;
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(broken_of(table[i]->name, &out), 0);
+        assert_string_equal(out.violation, "");
+        assert_true(out.grants > 40); /* the others go on without it */
+    }
+}
+
+/* Messages that take no time leave nothing of the margin but the drift. */
+static unsigned broken_with_drift(int64_t allowed_ppm)
+{
+    unsigned broken = 0;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        mare_sim_options options;
+        mare_sim_outcome out;
+        freeze_one(&options, "ricart+lease", seed);
+        options.network = (mare_sim_network){.delay_us = 1};
+        options.drift_ppm = 100000;
+        mare_coord_setup_set(&options.setup, "drift_ppm", allowed_ppm);
+        mare_coord_setup_set(&options.setup, "retry_us", 1000);
+        broken += !mare_sim_run(&options, NULL, &out);
+        mare_sim_options_fini(&options);
+    }
+    return broken;
+}
+
+static void clocks_may_be_as_wrong_as_the_lease_allows(void **state)
+{
+    (void)state;
+    assert_int_equal(broken_with_drift(100000), 0);
+    assert_true(broken_with_drift(0) > 0);
+}
+
+/* The holder dies inside and never returns: its votes are free when its lease is over. */
+static void a_dead_holder_is_outlived(void **state)
+{
+    (void)state;
+    for (int lease = 0; lease <= 1; lease++) {
+        uint64_t waited = 0;
+        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+            mare_sim_options options;
+            mare_sim_outcome out;
+            mare_sim_fault dies = {.kind = MARE_SIM_CRASH, .at_us = 1000000};
+            freeze_one(&options, lease ? "majority+lease" : "majority", seed);
+            options.faults.count = 0;
+            options.settle_us = lease ? MARE_SIM_DERIVED : 0;
+            mare_sim_faults_add(&options.faults, &dies);
+            assert_true(mare_sim_run(&options, NULL, &out));
+            waited += out.waiting;
+            mare_sim_options_fini(&options);
+        }
+        assert_int_equal(waited > 0, !lease); /* without a lease, some wait for the dead */
+    }
+}
+
+static void every_composition_holds_under_every_profile(void **state)
+{
+    size_t count;
+    const mare_coord_algorithm *const *table = mare__leased_table(&count);
+    (void)state;
+    for (size_t i = 0; i < count * MARE_SIM_PROFILES; i++) {
+        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+            mare_sim_options options;
+            mare_sim_outcome out;
+            mare_sim_options_init(&options, table[i % count], 2 + (uint32_t)(seed % 6));
+            options.seed = seed;
+            options.profile = (mare_sim_profile)(i / count);
+            mare_sim_vary(&options);
+            if (!mare_sim_run(&options, NULL, &out))
+                fail_msg("%s, %s, seed %u: %s: %s", table[i % count]->name,
+                         mare_sim_profile_name(options.profile), (unsigned)seed, out.violation,
+                         out.detail);
+            mare_sim_options_fini(&options);
+        }
+    }
+}
+
+/* A group of two: neither goes on alone. */
+static void half_of_a_group_is_not_enough(void **state)
+{
+    mare_sim_options options;
+    mare_sim_outcome out;
+    (void)state;
+    mare_sim_options_init(&options, mare_sim_find("majority+lease"), 2);
+    mare_sim_fault cut = {.kind = MARE_SIM_PARTITION, .at_us = 0, .side = {1}};
+    mare_sim_faults_add(&options.faults, &cut);
+    options.settle_us = 0;
+    assert_true(mare_sim_run(&options, NULL, &out));
+    assert_int_equal(out.grants, 0);
+    mare_sim_options_fini(&options);
+}
+
+/* Two members step each other with what they send, some of it changed: whatever arrives, a step
+ * makes no more effects than were declared, and touches no memory but its own (a sanitizer looks).
+ */
+static void garbage_harms_nobody(void **state)
+{
+    enum { ROUNDS = 20000, ROOM = 4096 };
+    mare_sim_random random = mare_sim_stream(7, 0);
+    mare_coord_setup setup;
+    mare_coord *machine[2];
+    mare_coord_effects fx = {0};
+    uint8_t bytes[2][ROOM];
+    uint32_t length[2] = {0};
+    uint64_t now_us = 1;
+    (void)state;
+    mare_coord_setup_init(&setup, mare_sim_find("majority+lease"), 3);
+    setup.founds = setup.keeps = 1;
+    mare_coord_room(&setup, &fx.room, &fx.bytes_room);
+    fx.list = calloc(fx.room, sizeof *fx.list);
+    fx.bytes = malloc(fx.bytes_room);
+    for (setup.self = 0; setup.self < 2; setup.self++) {
+        size_t size = mare_coord_size(&setup);
+        machine[setup.self] = mare_coord_init(malloc(size), size, &setup);
+    }
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        uint32_t who = (uint32_t)mare_sim_below(&random, 2);
+        mare_coord_event event = {.kind = MARE_COORD_MESSAGE, .peer = !who, .now_us = now_us};
+        event.data = bytes[who];
+        event.length = length[who];
+        if (i < 2 || mare_sim_below(&random, 4) == 0)
+            event.kind = i < 2 ? MARE_COORD_START
+                               : (mare_coord_event_kind)mare_sim_below(&random, MARE_COORD_LEAVE);
+        who = i < 2 ? i : who;
+        event.number = mare_sim_below(&random, MARE_COORD_TIMERS + 1);
+        if (length[who] && mare_sim_below(&random, 3) == 0)
+            bytes[who][mare_sim_below(&random, length[who])] ^= 1u << mare_sim_below(&random, 8);
+        mare_coord_step(machine[who], &event, &fx);
+        assert_int_equal(fx.lost, 0);
+        for (uint32_t j = 0; j < fx.count; j++) {
+            const mare_coord_effect *effect = &fx.list[j];
+            if ((effect->kind == MARE_COORD_SEND || effect->kind == MARE_COORD_BROADCAST) &&
+                effect->length <= ROOM) {
+                memcpy(bytes[!who], effect->data, effect->length);
+                length[!who] = effect->length;
+            }
+        }
+        now_us += mare_sim_below(&random, 5000);
+    }
+    free(machine[0]);
+    free(machine[1]);
+    free(fx.list);
+    free(fx.bytes);
+}
+
+/* What a voter has saved is taken back by the same member of the same group, and by nobody else. */
+static void what_was_saved_is_of_one_member(void **state)
+{
+    mare_coord_setup setup;
+    mare_coord_effects fx = {0};
+    uint64_t memory[1024];
+    uint8_t saved[200];
+    (void)state;
+    mare_coord_setup_init(&setup, &mare_coord_majority, 3);
+    setup.founds = setup.keeps = 1;
+    mare_coord_room(&setup, &fx.room, &fx.bytes_room);
+    fx.list = calloc(fx.room, sizeof *fx.list);
+    fx.bytes = malloc(fx.bytes_room);
+    mare_coord *m = mare_coord_init(memory, sizeof memory, &setup);
+    mare_coord_event event = {.kind = MARE_COORD_START};
+    assert_int_equal(mare_coord_step(m, &event, &fx), MARE_COORD_OK);
+    event.kind = MARE_COORD_ENTER;
+    assert_int_equal(mare_coord_step(m, &event, &fx), MARE_COORD_OK);
+    assert_int_equal(fx.list[0].kind, MARE_COORD_SAVE); /* before it asks the others */
+    assert_int_equal(fx.list[1].kind, MARE_COORD_BROADCAST);
+    uint32_t length = fx.list[0].length;
+    assert_true(length < sizeof saved);
+    memcpy(saved, fx.list[0].data, length);
+    assert_int_equal(mare_coord_load(m, saved, length), MARE_COORD_REFUSED);
+    setup.founds = 0;
+    setup.incarnation = 1;
+    for (setup.self = 0; setup.self < 2; setup.self++) {
+        m = mare_coord_init(memory, sizeof memory, &setup);
+        assert_int_equal(mare_coord_load(m, saved, length - 1), MARE_COORD_MALFORMED);
+        assert_int_equal(mare_coord_load(m, saved, length),
+                         setup.self == 0 ? MARE_COORD_OK : MARE_COORD_MALFORMED);
+    }
+    mare_coord_setup_init(&setup, &mare_coord_ricart, 3);
+    setup.founds = setup.keeps = 1;
+    m = mare_coord_init(memory, sizeof memory, &setup);
+    assert_int_equal(mare_coord_load(m, saved, length), MARE_COORD_UNKNOWN);
+    free(fx.list);
+    free(fx.bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_lease_a_frozen_member_lets_two_in),
+        cmocka_unit_test(with_a_lease_it_does_not),
+        cmocka_unit_test(clocks_may_be_as_wrong_as_the_lease_allows),
+        cmocka_unit_test(a_dead_holder_is_outlived),
+        cmocka_unit_test(every_composition_holds_under_every_profile),
+        cmocka_unit_test(half_of_a_group_is_not_enough),
+        cmocka_unit_test(garbage_harms_nobody),
+        cmocka_unit_test(what_was_saved_is_of_one_member),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
