@@ -7,7 +7,7 @@ FUZZ_SECONDS ?= 60
 export FUZZ_SECONDS PREFIX
 
 .DEFAULT_GOAL := build
-.PHONY: build run test quick sanitize soak tiny check format bench bench-peers plots sweep fuzz install clean help
+.PHONY: build run test quick sanitize soak chaos tiny check format bench bench-peers plots sweep fuzz install clean help
 
 build: ## build build/mare and build/mare.so
 	@tools/build.sh build
@@ -36,6 +36,10 @@ sanitize: ## the whole suite under ASan+UBSan and under TSan
 soak: ## SOAK_SECONDS (600) of each of the random programs under TSan
 	@tools/setup.sh build test
 	@MARE_STRESS_SECONDS=$${SOAK_SECONDS:-600} tools/suite.sh soak
+
+chaos: ## CHAOS_SECONDS (600) each of nodes and of members of etcd that fail at any moment
+	@tools/setup.sh build test
+	@MARE_CHAOS_SECONDS=$${CHAOS_SECONDS:-600} tools/suite.sh chaos chaos-etcd
 
 check: ## format, lint, layout rules
 	@tools/setup.sh build test check

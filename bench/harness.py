@@ -109,8 +109,8 @@ class Tools:
             "erl", *threads, "+P", "2000000", "-noshell", "-noinput", "-pa", OUT / "peers",
             "-run", name, "main", *arguments]]
 
-    def erlang(self, name, *arguments, cores=1, timeout=600):
-        return run(self.erlang_command(name, *arguments, cores=cores), timeout=timeout)
+    def erlang(self, name, *arguments, cores=1, timeout=600, env=None):
+        return run(self.erlang_command(name, *arguments, cores=cores), timeout=timeout, env=env)
 
     def go_command(self, name, *arguments):
         self.compile("go", name, "go",
@@ -121,6 +121,10 @@ class Tools:
         return run(self.go_command(name, *arguments), timeout=timeout,
                    env={"GOMAXPROCS": str(cores)} if cores else None)
 
+    def java(self, name, *arguments):
+        self.compile("java", name, "javac", lambda source, place: ["javac", "-d", place, source])
+        return run(["java", "-cp", OUT / "peers", name, *arguments])
+
     def compile(self, language, name, compiler, command):
         if shutil.which(compiler) is None:
             raise Absent("not installed: make bench-peers")
@@ -128,7 +132,7 @@ class Tools:
             return
         place = OUT / "peers"
         place.mkdir(parents=True, exist_ok=True)
-        extension = {"erlang": "erl", "go": "go"}[language]
+        extension = {"erlang": "erl", "go": "go", "java": "java"}[language]
         source = BENCH / "peers" / language / f"{name}.{extension}"
         done = subprocess.run([str(word) for word in command(source, place)],
                               cwd=ROOT, capture_output=True, text=True)

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Callable, Optional
 
 import clock
+import etcd
 import events
 import fair
 import harness
+import nodes
 import place
 
 
@@ -277,5 +279,6 @@ def rows():
             {"ours": simulated("round", "ring", 10000)}, {"ours": key("seconds")},
             must=10, score_unit="s", repetitions=3,
             notes=[note("ours", "messages", "messages of it: {:,.0f}")]),
-    ] + (fair.rows(Row, key, note) + events.rows(Row, key, note) + clock.rows(Row, key, note) +
+    ] + (fair.rows(Row, key, note) + events.rows(Row, key, note) + etcd.rows(Row, key, note) +
+         nodes.rows(Row, key, note) + clock.rows(Row, key, note) +
          place.rows(Row, key))

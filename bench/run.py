@@ -15,7 +15,8 @@ import harness
 from rows import rows
 
 HEADINGS = {"floor": "floor", "erlang": "Erlang", "go": "Go", "nginx": "nginx", "node": "Node",
-            "cjson": "lua-cjson",
+            "cjson": "lua-cjson", "java": "Java", "plain": "plain call",
+            "messages": "messages",
             "one": "one worker", "ours": "ours"}
 
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures how the runtime scales and draws it: docs/img/{processes,sizes,workers}.svg.
+"""Measures how the runtime scales and draws it: docs/img/*.svg.
 
 Processes from 1 to 1,000,000 (memory and message time), message sizes from 1 B to 16 MiB (a copied
-string and a handed-over buffer), workers from 1 to 4. The figures are kept in
+string and a handed-over buffer), workers from 1 to 4, nodes that learn of each other from 3 to
+1,000, clients of one monitor and of one synchronizer from 1 to 64. The figures are kept in
 bench/out/scaling.json; --draw draws them again without measuring.
 """
 import argparse
@@ -71,7 +72,28 @@ def measure_workers(tools, quick, say):
     return points
 
 
-MEASURES = {"processes": measure_processes, "sizes": measure_sizes, "workers": measure_workers}
+def measure_nodes(tools, quick, say):
+    points = []
+    for n in [3, 10, 30, 100] if quick else [3, 10, 30, 100, 300, 1000]:
+        say(f"nodes: {n}")
+        points.append({"nodes": n, **tools.floor("gossip", n)})
+    return points
+
+
+def measure_contention(tools, quick, say):
+    points, calls = [], 2000 if quick else 20000
+    for n in [1, 4, 16, 64] if quick else [1, 2, 4, 8, 16, 32, 64]:
+        point = {"clients": n}
+        for kind in ("call", "monitor", "remote"):
+            say(f"contention: {n}, {kind}")
+            point[kind] = median(lambda: tools.mare("nodes.lua", kind, calls, n), "per_second",
+                                 1 if quick else 3)
+        points.append(point)
+    return points
+
+
+MEASURES = {"processes": measure_processes, "sizes": measure_sizes, "workers": measure_workers,
+            "nodes": measure_nodes, "contention": measure_contention}
 
 
 def draw_processes(points, foot):
@@ -106,6 +128,34 @@ def draw_sizes(points, foot):
     ], foot)
 
 
+def draw_nodes(points, foot):
+    def line(figure, factor=1):
+        return [(p["nodes"], p[figure] * factor) for p in points]
+    count = Axis("nodes", unit=short)
+    draw(IMAGES / "nodes.svg", "Nodes that learn of each other", [
+        Panel("Until each knows all, from the first start on", count,
+              Axis("time", unit=nanoseconds, low=1e7),
+              [Line("all know all", line("seconds", 1e9)),
+               Line("all have started", line("start_seconds", 1e9), 2, dashed=True)]),
+        Panel("Messages that a node has sent", count, Axis("messages", unit=short, low=1),
+              [Line("the one that all have joined", line("first_messages_out"), 1),
+               Line("each of the others", line("messages_out"))]),
+    ], foot)
+
+
+def draw_contention(points, foot):
+    def line(figure):
+        return [(p["clients"], p[figure]) for p in points]
+    draw(IMAGES / "contention.svg", "Many callers of one process on another node", [
+        Panel("Calls in a second, of all of them together",
+              Axis("callers at the same time", unit=short, base=2),
+              Axis("calls/s", log=False, unit=short, low=0),
+              [Line("a plain call", line("call"), 2, dashed=True),
+               Line("under one monitor", line("monitor")),
+               Line("asking one synchronizer", line("remote"), 1)]),
+    ], foot)
+
+
 def draw_workers(points, foot, cores):
     def lines(figure):
         one = points[0][figure]
@@ -129,6 +179,10 @@ def draw_all(data):
         draw_processes(data["processes"], foot)
     if data.get("sizes"):
         draw_sizes(data["sizes"], foot)
+    if data.get("nodes"):
+        draw_nodes(data["nodes"], foot)
+    if data.get("contention"):
+        draw_contention(data["contention"], foot)
     if data.get("workers"):
         draw_workers(data["workers"], foot, machine["cores"])
 

@@ -127,8 +127,20 @@ typedef struct mare_process_info {
     uint64_t id;
     uint64_t memory;    /* bytes in its Lua state */
     uint64_t slices;    /* times it was given a worker */
+    uint64_t cpu_ns;    /* processor time, by samples: see docs/reference/lua.md */
     const char *status; /* static: "idle", "ready", "running", "blocked" or "finished" */
-    char name[64];      /* its first 63 bytes, or "" */
+    /* What it waits for, if it is blocked. Static: "send", "receive", "select", "join" (the end of
+     * a process), "time", "event" (a socket, a file, a program), or "". */
+    const char *waits;
+    uint64_t waits_for;    /* the id of the channel, or of the process; or 0 */
+    unsigned cases;        /* of the select */
+    unsigned routines;     /* how many it has, if it is at rest */
+    bool background;       /* the program does not wait for its end */
+    uint64_t routine;      /* the number of the one that this tells of */
+    char name[64];         /* its first 63 bytes, or "" */
+    char at[64];           /* where in its code it is, if it is at rest: "app.lua:12"; or "" */
+    char channel[64];      /* the name of the channel that it waits for, or "" */
+    char channel_made[64]; /* where that was made, or "" */
 } mare_process_info;
 
 /* A channel, as mare_list_channels tells of it. */
@@ -144,7 +156,8 @@ typedef struct mare_chan_info {
 /*
  * Copies a picture of the live processes, or of the channels, into `rows`, which has `room` for so
  * many (it may be NULL for none). Returns how many there are, which may be more. From any thread;
- * others cannot spawn, or make channels, meanwhile.
+ * others cannot spawn, or make channels, meanwhile. A process that has several routines is told of
+ * by its main one.
  */
 MARE_API size_t mare_list_processes(mare_runtime *runtime, mare_process_info *rows, size_t room);
 MARE_API size_t mare_list_channels(mare_runtime *runtime, mare_chan_info *rows, size_t room);
@@ -200,8 +213,8 @@ MARE_API void mare_trace(mare_runtime *runtime, mare_listener *listener, void *u
 
 /* ---- Messages -------------------------------------------------------------------------------- */
 
-/* The types of a value seen from C. A table, a function or another rich value is MARE_OTHER: see
- * mare_message_bytes. */
+/* The types of a value seen from C. A function or another rich value is MARE_OTHER: it can be
+ * passed on, unread. */
 typedef enum mare_type {
     MARE_NIL,
     MARE_BOOLEAN,
@@ -210,11 +223,18 @@ typedef enum mare_type {
     MARE_STRING,
     MARE_CHANNEL,
     MARE_PROCESS,
+    MARE_TABLE,
     MARE_OTHER
 } mare_type;
 
-/* One value. Strings belong to the message they were read from; channels and processes too: ref
- * them to keep them. */
+/* A table in a message: one to read, or one that is being built. The fields are private. */
+typedef struct mare_table {
+    const mare_message *message;
+    uint32_t start, count, elements, pairs, first_pair;
+} mare_table;
+
+/* One value. Strings and tables belong to the message they were read from, and are valid while it
+ * lives and is not changed; channels and processes too: ref them to keep them. */
 typedef struct mare_value {
     mare_type type;
     union {
@@ -227,6 +247,7 @@ typedef struct mare_value {
         } string;
         mare_channel *channel;
         mare_process *process;
+        mare_table table;
     } as;
 } mare_value;
 
@@ -236,7 +257,8 @@ MARE_API mare_err mare_message_create(mare_message **out);
 /* Frees a message and what it holds. NULL is allowed. */
 MARE_API void mare_message_destroy(mare_message *message);
 
-/* Appends a value (a copy): MARE_NOMEM, MARE_TOOBIG, or MARE_INVALID for MARE_OTHER. */
+/* Appends a value (a copy): MARE_NOMEM, MARE_TOOBIG, or MARE_INVALID for MARE_TABLE and MARE_OTHER:
+ * tables are built, see mare_message_open_table. */
 MARE_API mare_err mare_message_add(mare_message *message, const mare_value *value);
 
 /* Appends a string that ends with a zero byte. */
@@ -250,6 +272,46 @@ MARE_API size_t mare_message_count(const mare_message *message);
 
 /* Reads the value at `index`, from 0: MARE_INVALID when there is none. */
 MARE_API mare_err mare_message_get(const mare_message *message, size_t index, mare_value *out);
+
+/*
+ * Builds a table at the end of a message. What is added until it is closed goes into it: after
+ * mare_message_open_table keys and values in turn, after mare_message_open_array the elements 1, 2,
+ * and so on. Tables may be opened inside each other, and are closed in the reverse order. `table`
+ * keeps the place until then. MARE_NOMEM, MARE_TOOBIG.
+ */
+MARE_API mare_err mare_message_open_table(mare_message *message, mare_table *table);
+MARE_API mare_err mare_message_open_array(mare_message *message, mare_table *array);
+
+/*
+ * Closes the innermost table that is open. MARE_INVALID: it is not this one, a key lacks its value,
+ * or a key is nil or NaN; in the last two cases the whole table is taken out of the message. A
+ * message with an open table is refused by everything that sends it, with MARE_INVALID.
+ */
+MARE_API mare_err mare_message_close_table(mare_table *table);
+
+/* How many elements a table has from 1 on, as `#t` tells, where it was written as a sequence; the
+ * others are pairs. */
+MARE_API size_t mare_table_length(const mare_table *table);
+
+/*
+ * Reads the value of a key; MARE_NIL when there is none. It looks through the table: to read all of
+ * a large one, use mare_table_next. MARE_BADMSG, MARE_NOMEM.
+ */
+MARE_API mare_err mare_table_get(const mare_table *table, const mare_value *key, mare_value *out);
+MARE_API mare_err mare_table_get_field(const mare_table *table, const char *name, mare_value *out);
+MARE_API mare_err mare_table_get_element(const mare_table *table, int64_t index, mare_value *out);
+
+/*
+ * Reads one pair after the other: `*position` is 0 at first, then what the last call left there.
+ * Elements of a sequence come first, in order, even those that are nil. MARE_EMPTY after the last;
+ * MARE_BADMSG, MARE_NOMEM. A table may contain itself, so a reader that goes into tables must not
+ * go on for ever.
+ */
+MARE_API mare_err mare_table_next(const mare_table *table, uint64_t *position, mare_value *key,
+                                  mare_value *value);
+
+/* Whether two tables that were read are the same one: a message keeps what is shared. */
+MARE_API bool mare_table_same(const mare_table *a, const mare_table *b);
 
 /* The values as they travel: `count` MessagePack objects, one after the other. Valid while the
  * message lives. */
@@ -268,6 +330,21 @@ MARE_API mare_err mare_message_parse(const void *bytes, size_t length, mare_mess
 MARE_API mare_err mare_spawn(mare_runtime *runtime, const char *code, size_t length,
                              const char *name, const mare_message *arguments, mare_process **out,
                              char **error);
+
+/* What a process gets beside its code, as in Lua's mare.spawn{...}. Zero everywhere is what
+ * mare_spawn gives. */
+typedef struct mare_spawn_options {
+    const char *name;      /* under which it is registered; NULL: none */
+    size_t memory;         /* the most bytes that it may have; 0: no limit */
+    mare_channel *monitor; /* gets the process, how it ended, error and traceback; or NULL */
+    bool thread;           /* it has a thread of its own, for C functions that block */
+} mare_spawn_options;
+
+/* The same, with options (not NULL). Besides: MARE_EXISTS when the name is taken. */
+MARE_API mare_err mare_spawn_with(mare_runtime *runtime, const char *code, size_t length,
+                                  const char *name, const mare_message *arguments,
+                                  const mare_spawn_options *options, mare_process **out,
+                                  char **error);
 
 /* Adds a reference to a process, or gives one back. */
 MARE_API mare_process *mare_process_ref(mare_process *process);
@@ -292,6 +369,38 @@ MARE_API mare_err mare_process_join_until(mare_process *process, uint64_t deadli
 /* Ends it wherever it is; its `__close` handlers run. Returns false if it had finished. */
 MARE_API bool mare_process_kill(mare_process *process);
 
+/* ---- Functions of the host ------------------------------------------------------------------- */
+
+/*
+ * A function of the host that Lua processes can call. The values of the call are in `arguments`;
+ * what it adds to `results`, an empty message, the call returns. If it fails, the call returns nil,
+ * a message and the code's word; the message is the string that it has added to `results`, or
+ * mare_strerror's. It runs on the thread of whichever process calls it, so several may run at once,
+ * and must not block: send with mare_chan_try_send, or spawn with the option `thread`.
+ */
+typedef mare_err mare_function(void *user, const mare_message *arguments, mare_message *results);
+
+/* A function and its name. */
+typedef struct mare_named_function {
+    const char *name;
+    mare_function *function;
+} mare_named_function;
+
+/*
+ * Offers functions to all processes of the runtime, as the module that `require(module)` returns.
+ * `functions` ends with a name that is NULL; it and `user`, which the functions get, must live as
+ * long as the runtime. MARE_EXISTS: there is a module of that name. MARE_NOMEM, MARE_STOPPED. Only
+ * processes that require it afterwards find it.
+ */
+MARE_API mare_err mare_offer(mare_runtime *runtime, const char *module,
+                             const mare_named_function *functions, void *user);
+
+/* The same with a function for Lua (lua_CFunction) that makes the module, as `luaopen_` ones do. It
+ * is called in each process that requires it. */
+struct lua_State;
+MARE_API mare_err mare_offer_lua(mare_runtime *runtime, const char *module,
+                                 int (*open)(struct lua_State *L));
+
 /* ---- Channels -------------------------------------------------------------------------------- */
 
 /*
@@ -310,8 +419,8 @@ MARE_API void mare_chan_unref(mare_channel *channel);
 
 /*
  * Sends a message. On success its contents have left and `message` is empty, to be used again; on
- * failure (MARE_CLOSED, MARE_TIMEOUT, MARE_FULL, MARE_NOMEM, MARE_STOPPED) it is as it was. The
- * first two block; for a foreign thread only.
+ * failure (MARE_CLOSED, MARE_TIMEOUT, MARE_FULL, MARE_NOMEM, MARE_STOPPED; MARE_INVALID for one
+ * with an open table) it is as it was. The first two block; for a foreign thread only.
  */
 MARE_API mare_err mare_chan_send(mare_channel *channel, mare_message *message);
 MARE_API mare_err mare_chan_send_until(mare_channel *channel, mare_message *message,

@@ -11,6 +11,7 @@
   name starts with `private`, for our Lua modules alone.
 - Every command that `MARE help` lists is in docs/reference/cli.md. A command is a line of two
   spaces, the name, two or more spaces and a description.
+- Every test that docs/guide/security.md names, `a_case_of_it`, is there.
 
 Prints `file:line: what is missing; where to write it` for each gap, and fails if there is any.
 """
@@ -86,9 +87,21 @@ def check_commands(root, mare):
             yield f'docs/reference/cli.md:1: the command {command} is missing; describe it there'
 
 
+def check_tests(root):
+    page = root / 'docs/guide/security.md'
+    if not page.exists():
+        return
+    tests = '\n'.join(path.read_text(encoding='utf-8')
+                      for path in (root / 'tests/lua').glob('test_*.lua'))
+    for number, line in enumerate(page.read_text(encoding='utf-8').splitlines(), 1):
+        for name in re.findall(r'`([a-z]+(?:_[a-z]+){2,})`', line):
+            if not re.search(rf'\b{name}\b', tests):
+                yield f'{page.relative_to(root)}:{number}: there is no test {name}'
+
+
 def main(root='.', mare=None):
     root = pathlib.Path(root)
-    gaps = list(check_headers(root)) + list(check_lua(root))
+    gaps = list(check_headers(root)) + list(check_lua(root)) + list(check_tests(root))
     if mare:
         gaps += check_commands(root, mare)
     for gap in gaps:

@@ -13,6 +13,8 @@
 #             does not let a signal into, and for the whole programs, which are
 #   tsan-e2e  in the same build, but not in make test, which is to take a quarter of an hour
 #   soak      ThreadSanitizer: the random programs and a few others, for MARE_STRESS_SECONDS each
+#   chaos     AddressSanitizer: nodes killed at any moment, for MARE_CHAOS_SECONDS
+#   chaos-etcd  members of a cluster of etcd killed, frozen, cut off, for as long
 #
 # MARE_TEST_ARGS goes to `meson test`, for example MARE_TEST_ARGS='unit-sched-queue'.
 set -u
@@ -27,8 +29,11 @@ export TSAN_OPTIONS="${TSAN_OPTIONS:-$tsan}"
 export LSAN_OPTIONS="${LSAN_OPTIONS:-suppressions=$support/lsan.supp:print_suppressions=0}"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}"
 
-# The same tests each time, so that what fails is what was changed. `make soak` draws new ones.
-[ "$*" = soak ] || export MARE_SEED="${MARE_SEED:-1}"
+# The same tests each time, so that what fails is what was changed. Long runs draw new ones.
+case $* in
+    soak | chaos*) ;;
+    *) export MARE_SEED="${MARE_SEED:-1}" ;;
+esac
 
 # Many tests wait more than they work.
 export MESON_TESTTHREADS="${MESON_TESTTHREADS:-$(($(nproc) + 1))}"
@@ -46,6 +51,8 @@ for run in "$@"; do
         soak)     dir=build-tsan
                   args="--setup slow -t 0 unit-sched-stress"
                   args="$args lua-stress lua-net_stress lua-anything lua-minute" ;;
+        chaos)    dir=build-asan  args="--setup slow -t 0 lua-node_kills" ;;
+        chaos-etcd) dir=build     args="-t 0 lua-etcd_faults" ;;
         *) echo "suite.sh: no run called '$run'" >&2; exit 2 ;;
     esac
     log=$dir/meson-logs/$run.json

@@ -7,16 +7,18 @@
 --
 -- A peer talks to it through a channel of its own, the service of the session, in the same way.
 local mare, net, tls = require "mare", require "mare.net", require "mare.tls"
-local file = require "mare.file"
+local file, place = require "mare.file", require "mare.place"
 local raw, address_of = require "mare._node", require "mare._address"
 
 local HANDSHAKE, DIAL, ASK = 5, 10, 1 -- seconds
 local MISTAKES, PENALTY, FORGIVEN = 3, 1, 60 -- who failed to get in more often waits, for so long
+local KNOWN, GOSSIP_PAUSE = 10000, 0.2 -- nodes that are remembered; seconds between news of them
 local FIRST_PAUSE, LAST_PAUSE = 0.1, 10 -- before one who could not be joined is tried again
 
 local self         -- options of this node, and what they were made into
 local events       -- what sessions tell
-local members = {} -- by name: {address, incarnation, session, service, state, ...}
+local members = {} -- by name: {address, incarnation, session, service, behind, ...}
+local known = 0 -- how many
 local sessions = {} -- by session: {name = , dials = , stamp = , failed = channel}
 local dialling = {} -- by name or address: a list of channels to be told
 local undecided = {} -- who asked for nodes that are not known yet, while some are dialled
@@ -66,10 +68,13 @@ local function facts_of(stream)
     return "name:" .. (facts.peer and facts.peer.names[1] or "")
 end
 
+-- Several programs of one name are told apart by what follows a +.
+local function plain(name) return name and name:match "^[^+]*" end
+
 -- What a node may do here: "none", "source", "bytecode".
 local function code_of(name)
     local allowed = self.code
-    if type(allowed) == "table" then allowed = allowed[name] or "none" end
+    if type(allowed) == "table" then allowed = allowed[plain(name)] or "none" end
     return allowed
 end
 
@@ -77,15 +82,21 @@ local function trust_of(name)
     return code_of(name) == "bytecode" and "bytecode" or "values"
 end
 
--- Those who fail again and again wait longer and longer.
+-- Those who fail again and again wait longer and longer: how long from now.
 local function penalty(host)
     local mine = failures[host]
     if not mine or mare.now() - mine.last > FORGIVEN or mine.times <= MISTAKES then return 0 end
-    return math.min(PENALTY * 2 ^ (mine.times - MISTAKES - 1), 30)
+    local pause = math.min(PENALTY * 2 ^ (mine.times - MISTAKES - 1), 30)
+    return math.max(mine.last + pause - mare.now(), 0)
 end
 
 local function failed(host, why)
     local mine = failures[host]
+    if not mine then -- one more to remember: those of long ago are forgotten
+        for other, theirs in pairs(failures) do
+            if mare.now() - theirs.last > FORGIVEN then failures[other] = nil end
+        end
+    end
     if not mine or mare.now() - mine.last > FORGIVEN then mine = {times = 0} end
     failures[host] = {times = mine.times + 1, last = mare.now()}
     log("refused %s: %s", host, why)
@@ -121,7 +132,7 @@ end
 
 local function secure(stream, name)
     if self.insecure then return stream end
-    local options = {name = name}
+    local options = {name = plain(name)}
     for key, value in pairs(self.tls) do options[key] = value end
     return tls.wrap(stream, options, HANDSHAKE)
 end
@@ -150,8 +161,8 @@ end
 local function met_at(address)
     for _, mine in pairs(sessions) do
         local member = members[mine.name]
-        local known = member and member.session and member.address
-        if mine.up and member and (mine.dials and mine.host == address or known == address) then
+        local there = member and member.session and member.address
+        if mine.up and member and (mine.dials and mine.host == address or there == address) then
             return mine.name
         end
     end
@@ -190,13 +201,13 @@ local function judge(session, name, group, incarnation, their_stamp)
     local mine = sessions[session]
     if name == self.name then
         return "name", ("this node is called '%s' itself"):format(name)
-    elseif not name:find "^[%w][%w._-]*$" then
+    elseif not name:find "^%w[%w._-]*%+?%w*$" then
         return "name", "a name has letters, digits, '.', '_' and '-'"
     elseif group ~= self.group then
         return "group", ("this node belongs to the group '%s'"):format(self.group)
-    elseif mine.proved and mine.proved ~= name then
+    elseif mine.proved and mine.proved ~= plain(name) then
         return "denied", ("the certificate is for '%s'"):format(mine.proved)
-    elseif self.allow and not self.allow[name] then
+    elseif self.allow and not self.allow[plain(name)] then
         return "denied", "it is not in the list of those who may come in"
     end
     local member = members[name]
@@ -225,7 +236,7 @@ local function judge_dialled(session, name)
         return "name", "it is this node itself, or another of its name"
     elseif wanted and wanted ~= name then
         return "name", ("the node there is called '%s', not '%s'"):format(name, wanted)
-    elseif self.allow and not self.allow[name] then
+    elseif self.allow and not self.allow[plain(name)] then
         return "denied", ("'%s' is not in the list of those who may come in"):format(name)
     end
 end
@@ -257,8 +268,10 @@ local function learn(name, address, incarnation)
     if member and member.incarnation >= incarnation and (member.address or address == "") then
         return false
     end
-    member = member or {}
-    members[name] = member
+    if not member then
+        member, known = {}, known + 1
+        members[name] = member
+    end
     member.incarnation = math.max(incarnation, member.incarnation or 0)
     if address ~= "" then member.address = address end
     return true
@@ -274,10 +287,91 @@ local function news()
     return list
 end
 
-local function gossip(list, except)
+-- News go to every neighbour: at once if there were none lately, else with those that come before
+-- the pause is over. One that cannot take them now gets all there is the next time.
+local fresh, source, told, due = {}, nil, -math.huge, false -- source: who told all of it, if one
+local spread
+
+local function spread_later(seconds)
+    if due then return end
+    due = true
+    mare.go(function()
+        mare.sleep(seconds)
+        due = false
+        spread()
+    end)
+end
+
+function spread()
+    local since = mare.now() - told
+    if since < GOSSIP_PAUSE then return spread_later(GOSSIP_PAUSE - since) end
+    local list, from, behind, all = {}, source, false, nil
+    for _, item in pairs(fresh) do list[#list + 1] = item end
+    fresh, source, told = {}, nil, mare.now()
     for name, member in pairs(members) do
-        if member.session and name ~= except then member.service:trysend(nil, "gossip", list) end
+        if member.session and (member.behind or list[1] and name ~= from) then
+            all = all or member.behind and news()
+            member.behind = not member.service:trysend(nil, "gossip", member.behind and all or list)
+            behind = behind or member.behind
+        end
     end
+    if behind then spread_later(GOSSIP_PAUSE) end
+end
+
+local function gossip(list, from)
+    source = (next(fresh) == nil or source == from) and from or false
+    for _, item in ipairs(list) do fresh[item[1]] = item end
+    spread()
+end
+
+-- ---- Where nodes are ----------------------------------------------------------------------------
+-- Heartbeats measure round trips, and carry the place of who answers: from these each node finds
+-- its own, see mare.place. Nothing else is sent for it.
+
+local PLACE = ">ddddd" -- three coordinates, the height, the error
+local here             -- what mare.place knows of this node
+local placing = false
+
+local function place_bytes()
+    local mine = here:here()
+    return PLACE:pack(mine[1], mine[2], mine[3], mine.height, mine.error)
+end
+
+-- Takes in what heartbeats have measured since the last time, and tells the new place.
+local function measure()
+    for session, mine in pairs(sessions) do
+        local view = mine.up and session:look() or {}
+        local measured = view.samples ~= mine.samples
+        mine.samples = view.samples
+        if measured and view.beat and #view.beat == PLACE:packsize() then
+            local x, y, z, height, wrong = PLACE:unpack(view.beat)
+            local there = {x, y, z, height = height, error = wrong}
+            if here:update(mine.name, there, 1000 * view.round_trip) then
+                members[mine.name].place = there
+            end
+        end
+    end
+    local bytes = place_bytes()
+    for session, mine in pairs(sessions) do
+        if mine.up then session:_beat(bytes) end
+    end
+end
+
+local function keep_measuring()
+    while next(sessions) do
+        mare.sleep(self.silence_us / 4e6) -- as often as heartbeats come, at most
+        measure()
+    end
+    placing = false
+end
+
+-- The first time there is somebody to measure.
+local function begin_measuring(session)
+    here = here or place.vivaldi {dimensions = 3, seed = self.incarnation & 0x7fffffff}
+    session:_beat(place_bytes())
+    if placing then return end
+    placing = true
+    mare.go(keep_measuring)
 end
 
 local function on_up(session, name, incarnation, their_stamp, _, service, address)
@@ -298,10 +392,11 @@ local function on_up(session, name, incarnation, their_stamp, _, service, addres
     member.incarnation = incarnation
     if mine.proved == nil and mine.host then failures[mine.host] = nil end
     mare.go(serve_peer, mine.service, name)
-    service:trysend(nil, "gossip", news())
+    member.behind = not service:trysend(nil, "gossip", news())
     gossip({{name, member.address or "", incarnation}}, name)
     forget_dial(mine.key or name, true, name)
     if mine.key ~= name then forget_dial(name, true, name) end
+    begin_measuring(session)
     tell("up", name)
 end
 
@@ -315,7 +410,10 @@ local function on_over(session, word, text, by_peer)
     if member and member.session == session then
         member.session, member.service = nil, nil
         local left = word == "bye" or word == "leaving"
-        if left then members[name] = nil end
+        if left or not member.address then -- nobody could dial it
+            members[name], known = nil, known - 1
+            here:forget(name)
+        end
         tell(left and "left" or "down", name, text)
     end
     if mine.key and not mine.up then
@@ -335,6 +433,40 @@ local function on_over(session, word, text, by_peer)
     end
 end
 
+-- ---- Guests -------------------------------------------------------------------------------------
+
+local guests = 0 -- that are there
+
+local function refusal(mine)
+    if not self.guests then
+        return "a guest, and the node's option 'guests' lets none in"
+    elseif mine.proved and self.allow and not self.allow[mine.proved] then
+        return ("the guest '%s' is not in the list of those who may come in"):format(mine.proved)
+    elseif guests >= self.guests.connections then
+        return "there are too many guests"
+    end
+end
+
+-- Who came is no node: it wants to call exported functions.
+local function on_guest(session, stream)
+    local mine = sessions[session]
+    sessions[session] = nil
+    mine.service:close()
+    local why = refusal(mine)
+    if why then
+        failed(mine.host, why)
+        return stream:close()
+    end
+    guests = guests + 1
+    mare.go(function()
+        local fine, message = pcall(require "mare._guest", {stream = stream, host = mine.host,
+            exported = exported, memory = self.memory, log = log,
+            calls = math.ceil(self.guests.calls), seconds = self.guests.seconds})
+        guests = guests - 1
+        if not fine then log("guest %s: %s", mine.host, message) end
+    end):detach()
+end
+
 -- ---- What peers ask for -------------------------------------------------------------------------
 
 local asked = {}
@@ -342,15 +474,17 @@ local asked = {}
 function asked.ping(_, reply) answer(reply, true) end
 
 function asked.gossip(from, _, list)
-    local fresh, count = {}, 0
-    for _ in pairs(members) do count = count + 1 end
+    local learned = {}
     for _, item in ipairs(list) do
         local name, address, incarnation = item[1], item[2], item[3]
         local sane = type(name) == "string" and #name <= 63 and type(address) == "string"
-            and #address <= 255 and math.type(incarnation) == "integer" and count + #fresh < 10000
-        if sane and learn(table.unpack(item, 1, 3)) then fresh[#fresh + 1] = item end
+            and #address <= 255 and math.type(incarnation) == "integer"
+            and (members[name] or known < KNOWN)
+        if sane and learn(name, address, incarnation) then
+            learned[#learned + 1] = {name, address, incarnation}
+        end
     end
-    if #fresh > 0 then gossip(fresh, from) end
+    if learned[1] then gossip(learned, from) end
 end
 
 function asked.find(_, reply, name)
@@ -385,6 +519,19 @@ function asked.spawn(from, reply, options, body, ...)
     local ok, process, message, code = pcall(mare.spawn, limits, run, ...)
     if not ok then process, message, code = nil, process, "invalid" end
     if process then answer(reply, true, process) else answer(reply, nil, message, code) end
+end
+
+-- Chunks, and what belongs to them, for the processes that take some: see alua.lua.
+function asked.alua(from, reply, number, ...)
+    local daemon = mare.find "mare.alua"
+    local why = not daemon and ("no process of node '%s' takes chunks"):format(self.name)
+        or code_of(from) == "none" and ("node '%s' may not send code to '%s'"):format(from,
+            self.name)
+    if why then
+        log("chunks of %s: %s", from, why)
+        return reply:send(number, {status = "error", error = why})
+    end
+    daemon:send("peer", from, self.memory, reply, number, ...)
 end
 
 function serve_peer(service, from)
@@ -429,18 +576,29 @@ function requests.export(reply, name, f)
     answer(reply, true)
 end
 
+-- Whether the names of nodes are proved, by certificates.
+function requests.proves(reply) answer(reply, true, self.tls ~= nil and not self.tls.psk) end
+
+function requests.exported(reply, name)
+    if exported[name] then return answer(reply, true, exported[name]) end
+    answer(reply, nil, ("node '%s' exports no function '%s'"):format(self.name, name), "noname")
+end
+
 function requests.watch(reply, channel)
     listeners[channel] = true
     answer(reply, true)
 end
 
 function requests.list(reply)
-    local list = {{name = self.name, address = self.address, here = true, state = "up"}}
+    local list = {{name = self.name, address = self.address, here = true, state = "up",
+        place = here and here:here() or nil}}
     for name, member in pairs(members) do
         local view = member.session and member.session:look() or {}
         list[#list + 1] = {name = name, address = member.address,
             state = member.session and "up" or "known", round_trip = view.round_trip,
-            bytes_in = view.bytes_in, bytes_out = view.bytes_out}
+            bytes_in = view.bytes_in, bytes_out = view.bytes_out,
+            messages_in = view.messages_in, messages_out = view.messages_out, place = member.place,
+            estimate = member.place and here:estimate(member.place) / 1000 or nil}
     end
     table.sort(list, function(a, b) return a.name < b.name end)
     answer(reply, true, list)
@@ -522,7 +680,7 @@ local function keep_joined(address)
     end
 end
 
-local handlers = {hello = on_hello, up = on_up, over = on_over}
+local handlers = {hello = on_hello, up = on_up, over = on_over, guest = on_guest}
 
 local function on_event(session, word, ...)
     if sessions[session] and handlers[word] then

@@ -2,83 +2,15 @@
 -- `mare node`, on the module mare.node: options from a file, the environment and the command line,
 -- then the program, or none.
 local mare, node = require "mare", require "mare.node"
-local arguments = require "mare._arguments"
+local arguments, settings = require "mare._arguments", require "mare._settings"
 
--- What can be set, and what becomes of the text.
-local function as_number(text) return tonumber(text) or text end
-local function as_list(text)
-    local list = {}
-    for word in text:gmatch "[^%s,]+" do list[#list + 1] = word end
-    return list
-end
-local function as_is(text) return text end
-local YES = {[true] = true, ["true"] = true, yes = true, ["1"] = true}
-local function as_flag(text) return YES[text] == true end
-local OPTIONS = {name = as_is, listen = as_is, address = as_is, join = as_list, keys = as_is,
-    secret = as_is, insecure = as_flag, group = as_is, allow = as_list, code = as_is,
-    memory = as_number, silence = as_number, message = as_number}
-local FLAGS = {["--insecure"] = true, ["--json"] = true}
+local text, list, number, flag = settings.text, settings.list, settings.number, settings.flag
+local SPEC = {command = "node", flags = {["--insecure"] = true, ["--guests"] = true,
+    ["--json"] = true}, options = {name = text, listen = text, address = text, join = list,
+    keys = text, secret = text, insecure = flag, guests = flag, group = text, allow = list,
+    code = text, memory = number, silence = number, message = number}}
 
 local function fail(code, ...) arguments.fail("node", code, ...) end
-
-local function set(options, name, value, where)
-    if not OPTIONS[name] then
-        fail(2, "%s: there is no option '%s'; 'mare help node' lists them", where, name)
-    end
-    options[name] = OPTIONS[name](value)
-end
-
--- Lines `option = value`; what follows a # is a comment.
-local function read_file(options, path)
-    local file, message = io.open(path)
-    if not file then fail(1, "%s", message) end
-    local number = 0
-    for line in file:lines() do
-        number = number + 1
-        line = line:gsub("#.*", "")
-        local name, value = line:match "^%s*([%w_]+)%s*=%s*(.-)%s*$"
-        if name then
-            set(options, name, value, ("%s:%d"):format(path, number))
-        elseif line:find "%S" then
-            fail(2, "%s:%d: a line is 'option = value'", path, number)
-        end
-    end
-    file:close()
-end
-
-local function split(...)
-    local given, i = {...}, 1
-    while i <= #given and given[i]:sub(1, 2) == "--" do
-        local word = given[i]
-        if not FLAGS[word] then
-            local name = word:sub(3)
-            if word ~= "--config" and not OPTIONS[name] then
-                fail(2, "there is no option '%s'; 'mare help node' lists them", word)
-            end
-            if not given[i + 1] then fail(2, "there is no value for '%s'", word) end
-            i = i + 1
-        end
-        i = i + 1
-    end
-    return {table.unpack(given, 1, i - 1)}, {table.unpack(given, i)}
-end
-
-local function gather(given)
-    local _, last, all = arguments.read(FLAGS, table.unpack(given))
-    local options = {}
-    local path = last["--config"] or os.getenv "MARE_NODE_CONFIG"
-    if path then read_file(options, path) end
-    for name in pairs(OPTIONS) do
-        local value = os.getenv("MARE_NODE_" .. name:upper())
-        if value then set(options, name, value, "the environment") end
-    end
-    for word, value in pairs(last) do
-        local name = word:sub(3)
-        if OPTIONS[name] == as_list then value = table.concat(all[word], ",") end
-        if OPTIONS[name] then set(options, name, value, "the command line") end
-    end
-    return options, last["--json"]
-end
 
 -- ---- What is printed ----------------------------------------------------------------------------
 
@@ -98,8 +30,9 @@ local function say(json, what, fields)
 end
 
 return function(...)
-    local given, program = split(...)
-    local options, json = gather(given)
+    local given, program = settings.split(SPEC, ...)
+    local options, words = settings.gather(SPEC, given)
+    local json = words["--json"]
     local log = mare.channel(100)
     options.log = log
     local ending = #program == 0 and arguments.ending()
@@ -110,7 +43,7 @@ return function(...)
         io.stderr:write("mare node: WARNING: --insecure: whoever reaches this node can use it\n")
     end
     mare.go(function()
-        for text in log:messages() do say(json, "log", {{"text", text}}) end
+        for line in log:messages() do say(json, "log", {{"text", line}}) end
     end)
     if #program > 0 then
         local chunk, why = loadfile(program[1])

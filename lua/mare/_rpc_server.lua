@@ -6,7 +6,7 @@
 --   "call", id, reply|false, fname, caller, seconds|false,    id, true, results...
 --           origin|false, chain, arguments...                 id, false, error, code, traceback
 --   "packed", the same, but for the arguments in one table
---   "cancel", id, reply
+--   "cancel", id, reply, caller
 --   process, how      a caller has ended: p:monitor says so
 --
 --   request:  new --handler--> running --> answered       A request is answered once, or dropped
@@ -27,6 +27,7 @@ local server = {
 }
 
 local CAPACITY = 256 -- requests in the inbox; whoever calls when it is full waits
+local PATIENCE = 10  -- seconds that an answer waits for room in the caller's channel
 
 -- What a process has from the start. Nobody else may call it, unless it was exported by name.
 local STANDARD = {}
@@ -39,8 +40,7 @@ end
 
 local inbox          -- while this process serves
 local count = 0      -- open requests
-local waiting = {}   -- reply channel -> its open request
-local callers = {}   -- process -> the set of its open requests that want an answer
+local callers = {}   -- process -> its open requests that want an answer, by their ids
 
 -- ---- Answers ------------------------------------------------------------------------------------
 
@@ -48,17 +48,27 @@ local callers = {}   -- process -> the set of its open requests that want an ans
 local function close(request)
     if not request.open then return false end
     request.open, count = false, count - 1
-    if request.reply then
-        if waiting[request.reply] == request then waiting[request.reply] = nil end
-        if callers[request.from] then callers[request.from][request] = nil end
-    end
+    local open = request.reply and callers[request.from]
+    if open and open[request.id] == request then open[request.id] = nil end
     return true
 end
 
--- The reply channel has room for one message, and nobody waits here for its owner to read it.
+-- Waits until there is room in the caller's channel. It counts as a request meanwhile.
+local function deliver(request, ...)
+    request.reply:sendwithin(PATIENCE, request.id, ...)
+    count = count - 1
+end
+
+-- An honest caller has room for its answers. But the way to another node may be full for a while;
+-- a routine waits for it, and there are never more of them than there may be requests.
 local function reply(request, ...)
     local fine, sent, message, code = pcall(request.reply.trysend, request.reply, request.id, ...)
-    if fine and not sent and code ~= "closed" then return nil, message, code end
+    if fine and code == "full" and count < 2 * server.limit then
+        count = count + 1
+        mare.go(deliver, request, ...)
+    elseif fine and not sent and code ~= "closed" then
+        return nil, message, code
+    end
     return fine or nil, sent, "badmsg"
 end
 
@@ -143,7 +153,7 @@ local function watch(request)
         callers[request.from] = {}
         request.from:monitor(inbox)
     end
-    callers[request.from][request] = true
+    callers[request.from][request.id] = request
 end
 
 local function accept(id, to, fname, from, seconds, origin, chain, ...)
@@ -157,10 +167,7 @@ local function accept(id, to, fname, from, seconds, origin, chain, ...)
         chain = origin and {origin, chain} or nil,
     }
     count = count + 1
-    if to then
-        waiting[to] = request
-        watch(request)
-    end
+    if to then watch(request) end
     if server.services[fname] then
         request.task = mare.go(server.services[fname], request)
     elseif count > server.limit then
@@ -180,13 +187,14 @@ local function dispatch(kind, ...)
     elseif kind == "packed" then
         accept(unpacked(...))
     elseif kind == "cancel" then
-        local id, to = ...
-        local request = to ~= nil and waiting[to]
-        if request and request.id == id then drop(request) end
+        local id, to, from = ...
+        local open = from ~= nil and callers[from]
+        local request = open and id ~= nil and open[id]
+        if request and request.reply == to then drop(request) end
     elseif callers[kind] then -- has ended
         local open = callers[kind]
         callers[kind] = nil
-        for request in pairs(open) do drop(request) end
+        for _, request in pairs(open) do drop(request) end
     end
     return kind ~= nil or not inbox:closed()
 end

@@ -117,7 +117,7 @@ local function ask(request, park)
         return refuse(request, ("a synchronizer of '%s' has ended"):format(request.fname))
     end
     coordinator:abort(tx) -- the deadline, or nobody wants the answer any more
-    return refuse(request, "the synchronizers did not answer in time")
+    return server.refuse(request, "the synchronizers did not say yes in time", "timeout")
 end
 
 local function begin()

@@ -18,4 +18,12 @@ function who.inbox(process)
     return node and ("rpc:%d@%s"):format(id, node) or ("rpc:%d"):format(id)
 end
 
+--- What is said of a process that has ended, by what its join returned.
+function who.ended(process, ok, err, code)
+    local how = ok and "normal" or code
+    return nil, ("%s has ended (%s%s)"):format(process, how,
+        (how == "died" or how == "killed") and ": " .. tostring(err) or ""),
+        code == "nonode" and code or "noproc"
+end
+
 return who

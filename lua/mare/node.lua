@@ -17,7 +17,8 @@ local node = {}
 
 local KEEPER, PATIENCE = "mare.node", 15
 local allowed = checks.set("name", "group", "listen", "address", "join", "keys", "secret",
-    "insecure", "code", "allow", "silence", "message", "memory", "log")
+    "insecure", "code", "allow", "silence", "message", "memory", "log", "guests")
+local guest_limits = {connections = 100, calls = 64, seconds = 60}
 
 local function check_options(options)
     checks.argument("start", options, 1, "table", 4)
@@ -48,7 +49,8 @@ local function check_options(options)
         return true
     end
     option("name", function(name)
-        return type(name) == "string" and #name <= 63 and name:find "^[a-z][a-z0-9._-]*$"
+        return type(name) == "string" and #name <= 63
+            and name:find "^[a-z][a-z0-9._-]*%+?[a-z0-9]*$"
     end, "a letter, then letters, digits, '.', '_' and '-', in lower case, 63 at most")
     if not options.name then error("bad argument #1 to 'start' (a node needs a 'name')", 4) end
     for _, key in ipairs {"listen", "keys", "secret"} do option(key, "string", "a string") end
@@ -62,6 +64,14 @@ local function check_options(options)
     option("message", between(1024, 1 << 28), "a number of bytes, from 1024 to 268435456")
     option("memory", between(1, 1 << 50), "a number of bytes")
     option("log", "userdata", "a channel")
+    option("guests", function(value)
+        if type(value) == "boolean" then return true end
+        if type(value) ~= "table" then return false end
+        for key, limit in pairs(value) do
+            if not guest_limits[key] or not between(0.01, 1e6)(limit) then return false end
+        end
+        return true
+    end, "a boolean, or a table of 'connections', 'calls' and 'seconds'")
 end
 
 -- Whether only programs of this machine can come to an address.
@@ -73,7 +83,7 @@ node._is_local = is_local
 
 -- What TLS needs, from the files of `mare keys`; or that there is none, if that is safe, or wanted.
 local function credentials(options)
-    if options.keys then return keys.load(options.keys, options.name) end
+    if options.keys then return keys.load(options.keys, options.name:match "^[^+]*") end
     if options.secret then
         local psk, message, code = keys.secrets(options.secret)
         if not psk then return nil, message, code end
@@ -132,16 +142,19 @@ local function keeper()
     return channel
 end
 
--- The service channel of another node, which is dialled if need be.
-local function service_of(name, deadline)
+-- The service channel of another node, which is dialled if need be; by its name, or its address.
+local function service_of(name, deadline, address)
     local channel, message, code = keeper()
     if not channel then return nil, message, code end
-    local ok
-    ok, message, code = ask(channel, deadline, "reach", name)
-    if not ok then return nil, message, code end
-    local fine, service, over = ask(channel, deadline, "service", name)
+    local ok, told, why = ask(channel, deadline, "reach", name, address)
+    if not ok then return nil, told, why end
+    local fine, service, over = ask(channel, deadline, "service", told)
     if not fine then return nil, service, over end
     return {channel = service, over = over}
+end
+
+function node._service(name, address, timeout)
+    return service_of(name, mare.deadline(timeout), address)
 end
 
 -- ---- For programs -------------------------------------------------------------------------------
@@ -181,6 +194,11 @@ function node.start(options)
     settings.message_bytes = math.ceil(options.message or 4 << 20)
     -- The wall clock, so that a later life of the node has a larger number.
     settings.incarnation = select(2, time.now())
+    if options.guests then
+        local given = options.guests == true and {} or options.guests
+        settings.guests = {}
+        for key, limit in pairs(guest_limits) do settings.guests[key] = given[key] or limit end
+    end
     if options.allow then
         settings.allow = {}
         for _, name in ipairs(options.allow) do settings.allow[name] = true end
@@ -221,6 +239,21 @@ end
 
 local spawn_options = checks.set("node", "name", "memory", "link", "monitor", "timeout")
 
+-- The same, when the node turns out to be this one.
+local function spawn_here(options, deadline, body, ...)
+    local run, message = body
+    if type(body) == "string" then
+        local ok, code
+        ok, run, code = ask(keeper(), deadline, "exported", body)
+        if not ok then return nil, run, code end
+    elseif type(body) == "table" then
+        run, message = load(body.source, body.name or "=(sent)", "t")
+        if not run then return nil, message, "syntax" end
+    end
+    return mare.spawn({name = options.name, memory = options.memory, link = options.link,
+        monitor = options.monitor}, run, ...)
+end
+
 --- A process on another node; options as those of mare.spawn, with `node` and `timeout`.
 function node.spawn(options, body, ...)
     checks.argument("spawn", options, 1, "table")
@@ -231,6 +264,7 @@ function node.spawn(options, body, ...)
         error(("bad argument #2 to 'spawn' (function or string expected, got %s)"):format(kind), 2)
     end
     local deadline = patience_of("spawn", options.timeout, 1)
+    if options.node == raw._name() then return spawn_here(options, deadline, body, ...) end
     local service, message, code = service_of(options.node, deadline)
     if not service then return nil, message, code end
     if kind == "function" then -- which would not even be read there
@@ -267,6 +301,28 @@ function node.list()
     local ok, list, why = ask(channel, patience_of("list"), "list")
     if not ok then return nil, list, why end
     return list
+end
+
+--- The nodes whose places are known, the nearest first, and at most so many.
+function node.near(count)
+    if count ~= nil then checks.argument("near", count, 1, "number") end
+    local all, message, code = node.list()
+    if not all then return nil, message, code end
+    local near = {}
+    for _, member in ipairs(all) do
+        if member.estimate then near[#near + 1] = member end
+    end
+    table.sort(near, function(a, b) return a.estimate < b.estimate end)
+    return table.move(near, 1, math.min(count or #near, #near), 1, {})
+end
+
+-- Whether others have proved their names to this node, by certificates.
+function node._proves()
+    local channel, message, code = keeper()
+    if not channel then return nil, message, code end
+    local ok, proves, why = ask(channel, patience_of("list"), "proves")
+    if not ok then return nil, proves, why end
+    return proves
 end
 
 --- Tells a channel of nodes: "up", "suspected", "trusted", "down" or "left", the name, and why.

@@ -17,6 +17,7 @@
 -- deadline ("timeout") or because somebody cancelled it. How requests look: _rpc_server.lua.
 local mare, check, chains = require "mare", require "mare._check", require "mare._chain"
 local who, server = require "mare._who", require "mare._rpc_server"
+local box_of = require "mare._rpc_box"
 
 local rpc = {
     stop = server.stop, run = server.run, refuse = server.refuse, open = server.open,
@@ -47,14 +48,6 @@ local function peer_of(dest)
     return peer
 end
 
--- What is said of a process that has ended, by what its join returned.
-local function ended(peer, ok, err, code)
-    local how = ok and "normal" or code
-    return nil, ("%s has ended (%s%s)"):format(peer.process, how,
-        (how == "died" or how == "killed") and ": " .. tostring(err) or ""),
-        code == "nonode" and code or "noproc"
-end
-
 local function shorter(deadline, seconds)
     return deadline and deadline:left() < seconds and deadline or seconds
 end
@@ -67,7 +60,7 @@ local function inbox_of(peer, deadline)
         peer.inbox = mare.find(who.inbox(peer.process))
         if peer.inbox then return peer.inbox end
         local which, a, b, c = mare.select({peer.process}, shorter(deadline, pause))
-        if which then return ended(peer, a, b, c) end
+        if which then return who.ended(peer.process, a, b, c) end
         if b ~= "timeout" then return nil, a, b end -- cancelled
         if deadline and deadline:left() == 0 then return nil, a, b end
         if patience:left() == 0 then
@@ -92,7 +85,7 @@ local function wait_for_room(call, inbox, seconds, chain, arguments)
         return nil, ("%s does not serve calls"):format(peer.process),
             c == "nonode" and c or "noproc"
     end
-    if which == 2 then return ended(peer, a, b, c) end
+    if which == 2 then return who.ended(peer.process, a, b, c) end
     return nil, a, b
 end
 
@@ -105,6 +98,7 @@ local function post(call, ...)
     local inbox
     inbox, message, code = inbox_of(peer, call.deadline)
     if not inbox then return nil, message, code end
+    if call.cb then box_of.enter(call) end
     local chain = call.chain or NO_CHAIN
     local seconds = call.deadline and call.deadline:left() or false
     if inbox:trysend("call", call.id, call.reply or false, call.fname, mare.self(), seconds,
@@ -141,9 +135,9 @@ local function settled(call, which, ...)
     if which == 1 then return received(call, ...) end
     if which == 2 then
         if #call.reply > 0 then return received(call, call.reply:tryreceive()) end
-        return ended(call.peer, ...)
+        return who.ended(call.peer.process, ...)
     end
-    call.peer.inbox:trysend("cancel", call.id, call.reply) -- it saves work, no more
+    call.peer.inbox:trysend("cancel", call.id, call.reply, mare.self()) -- it saves work, no more
     return nil, ...
 end
 
@@ -182,26 +176,22 @@ local methods = {}
 local call_type = {__index = methods, __name = "call"}
 
 --- Ends a call that waits for its answer: its callback gets `nil, message, "cancelled"`.
-function methods:cancel()
-    return self.routine ~= nil and self.routine:cancel()
-end
-
--- In a routine of its own, so that the callback may wait.
-local function report(call, cb, sent, message, code)
-    local results = sent and table.pack(outcome(call)) or {nil, message, code, n = 3}
-    call.routine = nil
-    cb(table.unpack(results, 1, results.n))
-end
+methods.cancel = box_of.cancel
 
 --- A function that sends a request and returns at once. `cb` runs later, with the results.
 function rpc.async(dest, fname, cb, timeout)
     check_call("async", dest, fname, timeout, 4)
     if cb ~= nil then check.argument("async", cb, 3, "function") end
     return function(...)
-        local call = setmetatable(begin(dest, fname, timeout, cb ~= nil), call_type)
-        local sent, message, code = post(call, ...)
-        if not cb then return sent, message, code end
-        call.routine = mare.go(report, call, cb, sent, message, code)
+        local call = setmetatable(begin(dest, fname, timeout), call_type)
+        call.cb = cb
+        if not cb then return post(call, ...) end
+        local fine, sent, message, code = pcall(post, call, ...)
+        if not fine then -- an argument cannot travel
+            box_of.forget(call)
+            error(sent, 0)
+        end
+        if not sent then box_of.fail(call, nil, message, code) end
         return call
     end
 end

@@ -54,8 +54,10 @@ struct mare_channel {
     struct mare_runtime *runtime; // for foreign threads that wait; NULL in unit tests
     struct mare__channels *all;   // where it is listed, or NULL: that of a process's end
     struct mare__list in_all;
-    char *name;         // or NULL; constant after creation
-    mare_message own[]; // a ring that needs no block of its own, or nothing
+    char *name;                    // or NULL; constant after creation
+    uint64_t ends;                 // the process whose end it tells, or 0
+    const struct mare__site *made; // where in a program, or NULL: see sched/look.h
+    mare_message own[];            // a ring that needs no block of its own, or nothing
 };
 
 // The channel to receive from in place of this one.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Growing, copying and dropping messages, and the public functions that build and read them from C.
+// Growing, copying and dropping messages, and taking those that came from elsewhere. What C
+// programs build and read is in value.c.
 #include "chan/message.h"
 
 #include "base/alloc.h"
@@ -212,158 +213,6 @@ void mare__message_clear_slow(mare_message *message)
     mare__message_init(message);
 }
 
-mare_err mare_message_create(mare_message **out)
-{
-    *out = mare__alloc(sizeof **out);
-    if (!*out)
-        return MARE_NOMEM;
-    mare__message_init(*out);
-    return MARE_OK;
-}
-
-void mare_message_destroy(mare_message *message)
-{
-    if (message) {
-        mare__message_clear(message);
-        mare__free(message);
-    }
-}
-
-static bool append_string(mare_message *message, const char *bytes, size_t length)
-{
-    if (length >= MARE__MESSAGE_MAX)
-        return false;
-    uint8_t *room = mare__message_room(message, MARE__PACK_MAX + length);
-    if (!room)
-        return false;
-    size_t header = mare__pack_string_header(room, (uint32_t)length);
-    memcpy(room + header, bytes, length);
-    message->length += (uint32_t)(header + length);
-    return true;
-}
-
-static bool append_scalar(mare_message *message, const mare_value *value)
-{
-    uint8_t *room = mare__message_room(message, MARE__PACK_MAX);
-    if (!room)
-        return false;
-    if (value->type == MARE_BOOLEAN)
-        message->length += (uint32_t)mare__pack_boolean(room, value->as.boolean);
-    else if (value->type == MARE_INTEGER)
-        message->length += (uint32_t)mare__pack_integer(room, value->as.integer);
-    else if (value->type == MARE_FLOAT)
-        message->length += (uint32_t)mare__pack_float(room, value->as.number);
-    else
-        message->length += (uint32_t)mare__pack_nil(room);
-    return true;
-}
-
-mare_err mare_message_add(mare_message *message, const mare_value *value)
-{
-    bool done;
-    switch (value->type) {
-    case MARE_STRING:
-        if (value->as.string.length >= MARE__MESSAGE_MAX - message->length)
-            return MARE_TOOBIG;
-        done = append_string(message, value->as.string.bytes, value->as.string.length);
-        break;
-    case MARE_CHANNEL:
-        done = mare__message_append_handle(message, (struct mare__object *)value->as.channel);
-        break;
-    case MARE_PROCESS:
-        done = mare__message_append_handle(message, (struct mare__object *)value->as.process);
-        break;
-    case MARE_OTHER:
-        return MARE_INVALID;
-    default:
-        done = append_scalar(message, value);
-    }
-    if (!done)
-        return MARE_NOMEM;
-    message->count++;
-    return MARE_OK;
-}
-
-mare_err mare_message_add_string(mare_message *message, const char *string)
-{
-    mare_value value = {.type = MARE_STRING, .as.string = {string, strlen(string)}};
-    return mare_message_add(message, &value);
-}
-
-mare_err mare_message_add_integer(mare_message *message, int64_t integer)
-{
-    mare_value value = {.type = MARE_INTEGER, .as.integer = integer};
-    return mare_message_add(message, &value);
-}
-
-size_t mare_message_count(const mare_message *message)
-{
-    return message->count;
-}
-
-const void *mare_message_bytes(const mare_message *message, size_t *length)
-{
-    *length = message->length;
-    return mare__message_data(message);
-}
-
-static void read_value(const mare_message *message, const uint8_t *at,
-                       const struct mare__token *token, mare_value *out)
-{
-    out->type = MARE_OTHER;
-    switch (token->kind) {
-    case MARE__TOKEN_NIL:
-        out->type = MARE_NIL;
-        break;
-    case MARE__TOKEN_BOOLEAN:
-        out->type = MARE_BOOLEAN;
-        out->as.boolean = token->as.boolean;
-        break;
-    case MARE__TOKEN_INTEGER:
-        out->type = MARE_INTEGER;
-        out->as.integer = token->as.integer;
-        break;
-    case MARE__TOKEN_FLOAT:
-        out->type = MARE_FLOAT;
-        out->as.number = token->as.number;
-        break;
-    case MARE__TOKEN_STRING:
-        out->type = MARE_STRING;
-        out->as.string.bytes = (const char *)at;
-        out->as.string.length = token->size;
-        break;
-    case MARE__TOKEN_EXT:
-        if (token->ext == MARE__EXT_HANDLE && message->trust != MARE__TRUST_STRANGER) {
-            struct mare__object *object = mare__handle_object(at);
-            if (object->kind == MARE__KIND_CHANNEL) {
-                out->type = MARE_CHANNEL;
-                out->as.channel = (mare_channel *)object;
-            } else if (object->kind == MARE__KIND_PROCESS) {
-                out->type = MARE_PROCESS;
-                out->as.process = (mare_process *)object;
-            }
-        }
-        break;
-    default:
-        break;
-    }
-}
-
-mare_err mare_message_get(const mare_message *message, size_t index, mare_value *out)
-{
-    if (index >= message->count)
-        return MARE_INVALID;
-    const uint8_t *at = mare__message_data(message), *end = at + message->length;
-    for (size_t i = 0; i < index; i++)
-        if (!mare__unpack_skip(&at, end, true))
-            return MARE_BADMSG;
-    struct mare__token token;
-    if (!mare__unpack(&at, end, &token))
-        return MARE_BADMSG;
-    read_value(message, at, &token, out);
-    return MARE_OK;
-}
-
 bool mare__message_check(const mare_message *message, bool (*accepts)(const struct mare__object *))
 {
     const uint8_t *data = mare__message_data(message);
@@ -396,15 +245,6 @@ mare_err mare__message_dissolve(mare_message *message,
     return MARE_OK;
 }
 
-// Whether the bytes behind a token are no objects.
-static bool is_raw(const struct mare__token *token)
-{
-    return token->kind == MARE__TOKEN_STRING ||
-           (token->kind == MARE__TOKEN_EXT &&
-            (token->ext == MARE__EXT_REPEAT || token->ext == MARE__EXT_SHARED ||
-             token->ext == MARE__EXT_MODULE || token->ext == MARE__EXT_HANDLE));
-}
-
 // Looks into every ext too: whether all of it is MessagePack with nothing in it that a peer cannot
 // make. `*repeats` tells whether something is referred to again, `*handles` how many references
 // there are.
@@ -425,7 +265,7 @@ static bool is_acceptable(const uint8_t *at, const uint8_t *end, bool *repeats, 
             if (token.ext < MARE__EXT_REPEAT || token.ext > MARE__EXT_OBJECT)
                 return false;
             *repeats |= token.ext == MARE__EXT_REPEAT || token.ext == MARE__EXT_SHARED;
-            if (is_raw(&token)) // others have MessagePack inside, which comes next
+            if (mare__token_is_raw(&token)) // others have MessagePack inside, which comes next
                 at += token.size;
         }
     }
@@ -455,7 +295,7 @@ static bool resolve_all(mare_message *message, mare__resolve *resolve, void *con
             memcpy(data + (at - data), &handle, sizeof handle);
             message->handles = (uint32_t)(at - data) + 1;
             at += token.size;
-        } else if (is_raw(&token)) {
+        } else if (mare__token_is_raw(&token)) {
             at += token.size;
         }
     }

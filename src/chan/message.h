@@ -28,6 +28,15 @@ enum mare__ext {
     MARE__EXT_OBJECT,   // a module's name, where in it the metatable is, a table that gets it
 };
 
+// Whether the bytes behind a token are no objects.
+static inline bool mare__token_is_raw(const struct mare__token *token)
+{
+    return token->kind == MARE__TOKEN_STRING ||
+           (token->kind == MARE__TOKEN_EXT &&
+            (token->ext == MARE__EXT_REPEAT || token->ext == MARE__EXT_SHARED ||
+             token->ext == MARE__EXT_MODULE || token->ext == MARE__EXT_HANDLE));
+}
+
 // The payload of MARE__EXT_HANDLE.
 struct mare__handle {
     uint32_t previous; // offset of the previous handle's payload plus 1; 0 when none
@@ -53,6 +62,7 @@ struct mare_message {
     bool repeats; // some value is referred to again: the reader must number tables and functions
     uint8_t trust : 4;   // enum mare__trust
     uint8_t charged : 1; // somebody pays for `large`: see message.c
+    uint8_t open : 3;    // not 0: a table is being built at its end, see value.c
     uint8_t stamp_high;  // 40 bits: the number of the event that sent it (see sched/trace.h), or 0
     uint32_t stamp_low;
     union {

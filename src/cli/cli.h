@@ -54,6 +54,23 @@ void mare__cli_trace_begin(mare_runtime *runtime);
 bool mare__cli_trace_close(void);
 extern const char mare__cli_trace_help[];
 
+// `mare --profile FILE`: the same for a profile, which is written at the end.
+bool mare__cli_profile_open(const char *path);
+void mare__cli_profile_begin(mare_runtime *runtime);
+void mare__cli_profile_take(mare_runtime *runtime); // what was measured, before the runtime goes
+bool mare__cli_profile_close(void);
+extern const char mare__cli_profile_help[];
+
+// `mare --inspect PATH`: where the next program lets others look into it; when it has a runtime.
+// False: it cannot, and has said why.
+void mare__cli_inspect(const char *path);
+bool mare__cli_inspect_begin(mare_runtime *runtime);
+extern const char mare__cli_inspect_help[];
+
+// Looking into another: `mare top …`.
+int mare__cli_top(int argc, char **argv);
+extern const char mare__cli_top_help[];
+
 // The simulator: `mare sim …`, and what `mare help sim` says.
 int mare__cli_sim(int argc, char **argv);
 extern const char mare__cli_sim_help[];
@@ -79,6 +96,14 @@ int mare__cli_group(int argc, char **argv);
 extern const char mare__cli_group_help[];
 int mare__cli_node(int argc, char **argv);
 extern const char mare__cli_node_help[];
+
+// The remote scheduling service: `mare serve …`, `mare submit …`, `mare jobs …`.
+int mare__cli_serve(int argc, char **argv);
+extern const char mare__cli_serve_help[];
+int mare__cli_submit(int argc, char **argv);
+extern const char mare__cli_submit_help[];
+int mare__cli_jobs(int argc, char **argv);
+extern const char mare__cli_jobs_help[];
 
 // Keys and certificates of nodes: `mare keys …`.
 int mare__cli_keys(int argc, char **argv);

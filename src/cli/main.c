@@ -49,6 +49,25 @@ static int run_traced(int argc, char **argv)
     return mare__cli_trace_open(argv[1]) ? dispatch(argc - 1, argv + 1) : EXIT_DIED;
 }
 
+static int run_profiled(int argc, char **argv)
+{
+    if (argc < 2) {
+        fputs("mare: --profile needs a file: mare --profile out.svg app.lua\n", stderr);
+        return EXIT_USAGE;
+    }
+    return mare__cli_profile_open(argv[1]) ? dispatch(argc - 1, argv + 1) : EXIT_DIED;
+}
+
+static int run_inspected(int argc, char **argv)
+{
+    if (argc < 2) {
+        fputs("mare: --inspect needs a path: mare --inspect PATH app.lua\n", stderr);
+        return EXIT_USAGE;
+    }
+    mare__cli_inspect(argv[1]);
+    return dispatch(argc - 1, argv + 1);
+}
+
 static int run_interactively(int argc, char **argv)
 {
     return mare__cli_repl(argc - 1, argv + 1);
@@ -101,6 +120,12 @@ static const struct command commands[] = {
      run_leniently},
     {"--trace", "notes what processes do: mare --trace FILE app.lua [args]", mare__cli_trace_help,
      run_traced},
+    {"--profile", "draws where the time goes: mare --profile out.svg app.lua [args]",
+     mare__cli_profile_help, run_profiled},
+    {"--inspect", "lets others look into a program: mare --inspect PATH app.lua [args]",
+     mare__cli_inspect_help, run_inspected},
+    {"top", "shows what the processes of such a program do: mare top PATH", mare__cli_top_help,
+     mare__cli_top},
     {"test", "runs tests, each case in a process: mare test [FILE.lua | FOLDER ...] [PATTERN]",
      mare__cli_test_help, mare__cli_test},
     {"sim", "simulates coordination algorithms, checks and draws them: mare sim ALGORITHM",
@@ -113,6 +138,12 @@ static const struct command commands[] = {
      mare__cli_node_help, mare__cli_node},
     {"group", "asks a member of a group who is in, who holds what: mare group NAME --join ADDRESS",
      mare__cli_group_help, mare__cli_group},
+    {"serve", "runs code that others submit, in sandboxes: mare serve --listen HOST:PORT",
+     mare__cli_serve_help, mare__cli_serve},
+    {"submit", "sends a file to a server, prints what it prints: mare submit HOST:PORT FILE.lua",
+     mare__cli_submit_help, mare__cli_submit},
+    {"jobs", "lists, shows and cancels jobs of a server: mare jobs HOST:PORT", mare__cli_jobs_help,
+     mare__cli_jobs},
     {"keys", "makes keys and certificates for nodes: mare keys authority GROUP",
      mare__cli_keys_help, mare__cli_keys},
     {"-v", "prints the version", "mare -v\n\nPrints the version; --version is the same.\n",

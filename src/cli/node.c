@@ -19,6 +19,7 @@ const char mare__cli_node_help[] =
     "  --keys FOLDER         keys and certificates, as 'mare keys' makes them\n"
     "  --secret FILE         a secret instead, as 'mare keys secret' makes it\n"
     "  --insecure            neither, although others than this machine can come in\n"
+    "  --guests              programs that are no nodes may call exported functions\n"
     "  --group GROUP         nodes of other groups are refused\n"
     "  --allow NAME          who may come in; may be given again (all who have a key)\n"
     "  --code LEVEL          what code others may send: none, source, bytecode (none)\n"

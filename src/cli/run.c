@@ -157,6 +157,15 @@ void mare__cli_be_lenient(void)
     interrupt.lenient = true;
 }
 
+// How long a process may stay in a C function before it is reported.
+static uint64_t stuck_ns(void)
+{
+    enum { DEFAULT_S = 3, MOST_S = 1000000 };
+    const char *chosen = getenv("MARE_STUCK");
+    double seconds = chosen ? strtod(chosen, NULL) : DEFAULT_S;
+    return seconds > 0 && seconds < MOST_S ? (uint64_t)(seconds * 1e9) : 0;
+}
+
 mare_runtime *mare__cli_start(void)
 {
     mare_runtime *runtime;
@@ -168,7 +177,9 @@ mare_runtime *mare__cli_start(void)
     runtime->exits_in_order = true;
     runtime->in_last_call = &interrupt.lingers;
     runtime->unnoticed = &interrupt.unnoticed;
+    runtime->stuck_ns = stuck_ns();
     mare__cli_trace_begin(runtime);
+    mare__cli_profile_begin(runtime);
     take_signals(runtime);
     return runtime;
 }
@@ -215,12 +226,15 @@ int mare__cli_finish(mare_runtime *runtime)
         mare__unpark(&interrupt.parker);
     }
     mare_process_unref(main);
+    mare__cli_profile_take(runtime);
     int lost = atomic_load(&runtime->print_error), late = stop(runtime);
     if (late)
         lost = late;
     if (!chosen && atomic_load(&interrupt.unnoticed) && !interrupt.lenient)
         code = EXIT_DIED;
-    if (!mare__cli_trace_close() && code == EXIT_SUCCESS)
+    bool noted = mare__cli_trace_close();
+    noted &= mare__cli_profile_close();
+    if (!noted && code == EXIT_SUCCESS)
         code = EXIT_DIED;
     if (lost && code == EXIT_SUCCESS) {
         fprintf(stderr, "mare: standard output: %s\n", strerror(lost));
@@ -322,6 +336,11 @@ int mare__cli_run(enum source source, int argc, char **argv)
     if (err) {
         fprintf(stderr, "mare: %s\n", error ? error : mare_strerror(err));
         free(error);
+        mare_process_unref(&main->shared);
+        stop(runtime);
+        return EXIT_DIED;
+    }
+    if (!mare__cli_inspect_begin(runtime)) {
         mare_process_unref(&main->shared);
         stop(runtime);
         return EXIT_DIED;

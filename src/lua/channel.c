@@ -6,6 +6,7 @@
 
 #include "lua/binding.h"
 #include "sched/foreign.h"
+#include "sched/look.h"
 #include "sched/trace.h"
 
 // A statistic: a host's messages are not counted.
@@ -303,6 +304,8 @@ int mare__lua_channel_new(lua_State *L)
     }
     if (err)
         return mare__lua_fail(L, err);
+    if (!name)
+        channel->made = mare__site_of(mare__self(L)->shared.runtime, L);
     if (name)
         mare__handle_push(L, channel); // somebody may have found it already
     else

@@ -370,6 +370,8 @@ int mare__lua_open_http(lua_State *L)
                                                  {"write", mare__lua_http_write},
                                                  {"phrase", phrase},
                                                  {"at_end", at_end_of},
+                                                 {"encode64", mare__lua_encode64},
+                                                 {"decode64", mare__lua_decode64},
                                                  {NULL, NULL}};
     mare__lazy_table(L, private_functions);
     return 1;

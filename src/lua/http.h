@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Functions of HTTP in Lua that live in http_write.c.
+// Functions of HTTP in Lua that live in http_write.c and base64.c.
 #pragma once
 
 #include "lua/net.h"
@@ -7,3 +7,5 @@
 int mare__lua_http_response(lua_State *L);
 int mare__lua_http_request(lua_State *L);
 int mare__lua_http_write(lua_State *L);
+int mare__lua_encode64(lua_State *L);
+int mare__lua_decode64(lua_State *L);

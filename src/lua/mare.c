@@ -7,6 +7,7 @@
 
 #include "lua/binding.h"
 #include "lua/embedded.h"
+#include "sched/look.h"
 #include "sched/process.h"
 #include "sched/runtime.h"
 #include "sched/worker.h"
@@ -222,16 +223,39 @@ static void set_name(lua_State *L, const char *name)
     }
 }
 
-static void push_process(lua_State *L, const void *row)
+static void set_text(lua_State *L, const char *key, const char *text)
 {
-    const mare_process_info *info = row;
-    lua_createtable(L, 0, 5);
+    if (!*text)
+        return;
+    lua_pushstring(L, text);
+    lua_setfield(L, -2, key);
+}
+
+// Of a routine that waits, into the table on top of the stack: where it is, and what it waits for.
+static void set_wait(lua_State *L, const mare_process_info *info, const mare_process_info *rows,
+                     size_t count)
+{
+    char text[MARE__WAIT_TEXT];
+    set_text(L, "at", info->at);
+    set_text(L, "waits", info->waits);
+    mare__wait_text(info, rows, count, text);
+    set_text(L, "waits_text", *text ? text + 1 : text);
+    if (info->waits_for)
+        set_integer(L, strcmp(info->waits, "join") == 0 ? "process" : "channel", info->waits_for);
+}
+
+static void push_process(lua_State *L, const mare_process_info *info, const mare_process_info *rows,
+                         size_t count)
+{
+    lua_createtable(L, 0, 8);
     set_integer(L, "id", info->id);
     set_integer(L, "memory", info->memory);
     set_integer(L, "slices", info->slices);
-    lua_pushstring(L, info->status);
-    lua_setfield(L, -2, "status");
+    lua_pushnumber(L, (lua_Number)info->cpu_ns / 1e9);
+    lua_setfield(L, -2, "cpu");
+    set_text(L, "status", info->status);
     set_name(L, info->name);
+    set_wait(L, info, rows, count);
 }
 
 static void push_channel(lua_State *L, const void *row)
@@ -266,13 +290,32 @@ static int push_rows(lua_State *L, const char *rows, size_t size, size_t count, 
 
 enum { NEWCOMERS = 16 }; // room for those that come between the two calls
 
+// A table for each process; one of several routines has a list of them all besides.
 static int mare_processes(lua_State *L)
 {
     mare_runtime *runtime = mare__self(L)->shared.runtime;
-    size_t room = mare_list_processes(runtime, NULL, 0) + NEWCOMERS;
+    size_t room = mare__list_routines(runtime, NULL, 0) + NEWCOMERS;
     mare_process_info *rows = lua_newuserdatauv(L, room * sizeof *rows, 0);
-    size_t count = mare_list_processes(runtime, rows, room);
-    return push_rows(L, (const char *)rows, sizeof *rows, count, room, push_process);
+    size_t count = mare__list_routines(runtime, rows, room);
+    lua_Integer processes = 0;
+    count = count < room ? count : room;
+    lua_newtable(L);
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || rows[i].id != rows[i - 1].id) {
+            push_process(L, &rows[i], rows, count);
+            lua_rawseti(L, -2, ++processes);
+        }
+        if (rows[i].routines > 1) {
+            lua_rawgeti(L, -1, processes);
+            luaL_getsubtable(L, -1, "routines");
+            lua_createtable(L, 0, 4);
+            set_integer(L, "id", rows[i].routine);
+            set_wait(L, &rows[i], rows, count);
+            lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+            lua_pop(L, 2);
+        }
+    }
+    return 1;
 }
 
 static int mare_channels(lua_State *L)

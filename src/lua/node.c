@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "lua/guest.h"
 #include "lua/net.h"
 #include "node/session.h"
 
@@ -143,8 +144,10 @@ static int session_look(lua_State *L)
 {
     struct mare__session_view view;
     mare__session_look(check_session(L, 1), &view);
-    const uint64_t counts[] = {view.bytes_in, view.bytes_out, view.messages_in, view.messages_out};
-    static const char *const names[] = {"bytes_in", "bytes_out", "messages_in", "messages_out"};
+    const uint64_t counts[] = {view.bytes_in, view.bytes_out, view.messages_in, view.messages_out,
+                               view.samples};
+    static const char *const names[] = {"bytes_in", "bytes_out", "messages_in", "messages_out",
+                                        "samples"};
     lua_newtable(L);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         lua_pushinteger(L, (lua_Integer)counts[i]);
@@ -153,18 +156,38 @@ static int session_look(lua_State *L)
     if (view.rtt_us > 0) {
         lua_pushnumber(L, (lua_Number)view.rtt_us / 1e6);
         lua_setfield(L, -2, "round_trip");
+        lua_pushlstring(L, (const char *)view.beat, view.beat_size);
+        lua_setfield(L, -2, "beat");
     }
     return 1;
 }
 
-const luaL_Reg mare__session_methods[] = {{"accept", session_accept}, {"refuse", session_refuse},
-                                          {"_bye", session_bye},      {"_quit", session_quit},
-                                          {"look", session_look},     {NULL, NULL}};
+// session:_beat(bytes): what goes along in heartbeats from now on
+static int session_beat(lua_State *L)
+{
+    size_t size;
+    const char *bytes = luaL_checklstring(L, 2, &size);
+    mare__session_set_beat(check_session(L, 1), bytes, size);
+    return 0;
+}
+
+const luaL_Reg mare__session_methods[] = {{"accept", session_accept},
+                                          {"refuse", session_refuse},
+                                          {"_bye", session_bye},
+                                          {"_quit", session_quit},
+                                          {"_beat", session_beat},
+                                          {"look", session_look},
+                                          {NULL, NULL}};
 
 int mare__lua_open_node(lua_State *L)
 {
-    static const luaL_Reg functions[] = {
-        {"_begin", node_begin}, {"home", node_home}, {"_name", node_name}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"_begin", node_begin},
+                                         {"home", node_home},
+                                         {"_name", node_name},
+                                         {"_reader", mare__lua_guest_reader},
+                                         {"_answer", mare__lua_guest_answer},
+                                         {"_failure", mare__lua_guest_failure},
+                                         {NULL, NULL}};
     mare__lazy_table(L, functions);
     return 1;
 }

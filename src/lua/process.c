@@ -2,7 +2,6 @@
 // Spawning processes, and what a reference to one can do.
 #include <string.h>
 
-#include "base/alloc.h"
 #include "lua/binding.h"
 #include "sched/foreign.h"
 #include "sched/local.h"
@@ -13,32 +12,30 @@
 // ---- Spawn --------------------------------------------------------------------------------------
 
 struct options {
-    const char *name;
-    size_t memory;
-    bool link, thread;
+    mare_spawn_options of_all;
+    bool link;
     bool background; // the program does not wait for its end: for modules of ours
-    mare_channel *monitor;
 };
 
 static void read_option(lua_State *L, const char *key, struct options *options)
 {
     if (strcmp(key, "name") == 0) {
         luaL_argcheck(L, lua_type(L, -1) == LUA_TSTRING, 1, "option 'name' must be a string");
-        options->name = lua_tostring(L, -1); // the table of options keeps it
-        luaL_argcheck(L, strlen(options->name) == lua_rawlen(L, -1), 1,
+        options->of_all.name = lua_tostring(L, -1); // the table of options keeps it
+        luaL_argcheck(L, strlen(options->of_all.name) == lua_rawlen(L, -1), 1,
                       "a name cannot contain zero bytes");
     } else if (strcmp(key, "memory") == 0) {
         int whole; // 1e6 is
         lua_Integer bytes = lua_tointegerx(L, -1, &whole);
         luaL_argcheck(L, lua_type(L, -1) == LUA_TNUMBER && whole && bytes > 0, 1,
                       "option 'memory' must be a positive whole number of bytes");
-        options->memory = (size_t)bytes;
+        options->of_all.memory = (size_t)bytes;
     } else if (strcmp(key, "link") == 0) {
         luaL_argcheck(L, lua_isboolean(L, -1), 1, "option 'link' must be a boolean");
         options->link = lua_toboolean(L, -1);
     } else if (strcmp(key, "thread") == 0) {
         luaL_argcheck(L, lua_isboolean(L, -1), 1, "option 'thread' must be a boolean");
-        options->thread = lua_toboolean(L, -1);
+        options->of_all.thread = lua_toboolean(L, -1);
     } else if (strcmp(key, "_background") == 0) {
         options->background = lua_toboolean(L, -1);
     } else if (strcmp(key, "monitor") == 0) {
@@ -46,13 +43,13 @@ static void read_option(lua_State *L, const char *key, struct options *options)
         luaL_argcheck(L, ref || lua_isboolean(L, -1), 1,
                       "option 'monitor' must be true or a channel");
         if (ref) {
-            options->monitor = (mare_channel *)ref->object;
+            options->of_all.monitor = (mare_channel *)ref->object;
         } else if (lua_toboolean(L, -1)) {
             mare_err err =
-                mare__chan_create(mare__self(L)->shared.runtime, 1, NULL, &options->monitor);
+                mare__chan_create(mare__self(L)->shared.runtime, 1, NULL, &options->of_all.monitor);
             if (err)
                 luaL_error(L, "%s", mare_strerror(err));
-            mare__handle_push_new(L, options->monitor);
+            mare__handle_push_new(L, options->of_all.monitor);
             lua_setfield(L, 1, "monitor"); // where it is found again
         }
     } else {
@@ -101,35 +98,6 @@ static void compile_body(lua_State *L, int body)
     lua_replace(L, body);
 }
 
-// Gives a new process its limit, name, monitor and link; what fails leaves nothing behind.
-static mare_err prepare(lua_State *L, struct mare__local *process, const struct options *options)
-{
-    struct mare__directory *names = process->shared.runtime->names;
-    mare_err err = MARE_OK;
-    if (options->memory && !(process->account = mare__account_new(options->memory)))
-        return MARE_NOMEM;
-    if (options->name) {
-        process->shared.name = mare__alloc(strlen(options->name) + 1);
-        if (!process->shared.name)
-            return MARE_NOMEM;
-        strcpy(process->shared.name, options->name);
-        err = mare__directory_add(names, options->name, &process->shared.object);
-        if (err)
-            return err;
-    }
-    if (options->monitor && !mare__process_monitor(&process->shared, options->monitor))
-        err = MARE_NOMEM;
-    if (!err && options->link && !mare__process_tie(&mare__self(L)->shared, &process->shared))
-        err = MARE_NOMEM;
-    if (!err && options->thread && !mare__worker_own(process)) {
-        mare__process_untie(&mare__self(L)->shared, &process->shared);
-        err = MARE_NOMEM;
-    }
-    if (err && options->name)
-        mare__directory_remove(names, options->name, &process->shared.object);
-    return err;
-}
-
 int mare__lua_spawn(lua_State *L)
 {
     struct mare__local *self = mare__self(L);
@@ -162,7 +130,7 @@ int mare__lua_spawn(lua_State *L)
     if (mare__marshal_body(L, body, top - body + 1, message, &leaving, NULL) != MARE_OK)
         return mare__lua_refuse(L);
     process->luaproc = self->luaproc;
-    mare_err err = prepare(L, process, &options);
+    mare_err err = mare__local_equip(process, &options.of_all, options.link ? &self->shared : NULL);
     if (!err && options.background) {
         process->given_up = true;
         atomic_fetch_add(&runtime->given_up, 1);
@@ -170,7 +138,7 @@ int mare__lua_spawn(lua_State *L)
     if (err)
         mare__leaving_drop(&leaving);
     if (err == MARE_EXISTS) {
-        lua_pushfstring(L, "the name '%s' is taken", options.name);
+        lua_pushfstring(L, "the name '%s' is taken", options.of_all.name);
         return mare__lua_fail_with(L, err);
     }
     if (err)
@@ -178,7 +146,7 @@ int mare__lua_spawn(lua_State *L)
     mare__local_launch(process);
     if (leaving)
         mare__leaving_end(L, &leaving, 0, true);
-    if (!options.monitor)
+    if (!options.of_all.monitor)
         return 1;
     lua_getfield(L, 1, "monitor");
     return 2;

@@ -313,6 +313,16 @@ void mare__far_closed(struct mare__port *port)
         mare__chan_close_for(&far->face, MARE_CLOSED);
 }
 
+// Whether the pump has received something, and its task may not even have run.
+static bool pump_holds(const struct mare__bell *pump)
+{
+    // Acquire: as in mare__bell_rang. While it is busy it waits, or its wait was ended and it is
+    // about to stir the port: then the session runs again.
+    if (atomic_load_explicit(&pump->busy, memory_order_acquire))
+        return atomic_load(&pump->task.wait.word) != MARE__WAIT_WAITING;
+    return pump->rang;
+}
+
 // Whether something that was sent has not left yet.
 static bool is_busy(struct mare__port *port)
 {
@@ -322,7 +332,7 @@ static bool is_busy(struct mare__port *port)
     mare__lock_acquire(&far->face.lock);
     bool empty = far->face.count == 0 && mare__list_empty(&far->face.senders);
     mare__lock_release(&far->face.lock);
-    return far->waiting || !empty || (far->pump && far->pump->rang);
+    return far->waiting || !empty || pump_holds(far->pump);
 }
 
 static const struct mare__port_ops ops = {serve, lost, destroy, is_busy};

@@ -199,6 +199,8 @@ struct mare__session {
     struct mare__order *orders, **orders_end;
     bool lost;
     struct mare__session_view view;
+    uint8_t beat[MARE__SESSION_BEAT]; // for the peer
+    size_t beat_size;
 };
 
 // The peer has broken a rule: the session ends.

@@ -7,8 +7,10 @@
 //                          |                      +--> control
 //                          +--output--> transport
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/alloc.h"
+#include "loop/stream.h"
 #include "node/inner.h"
 #include "sched/runtime.h"
 
@@ -234,8 +236,17 @@ static void tell_over(struct mare__session *session, const struct mare__link_eve
         return;
     mare_value by_peer = {.type = MARE_BOOLEAN, .as.boolean = event->by_peer};
     mare_message_add_string(&letter->wait.message, mare__link_code_word(event->code));
-    add_span(letter,
-             event->text.size ? event->text : mare__span_of(mare__link_code_text(event->code)));
+    char versions[200];
+    struct mare__span text = event->text;
+    if (event->code == MARE__LINK_CODE_VERSION) {
+        const struct mare__link_hello *peer = mare__link_peer(session->link);
+        const struct mare__link_hello *self = &session->settings.self;
+        snprintf(versions, sizeof versions, "%s: this node speaks %u to %u, the other %u to %u",
+                 mare__link_code_text(event->code), self->version_min, self->version_max,
+                 peer->version_min, peer->version_max);
+        text = mare__span_of(versions);
+    }
+    add_span(letter, text.size ? text : mare__span_of(mare__link_code_text(event->code)));
     mare_message_add(&letter->wait.message, &by_peer);
     mare__chan_post(session->events, letter);
 }
@@ -310,6 +321,39 @@ static void lose(struct mare__session *session)
     obey_all(session); // that is, free them
 }
 
+// A round trip was measured, and the answer carries what the peer's program has to say.
+static void note_beat(struct mare__session *session, const struct mare__link_event *event)
+{
+    struct mare__session_view *view = &session->view;
+    mare__lock_acquire(&session->lock);
+    view->rtt_us = event->rtt_us;
+    view->samples++;
+    view->beat_size = event->size < sizeof view->beat ? event->size : sizeof view->beat;
+    if (view->beat_size)
+        memcpy(view->beat, event->data, view->beat_size);
+    mare__lock_release(&session->lock);
+}
+
+// The peer is no node: the program gets the stream, with what has come already.
+static void pass_on(struct mare__session *session, const struct mare__link_event *event)
+{
+    struct mare__stream *stream =
+        mare__stream_over(session->task.runtime, session->transport, MARE__KIND_STREAM);
+    session->transport = NULL;
+    bool kept = stream && mare__stream_keep(stream, (const char *)event->data, event->size);
+    struct mare__letter *letter = kept ? event_new(session, "guest") : NULL;
+    if (letter) {
+        mare_message *message = &letter->wait.message;
+        atomic_store(&stream->object.taken, false); // who receives it owns it
+        message->count += mare__message_append_handle(message, &stream->object);
+        mare__chan_post(session->events, letter);
+    } else {
+        tell_over(session, &(struct mare__link_event){.code = MARE__LINK_CODE_NOMEM});
+    }
+    if (stream)
+        mare__unref(&stream->object);
+}
+
 static void on_event(struct mare__session *session, const struct mare__link_event *event)
 {
     struct mare__port *port;
@@ -348,11 +392,8 @@ static void on_event(struct mare__session *session, const struct mare__link_even
             mare__export_ended(event->context, event->flow);
         break;
     case MARE__LINK_BEAT:
-        if (event->rtt_us > 0) {
-            mare__lock_acquire(&session->lock);
-            session->view.rtt_us = event->rtt_us;
-            mare__lock_release(&session->lock);
-        }
+        if (event->rtt_us > 0)
+            note_beat(session, event);
         break;
     case MARE__LINK_SUSPECTED:
         tell(session, "suspected");
@@ -361,7 +402,7 @@ static void on_event(struct mare__session *session, const struct mare__link_even
         tell(session, "trusted");
         break;
     case MARE__LINK_GUEST: // the link is not one any more, and tells nothing further
-        tell_over(session, &(struct mare__link_event){.code = MARE__LINK_CODE_MAGIC});
+        pass_on(session, event);
         lose(session);
         break;
     case MARE__LINK_BROKEN:
@@ -508,19 +549,23 @@ static bool run(struct mare__task *task)
     if (task->wait.result == MARE_KILLED || task->wait.result == MARE_STOPPED ||
         atomic_load(&runtime->stopping))
         mare__link_quit(session->link, MARE__LINK_CODE_LEAVING, mare__span_of(""));
+    // A nudge says nothing of the transport. If that was empty, its readiness is still to come.
+    bool nudged = task->wait.result == MARE_CANCELLED && session->reads_wait;
     obey_all(session);
     handle_events(session);
     serve_all(session);
-    bool all = session->over || read_all(session);
+    bool all = session->over || (nudged && session->transport->ops->plain) || read_all(session);
     serve_all(session);
     part(session);
     if (!session->over)
         handle_events(session);
-    write_all(session);
+    if (session->transport)
+        write_all(session);
     look(session);
     if (!session->over)
         return all ? wait(session) : mare__task_yield(task);
-    mare__transport_close(session->transport, false);
+    if (session->transport)
+        mare__transport_close(session->transport, false);
     mare__link_destroy(session->link); // what it still has refers to ports, and they to the session
     session->link = NULL;
     return false;
@@ -536,7 +581,8 @@ static void destroy(struct mare__object *object)
         session->controls = parcel->next;
         mare__parcel_free(parcel);
     }
-    mare__transport_release(session->transport);
+    if (session->transport)
+        mare__transport_release(session->transport);
     mare_chan_unref(session->events);
     mare_chan_unref(session->service);
     mare__free(session->texts);
@@ -550,6 +596,25 @@ static void release(void *context, void *owner)
 {
     (void)context;
     mare__parcel_free(owner);
+}
+
+static size_t beat(void *context, const struct mare__link *link, uint8_t *out)
+{
+    (void)link;
+    struct mare__session *session = context;
+    mare__lock_acquire(&session->lock);
+    size_t size = session->beat_size;
+    memcpy(out, session->beat, size);
+    mare__lock_release(&session->lock);
+    return size;
+}
+
+void mare__session_set_beat(struct mare__session *session, const void *bytes, size_t size)
+{
+    mare__lock_acquire(&session->lock);
+    session->beat_size = size < sizeof session->beat ? size : sizeof session->beat;
+    memcpy(session->beat, bytes, session->beat_size);
+    mare__lock_release(&session->lock);
 }
 
 static struct mare__span copy_text(char **at, const char *text)
@@ -592,6 +657,7 @@ static bool settle(struct mare__session *session, const struct mare__session_opt
     settings->secret = platform->random(platform->context);
     settings->context = session;
     settings->release = release;
+    settings->beat = beat;
     session->dials = options->dials;
     strcpy(session->facts, options->facts);
     session->link =

@@ -35,6 +35,7 @@ struct mare__session_options {
 //     "suspected" | "trusted"
 //     "dropped", why: a message of a channel here could not cross
 //     "over", word of the code, text, whether the peer said so     the last
+//     "guest", stream: instead of all these. The peer speaks MessagePack-RPC
 struct mare__session *mare__session_new(mare_runtime *runtime, struct mare__transport *transport,
                                         const struct mare__session_options *options,
                                         mare_channel *events, mare_channel *service);
@@ -49,9 +50,16 @@ void mare__session_refuse(struct mare__session *session, unsigned code, const ch
 void mare__session_bye(struct mare__session *session, unsigned code, const char *text);
 void mare__session_quit(struct mare__session *session, unsigned code, const char *text);
 
+// What goes along in heartbeats from now on, cut to so many bytes; the peer finds it in its view.
+enum { MARE__SESSION_BEAT = 64 };
+void mare__session_set_beat(struct mare__session *session, const void *bytes, size_t size);
+
 // What an onlooker may know.
 struct mare__session_view {
-    uint64_t rtt_us; // the last round trip, or 0
+    uint64_t rtt_us;  // the last round trip, or 0
+    uint64_t samples; // how many were measured
+    uint8_t beat[MARE__SESSION_BEAT];
+    size_t beat_size; // of what the peer put into the heartbeat that measured it
     uint64_t bytes_in, bytes_out, messages_in, messages_out;
     uint32_t proxies, exports;
 };

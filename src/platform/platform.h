@@ -58,6 +58,9 @@ long mare__os_process(void);
 // The number of processors this program may use, at least 1.
 unsigned mare__cpu_count(void);
 
+// Writes to standard error, past all buffers; also in a signal handler.
+void mare__say(const char *text, size_t length);
+
 // A hint to the processor that the caller spins.
 static inline void mare__pause(void)
 {
@@ -146,6 +149,7 @@ extern _Thread_local void *mare__thread_data __attribute__((tls_model("initial-e
 struct mare__tick {
     bool made;          // there is one: else it can be set, but never comes
     uint64_t period_ns; // 0: stopped
+    uint64_t left_ns;   // to the next one, when it was stopped; or 0
     timer_t timer;      // the live platform's
     uint64_t next_ns;   // another's
 };

@@ -48,11 +48,19 @@ int mare__live_tick_init(void *context, struct mare__tick *tick, void (*handler)
 void mare__live_tick_set(void *context, struct mare__tick *tick, uint64_t period_ns)
 {
     (void)context;
-    struct timespec period = {(time_t)(period_ns / 1000000000u), (long)(period_ns % 1000000000u)};
-    struct itimerspec spec = {.it_interval = period, .it_value = period};
+    enum { NS_PER_S = 1000000000 };
+    // What a worker had left to its next tick when it went to sleep it has left when it goes on: so
+    // ticks meet those who run for a moment at a time too, as often as they deserve.
+    uint64_t first_ns = tick->left_ns > 0 && tick->left_ns < period_ns ? tick->left_ns : period_ns;
+    struct itimerspec spec = {
+        .it_interval = {(time_t)(period_ns / NS_PER_S), (long)(period_ns % NS_PER_S)},
+        .it_value = {(time_t)(first_ns / NS_PER_S), (long)(first_ns % NS_PER_S)}};
+    struct itimerspec before = {0};
     tick->period_ns = period_ns;
     if (tick->made)
-        timer_settime(tick->timer, 0, &spec, NULL);
+        timer_settime(tick->timer, 0, &spec, &before);
+    tick->left_ns =
+        (uint64_t)before.it_value.tv_sec * NS_PER_S + (uint64_t)before.it_value.tv_nsec;
 }
 
 void mare__live_tick_fini(void *context, struct mare__tick *tick)

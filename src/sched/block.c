@@ -132,7 +132,8 @@ bool mare__sleep_commit(struct mare__local *process, struct mare__sleep *sleep)
     wait->fired = fired;
     wait->result = err;
     sleep->timed = false;
-    sleep->waits = MARE__WAITS_NOT;
+    // Relaxed: it does not wait after all, and somebody may be looking what for (look.c).
+    __atomic_store_n(&sleep->waits, MARE__WAITS_NOT, __ATOMIC_RELAXED);
     return false;
 }
 

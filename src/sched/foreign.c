@@ -12,6 +12,7 @@
 #include "sched/process.h"
 #include "sched/runtime.h"
 #include "sched/trace.h"
+#include "sched/worker.h"
 
 // A thread waits as a process does, with a place to sleep instead of a worker to leave.
 struct sleeper {
@@ -55,6 +56,8 @@ static mare_err check(const mare_channel *channel, const mare_message *message)
     const char *why;
     if (!usable(channel))
         return MARE_STOPPED;
+    if (message->open)
+        return MARE_INVALID;
     return channel->far ? channel->far->check(channel->far, message, &why) : MARE_OK;
 }
 
@@ -290,13 +293,46 @@ mare_err mare__compile(struct mare__local *process, lua_CFunction function, void
     return err;
 }
 
-mare_err mare_spawn(mare_runtime *runtime, const char *code, size_t length, const char *name,
-                    const mare_message *arguments, mare_process **out, char **error)
+mare_err mare__local_equip(struct mare__local *process, const mare_spawn_options *options,
+                           mare_process *tied_to)
+{
+    struct mare__directory *names = process->shared.runtime->names;
+    mare_err err = MARE_OK;
+    if (options->memory && !(process->account = mare__account_new(options->memory)))
+        return MARE_NOMEM;
+    if (options->name) {
+        process->shared.name = mare__alloc(strlen(options->name) + 1);
+        if (!process->shared.name)
+            return MARE_NOMEM;
+        strcpy(process->shared.name, options->name);
+        err = mare__directory_add(names, options->name, &process->shared.object);
+        if (err)
+            return err;
+    }
+    if (options->monitor && !mare__process_monitor(&process->shared, options->monitor))
+        err = MARE_NOMEM;
+    if (!err && tied_to && !mare__process_tie(tied_to, &process->shared))
+        err = MARE_NOMEM;
+    if (!err && options->thread && !mare__worker_own(process)) {
+        if (tied_to)
+            mare__process_untie(tied_to, &process->shared);
+        err = MARE_NOMEM;
+    }
+    if (err && options->name)
+        mare__directory_remove(names, options->name, &process->shared.object);
+    return err;
+}
+
+mare_err mare_spawn_with(mare_runtime *runtime, const char *code, size_t length, const char *name,
+                         const mare_message *arguments, const mare_spawn_options *options,
+                         mare_process **out, char **error)
 {
     if (error)
         *error = NULL;
     if (!mare__runtime_valid(runtime) || atomic_load(&runtime->stopping))
         return MARE_STOPPED;
+    if (arguments && arguments->open)
+        return MARE_INVALID;
     struct mare__local *process = mare__local_new(runtime);
     if (!process)
         return MARE_NOMEM;
@@ -310,6 +346,8 @@ mare_err mare_spawn(mare_runtime *runtime, const char *code, size_t length, cons
             *error = NULL;
         }
     }
+    if (!err)
+        err = mare__local_equip(process, options, NULL);
     if (err) {
         mare_process_unref(&process->shared);
         return err;
@@ -317,4 +355,11 @@ mare_err mare_spawn(mare_runtime *runtime, const char *code, size_t length, cons
     mare__local_launch(process);
     *out = &process->shared;
     return MARE_OK;
+}
+
+mare_err mare_spawn(mare_runtime *runtime, const char *code, size_t length, const char *name,
+                    const mare_message *arguments, mare_process **out, char **error)
+{
+    static const mare_spawn_options none;
+    return mare_spawn_with(runtime, code, length, name, arguments, &none, out, error);
 }

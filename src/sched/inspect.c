@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What can be watched: counters, and pictures of the live processes and channels. A picture is
-// taken under the locks of the lists, so it copies and calls nobody.
+// What can be watched: counters, and pictures of the channels (of processes: look.c). A picture is
+// taken under the lock of the list, so it copies and calls nobody.
 #include <string.h>
 
 #include "sched/local.h"
@@ -29,33 +29,6 @@ static void copy_name(char (*to)[64], const char *name)
     **to = '\0';
     if (name)
         strncat(*to, name, sizeof *to - 1);
-}
-
-static void describe_process(struct mare__local *process, mare_process_info *info)
-{
-    mare__lock_acquire(&process->shared.lock); // its state may be going
-    struct mare__arena *arena = atomic_load_explicit(&process->arena, memory_order_acquire);
-    info->memory = arena ? mare__arena_used(arena) : 0;
-    mare__lock_release(&process->shared.lock);
-    info->id = process->shared.id;
-    info->slices = atomic_load(&process->slices);
-    info->status = mare__local_status(process);
-    copy_name(&info->name, process->shared.name);
-}
-
-size_t mare_list_processes(mare_runtime *runtime, mare_process_info *rows, size_t room)
-{
-    if (!mare__runtime_valid(runtime))
-        return 0;
-    size_t count = 0;
-    mare__lock_acquire(&runtime->process_lock);
-    for (struct mare__list *l = runtime->processes.next; l != &runtime->processes; l = l->next) {
-        if (count < room)
-            describe_process(MARE__ENTRY(l, struct mare__local, in_all), &rows[count]);
-        count++;
-    }
-    mare__lock_release(&runtime->process_lock);
-    return count;
 }
 
 static size_t length_of(const struct mare__list *list)

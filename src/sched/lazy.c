@@ -460,13 +460,17 @@ void mare__lazy_methods(lua_State *L, const luaL_Reg *methods)
     lua_setmetatable(L, -2);
 }
 
-bool mare__lazy_has(lua_State *L, const char *name)
+bool mare__lazy_knows(const mare_runtime *runtime, const char *name)
 {
-    const mare_runtime *runtime = mare__self(L)->shared.runtime;
     for (int i = 0; i < LIBRARY_COUNT; i++)
         if (strcmp(libraries[i].name, name) == 0)
             return true;
-    return runtime->module && runtime->module(name);
+    return (runtime->module && runtime->module(name)) || mare__offer_has(runtime, name);
+}
+
+bool mare__lazy_has(lua_State *L, const char *name)
+{
+    return mare__lazy_knows(mare__self(L)->shared.runtime, name);
 }
 
 bool mare__lazy_require(lua_State *L, const char *name)
@@ -480,6 +484,8 @@ bool mare__lazy_require(lua_State *L, const char *name)
             return true;
         }
     lua_CFunction open = runtime->module ? runtime->module(name) : NULL;
+    if (!open)
+        open = mare__offer_open(L, name);
     if (open)
         luaL_requiref(L, name, open, 0);
     return open != NULL;

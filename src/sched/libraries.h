@@ -49,6 +49,7 @@ bool mare__lazy_require(lua_State *L, const char *name);
 
 // Whether there is a library or module of that name that needs no file.
 bool mare__lazy_has(lua_State *L, const char *name);
+bool mare__lazy_knows(const mare_runtime *runtime, const char *name);
 
 // Pushes "library", "function" for a C function that is part of a standard library or module that
 // is loaded, and returns true; or pushes nothing. The function is at `index`.
@@ -90,6 +91,13 @@ void mare__package_patch(lua_State *L);
 struct mare__modules;
 void mare__modules_inherit(lua_State *L, struct mare__local *process);
 void mare__modules_unref(struct mare__modules *modules); // or NULL
+
+// ---- offer.c ------------------------------------------------------------------------------------
+// Whether the program around the runtime offers such a module; what opens it in a state, or NULL;
+// the end of them all.
+bool mare__offer_has(const mare_runtime *runtime, const char *name);
+lua_CFunction mare__offer_open(lua_State *L, const char *name);
+void mare__offers_free(mare_runtime *runtime);
 
 // ---- class.c ------------------------------------------------------------------------------------
 // The table on top of the stack has a metatable. Pushes the name of the loaded module that has it,

@@ -7,6 +7,11 @@
 // A new process with one reference for the caller, not yet ready; NULL when there is no memory.
 struct mare__local *mare__local_new(mare_runtime *runtime);
 
+// Gives a new process, not yet launched, its limit, name, monitor and thread, and ties it to
+// another if that is not NULL. What fails leaves nothing behind: MARE_EXISTS, MARE_NOMEM.
+mare_err mare__local_equip(struct mare__local *process, const mare_spawn_options *options,
+                           mare_process *tied_to);
+
 // Makes a new process run; the runtime holds a reference from here to its end.
 void mare__local_launch(struct mare__local *process);
 

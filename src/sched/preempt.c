@@ -6,6 +6,7 @@
 
 #include "sched/libraries.h"
 #include "sched/local.h"
+#include "sched/profile.h"
 #include "sched/routine.h"
 #include "sched/runtime.h"
 #include "sched/state.h"
@@ -31,6 +32,13 @@ static void throw_kill(lua_State *L, struct mare__local *process)
 void mare__give_way(lua_State *L)
 {
     struct mare__local *process = mare__self(L);
+    bool only_sampled = process->only_sampled;
+    process->only_sampled = false;
+    if (atomic_load_explicit(&process->shared.runtime->profile, memory_order_acquire))
+        mare__profile_take(L, process);
+    mare__stuck_heard(L, process);
+    if (only_sampled && !mare__killed(process))
+        return;
     if (mare__routine_is_main(process) && mare__local_heed(process))
         luaL_error(L, "interrupted!");
     if (L != process->current || process->unyieldable || process->winding_up ||
@@ -73,6 +81,12 @@ static void grow_older(struct mare__worker *worker)
     unsigned long turn = atomic_load_explicit(&worker->counters.switches, memory_order_relaxed);
     unsigned long begun = turn - worker->ticked_turn; // since the last tick
     had_ns = had_ns < period_ns ? had_ns : period_ns;
+    // All of it to the one that the tick meets: on the average that is right. Relaxed: a figure.
+    struct mare__local *process = worker->running;
+    if (process) {
+        atomic_fetch_add_explicit(&process->cpu_ns, had_ns, memory_order_relaxed);
+        process->unsampled_ns = process->unsampled_ns + had_ns;
+    }
     worker->burnt_ns = before_ns + (begun > 1 ? had_ns / begun : had_ns);
     worker->burnt_till = now_ns;
     worker->ticked_turn = turn;
@@ -129,8 +143,16 @@ static bool ends_turn(struct mare__worker *worker)
 void mare__on_tick(void *argument)
 {
     struct mare__worker *worker = argument;
-    if (ends_turn(worker))
-        mare__hook_arm(worker->running, worker->running->current);
+    bool over = ends_turn(worker);
+    struct mare__local *process = worker->running;
+    bool sampled = process && atomic_load(&worker->runtime->profile);
+    sampled |= process && mare__stuck_watch(worker, process);
+    if (over)
+        process->only_sampled = false;
+    else if (sampled && !process->armed)
+        process->only_sampled = true;
+    if (over || sampled)
+        mare__hook_arm(process, process->current);
 }
 
 // Where instructions are counted instead.

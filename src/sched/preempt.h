@@ -8,6 +8,11 @@
 // The handler of a worker's tick: in a signal handler, on the worker's own thread.
 void mare__on_tick(void *worker);
 
+// A process that stays in a C function holds its worker: stuck_in_c.c tells of it. With each tick:
+// whether to look if Lua code still runs. Where it does.
+bool mare__stuck_watch(struct mare__worker *worker, struct mare__local *process);
+void mare__stuck_heard(lua_State *L, struct mare__local *process);
+
 // Processes in its own lines, or tasks.
 static inline bool mare__others_wait(const struct mare__worker *worker)
 {

@@ -27,6 +27,8 @@ static mare_channel *ended_new(mare_runtime *runtime)
 mare_err mare__process_await(mare_process *process, bool observe, mare_channel **ended)
 {
     mare_channel *made = ended_new(process->runtime);
+    if (made)
+        made->ends = process->id;
     mare__lock_acquire(&process->lock);
     if (!process->ended && !process->finished) {
         process->ended = made;

@@ -194,8 +194,8 @@ static inline bool is_slot_free(struct mare__worker *worker, const struct mare__
 
 static void mark_ready(struct mare__local *process)
 {
-    // Relaxed: only for mare__local_status.
-    atomic_store_explicit(&process->status, MARE__READY, memory_order_relaxed);
+    // Release: who looks at it (look.c) finds the state as it was left.
+    atomic_store_explicit(&process->status, MARE__READY, memory_order_release);
 }
 
 void mare__ready(struct mare__local *process)

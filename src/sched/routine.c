@@ -84,6 +84,8 @@ static struct mare__routine *dequeue(struct mare__local *process, struct mare__p
     } else {
         routine = NULL;
         pool->parked = !*killed;
+        if (pool->parked) // before anybody can wake it. Release: see look.c
+            atomic_store_explicit(&process->status, MARE__BLOCKED, memory_order_release);
     }
     mare__lock_release(&pool->lock);
     return routine;
@@ -179,7 +181,6 @@ bool mare__pool_next(struct mare__local *process, int *arguments)
     struct mare__pool *pool = pool_of(process);
     struct mare__routine *routine;
     bool killed;
-    atomic_store_explicit(&process->status, MARE__BLOCKED, memory_order_relaxed); // if it will be
     while ((routine = dequeue(process, pool, &killed)) && routine->stage != MARE__ROUTINE_LIVES)
         dismiss(process, routine);
     if (killed) // which the worker sees

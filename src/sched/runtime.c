@@ -5,7 +5,9 @@
 #include "base/alloc.h"
 #include "sched/libraries.h"
 #include "sched/local.h"
+#include "sched/look.h"
 #include "sched/process.h"
+#include "sched/profile.h"
 #include "sched/runtime.h"
 #include "sched/state.h"
 #include "sched/task.h"
@@ -16,6 +18,9 @@ static void runtime_free(mare_runtime *runtime)
 {
     if (runtime->harvest)
         mare__harvest_destroy(runtime->harvest);
+    mare__offers_free(runtime);
+    mare__sites_free(runtime);
+    mare__profile_free(runtime);
     if (runtime->names)
         mare__directory_destroy(runtime->names);
     mare__tasks_finish(runtime);
@@ -28,6 +33,8 @@ static void runtime_free(mare_runtime *runtime)
         atomic_load (&runtime->jobs_stop)(jobs);
     pthread_mutex_destroy(&runtime->end_mutex);
     pthread_mutex_destroy(&runtime->worker_mutex);
+    pthread_mutex_destroy(&runtime->offer_mutex);
+    pthread_mutex_destroy(&runtime->look_mutex);
     pthread_mutex_destroy(&runtime->trace.mutex);
     mare__free(runtime);
 }
@@ -60,6 +67,8 @@ mare_err mare__runtime_start(const struct mare__platform *platform, const mare_o
     atomic_init(&runtime->recycle_limit, options->recycle);
     runtime->gc_stress = getenv("MARE_GC_STRESS") != NULL;
     pthread_mutex_init(&runtime->worker_mutex, NULL);
+    pthread_mutex_init(&runtime->offer_mutex, NULL);
+    pthread_mutex_init(&runtime->look_mutex, NULL);
     pthread_mutex_init(&runtime->end_mutex, NULL);
     pthread_mutex_init(&runtime->trace.mutex, NULL);
     runtime->harvest = mare__harvest_create();

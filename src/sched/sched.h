@@ -151,29 +151,33 @@ struct mare__local {
         lua_State *co, *before; // who runs, and who ran before it
     } * nest;                   // coroutines resumed inside each other
     uint32_t nested, nest_room;
-    bool needs_close;              // something in the state has a finalizer
-    bool finalizes;                // one that is Lua code
-    bool closing;                  // the state is: what is made now is not finalized
-    bool has_c_modules;            // so the state cannot be recycled
-    bool warnings_on, warning;     // what warn("@on") set; a warning's first piece was printed
-    bool loaded;                   // the state came with its function on the stack
-    bool begun;                    // what it starts with is being read, or was
-    bool is_main;                  // has everything from the start, as the stock interpreter
-    bool luaproc;                  // the global `luaproc` exists in it
-    volatile bool winding_up;      // it has ended: handlers of <close> run
-    volatile uint8_t throws;       // errors raised in it because it was killed
-    bool hooked;                   // the program has set a hook, in some coroutine: see hook.c
-    volatile bool hooking;         // a hook is being set: the tick leaves it alone
-    lua_State *volatile armed;     // where the tick asked for the worker
-    const void *last_body;         // what it spawned last: see code.c
-    struct mare__reader *start;    // of what it starts with, until that was read
-    struct mare__modules *modules; // what it inherits: a reference, or NULL; see package.c
-    uintptr_t modules_print;       // of what it would hand on when it last looked
+    bool needs_close;               // something in the state has a finalizer
+    bool finalizes;                 // one that is Lua code
+    bool closing;                   // the state is: what is made now is not finalized
+    bool has_c_modules;             // so the state cannot be recycled
+    bool warnings_on, warning;      // what warn("@on") set; a warning's first piece was printed
+    bool loaded;                    // the state came with its function on the stack
+    bool begun;                     // what it starts with is being read, or was
+    bool is_main;                   // has everything from the start, as the stock interpreter
+    bool luaproc;                   // the global `luaproc` exists in it
+    volatile bool winding_up;       // it has ended: handlers of <close> run
+    volatile uint8_t throws;        // errors raised in it because it was killed
+    bool hooked;                    // the program has set a hook, in some coroutine: see hook.c
+    volatile bool hooking;          // a hook is being set: the tick leaves it alone
+    lua_State *volatile armed;      // where the tick asked for the worker
+    volatile bool only_sampled;     // or only for a look at where it is: see profile.h
+    volatile uint64_t unsampled_ns; // processor time since the last look
+    const void *last_body;          // what it spawned last: see code.c
+    struct mare__reader *start;     // of what it starts with, until that was read
+    struct mare__modules *modules;  // what it inherits: a reference, or NULL; see package.c
+    uintptr_t modules_print;        // of what it would hand on when it last looked
 
     // Under the lock of the shared half.
     bool reporting; // it died, and its error will be printed unless somebody looks
     bool given_up;  // nobody waits for its end: it was killed on a thread of its own, which may not
                     // come back from C; or it is there for others (a node's keeper)
+
+    atomic_ullong cpu_ns; // processor time, by samples: its worker adds to it with each tick
 
     bool keeps; // it stands in the list of keepers; written once, before it has finished
 
@@ -270,6 +274,10 @@ struct mare__worker {
     volatile uint64_t burnt_ns;   // of that, what counts as used: see grow_older in preempt.c
     volatile uint64_t burnt_till; // the thread's processor time at the last tick
     unsigned long ticked_turn;    // and the number of its turn: see below
+    // Of a turn: its age when Lua code was last seen to run in it; what it had used half the time
+    // later that it may be without; whether it was reported. See stuck_in_c.c.
+    volatile uint64_t heard_ns, heard_burnt_ns;
+    volatile bool told;
     volatile sig_atomic_t ticked; // a tick came: look at the timers
 
     _Atomic(struct mare__local *) slot; // the oldest ready process, while the queue is empty
@@ -335,6 +343,14 @@ struct mare_runtime {
     const struct mare__class *classes; // by enum mare__kind
     struct mare__harvest *harvest;
     struct mare__directory *names;
+    atomic_bool looked_at;      // somebody looks at processes that are at rest: see look.h
+    pthread_mutex_t look_mutex; // and holds this meanwhile
+    uint64_t stuck_ns;          // after so long in a C function a process is reported; 0: never
+    struct mare__profile *_Atomic profile; // where samples go, or NULL: see profile.h
+    struct mare__sites *sites; // where channels were made, or NULL; under the mutex of sites
+    mare__lock site_lock;
+    _Atomic(struct mare__offer *) offers; // modules of the program around it: see offer.c
+    pthread_mutex_t offer_mutex;          // one offer at a time
 
     struct mare__trace { // see trace.h
         atomic_bool on;

@@ -193,10 +193,13 @@ static void join_upvalue(struct mare__reader *r, const uint8_t *payload)
 static void must_be_at_hand(lua_State *L)
 {
     const char *name = lua_tostring(L, -1);
-    lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    lua_pushvalue(L, -2);
-    bool loaded = lua_rawget(L, -2) != LUA_TNIL;
-    lua_pop(L, 2);
+    bool loaded = false;
+    if (lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE) == LUA_TTABLE) { // or nothing yet is
+        lua_pushvalue(L, -2);
+        loaded = lua_rawget(L, -2) != LUA_TNIL;
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
     if (!loaded && !mare__lazy_has(L, name))
         luaL_error(L, "another node refers to the module '%s', which is not loaded here", name);
 }

@@ -12,6 +12,7 @@
 
 #include "sched/block.h"
 #include "sched/local.h"
+#include "sched/look.h"
 #include "sched/preempt.h"
 #include "sched/ready.h"
 #include "sched/routine.h"
@@ -55,6 +56,7 @@ static inline __attribute__((always_inline)) void run(struct mare__worker *worke
     mare__count(&process->slices);
     mare__count(&worker->counters.switches);
     for (;;) {
+        mare__look_out(worker->runtime, process);
         if (process->pool && !mare__pool_next(process, &arguments))
             return;
         if (mare__killed(process)) {
@@ -64,8 +66,6 @@ static inline __attribute__((always_inline)) void run(struct mare__worker *worke
         if (!process->state && !mare__local_start(process, &arguments))
             return;
         process->yield = MARE__YIELD_BY_PROGRAM;
-        // Relaxed, here and below: only for mare__local_status.
-        atomic_store_explicit(&process->status, MARE__RUNNING, memory_order_relaxed);
         worker->age_ns = 0;
         worker->running = process;
         int status = lua_resume(process->routine, NULL, arguments, &results);
@@ -96,7 +96,8 @@ static inline __attribute__((always_inline)) void run(struct mare__worker *worke
             mare__ready_again(worker, process);
             return;
         }
-        atomic_store_explicit(&process->status, MARE__BLOCKED, memory_order_relaxed);
+        // Release: who looks at it (look.c) finds the state as it was left.
+        atomic_store_explicit(&process->status, MARE__BLOCKED, memory_order_release);
         if (mare__sleep_commit(process, &process->sleep))
             return;
         if (is_wanted(worker)) { // it need not wait, but had its turn: a loop of selects is one

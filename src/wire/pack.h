@@ -58,7 +58,7 @@ size_t mare__pack_binary_header(uint8_t *out, uint32_t length);
 
 // Headers of a fixed length of five bytes (an array or map) and six (an ext), to be filled in when
 // the size is known.
-enum { MARE__PACK_TABLE = 5, MARE__PACK_EXT = 6 };
+enum { MARE__PACK_TABLE = 5, MARE__PACK_EXT = 6, MARE__PACK_ARRAY_BYTE = 0xdd };
 void mare__pack_array_header(uint8_t *out, uint32_t count);
 void mare__pack_map_header(uint8_t *out, uint32_t count);
 void mare__pack_ext_header(uint8_t *out, int8_t kind, uint32_t length);

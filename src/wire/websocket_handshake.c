@@ -1,32 +1,16 @@
 // SPDX-License-Identifier: MIT
 // The handshake of RFC 6455 section 4.
 #include "base/alloc.h"
+#include "wire/base64.h"
 #include "wire/http_inner.h"
 #include "wire/sha1.h"
 #include "wire/websocket.h"
-
-// ---- Base64, RFC 4648 section 4 -----------------------------------------------------------------
-
-static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-static void base64(const uint8_t *in, size_t size, char *out)
-{
-    for (; size > 0; in += 3, out += 4) {
-        size_t count = size < 3 ? size : 3;
-        uint32_t group = (uint32_t)in[0] << 16 | (count > 1 ? (uint32_t)in[1] << 8 : 0) |
-                         (count > 2 ? in[2] : 0);
-        for (unsigned i = 0; i < 4; i++)
-            out[i] = i <= count ? digits[group >> (18 - 6 * i) & 63] : '=';
-        size -= count;
-    }
-    *out = 0;
-}
 
 // ---- Keys ---------------------------------------------------------------------------------------
 
 void mare__ws_make_key(const uint8_t random[16], char key[MARE__WS_KEY + 1])
 {
-    base64(random, 16, key);
+    mare__base64_encode(random, 16, key);
 }
 
 void mare__ws_make_accept(struct mare__span key, char accept[MARE__WS_ACCEPT + 1])
@@ -39,12 +23,13 @@ void mare__ws_make_accept(struct mare__span key, char accept[MARE__WS_ACCEPT + 1
         memcpy(text, key.at, size);
     memcpy(text + size, guid, sizeof guid);
     mare__sha1(text, size + sizeof guid - 1, digest);
-    base64(digest, sizeof digest, accept);
+    mare__base64_encode(digest, sizeof digest, accept);
 }
 
 // Whether a key is 16 bytes in Base64: 22 digits, of the last of which two bits count, and "==".
 static bool key_valid(struct mare__span key)
 {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     if (key.size != MARE__WS_KEY || key.at[22] != '=' || key.at[23] != '=')
         return false;
     for (unsigned i = 0; i < 22; i++)

@@ -1,9 +1,11 @@
 -- SPDX-License-Identifier: MIT
 -- Other nodes for tests: programs of their own, joined to the node of the test.
 local mare, node, child = require "mare", require "mare.node", require "mare.child"
-local t, shell = require "t", require "shell"
+local file, t, shell = require "mare.file", require "t", require "shell"
 
 local peers = {}
+
+local SILENCE = 60 -- seconds: a machine that stands still for a while loses nobody
 
 local HEAD = [[
 local mare, node = require "mare", require "mare.node"
@@ -31,22 +33,37 @@ end
 
 --- Makes this program a node, for the time of a case: `local home <close> = peers.home()`.
 function peers.home(options)
-    local given = {name = "home", listen = "127.0.0.1:0"}
+    local given = {name = "home", listen = "127.0.0.1:0", silence = SILENCE}
     for key, value in pairs(options or {}) do given[key] = value end
     node.stop(5) -- what a case that failed has left
     local address = t.ok(node.start(given))
     return setmetatable({address = address}, {__close = function() pcall(node.stop, 5) end})
 end
 
+-- Whether all threads of a program are stopped: the signal only asks them to, and meanwhile they
+-- may answer.
+local function stands_still(pid)
+    local tasks = ("/proc/%d/task"):format(pid)
+    for _, task in ipairs(assert(file.list(tasks))) do
+        local stat = file.read(("%s/%s/stat"):format(tasks, task))
+        if stat and stat:match "%) (%a)" ~= "T" then return false end
+    end
+    return true
+end
+
 --- Starts a program that is a node with these options and then runs the text. Its lines are read by
 --- `peer:line()`. It is ended with the case.
 function peers.start(options, text)
+    options.silence = options.silence or SILENCE
     local made = assert(child.spawn {shell.mare, "-e", HEAD .. (text or "mare.sleep(1000)"),
         source(options), stdin = "null", stdout = "pipe", stderr = "inherit",
         grace = 0})
     local peer = {child = made}
     function peer.line() return made.stdout:read("l", t.patience) end
-    function peer.signal(name) assert(made:kill(name)) end
+    function peer.signal(name)
+        assert(made:kill(name))
+        if name == "STOP" then t.reaches(function() return stands_still(made:pid()) end) end
+    end
     peer.address = peer.line()
     return setmetatable(peer, {__close = function() made:close() end})
 end

@@ -297,9 +297,10 @@ return {
         local lines = {
             "process %d+ %(worker%) waits at [^ ]+:4 to receive from channel %d+ %(jobs%)",
             "process %d+ waits at [^ ]+:6 for the end of process %d+ %(worker%)",
-            "process %d+ waits at [^ ]+:9 to send to channel %d+",
+            "process %d+ waits at [^ ]+:9 to send to channel %d+, made at [^ ]+:9",
             "process %d+ waits at [^ ]+:14 in a select of 2 cases",
-            "routine 2 of process %d+ waits at [^ ]+:13 to receive from channel %d+"}
+            "routine 2 of process %d+ waits at [^ ]+:13 to receive from channel %d+, made at "
+                .. "[^ ]+:13"}
         local alone, main = shell.lua(code), shell.lua(code, "main")
         t.ok(alone.err:find "^mare: 4 processes wait", alone.err)
         for _, line in ipairs(lines) do

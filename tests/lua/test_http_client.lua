@@ -258,6 +258,102 @@ return {
         t.eq(select(2, client:get(s.base, patience)), "2")
     end,
 
+    a_server_can_ask_again_for_a_part_that_has_not_come = function()
+        local more, early = mare.channel(), 0
+        local s <close> = server(function(request)
+            local parts = {}
+            repeat
+                local part, message, code = request:read(0.001)
+                if code == "timeout" then early = early + 1 end
+                if early == 3 then more:close() end
+                parts[#parts + 1] = part
+            until not part and not message
+            return table.concat(parts)
+        end)
+        local sent = false
+        local response = assert(http.request {url = s.base, timeout = patience, body = function()
+            more:receive() -- until it has asked too early
+            sent = not sent
+            return sent and "late" or nil
+        end})
+        t.eq(response:text(), "late")
+    end,
+
+    a_part_that_does_not_come_in_time_can_be_asked_for_again = function()
+        local more = mare.channel()
+        local s <close> = server(function()
+            return {body = function() return more:receive() end}
+        end)
+        for _, gzip in ipairs {false, true} do
+            local client <close> = http.client {timeout = patience, gzip = gzip}
+            mare.go(more.send, more, "one")
+            local response = assert(client:request(s.base))
+            t.eq(response:read(patience), "one")
+            for _ = 1, 3 do t.fails("timeout", response:read(0.001)) end
+            t.fails("timeout", response:read(mare.deadline(0.001)))
+            mare.go(more.send, more, "two")
+            t.eq(response:read(patience), "two")
+            mare.go(more.send, more, nil)
+            t.eq({response:read(patience)}, {})
+            t.eq({response:read(0)}, {})
+        end
+    end,
+
+    what_cannot_be_repeated_goes_on_a_kept_one_if_asked_for = function()
+        local s <close> = server(number_of)
+        local client <close> = http.client {timeout = patience}
+        local function post(kept)
+            return client:request({url = s.base, body = "x", kept = kept}):text()
+        end
+        t.eq({post(), post(true), post(), post(true)}, {"POST1", "POST1", "POST2", "POST2"})
+        t.raises("option 'kept' must be true or false", client.request, client,
+            {url = s.base, kept = 1})
+    end,
+
+    a_kept_one_that_ends_is_told_and_not_repeated = function()
+        local heard = 0
+        local url, routine = by_hand(function(stream)
+            answer(stream, "one", 1)
+            heard = heard + 1
+            stream:read "l" -- and says nothing
+            heard = heard + 1
+        end)
+        local client <close> = http.client {timeout = patience}
+        t.eq(client:request({url = url, body = "x"}):text(), "one")
+        local response, _, code, sent = client:request {url = url, body = "x", kept = true}
+        t.eq({response, code, sent, n = 4}, {nil, "closed", true, n = 4})
+        t.ok(routine:join(patience))
+        t.eq(heard, 2)
+    end,
+
+    a_failure_says_whether_the_request_may_have_got_there = function()
+        local nobody = assert(net.listen("127.0.0.1", 0))
+        local _, port = nobody:address()
+        nobody:close()
+        local url = "http://127.0.0.1:" .. port
+        for _, retries in ipairs {0, 1} do
+            local client <close> = http.client {timeout = patience, retries = retries}
+            local failure = table.pack(client:request(url))
+            t.eq({failure[3], failure[4]}, {"refused"})
+            local silent <close> = assert(net.listen("127.0.0.1", 0))
+            failure = table.pack(client:request {url = "http://127.0.0.1:" ..
+                select(2, silent:address()), timeout = mare.deadline(0.01)})
+            t.eq({failure[3], failure[4]}, {"timeout", true})
+        end
+    end,
+
+    connecting_has_a_time_of_its_own = function()
+        local silent <close> = assert(net.listen("127.0.0.1", 0)) -- which never shakes hands
+        local url = "https://127.0.0.1:" .. select(2, silent:address())
+        local client <close> = http.client {connect_time = 0.01, timeout = 1000}
+        for _, timeout in ipairs {1000, mare.deadline(1000)} do
+            local failure = table.pack(client:request {url = url, timeout = timeout})
+            t.eq({failure[3], failure[4]}, {"timeout"})
+        end
+        t.fails("timeout", http.request {url = url, connect_time = 0.01, timeout = 1000})
+        t.raises("option 'connect_time' must be seconds", http.client, {connect_time = 0})
+    end,
+
     so_many_are_kept_and_so_long = function()
         local s <close> = server(function(_, number) return tostring(number) end)
         local client <close> = http.client {most = 2, idle_time = 1000}

@@ -120,6 +120,18 @@ return {
         end)
     end,
 
+    a_node_may_be_this_one = function()
+        local _ <close> = peers.home()
+        t.ok(node.export("double", function(x) return 2 * x end))
+        t.eq({t.ok(mare.spawn({node = "home"}, "double", 4)):join(t.patience)}, {true, 8})
+        local process, told = mare.spawn({node = "home", monitor = true}, function() return 5 end)
+        t.eq({process:join(t.patience)}, {true, 5})
+        t.eq(select(2, told:receive(t.patience)), "normal")
+        t.eq({mare.spawn({node = "home"}, {source = "return ..."}, 6):join(t.patience)}, {true, 6})
+        t.fails("noname", mare.spawn({node = "home"}, "treble"))
+        t.fails("syntax", mare.spawn({node = "home"}, {source = "return return"}))
+    end,
+
     nothing_is_lost_or_doubled_while_receivers_come_and_go = function()
         local home <close> = peers.home()
         local _ <close> = peers.join(home, {name = "flow"}, [[
@@ -134,15 +146,17 @@ return {
             for i = 1, COUNT do assert(numbers:send(i)) end
         end)
         local seen, count, over = {}, 0, false
-        local function note(n)
-            if not n then return end
+        local taker = mare.go(function() -- which takes some of them itself, and mostly gives up
+            while not over do
+                local n = numbers:receive(0.001)
+                if n then back:send(n) end
+            end
+        end)
+        while count < COUNT do
+            local n = t.ok(back:receive(t.patience))
             t.eq(seen[n], nil, "twice")
             seen[n], count = true, count + 1
         end
-        local taker = mare.go(function() -- which takes some of them itself, and mostly gives up
-            while not over do note(numbers:receive(0.001)) end
-        end)
-        while count < COUNT do note(t.ok(back:receive(t.patience))) end
         over = true
         t.eq(taker:join(t.patience), true)
         t.eq(sender:join(t.patience), true)
@@ -159,6 +173,30 @@ return {
         ]])
         for i = 1, 300 do t.eq(slow:receive(t.patience), i) end
         slow:close()
+    end,
+
+    what_another_process_has_sent_arrives_before_the_goodbye = function()
+        local home <close> = peers.home()
+        local last = mare.channel(10, "last")
+        local _ <close> = peers.start({name = "flow", join = {home.address}}, [[
+            for i = 1, 20 do
+                local last, done = find "last@home", mare.channel(1)
+                last:send(0)
+                mare.spawn(function()
+                    last:send(i)
+                    done:send(true)
+                end)
+                done:receive()
+                node.stop(60)
+                assert(node.start(options))
+            end
+            mare.sleep(1000)
+        ]])
+        for i = 1, 20 do
+            t.eq(last:receive(t.patience), 0)
+            t.eq(last:receive(t.patience), i)
+        end
+        last:close()
     end,
 
     what_a_process_here_leaves_for_others_and_cannot_cross_ends_nothing = function()
@@ -580,6 +618,26 @@ return {
         peers.find "passes@two":send(peers.find "echo@one")
         t.eq(told:receive(t.patience), "round about")
         told:close()
+    end,
+
+    heartbeats_find_out_where_nodes_are = function()
+        local home <close> = peers.home {silence = 1}
+        t.eq(t.ok(node.near()), {})
+        local _ <close> = peers.join(home, {name = "one", silence = 1})
+        local _ <close> = peers.join(home, {name = "two", silence = 1})
+        local near
+        t.reaches(function()
+            near = t.ok(node.near())
+            return #near == 2
+        end, "two places")
+        t.ok(near[1].estimate > 0 and near[1].estimate <= near[2].estimate)
+        t.eq(#near[1].place, 3)
+        t.eq(t.ok(node.near(1))[1].name, near[1].name)
+        t.eq(#t.ok(node.near(1)), 1)
+        for _, member in ipairs(t.ok(node.list())) do
+            t.ok(member.place)
+            t.eq(member.estimate == nil, member.here == true)
+        end
     end,
 
     who_leaves_says_so = function()

@@ -39,6 +39,20 @@ return {
         t.fails("nonode", rise(1))
     end,
 
+    many_calls_in_flight_are_each_answered_once = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "flow"}, TIDE)
+        local n, seen, answers, done = t.slow > 1 and 1000 or 2000, {}, 0, mare.channel(1)
+        local rise = rpc.async(peers.find "tide@flow", "rise", function(level, message)
+            t.ok(level, message)
+            t.eq(seen[level], nil)
+            seen[level], answers = true, answers + 1
+            if answers == n then done:send(true) end
+        end)
+        for _ = 1, n do t.ok(rise(1)) end
+        t.ok(done:receive(t.patience))
+    end,
+
     rules_hold_for_callers_of_other_nodes = function()
         local home <close> = peers.home()
         local _ <close> = server("store", function()

@@ -56,6 +56,23 @@ return {
         end)
     end,
 
+    who_fails_again_and_again_is_not_listened_to = function()
+        with_keys(function(here)
+            local log = mare.channel(100)
+            local home <close> = peers.home {keys = here, log = log}
+            local port = home.address:match "%d+$"
+            local function attempt() -- whether anybody listened
+                local stream <close> = t.ok(net.connect("127.0.0.1", tonumber(port), t.patience))
+                stream:write "this is no TLS\n"
+                stream:read("a", t.patience)
+                return log:tryreceive() ~= nil
+            end
+            for _ = 1, 4 do t.eq(attempt(), true) end
+            t.reaches(function() return not attempt() end, "an attempt in vain")
+            t.reaches(attempt, "the end of the pause")
+        end)
+    end,
+
     a_certificate_is_for_one_name = function()
         with_keys(function(here)
             local log = mare.channel(100)

@@ -176,6 +176,39 @@ return {
         p:kill()
     end,
 
+    each_of_many_calls_in_flight_has_its_own_end = function()
+        local go, got = mare.channel(), mare.channel(10)
+        local p = serving(function()
+            function hang(i) go:receive() return i end
+            function quick(i) return i end
+        end)
+        local function call(fname, timeout, i)
+            return rpc.async(p, fname, function(...) got:send(i, ...) end, timeout)(i)
+        end
+        call("hang", nil, 1)
+        local second = call("hang", t.patience, 2)
+        call("hang", 0.001, 3) -- sooner than those that are waited for already
+        t.eq({got:receive(t.patience)}, {3, nil, "the deadline passed", "timeout"})
+        call("quick", nil, 4)
+        t.eq({got:receive(t.patience)}, {4, 4})
+        t.ok(second:cancel())
+        t.eq({got:receive(t.patience)}, {2, nil, "the call was cancelled", "cancelled"})
+        t.raises("cannot travel", call, "quick", nil, io.stdout)
+        call("quick", nil, 5)
+        t.eq({got:receive(t.patience)}, {5, 5})
+        go:send()
+        t.eq({got:receive(t.patience)}, {1, 1})
+        call("hang", nil, 6)
+        call("hang", t.patience, 7)
+        p:kill()
+        local ends = {}
+        for _ = 1, 2 do
+            local i, _, _, code = got:receive(t.patience)
+            ends[i] = code
+        end
+        t.eq(ends, {[6] = "noproc", [7] = "noproc"})
+    end,
+
     a_name_means_whoever_has_it_now = function()
         local function named(answer)
             return mare.spawn({name = "rpc-test-named"}, function()

@@ -8,9 +8,9 @@ local bodies = require "mare.http._body"
 local take_in = require "mare._websocket".take
 
 local request_options = checks.set("url", "method", "headers", "body", "file", "length",
-    "timeout", "limits", "tls")
-local client_options = checks.set("most", "idle_time", "timeout", "limits", "tls", "redirects",
-    "cookies", "gzip", "proxy", "retries")
+    "timeout", "connect_time", "limits", "tls", "kept")
+local client_options = checks.set("most", "idle_time", "timeout", "connect_time", "limits", "tls",
+    "redirects", "cookies", "gzip", "proxy", "retries")
 
 local usual_port = {http = 80, ws = 80, https = 443, wss = 443}
 
@@ -86,12 +86,15 @@ local function check_request(what, method, time)
     local body, file, length = what.body, what.file, what.length
     check_option("timeout", type(time) == "userdata" or type(time) == "number" and time >= 0,
         "seconds or a deadline")
+    check_option("connect_time", what.connect_time == nil or checks.span(what.connect_time),
+        "seconds")
     check_option("method", type(method) == "string" and shared.is_token(method), "a word")
     check_option("body", body == nil or type(body) ~= "number" and bodies.is_one(body),
         bodies.KINDS)
     check_option("file", file == nil or type(file) == "string", "the path of a file")
     check_option("file", file == nil or body == nil, "without a body")
     check_option("length", length == nil or bodies.length_of(length), bodies.LENGTH)
+    check_option("kept", what.kept == nil or type(what.kept) == "boolean", "true or false")
     local text = body == nil and file == nil and "" or type(body) == "string" and body
     check_option("length", length == nil or not text or bodies.length_of(length) == #text,
         "that of the body")
@@ -127,7 +130,7 @@ local function prepare(what, keep, usual_time, way)
     check_request(what, method, time)
     local wanted = {place = place, method = method, time = time, limits = what.limits,
         tls = what.tls, deadline = type(time) == "userdata" and time or nil,
-        closer = bodies.closer(), way = way}
+        connect_time = what.connect_time, kept = what.kept, closer = bodies.closer(), way = way}
     local ok, message, code = open_body(wanted, what)
     local good, head = true, nil
     if ok then
@@ -147,11 +150,13 @@ end
 
 -- A connection, for one request after the other.
 local function connect(wanted)
+    local time, most = wanted.time, wanted.connect_time
+    if most and seconds_of(time) > most then time = most end
     local stream, message, code
     if wanted.way then
-        stream, message, code = wanted.way.open(wanted.place, wanted.time, wanted.tls)
+        stream, message, code = wanted.way.open(wanted.place, time, wanted.tls)
     else
-        stream, message, code = http.open(wanted.place, wanted.time, wanted.tls)
+        stream, message, code = http.open(wanted.place, time, wanted.tls)
     end
     if not stream then return nil, message, code end
     return {stream = stream, reader = raw.reader("responses", wanted.limits),
@@ -212,15 +217,16 @@ local function request_once(wanted, finished)
     response, message, code = exchange(connection, wanted)
     if response then return complete(response, connection, wanted, finished) end
     connection.stream:close()
-    return nil, message, code
+    return nil, message, code, true
 end
 
 --- Makes a request: `url`, or a table with `url`, `method`, `headers`, `body` (a string, a function
 --- that returns part after part, a file, a stream, with its `length` if that is known) or `file` (a
 --- path), `timeout` (seconds
---- for each step, or a deadline for all of it), and for https `tls`, as for `tls.connect`. Returns
+--- for each step, or a deadline for all of it), `connect_time` (what of it may be spent on
+--- connecting), and for https `tls`, as for `tls.connect`. Returns
 --- the response (`status`, `headers`, `response:read()`, `response:text()`, `response:close()`), or
---- nil, message, code.
+--- nil, message, code, and true if the server may have got the request.
 function http.request(what)
     local wanted, message, code = prepare(what, false)
     if not wanted then return nil, message, code end
@@ -262,6 +268,7 @@ local function check_client(options)
     option("redirects", is_count, "an integer that is not negative")
     option("retries", is_count, "an integer that is not negative")
     option("gzip", "boolean", "true or false")
+    option("connect_time", checks.span, "seconds")
     option("proxy", function(url)
         return type(url) == "string" and require "mare.http._proxy".way(url)
     end, "the URL of a proxy, http://host:port")
@@ -271,7 +278,8 @@ local function check_client(options)
 end
 
 --- A client that keeps its connections for further requests. Options: `most`, `idle_time`, and
---- `timeout` (seconds), `limits` and `tls` as for `http.request`, for all of its requests;
+--- `timeout` (seconds), `connect_time`, `limits` and `tls` as for `http.request`, for all of its
+--- requests;
 --- `redirects` and `retries`, how often it follows and tries again; `cookies`, `gzip`, `proxy`.
 function http.client(options)
     options = options or {}
@@ -288,6 +296,7 @@ function http.client(options)
         most = options.most or http.client_most,
         idle_time = options.idle_time or http.client_time,
         timeout = options.timeout,
+        connect_time = options.connect_time,
         limits = options.limits,
         tls = options.tls,
         unused = {}, -- the one used last is the last
@@ -325,23 +334,28 @@ local function keeper(client)
 end
 
 -- Sends a request. A kept connection may have been closed by the server just now, which shows only
--- when a request gets no answer; so it serves what can be repeated, once, on a new one.
+-- when a request gets no answer; so it serves what can be repeated, once, on a new one. What cannot
+-- goes there only if the program says so, which is told then.
 local function perform(self, wanted)
     local _ <close> = wanted.closer
     wanted.tls, wanted.limits = wanted.tls or self.tls, wanted.limits or self.limits
-    local finished = keeper(self)
-    local kept = shared.idempotent[wanted.method] and not wanted.parts and take(self, wanted)
+    wanted.connect_time = wanted.connect_time or self.connect_time
+    local finished, again = keeper(self), shared.idempotent[wanted.method]
+    local kept = (again or wanted.kept) and not wanted.parts and take(self, wanted)
     if not kept then return request_once(wanted, finished) end
     if kept.limits ~= wanted.limits then -- those of the request before are not this one's
         kept.reader, kept.limits = raw.reader("responses", wanted.limits), wanted.limits
     end
     local response, message, code = exchange(kept, wanted)
-    if response and response.status ~= 408 then
+    if response and (response.status ~= 408 or not again) then
         return complete(response, kept, wanted, finished)
     end
     kept.stream:close()
-    if response or code == "closed" then return request_once(wanted, finished) end
-    return nil, message, code
+    if again and (response or code == "closed") then
+        response, message, code = request_once(wanted, finished)
+        if response then return response end
+    end
+    return nil, message, code, true
 end
 
 --- As `http.request`, and what the client's options say.

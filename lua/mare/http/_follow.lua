@@ -58,9 +58,10 @@ local function undo(response, most)
         response.next_part = function() return nil end
         return ...
     end
-    response.next_part = function()
+    response.next_part = function(own_time)
         while true do
-            local part, message, code = inner()
+            local part, message, code = inner(own_time)
+            if own_time and code == "timeout" then return nil, message, code end
             if not part then
                 if not message and not over then
                     message, code = "what was compressed was cut short", "badmsg"
@@ -113,11 +114,12 @@ end
 
 -- Sends a request, and tries again if that is safe and was asked for.
 local function send(client, what, wanted, prepare, perform)
-    local n = 1
+    local n, sent = 1, nil
     while true do
-        local response, message, code = perform(client, wanted)
+        local response, message, code, got = perform(client, wanted)
         local seconds = pause(client, what, wanted, n, response, code)
-        if not seconds then return response, message, code end
+        sent = sent or got
+        if not seconds then return response, message, code, sent end
         if response then drain(response) end
         local _, why, how = mare.sleep(seconds)
         if how then return nil, why, how end
@@ -208,8 +210,8 @@ function follow.run(client, given, what, wanted, prepare, perform)
     local count = 0
     if type(given) == "string" then given = {url = given} end
     while true do
-        local response, message, code = send(client, what, wanted, prepare, perform)
-        if not response then return nil, message, code end
+        local response, message, code, sent = send(client, what, wanted, prepare, perform)
+        if not response then return nil, message, code, sent end
         if client.jar then client.jar:take(wanted.place, response.headers) end
         if client.gzip then undo(response, (wanted.limits or {}).body or shared.body_most) end
         local new

@@ -7,20 +7,6 @@ local http = shared.http
 
 local proxy = {}
 
-local letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-
-local function base64(text)
-    return (text:gsub("..?.?", function(group)
-        local a, b, c = group:byte(1, 3)
-        local bits, out = a << 16 | (b or 0) << 8 | (c or 0), {}
-        for i = 1, 4 do
-            local at = bits >> (24 - 6 * i) & 63
-            out[i] = i <= #group + 1 and letters:sub(at + 1, at + 1) or "="
-        end
-        return table.concat(out)
-    end))
-end
-
 local function decode(text)
     return (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
 end
@@ -31,7 +17,7 @@ local function locate(url)
     local scheme, user, rest = url:match "^(http://)([^/@]*)@(.*)$"
     local place = http.locate(scheme and scheme .. rest or url)
     if not place or place.scheme ~= "http" or place.target ~= "/" then return nil end
-    if user then place.credentials = "Basic " .. base64(decode(user)) end
+    if user then place.credentials = "Basic " .. raw.encode64(decode(user)) end
     return place
 end
 

@@ -32,21 +32,25 @@ end
 
 -- A body that may be long: a function that returns its next part, or nil, message, code. When all
 -- of it has come `at_end` is called. Who trickles gets no more time than the rate allows, unless
--- there is a deadline; only what is spent waiting counts, for the program may be slow itself.
+-- there is a deadline; only what is spent waiting counts, for the program may be slow itself. With
+-- a time of its own a call may come too early, and be made again.
 local function body_reader(reader, stream, timeout, rate, at_end)
     local over, waited, got = false, 0, 0
     local trickles = type(timeout) == "number"
-    return function()
+    return function(own_time)
         if over then return nil end
         local begin = mare.now()
-        local left = seconds_of(timeout)
-        if trickles then left = math.max(0, math.min(left, left + got / rate - waited)) end
+        local left = seconds_of(own_time or timeout)
+        if trickles and not own_time then
+            left = math.max(0, math.min(left, left + got / rate - waited))
+        end
         local part, message, code, status = reader:body(stream, left, left)
-        waited = waited + mare.now() - begin
+        if not own_time then waited = waited + mare.now() - begin end
         if part then
             got = got + #part
             return part
         end
+        if own_time and code == "timeout" then return nil, message, code end
         over = true
         if part == nil then
             if code == "closed" then -- in the middle, which is no end
@@ -76,10 +80,11 @@ end
 local Message = {}
 Message.__index = Message
 
---- The next part of the body; nil at its end, or nil, message, code.
-function Message:read()
+--- The next part of the body; nil at its end, or nil, message, code. With a timeout, or deadline, a
+--- part that has not come by then can be asked for again.
+function Message:read(timeout)
     if not self.next_part then return nil end
-    return self.next_part()
+    return self.next_part(timeout)
 end
 
 --- The whole body, as a string.

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: MIT
+"""The rows of nodes: two or three programs over loopback, beside the same in C, Java and Erlang."""
+import socket
+
+
+def erlang(tools, scale):
+    """With a port mapper of its own."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return tools.erlang("nodes", max(1000, int(10000 * scale)), cores=None,
+                        env={"ERL_EPMD_PORT": str(port), "ERL_EPMD_ADDRESS": "127.0.0.1"})
+
+
+def ahead_of(*names):
+    """Whether our median is below that of each of these figures: (column, name)."""
+    def check(row, samples):
+        ours = sorted(figures["us"] for figures in samples["ours"])
+        middle = ours[len(ours) // 2]
+        for column, name in names:
+            theirs = sorted(figures[name] for figures in samples[column])
+            if middle >= theirs[len(theirs) // 2]:
+                return False
+        return True
+    return check
+
+
+def ours(kind, calls):
+    return lambda t, s: t.mare("nodes.lua", kind, max(100, int(calls * s)))
+
+
+def pair(row_class, key, kind, title, must, aim):
+    """A mechanism in calls, against calls without it in the same repetition."""
+    return row_class(
+        f"node{kind}", title, "µs",
+        {"plain": ours("call", 20000), "ours": ours(kind, 20000)},
+        dict.fromkeys(("plain", "ours"), key("us")), must=must, aim=aim, against="plain")
+
+
+def rows(row_class, key, note):
+    def mechanism(*arguments):
+        return pair(row_class, key, *arguments)
+    return [
+        row_class(
+            "nodecall", "call and reply between nodes", "µs",
+            {"floor": lambda t, s: t.floor("tcp", "call", max(1000, int(50000 * s))),
+             "java": lambda t, s: t.java("Nodes", max(1000, int(20000 * s))),
+             "erlang": erlang,
+             "ours": ours("call", 20000)},
+            {"floor": key("us"), "java": key("us"), "erlang": key("call_us"), "ours": key("us")},
+            must=1.5, aim=1.2, against="floor",
+            also=("< Java RMI, erpc", ("java", "erlang"),
+                  ahead_of(("java", "us"), ("erlang", "call_us"))),
+            notes=[note("erlang", "message_us", "Erlang, bare messages to and fro: {:.1f} µs")]),
+        mechanism("tls", "the same over TLS", 1.3, None),
+        row_class(
+            "nodepipelined", "pipelined calls between nodes", "µs",
+            {"erlang": erlang,
+             "messages": ours("messages", 200000), "ours": ours("pipelined", 50000)},
+            {"erlang": key("pipelined_us"), "messages": key("us"), "ours": key("us")},
+            must=1, aim=0.5, against="erlang",
+            notes=["Erlang's are messages, ours calls; our messages are in a column of their own"]),
+        row_class(
+            "nodebig", "1 MiB messages between nodes", "/s",
+            {"floor": lambda t, s: t.floor("tcp", "big", max(100, int(3000 * s))),
+             "ours": ours("big", 1500)},
+            dict.fromkeys(("floor", "ours"), key("per_second")),
+            must=0.5, aim=0.8, against="floor", more_is_better=True),
+        mechanism("monitor", "call under a monitor", 1.10, 1.05),
+        mechanism("queue", "call through the queue", 1.05, 1.02),
+        mechanism("constraint", "call with a local constraint", 1.06, 1.03),
+        mechanism("remote", "call with a remote constraint", 2.2, 2.0),
+    ]

@@ -1,0 +1,43 @@
+-- SPDX-License-Identifier: MIT
+-- `mare --inspect PATH`: a process in the background that answers, at a Unix-domain socket, what
+-- the program is doing. A line asks; the answer is a line of JSON.
+local mare, net, json = require "mare", require "mare.net", require "mare.json"
+local file = require "mare.file"
+
+-- Nobody listens where a program died: its socket is in the way.
+local function remove_stale(path)
+    local stat = file.stat(path)
+    if stat and stat.kind == "socket" then
+        local stream, _, code = net.connect(path, nil, 1)
+        if stream then
+            stream:close()
+        elseif code == "refused" then
+            os.remove(path)
+        end
+    end
+end
+
+local function answer(stream, self)
+    while stream:read "l" do
+        local processes = {}
+        for _, row in ipairs(mare.processes()) do
+            if row.id ~= self then processes[#processes + 1] = row end
+        end
+        if not stream:write(json.encode {time = mare.now(), stats = mare.stats(),
+            processes = processes, channels = mare.channels()}, "\n") then
+            return
+        end
+    end
+end
+
+return function(path)
+    if not path:find "^[/.]" then path = "./" .. path end
+    remove_stale(path)
+    local listener, why = net.listen(path, nil)
+    if not listener then return why end
+    file.chmod(path, 384) -- the owner alone, 0600
+    mare.spawn({_background = true}, function()
+        local _ <close> = setmetatable({}, {__close = function() os.remove(path) end})
+        net.serve(listener, answer, mare.self():id())
+    end)
+end

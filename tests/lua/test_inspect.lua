@@ -1,0 +1,146 @@
+-- SPDX-License-Identifier: MIT
+-- Looking into whole programs: profiles, and what is said of a process that stays in C.
+local t, shell = require "t", require "shell"
+
+local function slurp(name)
+    local file <close> = assert(io.open(name, "rb"))
+    return file:read "a"
+end
+
+local busy = [[
+    local mare = require "mare"
+    local function inner(n) local x = 0 for i = 1, n do x = x + i % 7 end return x end
+    local function outer() local c = os.clock() repeat inner(1e4) until os.clock() - c > 0.1 end
+    mare.spawn({name = "<clerk>"}, function()
+        coroutine.wrap(function() outer() end)()
+    end):join()
+    outer()
+]]
+
+return {
+    a_profile_has_the_stacks = function()
+        t.needs_preemption()
+        local file <close> = shell.file ""
+        local code <close> = shell.file(busy)
+        local got = shell.run(("%s --profile %s %s"):format(shell.mare, file.name, code.name))
+        t.eq({got.code, got.err}, {0, ""})
+        local all, of_clerk, of_main = 0, 0, 0
+        for line in slurp(file.name):gmatch "[^\n]+" do
+            local stack, us = line:match "^(.*) (%d+)$"
+            t.ok(stack, line)
+            all = all + us
+            if stack:find "^<clerk>;.*outer %([^;]*:3%)" then of_clerk = of_clerk + us end
+            if stack:find "^main;.*outer %([^;]*:3%)" then of_main = of_main + us end
+        end
+        -- Each has a tenth of a second of the program's time, at least; much less is lost.
+        t.ok(of_clerk > 20000 and of_main > 20000, ("%d, %d of %d"):format(of_clerk, of_main, all))
+    end,
+
+    a_flame_graph_is_drawn = t.in_folder(function(folder)
+        t.needs_preemption()
+        local code <close> = shell.file(busy)
+        local got = shell.run(("%s --profile %s/p.svg %s"):format(shell.mare, folder, code.name))
+        t.eq({got.code, got.err}, {0, ""})
+        local svg = slurp(folder .. "/p.svg")
+        t.ok(svg:find '^<svg xmlns="http://www.w3.org/2000/svg"' and svg:find "</svg>\n$", svg)
+        t.ok(svg:find "<title>all: [%d.]+ ms, 100.0 %%</title>", svg)
+        t.ok(svg:find "<title>&#60;clerk&#62;: [%d.]+ ms, [%d.]+ %%</title>", svg)
+        t.ok(svg:find "<title>outer %([^<]*:3%): ", svg)
+    end),
+
+    a_profile_needs_a_file_that_can_be_written = function()
+        local got = shell.run(shell.mare .. " --profile")
+        t.eq(got.code, 2)
+        t.ok(got.err:find "%-%-profile needs a file", got.err)
+        got = shell.run(shell.mare .. " --profile /nosuch/file -e 'print(1)'")
+        t.eq({got.code, got.out}, {1, ""})
+        got = shell.run(shell.mare .. " --profile /dev/full -e 'local c = os.clock() "
+            .. "repeat until os.clock() - c > 0.02'")
+        t.needs_preemption()
+        t.eq(got.code, 1)
+        t.ok(got.err:find "not all of the profile", got.err)
+    end,
+
+    who_sleeps_in_a_c_function_is_told = function()
+        t.needs_preemption()
+        local code <close> = shell.file [[
+            require("mare").spawn({name = "reader"}, function()
+                local pipe <close> = io.popen "sleep 0.4"
+                pipe:read "a"
+            end):join()
+        ]]
+        local got = shell.run("MARE_STUCK=0.1 " .. shell.mare .. " " .. code.name)
+        t.eq(got.code, 0)
+        t.ok(got.err:find("^mare: process %d+ %(reader%) has held a worker for [%d.]+ s, "
+            .. "in a C function 'read' called at [^\n]*:3\n"), got.err)
+        t.ok(got.err:find("\nmare: process %d+ %(reader%) is back from C after [%d.]+ s, "
+            .. "at [^\n]*:%d\n"), got.err)
+        got = shell.run("MARE_STUCK=0 " .. shell.mare .. " " .. code.name)
+        t.eq(got.err, "")
+    end,
+
+    who_computes_in_a_c_function_is_told = function()
+        t.needs_preemption()
+        local code <close> = shell.file [[
+            local text = ("x"):rep(8000)
+            text:find "^x*x*y"
+            local x = 0
+        ]]
+        local got = shell.run("MARE_STUCK=0.05 " .. shell.mare .. " " .. code.name)
+        t.ok(got.err:find "^mare: process 1 has held a worker for [%d.]+ s, in a C function",
+            got.err)
+        t.ok(got.err:find "\nmare: process 1 is back from C after [%d.]+ s, at [^\n]*:3\n", got.err)
+    end,
+
+    who_computes_in_lua_is_not_told_of = function()
+        local code <close> = shell.file [[
+            local clock = os.clock()
+            repeat until os.clock() - clock > 0.15
+            table.sort({2, 1}, function(a, b)
+                local c = os.clock()
+                repeat until os.clock() - c > 0.15
+                return a < b
+            end)
+        ]]
+        local got = shell.run("MARE_STUCK=0.1 " .. shell.mare .. " " .. code.name)
+        t.eq({got.err, got.code}, {"", 0})
+    end,
+
+    -- One program looks at another, and then at one that is gone.
+    top_shows_what_processes_do = t.in_folder(function(folder)
+        local path = folder .. "/look"
+        local code <close> = shell.file [[
+            local mare, child = require "mare", require "mare.child"
+            local jobs = mare.channel(0, "jobs")
+            mare.spawn({name = "clerk\27"}, function() jobs:receive() end)
+            mare.sleep(0.01)
+            print(child.run {arg[1], "top", arg[2], "--once"}.out)
+            mare.exit()
+        ]]
+        local got = shell.run(("%s --inspect %s %s %s %s"):format(shell.mare, path, code.name,
+            shell.mare, path))
+        t.eq({got.code, got.err}, {0, ""})
+        t.ok(got.out:find "^2 processes, %d+ workers, %d+ channels; a second: ", got.out)
+        t.ok(got.out:find("\n +%d+ clerk%? +blocked +[%d.]+ +[%d.]+ +%d+K?  [^\n]*:3 to receive "
+            .. "from channel %d+ %(jobs%)\n"), got.out)
+        t.ok(not io.open(path), "the socket is removed")
+        got = shell.run(shell.mare .. " top " .. path)
+        t.eq(got.code, 1)
+        t.ok(got.err:find("mare top: " .. path, 1, true), got.err)
+        t.eq(shell.run(shell.mare .. " top").code, 2)
+        t.eq(shell.run(shell.mare .. " top " .. path .. " --interval x").code, 2)
+    end),
+
+    a_socket_that_a_dead_program_left_is_replaced_and_others_are_not = t.in_folder(function(folder)
+        local path = folder .. "/look"
+        local command = ("%s --inspect %s -e "):format(shell.mare, path)
+        assert(io.open(folder .. "/file", "w")):close()
+        shell.run(command .. shell.quote "io.popen('kill -9 $PPID'):read 'a'")
+        t.ok(require("mare.file").stat(path), "it was left behind")
+        local got = shell.run(command .. shell.quote "print 'again'")
+        t.eq({got.code, got.out}, {0, "again\n"})
+        got = shell.run(("%s --inspect %s/file -e 'print(1)'"):format(shell.mare, folder))
+        t.eq({got.code, got.out}, {1, ""})
+        t.ok(got.err:find "^mare: %-%-inspect ", got.err)
+    end),
+}
