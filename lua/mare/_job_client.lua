@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- What `mare submit` and `mare jobs` share: options, a small node of their own, and how they end.
+-- What `mare submit`, `mare jobs` and `mare attach` share: options, a small node of their own, and
+-- how they end.
 local node = require "mare.node"
 local arguments, settings = require "mare._arguments", require "mare._settings"
 local json = require "mare.json"

@@ -8,7 +8,7 @@ local text, list, number, flag = settings.text, settings.list, settings.number, 
 local SPEC = {command = "node", flags = {["--insecure"] = true, ["--guests"] = true,
     ["--json"] = true}, options = {name = text, listen = text, address = text, join = list,
     keys = text, secret = text, insecure = flag, guests = flag, group = text, allow = list,
-    code = text, memory = number, silence = number, message = number}}
+    attach = list, code = text, memory = number, silence = number, message = number}}
 
 local function fail(code, ...) arguments.fail("node", code, ...) end
 

@@ -6,23 +6,9 @@
 -- process, once it has said 0 for the first time: later the answer 0 stands for one that may have
 -- been lost. What the code uses is local, for the person at the terminal may change any global.
 local mare = require "mare"
-local load, pcall, xpcall, select, type, tostring = load, pcall, xpcall, select, type, tostring
-local getmetatable, find, gsub, traceback = getmetatable, string.find, string.gsub, debug.traceback
-local stdout, stderr, pack, unpack = io.stdout, io.stderr, table.pack, table.unpack
-local as_text = require "mare._show"
-local WIDTH = 78
-
--- Tables as they would be written in a program, unless they say themselves how they look.
-local function readable(...)
-    local values = pack(...)
-    for i = 1, values.n do
-        local meta = type(values[i]) == "table" and getmetatable(values[i])
-        if type(values[i]) == "table" and not (type(meta) == "table" and meta.__tostring) then
-            values[i] = as_text(values[i], WIDTH)
-        end
-    end
-    return unpack(values, 1, values.n)
-end
+local pcall, xpcall, select, tostring, gsub = pcall, xpcall, select, tostring, string.gsub
+local stdout, stderr, line = io.stdout, io.stderr, require "mare._line"
+local readable, compile, explain = line.readable, line.compile, line.explain
 
 local function show(ok, ...)
     if not ok then
@@ -33,38 +19,6 @@ local function show(ok, ...)
             stderr:write("error calling 'print' (", tostring(message), ")\n")
         end
     end
-end
-
-local function is_beginning(message)
-    return message and find(message, "<eof>", -5, true)
-end
-
--- The chunk; or nil and a message, which is nil when the text is only a beginning. A local `mare`
--- goes along with functions that are spawned, as in a program; a global would not.
-local function compile(text)
-    text = gsub(text, "^%s*=", "return ") -- as in older interpreters
-    local chunk, message = load("local mare = mare return " .. text, "=stdin")
-    local expected = is_beginning(message)
-    if not chunk then
-        chunk, message = load("local mare = mare " .. text, "=stdin")
-    end
-    if not chunk and (expected or is_beginning(message)) then
-        return nil, nil
-    end
-    return chunk, message
-end
-
--- As the stock interpreter does, without the frames below the line that was typed.
-local function explain(message)
-    if type(message) ~= "string" then
-        local meta = getmetatable(message)
-        if type(meta) == "table" and meta.__tostring then
-            return tostring(message)
-        elseif type(message) ~= "number" then
-            message = "(error object is a " .. type(message) .. " value)"
-        end
-    end
-    return (gsub(traceback(message, 2), "^(.*)\n\t%[C%]: in function 'xpcall'.*$", "%1"))
 end
 
 local function evaluate(text)

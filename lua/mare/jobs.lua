@@ -62,23 +62,6 @@ end
 
 -- ---- For those who submit -----------------------------------------------------------------------
 
--- The next message for a channel of this node from another, or that the node was lost. What has
--- come before that is not lost with it.
-local function await(channel, server, watch, deadline)
-    while true do
-        local outcome = table.pack(mare.select({channel, watch}, deadline))
-        if outcome[1] ~= 2 then
-            if outcome[1] == nil then return nil, outcome[2], outcome[3] end
-            return table.unpack(outcome, 2, outcome.n)
-        end
-        local what, name, why = outcome[2], outcome[3], outcome[4]
-        if name == server and (what == "down" or what == "left") then
-            if #channel > 0 then return channel:tryreceive() end
-            return nil, ("the node '%s' was lost: %s"):format(server, why or what), "nonode"
-        end
-    end
-end
-
 local function ask(server, deadline, watch, operation, details)
     local reply = mare.channel(1)
     local process, message, code = mare.spawn({node = server, timeout = deadline}, DOOR, reply,
@@ -87,7 +70,7 @@ local function ask(server, deadline, watch, operation, details)
         if code == "noname" then message = ("node '%s' offers no jobs"):format(server) end
         return nil, message, code
     end
-    return await(reply, server, watch, deadline)
+    return node._await(reply, server, watch, deadline)
 end
 
 -- One request, and what came of it.
@@ -127,7 +110,7 @@ local UNREAD = "what it printed was not read in time"
 function Job:read(timeout)
     if self.ended then return nil, "it has ended", "closed" end
     if self.lost then return nil, self.lost, self.lost == UNREAD and "timeout" or "nonode" end
-    local what, value, code = await(self.events, self.server, self.watch,
+    local what, value, code = node._await(self.events, self.server, self.watch,
         checks.deadline("read", timeout, 1))
     if what == "output" then return value end
     if what == "ended" then

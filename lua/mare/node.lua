@@ -17,7 +17,8 @@ local node = {}
 
 local KEEPER, PATIENCE = "mare.node", 15
 local allowed = checks.set("name", "group", "listen", "address", "join", "keys", "secret",
-    "insecure", "code", "allow", "silence", "message", "memory", "log", "guests")
+    "insecure", "code", "allow", "silence", "message", "memory", "log", "guests",
+    "attach")
 local guest_limits = {connections = 100, calls = 64, seconds = 60}
 
 local function check_options(options)
@@ -57,7 +58,7 @@ local function check_options(options)
     for _, key in ipairs {"group", "address"} do
         option(key, short, "a string of 255 bytes at most")
     end
-    for _, key in ipairs {"join", "allow"} do option(key, names, "a list of strings") end
+    for _, key in ipairs {"join", "allow", "attach"} do option(key, names, "a list of strings") end
     option("insecure", "boolean", "a boolean")
     option("code", code, "'none', 'source' or 'bytecode', or a table of these by names of nodes")
     option("silence", between(0.2, 3600), "a number of seconds, 0.2 at least, 3600 at most")
@@ -179,6 +180,13 @@ local function launch(settings)
     return nil, ("the node has ended: %s"):format(address), "died"
 end
 
+-- Lets nodes of these names attach: see _console.lua.
+local function offer_console(names)
+    local rights = {names = {}}
+    for _, name in ipairs(names) do rights.names[name] = true end
+    node.export("mare.attach", function(...) return require "mare._console"(rights, ...) end)
+end
+
 --- Makes this program a node. Returns its address, where others can join it, or true if it does not
 --- listen; or nil, message, code.
 function node.start(options)
@@ -203,7 +211,11 @@ function node.start(options)
         settings.allow = {}
         for _, name in ipairs(options.allow) do settings.allow[name] = true end
     end
-    return launch(settings)
+    local address
+    address, message, code = launch(settings)
+    if not address then return nil, message, code end
+    if options.attach then offer_console(options.attach) end
+    return address
 end
 
 --- The name of the node that a channel or a process belongs to; nil if it is this one's.
@@ -315,6 +327,26 @@ function node.near(count)
     table.sort(near, function(a, b) return a.estimate < b.estimate end)
     return table.move(near, 1, math.min(count or #near, #near), 1, {})
 end
+
+-- The next message for a channel of this node from another, or that the node was lost. What has
+-- come before that is not lost with it.
+function node._await(channel, server, watch, deadline)
+    while true do
+        local outcome = table.pack(mare.select({channel, watch}, deadline))
+        if outcome[1] ~= 2 then
+            if outcome[1] == nil then return nil, outcome[2], outcome[3] end
+            return table.unpack(outcome, 2, outcome.n)
+        end
+        local what, name, why = outcome[2], outcome[3], outcome[4]
+        if name == server and (what == "down" or what == "left") then
+            if #channel > 0 then return channel:tryreceive() end
+            return nil, ("the node '%s' was lost: %s"):format(server, why or what), "nonode"
+        end
+    end
+end
+
+-- The name of this node, or nil.
+function node._name() return raw._name() end
 
 -- Whether others have proved their names to this node, by certificates.
 function node._proves()

@@ -105,6 +105,10 @@ extern const char mare__cli_submit_help[];
 int mare__cli_jobs(int argc, char **argv);
 extern const char mare__cli_jobs_help[];
 
+// Lines for a node that runs: `mare attach …`.
+int mare__cli_attach(int argc, char **argv);
+extern const char mare__cli_attach_help[];
+
 // Keys and certificates of nodes: `mare keys …`.
 int mare__cli_keys(int argc, char **argv);
 extern const char mare__cli_keys_help[];

@@ -144,6 +144,8 @@ static const struct command commands[] = {
      mare__cli_submit_help, mare__cli_submit},
     {"jobs", "lists, shows and cancels jobs of a server: mare jobs HOST:PORT", mare__cli_jobs_help,
      mare__cli_jobs},
+    {"attach", "evaluates lines in a node that runs: mare attach HOST:PORT", mare__cli_attach_help,
+     mare__cli_attach},
     {"keys", "makes keys and certificates for nodes: mare keys authority GROUP",
      mare__cli_keys_help, mare__cli_keys},
     {"-v", "prints the version", "mare -v\n\nPrints the version; --version is the same.\n",

@@ -22,6 +22,8 @@ const char mare__cli_node_help[] =
     "  --guests              programs that are no nodes may call exported functions\n"
     "  --group GROUP         nodes of other groups are refused\n"
     "  --allow NAME          who may come in; may be given again (all who have a key)\n"
+    "  --attach NAME         who may 'mare attach', with all rights of the program; may be given\n"
+    "                        again; 'everybody' for all who come in (nobody)\n"
     "  --code LEVEL          what code others may send: none, source, bytecode (none)\n"
     "  --memory BYTES        of each process that others start here\n"
     "  --silence SECONDS     after which a node that is not heard is lost (3)\n"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// `mare serve`, `mare submit`, `mare jobs`: their help. What they do is in
-// lua/mare/_serve_command.lua, _submit_command.lua and _jobs_command.lua, on the module mare.jobs.
+// `mare serve`, `mare submit`, `mare jobs`, `mare attach`: their help. What they do is in lua/mare:
+// _serve_command.lua, _submit_command.lua, _jobs_command.lua, _attach_command.lua.
 #include <stdio.h>
 #include <string.h>
 
@@ -95,6 +95,19 @@ const char mare__cli_jobs_help[] =
     "Exit codes: 0 done; 1 there is no such job; 2 wrong usage; 120 refused; 121 the server is\n"
     "not there.\n";
 
+const char mare__cli_attach_help[] =
+    "mare attach [options] [NAME@]HOST:PORT\n"
+    "\n"
+    "Evaluates lines in a node that runs, in a process of its own there, and prints the values.\n"
+    "The node must allow it: 'mare node --attach NAME'. Who is attached can do all that the\n"
+    "program can; what is typed is logged there. Ctrl-D ends, Ctrl-C also ends what was typed.\n"
+    "\n"
+    "Options\n"
+    "  --keys, --name, --secret, --insecure, --group, --timeout, --config   as of 'mare submit';\n"
+    "                       in the environment MARE_ATTACH_KEYS and so on\n"
+    "\n"
+    "Exit codes: 0 done; 2 wrong usage; 120 refused; 121 the node is not there, or was lost.\n";
+
 static int run(int argc, char **argv, const char *help, const char *module)
 {
     for (int i = 1; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
@@ -123,4 +136,9 @@ int mare__cli_submit(int argc, char **argv)
 int mare__cli_jobs(int argc, char **argv)
 {
     return run(argc, argv, mare__cli_jobs_help, "mare._jobs_command");
+}
+
+int mare__cli_attach(int argc, char **argv)
+{
+    return run(argc, argv, mare__cli_attach_help, "mare._attach_command");
 }

@@ -1,0 +1,46 @@
+-- SPDX-License-Identifier: MIT
+-- `mare attach`: lines that are typed here are evaluated in a node that runs, if it lets us.
+local mare, node, client = require "mare", require "mare.node", require "mare._job_client"
+local terminal = require "mare.terminal"
+
+local FLAGS = {["--insecure"] = true, ["--json"] = true}
+
+-- The next answer, or the end.
+local function next_answer(answers, server, watch)
+    local outcome = table.pack(node._await(answers, server, watch))
+    if outcome[1] == nil then client.give_up(outcome[2], outcome[3]) end
+    if outcome[1] == "refused" then client.give_up(outcome[2], "denied") end
+    return outcome[1], outcome[2]
+end
+
+return function(...)
+    local options, _, rest = client.gather("attach", FLAGS, {}, ...)
+    if #rest ~= 1 then client.fail(2, "which node? [NAME@]HOST:PORT") end
+    local server = client.connect(rest[1])
+    local lines, answers, watch = mare.channel(), mare.channel(64), assert(node.monitor())
+    local process, message, code = mare.spawn({node = server, timeout = options.timeout},
+        "mare.attach", lines, answers, mare.self())
+    if not process and code == "noname" then message, code = "nobody may attach to it", "denied" end
+    if not process then client.give_up(message, code) end
+    local _, name = next_answer(answers, server, watch)
+    local input, talks, pending = terminal.input(), terminal.is_tty(0), ""
+    local function prompt(text)
+        if talks then io.stdout:write(text):flush() end
+    end
+    prompt(("attached to %s; Ctrl-D ends\n> "):format(name))
+    local text = input:read "l"
+    while text do
+        pending = pending .. text .. "\n"
+        lines:send(pending)
+        local what, value = next_answer(answers, server, watch)
+        while what ~= "done" do
+            io.stdout:write(value):flush()
+            what, value = next_answer(answers, server, watch)
+        end
+        if not value then pending = "" end
+        prompt(value and ">> " or "> ")
+        text = input:read "l"
+    end
+    prompt "\n"
+    client.finish(0)
+end

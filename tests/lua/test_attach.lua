@@ -1,0 +1,79 @@
+-- SPDX-License-Identifier: MIT
+-- Consoles of nodes that run: `mare attach`, who may, and what ends with it.
+local mare, node, keys = require "mare", require "mare.node", require "mare.keys"
+local log, child = require "mare.log", require "mare.child"
+local t, peers, shell = require "t", require "peers", require "shell"
+
+-- Types a text into `mare attach`: what it printed and how it ended.
+local function attach(home, text, options)
+    return shell.run(("printf %%s %s | %s attach %s %s"):format(shell.quote(text), shell.mare,
+        options or "", home.address))
+end
+
+-- Calls f with a channel that gets what is logged.
+local function logged(f)
+    local records = mare.channel(100)
+    t.ok(log.setup {to = function(record)
+        records:trysend(record.message, record.peer, record.why)
+    end})
+    local ok, message = pcall(f, records)
+    t.ok(log.setup {})
+    if not ok then error(message, 0) end
+end
+
+return {
+    lines_are_evaluated_there = function()
+        local home <close> = peers.home {attach = {"everybody"}}
+        local tides <close> = mare.channel(1, "tides")
+        local result = attach(home, "1 + 1\n#mare.find 'tides', {1, 'x'}\nx = 5\nx\n"
+            .. "for i = 1, 2 do\nprint(i)\nend\n(\n1)\nlocal = 1\nnil\n")
+        t.eq({result.code, result.err}, {0, ""})
+        t.eq(result.out, "2\n0\t{1, \"x\"}\n5\n1\n2\n1\n"
+            .. "stdin:1: <name> expected near '='\nnil\n")
+        t.ok(attach(home, "error 'oh'\n").out:find "^stdin:1: oh\n")
+        t.eq(rawget(_G, "x"), nil) -- it is a process of its own
+        t.eq(#tides, 0)
+    end,
+
+    who_is_not_named_is_refused_and_that_is_logged = function()
+        logged(function(records)
+            for _, names in ipairs {{}, {"submit"}, {"flow"}} do -- names that nobody has proved
+                local home <close> = peers.home {attach = names}
+                local result = attach(home, "1 + 1\n")
+                t.eq({result.code, result.out}, {120, ""})
+                t.ok(result.err:find "may not attach", result.err)
+                local what, peer, why = records:receive(t.patience)
+                t.eq({what, peer:match "^submit%+%x+$" ~= nil, why},
+                    {"refused", true, "it may not attach"})
+            end
+            local home <close> = peers.home()
+            local result = attach(home, "1 + 1\n")
+            t.eq({result.code, result.out}, {120, ""})
+        end)
+    end,
+
+    names_are_proved_by_certificates = t.in_folder(function(folder)
+        local there = folder .. "/keys"
+        t.ok(keys.authority(there, "tides"))
+        for _, name in ipairs {"home", "ana", "ben"} do
+            t.ok(keys.issue(there, name, {hosts = {"127.0.0.1"}}))
+        end
+        local home <close> = peers.home {keys = there, attach = {"ana"}}
+        local function by(name)
+            return attach(home, "7\n", ("--keys %s --name %s"):format(there, name))
+        end
+        t.eq({by("ana").out, by("ben").code}, {"7\n", 120})
+    end),
+
+    what_was_typed_ends_with_who_typed_it = function()
+        local home <close> = peers.home {attach = {"everybody"}}
+        local begun <close> = mare.channel(1, "begun")
+        local console <close> = t.ok(child.spawn {shell.mare, "attach", home.address,
+            stdin = "pipe", stdout = "null", stderr = "inherit"})
+        console.stdin:write "mare.find 'begun':send(mare.self()) mare.sleep(1000)\n"
+        local process = t.ok(begun:receive(t.patience))
+        console:kill "SIGKILL"
+        t.eq(select(3, process:join(t.patience)), "killed")
+        t.eq(node._name(), "home")
+    end,
+}
