@@ -75,11 +75,18 @@ local function lose(peer, why)
     for _, done in pairs(pending) do done(failure("%s", why)) end
 end
 
+-- Whether what came as an answer can be one: who sent it may be an enemy.
+local function sane(reply)
+    local function may_be(key, kind) return reply[key] == nil or type(reply[key]) == kind end
+    return type(reply) == "table" and (reply.status == "ok" or type(reply.error) == "string")
+        and may_be("processes", "table") and may_be("daemon", "string") and may_be("id", "string")
+end
+
 local function answered(peer, number, reply)
     local done = peer.pending[number]
     if not done then return end
     peer.pending[number], peer.count = nil, peer.count - 1
-    done(type(reply) == "table" and reply or failure("%s: no answer", peer.key))
+    done(sane(reply) and reply or failure("%s: an answer that is none", peer.key))
 end
 
 -- Hears the answers of a peer, until it is gone.
@@ -111,6 +118,7 @@ local function talk(peer)
 end
 
 local function peer_of(key)
+    if type(key) ~= "string" then error("a daemon's identifier is text", 0) end
     local peer = peers[key]
     if not peer then
         -- Room for what was asked for there, and for as many answers to what was asked for here.
@@ -310,7 +318,7 @@ function does.link(done, _, _, list)
     end)
     for i = 2, #all do
         request(peer_of(all[i]), function(reply)
-            if reply.status == "ok" then linked[reply.daemon] = true end
+            if reply.status == "ok" and reply.daemon then linked[reply.daemon] = true end
             collect(all[i], reply)
         end, "meet", all)
     end
@@ -320,7 +328,7 @@ end
 function does.meet(done, _, _, list)
     if not me then return done(failure("there is no daemon here")) end
     for _, daemon in ipairs(list) do
-        if daemon ~= me then linked[daemon] = true end
+        if type(daemon) == "string" and daemon ~= me then linked[daemon] = true end
     end
     done {status = "ok", daemon = me}
 end
@@ -501,5 +509,8 @@ end
 return function(channel)
     local _ <close> = channel
     requests = channel
-    while true do dispatch(channel:receive()) end
+    while true do
+        local fine, message = pcall(dispatch, channel:receive())
+        if not fine then mare.go(error, message, 0) end -- which prints it
+    end
 end

@@ -10,7 +10,7 @@ local function fail(code, ...) arguments.fail("group", code, ...) end
 local function ask(name, options)
     local started, message = node.start {name = options["--name"] or ("look-%x"):format(os.time()),
         keys = options["--keys"], secret = options["--secret"], insecure = options["--insecure"],
-        group = options["--group"], join = {options["--join"]}}
+        group = options["--group"]}
     if not started then fail(1, "%s", message) end
     local peer, problem = node.connect(options["--join"], PATIENCE)
     if not peer then fail(1, "%s", problem) end

@@ -6,7 +6,7 @@
 -- The settings belong to the program. Each process has a copy, and looks with each call whether it
 -- is still the latest.
 local mare, raw, checks = require "mare", require "mare._log", require "mare._check"
-local show = require "mare._show"
+local json, show = require "mare.json", require "mare._show"
 
 local log = {}
 
@@ -103,37 +103,32 @@ local function clean(text)
     end
 end
 
-local function quoted(text) return '"' .. clean(text):gsub('[%c"\\]', escape) .. '"' end
+local plain
 
-local json
-
-local function json_table(value, depth)
-    if depth > DEPTH then return quoted "..." end
-    local parts, n = {}, rawlen(value)
-    if n > 0 then
-        for i = 1, n do parts[i] = json(rawget(value, i), depth + 1) end
-        return "[" .. table.concat(parts, ",") .. "]"
-    end
-    local keys = {}
-    for key in next, value do keys[#keys + 1] = key end
-    table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
-    for i, key in ipairs(keys) do
-        parts[i] = quoted(tostring(key)) .. ":" .. json(rawget(value, key), depth + 1)
-    end
-    return "{" .. table.concat(parts, ",") .. "}"
+local function plain_table(value, depth)
+    if depth > DEPTH then return "..." end
+    local copy, n = {}, rawlen(value)
+    for i = 1, n do copy[i] = plain(rawget(value, i), depth + 1) end
+    if n > 0 then return copy end
+    for key, member in next, value do copy[clean(tostring(key))] = plain(member, depth + 1) end
+    return copy
 end
 
-function json(value, depth)
+-- The value as something that can be written as JSON: what cannot is the text that shows it.
+function plain(value, depth)
     local kind = math.type(value)
-    if kind == "integer" or value == true or value == false then return tostring(value) end
-    if kind == "float" and value == value and value ~= math.huge and value ~= -math.huge then
-        return (("%.17g"):format(value))
-    end
-    if value == nil then return "null" end
+    if kind == "integer" or type(value) == "boolean" then return value end
+    if kind == "float" and value - value == 0 then return value end -- neither NaN nor infinite
+    if value == nil then return json.null end
     if type(value) == "table" and not (getmetatable(value) and show(value):sub(1, 1) ~= "{") then
-        return json_table(value, depth)
+        return plain_table(value, depth)
     end
-    return quoted(type(value) == "string" and value or show(value))
+    return clean(type(value) == "string" and value or show(value))
+end
+
+local SORTED = {sorted = true, size = 1 << 30} -- a log does not fail
+local function member(key, value)
+    return json.encode(clean(key), SORTED) .. ":" .. json.encode(plain(value, 1), SORTED)
 end
 
 -- A value of a field on a line of text: in quotes if it could be read as something else.
@@ -157,10 +152,10 @@ end
 local function as_json(record, keys)
     local parts = {}
     for i, key in ipairs {"time", "level", "module", "process", "message"} do
-        parts[i] = record[key] ~= nil and quoted(key) .. ":" .. json(record[key], 1) or false
+        parts[i] = record[key] ~= nil and member(key, record[key]) or false
     end
     for _, key in ipairs(keys) do
-        parts[#parts + 1] = quoted(key) .. ":" .. json(record.fields[key], 1)
+        parts[#parts + 1] = member(key, record.fields[key])
     end
     local there = {}
     for _, part in ipairs(parts) do there[#there + 1] = part or nil end

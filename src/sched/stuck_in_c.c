@@ -79,8 +79,11 @@ static void tell(const struct mare__worker *worker, const struct mare__local *pr
                  uint64_t silent_ns)
 {
     struct text text = {0};
-    // In the second half of the time; a tick costs a little, too.
-    bool computes = worker->burnt_ns - worker->heard_burnt_ns > silent_ns / 20;
+    // In the second half of the time. The ticks themselves cost a little.
+    enum { TICK_COSTS_NS = 60000 };
+    uint64_t ticks = silent_ns / 2 / (worker->tick.period_ns ? worker->tick.period_ns : 1);
+    bool computes =
+        worker->burnt_ns - worker->heard_burnt_ns > silent_ns / 20 + ticks * TICK_COSTS_NS;
     add_process(&text, process);
     add(&text, " has held a worker for ");
     add_seconds(&text, silent_ns);

@@ -11,6 +11,9 @@
 --     cluster.add(i)          has it join again, as a new member
 local t = require "t"
 
+-- A cluster waits for disks, which may be busy with other things.
+local PATIENCE <const> = 3 * t.patience
+
 local here = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$"
 
 -- A program of etcd's: unpacked, or installed.
@@ -29,7 +32,10 @@ local function keep(path, requests, patience)
     package.path = path
     local mare, net, http = require "mare", require "mare.net", require "mare.http"
     local child, file, etcd = require "mare.child", require "mare.file", require "mare.etcd"
-    local folder = assert(file.tempfolder())
+    -- In memory, if there is room: the disk may be busy for longer than any election may take.
+    local room = child.run {"df", "--output=avail", "/dev/shm"}
+    local roomy = room and (tonumber(room.out:match "%d+") or 0) > 2 << 20
+    local folder = assert(file.tempfolder(roomy and {folder = "/dev/shm"} or nil))
     local members, state, extra, program = {}, "new", {}, nil
     local cluster = {}
 
@@ -164,12 +170,10 @@ local function keep(path, requests, patience)
         return urls
     end
 
+    -- When all is over this process is killed, and can wait for nothing.
     local _ <close> = setmetatable({}, {__close = function()
-        for _, member in ipairs(members) do
-            member.child:kill "SIGKILL"
-        end
-        -- By a program: this process may have been killed, and then nothing can be waited for.
-        os.execute(("rm -rf '%s'"):format(folder))
+        for _, member in ipairs(members) do member.child:kill "SIGKILL" end
+        os.execute(("rm -rf '%s' || { sleep 0.5; rm -rf '%s'; }"):format(folder, folder))
     end})
     for reply, what, a, b in requests:messages() do
         reply:send(pcall(cluster[what], a, b))
@@ -178,12 +182,12 @@ end
 
 -- ---- The cases ----------------------------------------------------------------------------------
 
-local mare, cluster = require "mare", {here = here}
+local mare, cluster = require "mare", {here = here, patience = PATIENCE}
 
 local function ask(requests, what, ...)
     local reply = mare.channel(1)
     requests:send(reply, what, ...)
-    local ok, result = reply:receive(3 * t.patience)
+    local ok, result = reply:receive(2 * PATIENCE)
     if not ok then error(("cluster.%s: %s"):format(what, tostring(result)), 3) end
     return result
 end
@@ -212,7 +216,7 @@ function cluster.get(name, options)
         options.program = find("etcd-server", "etcd")
             or t.skip "etcd is not there: tools/setup.sh test"
         requests = mare.channel(0, name)
-        mare.spawn(keep, package.path, requests, t.patience)
+        mare.spawn(keep, package.path, requests, PATIENCE)
         ask(requests, "begin", options)
     end
     return handle(requests)
@@ -221,7 +225,7 @@ end
 --- A client of the cluster, or of the option `endpoints`. Its leases outlive any pause of the
 --- machine.
 function cluster.connect(options)
-    local given = {timeout = t.patience, ttl = 300}
+    local given = {timeout = PATIENCE, ttl = 300}
     for name, value in pairs(options or {}) do given[name] = value end
     local endpoints = given.endpoints or cluster.get().endpoints
     given.endpoints = nil
@@ -242,7 +246,7 @@ function cluster.proxy(url)
     end
     mare.go(net.serve, listener, function(stream)
         if made.closed then return end
-        local other = net.connect(host, tonumber(port), t.patience)
+        local other = net.connect(host, tonumber(port), PATIENCE)
         if not other then return end
         made.passed = made.passed + 1
         streams[stream], streams[other] = true, true
@@ -270,6 +274,14 @@ function cluster.proxies()
     return setmetatable(ways, {__close = function()
         for _, way in ipairs(ways) do local _ <close> = way end
     end}), urls
+end
+
+--- The cases of a file, each with as much time as a cluster may take.
+function cluster.cases(cases)
+    for name, case in pairs(cases) do
+        if type(case) == "function" then cases[name] = {case, timeout = 10 * PATIENCE} end
+    end
+    return cases
 end
 
 --- etcdctl, or nil.

@@ -220,6 +220,20 @@ return {
         end)
     end,
 
+    calls_are_not_kept_without_end = function()
+        if t.gc_stress then t.skip "takes long" end
+        opened(function()
+            alua.spawn({"busy"}, function()
+                alua.send("busy", "require 'mare'.sleep(1000)", function() end)
+                for _ = 1, 9999 do alua.send("busy", "", function() end) end
+                alua.send("busy", "", function(reply)
+                    t.ok(reply.error:find "10000 calls have not been answered", reply.error)
+                    alua.close()
+                end)
+            end)
+        end)
+    end,
+
     misuse_is_answered = function()
         local errors, wrong = {}, {{"send", "x", ""}, {"spawn", 1}, {"link", {"x"}}}
         for _, case in ipairs(wrong) do

@@ -217,6 +217,44 @@ return {
         t.ok(peer)
     end,
 
+    a_peer_that_sends_nonsense_harms_nobody = function()
+        local home <close> = peers.home {code = "source"}
+        local told = mare.channel(100, "told")
+        run(function()
+            local peer <close> = peers.join(home, {name = "flow"}, [[
+                local told, service = find "told@home", node._service("home", nil, 10).channel
+                local answers, count = mare.channel(100), 0
+                local function say(...)
+                    count = count + 1
+                    service:send(answers, "alua", count, ...)
+                end
+                for _, operation in ipairs {"make", "spawn", "link", "meet", "exists", "give",
+                    "route", "run", "enter", "leave", "call", "done", "none"} do
+                    for _, odd in ipairs {1, "x", {1}, {[2] = {}}, {names = {{}}}, {count = 1e300},
+                        {count = -1}, print == nil} do
+                        say(operation, odd, odd)
+                    end
+                end
+                service:send(nil, "alua", 1, "make", {count = 1})
+                service:send("x", "alua", 1, "make", {count = 1})
+                say("give", "nobody", "")
+                repeat local number, reply = answers:receive() until number == count
+                told:send(true)
+                mare.sleep(1000)
+            ]])
+            t.eq(told:receive(t.patience), true)
+            told:close()
+            alua.spawn({"here"}, function(made)
+                fine(made)
+                alua.send("here", "x = 1", function(reply)
+                    fine(reply)
+                    alua.close()
+                end)
+            end)
+            t.ok(peer)
+        end)
+    end,
+
     what_cannot_be_opened_says_so = function()
         local errors = {}
         local function note(reply) errors[#errors + 1] = reply.error end

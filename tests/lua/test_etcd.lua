@@ -240,6 +240,7 @@ return {
         local server <close> = serve {["kv/range"] = function(what, n, request)
             if n == 1 then return half(what, n, request) end
             if n == 2 then return cut(what, n, request) end
+            if n == 3 then return bad(500, 2, "context deadline exceeded") end
             return n < 5 and bad(503, 14, "etcdserver: leader changed") or good(ok)
         end}
         local db <close> = connect(server.url)
@@ -472,6 +473,33 @@ return {
         t.fails("closed", db:lock("a", 1))
         t.fails("closed", db:watch "a")
         t.eq(server.count["lease/revoke"], 1)
+    end,
+
+    a_routine_that_fails_ends_its_leases_and_locks = function()
+        local server <close> = serve {["lease/grant"] = good {ID = "77", TTL = "30"},
+            ["lease/revoke"] = good {}, ["kv/txn"] = function(what)
+                local deleted = what.success[1].request_delete_range and {
+                    response_delete_range = {deleted = "1"}}
+                return good {succeeded = true, header = {revision = "5"}, responses = {
+                    deleted or {response_put = {}},
+                    {response_range = {kvs = {{key = "YQ=="}}}}}}
+            end}
+        local routine = mare.go(function()
+            local _ <close> = connect(server.url)
+            t.ok(_:lease(30))
+            error "on purpose"
+        end)
+        t.eq(routine:join(patience), nil)
+        t.reaches(function() return server.count["lease/revoke"] == 1 end)
+        local db <close> = connect(server.url)
+        routine = mare.go(function()
+            local _ <close> = t.ok(db:lock("a", patience))
+            error "on purpose"
+        end)
+        t.eq(routine:join(patience), nil)
+        t.reaches(function() return server.count["kv/txn"] == 2 end)
+        t.eq(server.asked[#server.asked][2].success[1].request_delete_range ~= nil, true)
+        t.eq(db.shared:alive(), true) -- others may have locks under it
     end,
 
     -- Misuse.

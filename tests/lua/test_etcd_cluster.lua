@@ -4,7 +4,7 @@
 local mare, t = require "mare", require "t"
 local child, keys = require "mare.child", require "mare.keys"
 local cluster, shell = require "etcd_cluster", require "shell"
-local connect, proxy, patience = cluster.connect, cluster.proxy, t.patience
+local connect, proxy, patience = cluster.connect, cluster.proxy, cluster.patience
 
 -- A member of its own, over TLS: its URL, and what a client with a certificate needs.
 local function secure(name, folder, ...)
@@ -24,7 +24,7 @@ local function names(list)
     return table.concat(found, " ")
 end
 
-return {
+return cluster.cases {
     -- Keys.
 
     a_key_has_a_value_and_revisions = function()

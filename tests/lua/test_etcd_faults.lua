@@ -6,7 +6,7 @@
 -- `make chaos` does it at random, for CHAOS_SECONDS, and takes the quorum away.
 local mare, t = require "mare", require "t"
 local child, shell, cluster = require "mare.child", require "shell", require "etcd_cluster"
-local connect, patience = cluster.connect, t.patience
+local connect, patience = cluster.connect, cluster.patience
 cluster.election_ms = 1000 -- as etcd has it
 
 -- What a write may be told; nobody knows then whether it was done.
@@ -65,7 +65,7 @@ local function crowd(count, options, leases_end)
     end)
     --- Waits for so many more rounds.
     function state.go_on(rounds)
-        local goal, deadline = state.rounds + rounds, mare.deadline(3 * patience)
+        local goal, deadline = state.rounds + rounds, mare.deadline(2 * patience)
         while state.rounds < goal do
             for _, routine in ipairs(routines) do
                 if routine:status() == "died" then error(select(2, routine:join()), 0) end
@@ -77,7 +77,7 @@ local function crowd(count, options, leases_end)
     function state.stop()
         state.over = true
         for _, routine in ipairs(routines) do
-            local ok, err = routine:join(3 * patience)
+            local ok, err = routine:join(2 * patience)
             t.ok(ok, tostring(err))
         end
         local db <close> = connect()
@@ -319,7 +319,7 @@ local function two_of_three_are_frozen()
     local fence = lock.created
     local waits = mare.go(function()
         local other <close> = connect()
-        return assert(other:lock("without a quorum", 3 * patience)):fence()
+        return assert(other:lock("without a quorum", 2 * patience)):fence()
     end)
     c.signal(1, "SIGSTOP")
     c.signal(2, "SIGSTOP")
@@ -332,14 +332,14 @@ local function two_of_three_are_frozen()
     c.signal(1, "SIGCONT")
     c.signal(2, "SIGCONT")
     c.ready()
-    local _, next_fence = t.ok(waits:join(3 * patience))
+    local _, next_fence = t.ok(waits:join(2 * patience))
     t.ok(next_fence > fence)
 end
 
 local seconds = tonumber(os.getenv "MARE_CHAOS_SECONDS")
 if seconds then
     cases = {chaos = {function() chaos(seconds) end, timeout = 24 * 3600},
-        two_of_three_are_frozen = {two_of_three_are_frozen, timeout = 300}}
+        two_of_three_are_frozen = two_of_three_are_frozen}
 end
 
-return cases
+return cluster.cases(cases)

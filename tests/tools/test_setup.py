@@ -32,6 +32,7 @@ case "$*" in
 esac''',
     'dpkg-deb': '''case "$*" in
 "-x "*/chrony_1.2_amd64.deb*) mkdir -p "$3/usr/sbin"; touch "$3/usr/sbin/chronyd" ;;
+"-x "*/etcd-server_1.2_amd64.deb*) mkdir -p "$3/usr/bin"; touch "$3/usr/bin/etcd" ;;
 "-x "*/nginx_1.2_amd64.deb*) mkdir -p "$3/usr/sbin"; touch "$3/usr/sbin/nginx" ;;
 *) exit 2 ;;
 esac''',
@@ -39,7 +40,7 @@ esac''',
 }
 
 # What the group `test` has of such packages, when it is there.
-UNPACKED = ['chrony/usr/sbin/chronyd', 'nginx/usr/sbin/nginx']
+UNPACKED = ['chrony/usr/sbin/chronyd', 'etcd-server/usr/bin/etcd', 'nginx/usr/sbin/nginx']
 
 
 class Setup(unittest.TestCase):
@@ -83,7 +84,7 @@ class Setup(unittest.TestCase):
         return [line.split()[1] for line in lines if line.split()[:1] == [group]]
 
     def test_nothing_missing_says_nothing(self):
-        done = self.setup_sh('peers', HAVE='erlang-base golang-go')
+        done = self.setup_sh('peers', HAVE=' '.join(self.packages('peers')))
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''))
         self.assertFalse(done.outdated)
 
@@ -127,8 +128,9 @@ class Setup(unittest.TestCase):
 
     def test_what_is_unpacked_or_installed_is_left_alone(self):
         have = ' '.join(self.packages('test'))
-        for env in ({'UNPACKED': 'chrony nginx'}, {'HAVE': have + ' chrony nginx'},
-                    {'UNPACKED': 'nginx', 'HAVE': have + ' chrony'}):
+        for env in ({'UNPACKED': 'chrony etcd-server nginx'},
+                    {'HAVE': have + ' chrony etcd-server nginx'},
+                    {'UNPACKED': 'nginx etcd-server', 'HAVE': have + ' chrony'}):
             done = self.setup_sh('test', **{'HAVE': have, 'UPDATED': '1', **env})
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''), env)
 

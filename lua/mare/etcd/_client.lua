@@ -76,7 +76,8 @@ function Client.failure_of(number, message)
         return failure(message, "toobig")
     elseif says(message, table.unpack(before)) then
         return failure(message, "unavailable", {passing = true})
-    elseif number == UNAVAILABLE or number == DEADLINE then
+    elseif number == UNAVAILABLE or number == DEADLINE or says(message, "context deadline exceeded",
+        "context canceled") then -- with the number of an unknown error
         return failure(message, "unavailable", {passing = true, unsure = true})
     end
     return failure(message, codes[number] or "failed", {unsure = not codes[number]})
@@ -227,7 +228,7 @@ function Client:ask(path, body, how)
     local text, pause = json.encode(body), PAUSE
     how.time = how.time or self.try_time
     while true do
-        if self.closed then return nil, "the client is closed", "closed" end
+        if self.closed and not how.last then return nil, "the client is closed", "closed" end
         local answer, why, hope = round(self, path, text, how)
         if answer and not how.decode then return answer end
         if answer then

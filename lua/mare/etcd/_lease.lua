@@ -106,7 +106,7 @@ function Lease:revoke(timeout)
     lose(self, "the lease was ended", "closed")
     self.routine:cancel()
     local answer, message, code = self.client:ask("lease/revoke", {ID = self.number},
-        {deadline = self.client:deadline(timeout), again = true})
+        {deadline = self.client:deadline(timeout), again = true, last = true})
     if answer or code == "noname" then return true end
     return nil, message, code
 end
