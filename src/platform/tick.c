@@ -59,8 +59,7 @@ void mare__live_tick_set(void *context, struct mare__tick *tick, uint64_t period
     tick->period_ns = period_ns;
     if (tick->made)
         timer_settime(tick->timer, 0, &spec, &before);
-    tick->left_ns =
-        (uint64_t)before.it_value.tv_sec * NS_PER_S + (uint64_t)before.it_value.tv_nsec;
+    tick->left_ns = (uint64_t)before.it_value.tv_sec * NS_PER_S + (uint64_t)before.it_value.tv_nsec;
 }
 
 void mare__live_tick_fini(void *context, struct mare__tick *tick)

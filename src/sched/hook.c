@@ -324,7 +324,7 @@ static void on_event(lua_State *L, lua_Debug *event)
     if (!setting || !setting->mask || setting->inherited) {
         if (process->armed != L)
             set_hook(process, L, 0, 0);
-        else if (event->event != LUA_HOOKCOUNT) // of a hook that a library in C passed on
+        else if (event->event != LUA_HOOKCOUNT)     // of a hook that a library in C passed on
             set_hook(process, L, LUA_MASKCOUNT, 1); // Lua yields at an instruction, not at a call
         else if (!give_way(process, L, NULL))
             set_hook(process, L, 0, 0);
