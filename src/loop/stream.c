@@ -119,10 +119,14 @@ void mare__stream_used(struct mare__stream *stream, size_t size)
 
 // A call has ended. What it took from below may be what other routines wait for, who would not be
 // told, for the descriptor has nothing more to say: they look for themselves. So they do when the
-// transport has failed.
+// transport has failed. When a handshake is over they all do: who wanted to write waited for bytes
+// of it, and would pass nothing on.
 static void share(struct mare__stream *stream, ssize_t result)
 {
     bool failed = result < 0 && result != -EAGAIN;
+    for (int way = 0; way < MARE__WAYS && stream->transport->settled; way++)
+        for (unsigned i = 0; i < stream->waiting[way]; i++)
+            mare__stream_tell(stream, way);
     if ((failed || stream->transport->moved) && stream->waiting[MARE__TO_READ] > 0)
         mare__stream_tell(stream, MARE__TO_READ);
     if (failed && stream->waiting[MARE__TO_WRITE] > 0)

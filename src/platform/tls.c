@@ -296,7 +296,7 @@ static int shake_hands(struct tls *tls, bool *to_write)
     char identity[MARE__TLS_IDENTITY_MAX + 1];
     if (tls->rules->keys && !mare__tls_key_identity(tls->ssl, identity))
         return fail(tls); // which cannot be: nothing else was allowed
-    tls->ready = true;
+    tls->ready = tls->transport.settled = true;
     mare__free(tls->early);
     tls->early = NULL; // the rest of it is in OpenSSL's buffer
     return 0;
@@ -307,7 +307,7 @@ static ssize_t read_some(struct mare__transport *transport, void *bytes, size_t 
     struct tls *tls = of(transport);
     size_t got;
     bool *to_write = &tls->to_write[MARE__TO_READ];
-    tls->transport.moved = false;
+    tls->transport.moved = tls->transport.settled = false;
     int err = shake_hands(tls, to_write);
     if (err)
         return err;
@@ -348,7 +348,7 @@ static int put_unsent(struct tls *tls)
 static int flush(struct mare__transport *transport)
 {
     struct tls *tls = of(transport);
-    tls->transport.moved = false;
+    tls->transport.moved = tls->transport.settled = false;
     int err = shake_hands(tls, &tls->to_write[MARE__TO_WRITE]);
     return err ? err : put_unsent(tls);
 }
