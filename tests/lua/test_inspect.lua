@@ -65,11 +65,11 @@ return {
         t.needs_preemption()
         local code <close> = shell.file [[
             require("mare").spawn({name = "reader"}, function()
-                local pipe <close> = io.popen "sleep 0.4"
+                local pipe <close> = io.popen "sleep 1"
                 pipe:read "a"
             end):join()
         ]]
-        local got = shell.run("MARE_STUCK=0.1 " .. shell.mare .. " " .. code.name)
+        local got = shell.run("MARE_STUCK=0.3 " .. shell.mare .. " " .. code.name)
         t.eq(got.code, 0)
         t.ok(got.err:find("^mare: process %d+ %(reader%) has held a worker for [%d.]+ s, "
             .. "in a C function 'read' called at [^\n]*:3\n"), got.err)
@@ -102,7 +102,7 @@ return {
                 return a < b
             end)
         ]]
-        local got = shell.run("MARE_STUCK=0.1 " .. shell.mare .. " " .. code.name)
+        local got = shell.run("MARE_STUCK=0.3 " .. shell.mare .. " " .. code.name)
         t.eq({got.err, got.code}, {"", 0})
     end,
 
