@@ -102,7 +102,7 @@ return {
                 return a < b
             end)
         ]]
-        local got = shell.run("MARE_STUCK=0.3 " .. shell.mare .. " " .. code.name)
+        local got = shell.run("MARE_STUCK=0.1 " .. shell.mare .. " " .. code.name)
         t.eq({got.err, got.code}, {"", 0})
     end,
 
