@@ -203,10 +203,13 @@ return {
         t.eq({sub:next(t.patience)}, {"news", "after a timeout"})
         r:call("CLIENT", "KILL", "TYPE", "PUBSUB")
         t.fails("closed", sub:next(t.patience))
-        mare.go(function() -- as soon as it listens again
-            repeat until r:publish("news", "again") == 1
+        local heard = false
+        local speaker = mare.go(function() -- until it listens again: the server counts who was sent
+            repeat r:publish("news", "again") until heard -- away for a moment longer
         end)
         t.eq({sub:next(t.patience)}, {"news", "again"})
+        heard = true
+        t.ok(speaker:join(t.patience))
         sub:close()
         t.fails("closed", sub:next())
         t.raises("no channel", function() r:subscribe {} end)
