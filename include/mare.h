@@ -138,9 +138,9 @@ typedef struct mare_process_info {
     bool background;       /* the program does not wait for its end */
     uint64_t routine;      /* the number of the one that this tells of */
     char name[64];         /* its first 63 bytes, or "" */
-    char at[64];           /* where in its code it is, if it is at rest: "app.lua:12"; or "" */
+    char at[80];           /* where in its code it is, if it is at rest: "app.lua:12"; or "" */
     char channel[64];      /* the name of the channel that it waits for, or "" */
-    char channel_made[64]; /* where that was made, or "" */
+    char channel_made[80]; /* where that was made, or "" */
 } mare_process_info;
 
 /* A channel, as mare_list_channels tells of it. */

@@ -11,6 +11,8 @@
 #include "sched/routine.h"
 #include "sched/runtime.h"
 
+enum { PLACE = sizeof((mare_process_info *)0)->at };
+
 void mare__look_begin(mare_runtime *runtime)
 {
     pthread_mutex_lock(&runtime->look_mutex);
@@ -33,20 +35,26 @@ void mare__look_await(mare_runtime *runtime)
 
 // ---- A process ----------------------------------------------------------------------------------
 
-static void copy_text(char (*to)[64], const char *text)
+static void copy_text(char *to, size_t room, const char *text)
 {
-    **to = '\0';
-    if (text)
-        strncat(*to, text, sizeof *to - 1);
+    snprintf(to, room, "%s", text ? text : "");
+}
+
+// A line of code, the name of its chunk as whole as Lua's own messages have it: the end of a long
+// path is what tells files apart.
+static void write_place(char (*at)[PLACE], const lua_Debug *frame)
+{
+    _Static_assert(PLACE >= LUA_IDSIZE + sizeof ":2147483647", "a place holds any line");
+    snprintf(*at, sizeof *at, "%s:%d", frame->short_src, frame->currentline);
 }
 
 // Where a coroutine is: the line of the innermost function in Lua.
-static void describe_place(lua_State *L, char (*at)[64])
+static void describe_place(lua_State *L, char (*at)[PLACE])
 {
     lua_Debug frame;
     for (int level = 0; L && lua_getstack(L, level, &frame); level++)
         if (lua_getinfo(L, "Sl", &frame) && frame.currentline > 0) {
-            snprintf(*at, sizeof *at, "%.50s:%d", frame.short_src, frame.currentline);
+            write_place(at, &frame);
             return;
         }
 }
@@ -55,8 +63,9 @@ static void describe_channel(const mare_channel *channel, const char *word, mare
 {
     info->waits = channel->ends ? "join" : channel->id ? word : "event";
     info->waits_for = channel->ends ? channel->ends : channel->id;
-    copy_text(&info->channel, channel->name);
-    copy_text(&info->channel_made, channel->made ? channel->made->text : NULL);
+    copy_text(info->channel, sizeof info->channel, channel->name);
+    copy_text(info->channel_made, sizeof info->channel_made,
+              channel->made ? channel->made->text : NULL);
 }
 
 static void describe_sleep(const struct mare__sleep *sleep, mare_process_info *info)
@@ -101,7 +110,7 @@ static void describe_process(struct mare__local *process, mare_process_info *inf
         .background = background,
         .waits = "",
     };
-    copy_text(&info->name, process->shared.name);
+    copy_text(info->name, sizeof info->name, process->shared.name);
 }
 
 // Whether nobody touches it until the end of the look. Acquire: what it left is seen.
@@ -266,12 +275,12 @@ static const struct mare__site *keep_site(mare_runtime *runtime, const char *tex
 const struct mare__site *mare__site_of(mare_runtime *runtime, lua_State *L)
 {
     lua_Debug frame;
-    char text[64];
+    char text[PLACE];
     for (int level = 1; level < LEVELS && lua_getstack(L, level, &frame); level++) {
         lua_getinfo(L, "Sl", &frame);
         if (frame.currentline <= 0 || strncmp(frame.source, "=mare.", 6) == 0)
             continue;
-        snprintf(text, sizeof text, "%.50s:%d", frame.short_src, frame.currentline);
+        write_place(&text, &frame);
         mare__lock_acquire(&runtime->site_lock);
         const struct mare__site *site = keep_site(runtime, text);
         mare__lock_release(&runtime->site_lock);

@@ -65,6 +65,14 @@ return {
         waits_as(p, "event", line() - 2, "socket")
     end,
 
+    -- A path as long as Lua's messages have room for ends with the name of its file.
+    a_long_path_keeps_the_name_of_its_file = function()
+        local name = "@/" .. ("folder/"):rep(7) .. "app.lua"
+        local p = mare.spawn(assert(load("require 'mare'.sleep(1e6)", name)))
+        t.eq(row_of(p).at, name:sub(2) .. ":1")
+        p:kill()
+    end,
+
     a_coroutine_tells_its_own_line = function()
         local p = mare.spawn(function()
             coroutine.wrap(function()
