@@ -22,6 +22,7 @@
 #include "platform/lock.h"
 #include "platform/platform.h"
 #include "sched/arena.h"
+#include "sched/vigil.h"
 
 // ---- Processes ----------------------------------------------------------------------------------
 enum mare__status { MARE__IDLE, MARE__READY, MARE__RUNNING, MARE__BLOCKED, MARE__FINISHED };
@@ -289,6 +290,7 @@ struct mare__worker {
     // counters.switches.
     bool common_first;            // until the next tick the common lines come before its own
     bool wary;                    // the last new process that it tried did nothing but compute
+    struct mare__vigil vigil;
     bool spent_turn;              // whoever had the last turn of the common lines was spent
     bool fresh_ticked;            // whoever had it was fresh, and a tick came in it
     volatile unsigned ticks_left; // of that turn
@@ -446,6 +448,7 @@ struct mare_runtime {
     bool exits_in_order;    // somebody awaits the end and looks at exit_code
     mare_process *main;     // whose end ends the program, or NULL
     bool gc_stress;
+    bool busy_waits; // its workers may keep vigils
     uint64_t seed; // of the random numbers of processes
     long owner;    // the operating-system process that started it
 };
