@@ -288,8 +288,8 @@ struct mare__worker {
     struct mare__line queue;      // who has waited, behind the slot
     // Whose turn it is, its own lines' or the common ones': see ready.c. Turns are numbered by
     // counters.switches.
-    bool common_first;            // until the next tick the common lines come before its own
-    bool wary;                    // the last new process that it tried did nothing but compute
+    bool common_first; // until the next tick the common lines come before its own
+    bool wary;         // the last new process that it tried did nothing but compute
     struct mare__vigil vigil;
     bool spent_turn;              // whoever had the last turn of the common lines was spent
     bool fresh_ticked;            // whoever had it was fresh, and a tick came in it
@@ -449,8 +449,8 @@ struct mare_runtime {
     mare_process *main;     // whose end ends the program, or NULL
     bool gc_stress;
     bool busy_waits; // its workers may keep vigils
-    uint64_t seed; // of the random numbers of processes
-    long owner;    // the operating-system process that started it
+    uint64_t seed;   // of the random numbers of processes
+    long owner;      // the operating-system process that started it
 };
 
 // ---- Small accessors ----------------------------------------------------------------------------
