@@ -25,8 +25,7 @@ function grouped.create(options)
     check.argument("create", options, 1, "table", 4)
     check.options("create", options, 1, check.set("group", "name"), 4)
     local group = type(options.group) == "table" and options.group.name or options.group
-    check.option("create", {group = group}, 1, "group", function(it) return type(it) == "string" end,
-        "a group or its name", 4)
+    check.option("create", {group = group}, 1, "group", "string", "a group or its name", 4)
     check.option("create", options, 1, "name", "string", "a string", 4)
     if not group or not options.name then
         error("bad argument #1 to 'create' (the monitor of a group needs 'group' and 'name')", 3)

@@ -145,7 +145,7 @@ monitor.dowhenfree = monitor.doWhenFree
 local function check_conditions(name, mnt)
     check_held(name, mnt)
     if is_grouped(mnt) then
-        error(("bad argument #1 to '%s' (the monitor of a group has no conditions)"):format(name), 3)
+        error(("bad argument #1 to '%s' (a group's monitor has no conditions)"):format(name), 3)
     end
 end
 

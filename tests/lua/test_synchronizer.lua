@@ -339,8 +339,7 @@ return {
 
     a_process_says_who_may_make_rules_for_it = function()
         local p = mare.spawn(function()
-            local synchronizer, rpc = require "mare.synchronizer", require "mare.rpc"
-            local keeper
+            local synchronizer, keeper = require "mare.synchronizer", nil
             synchronizer.accept(function(process, fname)
                 assert(fname ~= "odd", "no rules for odd")
                 return process == keeper and fname == "f"
@@ -350,7 +349,7 @@ return {
             function odd() return 3 end
             function trust(process) keeper = process end
             function all() synchronizer.accept(nil) end
-            rpc.serve()
+            require "mare.rpc".serve()
         end)
         local orders, answers = mare.channel(), mare.channel(1)
         local keeper = mare.spawn(function()
