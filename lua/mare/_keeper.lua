@@ -672,7 +672,9 @@ local function keep_joined(address)
             member.over:receive()
             pause = FIRST_PAUSE
         elseif code then
-            log("cannot join %s: %s", address, who)
+            local where = (rest or address) .. ": " -- said once is enough
+            log("cannot join %s: %s", address,
+                who:sub(1, #where) == where and who:sub(#where + 1) or who)
             tell("unreachable", address, who)
         end
         if not stopping then mare.sleep(pause) end
