@@ -90,16 +90,19 @@ local function take(mnt, deadline)
     return fence, message, code
 end
 
+-- What the holder says; to a server in this very process without a message.
+local function tell_server(mnt, kind, ...)
+    local server = servers[mnt]
+    if not server then return insist(mnt, kind, ...) end
+    server[kind](server, ...)
+    return true
+end
+
 local function release(mnt)
     local mine = held[mnt]
     held[mnt] = nil
     if mine.lock then return mine.lock:release() end
-    local server = servers[mnt]
-    if server and #mnt.channel == 0 then -- no signal of ours is to come first
-        server:release(mine.fence)
-        return true
-    end
-    return insist(mnt, "release", mine.fence)
+    return tell_server(mnt, "release", mine.fence)
 end
 
 --- Waits for the lock. Returns the number of the grant, its fence; or nil, message, code.
@@ -190,13 +193,13 @@ end
 --- Wakes one that waits; it goes on when it has got the lock.
 function monitor.signal(mnt, name)
     check_conditions("signal", mnt)
-    return insist(mnt, "signal", held[mnt].fence, name or "", false)
+    return tell_server(mnt, "signal", held[mnt].fence, name or "", false)
 end
 
 --- Wakes all that wait.
 function monitor.broadcast(mnt, name)
     check_conditions("broadcast", mnt)
-    return insist(mnt, "signal", held[mnt].fence, name or "", true)
+    return tell_server(mnt, "signal", held[mnt].fence, name or "", true)
 end
 
 return monitor
