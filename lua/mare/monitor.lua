@@ -21,6 +21,7 @@ local monitor = {}
 
 -- monitor -> {fence, chain, and the lock of a group} if it is held here
 local held = setmetatable({}, {__mode = "k"})
+local servers = setmetatable({}, {__mode = "k"}) -- monitor -> what serves it, in this process
 local monitor_type = service.type("monitor", "mare.monitor")
 
 --- What makes a monitor again where it arrives.
@@ -31,7 +32,10 @@ monitor.arrive = monitor_type.arrive
 function monitor.create(options)
     local of_group = options ~= nil and grouped.create(options)
     if of_group then return of_group end
-    return monitor.arrive {serve(), mare.self()}
+    local channel, server = serve()
+    local mnt = monitor.arrive {channel, mare.self()}
+    servers[mnt] = server
+    return mnt
 end
 
 local function is_grouped(mnt) return getmetatable(mnt) == grouped.type end
@@ -48,8 +52,13 @@ end
 -- Both return the number of the grant; false, if this chain of calls has the lock; or nil, message,
 -- code.
 local function take_served(mnt, deadline)
+    local chain, server = chains.here(), servers[mnt]
+    local grabbed = server and server:grab(mare.self(), chain)
+    if grabbed then
+        held[mnt] = {fence = grabbed, chain = chain}
+        return grabbed
+    end
     local ticket, reply = service.ticket()
-    local chain = chains.here()
     local fence, message, code = service.tell(mnt, deadline, "take", ticket, reply, mare.self(),
         chain[1], chain[2])
     if not fence then return nil, message, code end
@@ -81,11 +90,19 @@ local function take(mnt, deadline)
     return fence, message, code
 end
 
+-- What the holder says; to a server in this very process without a message.
+local function tell_server(mnt, kind, ...)
+    local server = servers[mnt]
+    if not server then return insist(mnt, kind, ...) end
+    server[kind](server, ...)
+    return true
+end
+
 local function release(mnt)
     local mine = held[mnt]
     held[mnt] = nil
     if mine.lock then return mine.lock:release() end
-    return insist(mnt, "release", mine.fence)
+    return tell_server(mnt, "release", mine.fence)
 end
 
 --- Waits for the lock. Returns the number of the grant, its fence; or nil, message, code.
@@ -176,13 +193,13 @@ end
 --- Wakes one that waits; it goes on when it has got the lock.
 function monitor.signal(mnt, name)
     check_conditions("signal", mnt)
-    return insist(mnt, "signal", held[mnt].fence, name or "", false)
+    return tell_server(mnt, "signal", held[mnt].fence, name or "", false)
 end
 
 --- Wakes all that wait.
 function monitor.broadcast(mnt, name)
     check_conditions("broadcast", mnt)
-    return insist(mnt, "signal", held[mnt].fence, name or "", true)
+    return tell_server(mnt, "signal", held[mnt].fence, name or "", true)
 end
 
 return monitor
