@@ -62,6 +62,10 @@ ssize_t mare__stream_read(struct mare__stream *stream, char bytes[MARE__STREAM_R
 ssize_t mare__stream_write(struct mare__stream *stream, struct iovec *pieces, int count);
 int mare__stream_flush(struct mare__stream *stream);
 
+// The same of a file's bytes, from its place on, without a copy. 0: it has no more. -EINVAL: not
+// through this transport, or not of this file: they must be read and written.
+ssize_t mare__stream_send_file(struct mare__stream *stream, int file, size_t size);
+
 // This side sends no more: 0, or an errno value, negated.
 int mare__stream_shutdown(struct mare__stream *stream);
 

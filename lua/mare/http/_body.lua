@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- Bodies that are sent: what they can be, how long they are, and how they are written.
-local raw, checks = require "mare._http", require "mare._check"
+local mare, raw, checks = require "mare", require "mare._http", require "mare._check"
 local Message = require "mare.http._shared".Message
 
 local body = {}
@@ -66,7 +66,9 @@ local function read_stream(stream, size)
 end
 
 --- What can be read, as a function that returns part after part, with its length, if that is known
---- or given; or nil, message, code. Texts and functions are what they are.
+--- or given; or nil, message, code. Texts and functions are what they are. Of a file that may be
+--- sent without being read there is a fourth result, for `body.write_parts`: the `file`, and how
+--- many bytes of it are `left`.
 function body.open(value, length)
     if type(value) == "table" then
         return function() return value:read() end, length or value.length
@@ -79,14 +81,15 @@ function body.open(value, length)
         length, message, code = rest_of(value)
         if message then return nil, message, code end
     end
-    local read, left = is_file and value.read or read_stream, length
+    local read, rest = is_file and value.read or read_stream, {file = value, left = length}
     return function()
+        local left = rest.left
         if left == 0 then return nil end
         local size = left and math.min(left, part_most) or io.type(value) and part_most or nil
         local part, message, code = read(value, size)
-        if part and left then left = left - #part end
+        if part and left then rest.left = left - #part end
         return part, message, code
-    end, length
+    end, length, nil, is_file and length and not io.type(value) and rest or nil
 end
 
 --- The file of a path, and the length that it was given; or nil, message, code.
@@ -134,11 +137,31 @@ local function take(next_part)
     return nil, message, code
 end
 
+-- Sends what the system has in memory of a file, without a copy here. True, with the number of
+-- bytes, or nil, message, code.
+local function send_rest(stream, rest, deadline)
+    local total = 0
+    while rest.left > 0 do
+        local sent, message, code = raw.send_file(stream, rest.file, rest.left, deadline)
+        if not sent then return nil, message, code end
+        if sent == 0 then break end
+        total, rest.left = total + sent, rest.left - sent
+        if rest.left > 0 then mare.yield() end -- the peer may take it as fast as it comes
+    end
+    return true, total
+end
+
 --- Writes what a function returns part after part: so many bytes; with true instead of a length, in
 --- chunks; with false, up to the connection's end. It must not look complete if the function fails.
-function body.write_parts(stream, next_part, length, deadline)
+--- The `rest` of a file is sent without being read where that can be.
+function body.write_parts(stream, next_part, length, deadline, rest)
     local chunked, left = length == true, math.type(length) and length
     while true do
+        if rest then
+            local ok, sent, why = send_rest(stream, rest, deadline)
+            if not ok then return nil, sent, why end
+            left = left - sent
+        end
         local part, message, code = take(next_part)
         if part == nil then return nil, message, code end
         if not part then break end

@@ -102,13 +102,14 @@ end
 
 -- Opens the body that a program gives: true, or nil, message, code.
 local function open_body(wanted, what)
-    local body, length, code = what.body, bodies.length_of(what.length), nil
+    local body, length = what.body, bodies.length_of(what.length)
+    local code, rest
     if what.file then body, length, code = bodies.open_file(what.file, length) end
     if code then return nil, length, code end
     wanted.closer.body = body
-    body, length, code = bodies.open(body, length)
+    body, length, code, rest = bodies.open(body, length)
     if code then return nil, length, code end
-    wanted.body, wanted.parts = body, type(body) == "function"
+    wanted.body, wanted.parts, wanted.rest = body, type(body) == "function", rest
     wanted.length = length or wanted.parts or body and #body
     return true
 end
@@ -172,7 +173,8 @@ local function exchange(connection, wanted)
     local ok, message, code = bodies.write(stream, deadline, wanted.head,
         not wanted.parts and wanted.body or "", "")
     if ok and wanted.parts then
-        ok, message, code = bodies.write_parts(stream, wanted.body, wanted.length, deadline)
+        ok, message, code = bodies.write_parts(stream, wanted.body, wanted.length, deadline,
+            wanted.rest)
     end
     if not ok and code ~= "closed" then return nil, message, code end
     local response, m, c = http.read_response(stream, wanted.method, time, connection.reader)
