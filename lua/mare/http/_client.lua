@@ -13,8 +13,11 @@ local client_options = checks.set("most", "idle_time", "timeout", "connect_time"
 
 local usual_port = {http = 80, ws = 80, https = 443, wss = 443}
 
--- What RFC 3986 does not let stand in a URL, written as it wants it.
+-- What RFC 3986 does not let stand in a URL, written as it wants it; a % without two digits, too.
 local function encode(text)
+    text = text:gsub("%%()", function(behind)
+        if not text:find("^%x%x", behind) then return "%25" end
+    end)
     return (text:gsub("[^%w%-._~:/?#%[%]@!$&'()*+,;=%%]", function(byte)
         return ("%%%02X"):format(byte:byte())
     end))
