@@ -232,7 +232,7 @@ int mare__lua_http_write(lua_State *L)
 
 // ---- Files --------------------------------------------------------------------------------------
 
-enum { FILE_AT = 2, LEFT, GIVEN, UNTIL };
+enum { FILE_AT = 2, LEFT, GIVEN, UNTIL, KNOWN };
 
 // Bytes in one call, so that a peer that takes them as fast as they come leaves other routines a
 // turn.
@@ -240,13 +240,20 @@ enum { SEND_MOST = 1 << 20 };
 
 static int send_more(lua_State *L, int status, lua_KContext context);
 
-// How many of these bytes can be sent as they lie in the system's memory. None: the file is in use,
-// or has been read ahead, or they are on a disk, or nowhere. Who reads them finds out.
-static size_t near(const struct mare__file *file, size_t left)
+// How many bytes, after those that were sent, can be sent as they lie in the system's memory: none,
+// if the file is in use, or has been read ahead, or they are on a disk, or nowhere. Who reads them
+// finds out. What is known to be there is kept in the stack, and not looked for again.
+static size_t near(lua_State *L, const struct mare__file *file, size_t sent, size_t left)
 {
+    size_t known = (size_t)lua_tointeger(L, KNOWN);
     if (!file->descriptor || file->job || mare__file_buffered(file) > 0)
         return 0;
-    return mare__file_near(file->descriptor->fd, left);
+    if (sent >= known && sent < left) {
+        known = sent + mare__file_near(file->descriptor->fd, left - sent);
+        lua_pushinteger(L, (lua_Integer)known);
+        lua_replace(L, KNOWN);
+    }
+    return known > sent ? known - sent : 0;
 }
 
 // Goes on sending; the deadlines are as those of write_rest.
@@ -258,7 +265,7 @@ static int send_rest(lua_State *L, struct mare__stream *stream, size_t sent)
     left = left < SEND_MOST ? left : SEND_MOST;
     for (;;) {
         mare__file_settle(file);
-        size_t size = sent < left ? near(file, left - sent) : 0;
+        size_t size = near(L, file, sent, left);
         ssize_t wrote = size > 0 ? mare__stream_send_file(stream, file->descriptor->fd, size) : 0;
         if (wrote == 0 || wrote == -EINVAL) {
             lua_pushinteger(L, (lua_Integer)sent);
@@ -307,7 +314,7 @@ int mare__lua_http_send_file(lua_State *L)
         return luaL_error(L, "the file was sent to another process");
     luaL_argcheck(L, luaL_checkinteger(L, LEFT) >= 0, LEFT, "a length is not negative");
     lua_settop(L, GIVEN);
-    lua_settop(L, UNTIL);
+    lua_settop(L, KNOWN);
     return mare__stream_closed(stream) ? mare__lua_fail_stream(L, MARE_CLOSED)
                                        : send_rest(L, stream, 0);
 }

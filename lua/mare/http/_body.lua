@@ -92,9 +92,12 @@ function body.open(value, length)
     end, length, nil, is_file and length and not io.type(value) and rest or nil
 end
 
---- The file of a path, and the length that it was given; or nil, message, code.
+--- The file of a path, and its length, unless another was given; or nil, message, code.
 function body.open_file(path, length)
-    local opened, message, code = require "mare.file".open(path)
+    local real, facts, opened, message, code = require "mare._file".find(path)
+    if not real then return nil, facts, opened end
+    if opened then return opened, length or facts.size end
+    if not code then opened, message, code = require "mare.file".open(path) end -- a pipe, maybe
     if not opened then return nil, message, code end
     return opened, length
 end
@@ -105,7 +108,11 @@ function Closer:__close()
     local read_from, finally = self.body, self.finally
     local kind = type(read_from)
     local can_be = (kind == "userdata" or kind == "table") and body.is_one(read_from)
-    if can_be and read_from.close then read_from:close() end
+    if can_be and kind == "userdata" and not io.type(read_from) then
+        local _ <close> = read_from -- which does not wait for a disk
+    elseif can_be and read_from.close then
+        read_from:close()
+    end
     if type(finally) == "function" then finally() end
 end
 
