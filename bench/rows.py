@@ -17,6 +17,7 @@ import fair
 import harness
 import nodes
 import place
+import web
 
 
 @dataclass
@@ -280,5 +281,5 @@ def rows():
             must=10, score_unit="s", repetitions=3,
             notes=[note("ours", "messages", "messages of it: {:,.0f}")]),
     ] + (fair.rows(Row, key, note) + events.rows(Row, key, note) + etcd.rows(Row, key, note) +
-         nodes.rows(Row, key, note) + clock.rows(Row, key, note) +
+         nodes.rows(Row, key, note) + clock.rows(Row, key, note) + web.rows(Row, key, note) +
          place.rows(Row, key))

@@ -6,7 +6,6 @@
 //     transport --read--> link --next--> dispatch +--> ports
 //                          |                      +--> control
 //                          +--output--> transport
-#include <errno.h>
 
 #include "base/alloc.h"
 #include "loop/stream.h"
