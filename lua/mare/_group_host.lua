@@ -78,6 +78,15 @@ function requests.election(self, ...) elections.join(self, ...) end
 
 function requests.resign(self, ...) elections.leave(self, ...) end
 
+function requests.epoch(self, reply) reply:trysend(self:epoch()) end
+
+-- What a replica or a multicast of this group has to know.
+function requests.settings(self, reply)
+    local settings = self.settings
+    reply:trysend {names = self.names, here = self.here, digest = self.digest,
+        folder = settings.folder or false, votes = not settings.kept or settings.kept.votes}
+end
+
 function requests.leave(self, reply) self.over = reply end
 
 local function end_of(self, process)
@@ -109,6 +118,9 @@ function host:give_up(why)
     for _, lock in pairs(self.locks) do
         if lock.holder then lock.holder.lost:trysend(why) end
         for _, who in ipairs(lock.line) do who.reply:trysend(false, why) end
+    end
+    for _, election in pairs(self.elections) do
+        for channel in pairs(election.watchers) do channel:close() end
     end
 end
 

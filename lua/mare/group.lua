@@ -13,7 +13,7 @@
 -- behind it is _group_host.lua, with _group.lua or _group_etcd.lua as its engine; what it has on
 -- its disk, _group_state.lua.
 local mare, checks, raw = require "mare", require "mare._check", require "mare._node"
-local state = require "mare._group_state"
+local state, shared = require "mare._group_state", require "mare._group_shared"
 
 local group, group_type, lock_type = {}, {__name = "group"}, {__name = "lock"}
 group_type.__index, lock_type.__index = {}, {}
@@ -198,6 +198,9 @@ function group_type.__index:members() return ask(self, "members") end
 --- The locks that this member knows of: a list of {name =, fence =, waiting =}.
 function group_type.__index:locks() return ask(self, "locks") end
 
+-- The epoch of the lease that this member holds now, or false.
+function group_type.__index:_epoch() return ask(self, "epoch") end
+
 --- Leaves: locks that are held here are lost.
 function group_type.__index:leave() return ask(self, "leave") end
 
@@ -277,6 +280,33 @@ function lock_type:__select(case, reason)
     if case then self.reason = self.reason or reason end
     if self.reason then return true, self.reason end
     return self.gone
+end
+
+-- ---- Replicas and multicasts --------------------------------------------------------------------
+
+local function check_shared(what, name)
+    checks.argument(what, name, 1, "string", 4)
+    if not is_name(name) then
+        error(("bad argument #1 to '%s' (a letter, then letters, digits, '.', '_' and '-')"):format(
+            what), 3)
+    end
+end
+
+--- A state that is the same on every member: `change(state, value)` returns the next one. Without
+--- it, the replica that a process of this program has made.
+function group_type.__index:replica(name, initial, change, options)
+    check_shared("replica", name)
+    local settings, message, code = ask(self, "settings")
+    if not settings then return nil, message, code end
+    return shared.replica(self, settings, name, initial, change, options)
+end
+
+--- Messages that every member gets in the same order.
+function group_type.__index:multicast(name, options)
+    check_shared("multicast", name)
+    local settings, message, code = ask(self, "settings")
+    if not settings then return nil, message, code end
+    return shared.multicast(self, settings, name, options)
 end
 
 -- ---- Elections ----------------------------------------------------------------------------------

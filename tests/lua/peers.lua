@@ -70,9 +70,9 @@ function peers.start(options, text)
     return setmetatable(peer, {__close = function() made:close() end})
 end
 
---- The same, joined to this node, and known here.
+--- The same, joined to this node (and to those that `join` names besides), and known here.
 function peers.join(home, options, text)
-    options.join = {home.address}
+    options.join = {home.address, table.unpack(options.join or {})}
     local watch = mare.channel(100)
     assert(node.monitor(watch))
     local peer = peers.start(options, text)
