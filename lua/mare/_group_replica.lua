@@ -346,20 +346,25 @@ local function tick(self)
     self.ticks = mare.now() + TICK
 end
 
+local function give(self, f, first, ...)
+    if first ~= nil then f(self, first, ...) end
+    return first ~= nil
+end
+
+local function heard(self, which, ...)
+    if which == 1 then hear(self, ...) end
+    if which == 2 then hear_leader(self, ...) end
+    if which == 3 then serve(self, ...) end
+end
+
 -- Takes what came, and what else is there already, so that one write to the disk is for all of it.
 local function turn(self, election)
-    local busy = #self.waiting >= MOST * FLYING
-    local function heard(which, ...)
-        if which == 1 then hear(self, ...) end
-        if which == 2 then hear_leader(self, ...) end
-        if which == 3 then serve(self, ...) end
-        return which
-    end
-    local cases = {self.inbox, election, not busy and self.requests or nil}
-    local wait, count = math.max(0, self.ticks - mare.now()), 0
-    while heard(mare.select(cases, wait)) and count < 4 * MOST do
-        wait, count = 0, count + 1
-    end
+    local room = MOST * FLYING - #self.waiting
+    local cases = {self.inbox, election, room > 0 and self.requests or nil}
+    heard(self, mare.select(cases, math.max(0, self.ticks - mare.now())))
+    local count = 0
+    while count < QUEUE and give(self, hear, self.inbox:tryreceive()) do count = count + 1 end
+    while room > 0 and give(self, serve, self.requests:tryreceive()) do room = room - 1 end
     if mare.now() >= self.ticks then tick(self) end
 end
 
