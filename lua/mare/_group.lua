@@ -184,7 +184,7 @@ end
 -- ---- From others --------------------------------------------------------------------------------
 
 function host:hear(from, digest, kind, lock, epoch, data)
-    if kind == "look" then return self:look(lock) end
+    if self:asked(kind, lock) then return end
     local peer = digest == self.digest and self.numbers[from]
     if not peer or from == self.here or type(data) ~= "string" then return end
     if kind == "lease" then

@@ -182,7 +182,7 @@ end
 local function heard(self, which, ...)
     if which == 2 then return self:serve(...) end
     local _, _, kind, reply = ...
-    if kind == "look" then self:look(reply) end
+    self:asked(kind, reply)
 end
 
 local function run(self)

@@ -7,7 +7,7 @@
 -- or false; lock(name), the record of one; want(name), to have the first in line served;
 -- withdraw(name, is_it); members(reply), which answers; attend(name, election) and announce(name,
 -- election), for an election that is known here, and for one that is led from here.
-local elections = require "mare._group_election"
+local elections, time = require "mare._group_election", require "mare.time"
 
 local host = {}
 host.__index = host
@@ -35,7 +35,7 @@ end
 function host:list_locks()
     local list = {}
     for name, lock in pairs(self.locks) do
-        local shown = name:gsub("^\1", "") -- that of an election
+        local shown = name:gsub("[\1\2]", "") -- that of an election, or of a replica's
         list[#list + 1] = {name = shown, fence = lock.holder and lock.fence, waiting = #lock.line}
     end
     table.sort(list, function(a, b) return a.name < b.name end)
@@ -84,7 +84,8 @@ function requests.epoch(self, reply) reply:trysend(self:epoch()) end
 function requests.settings(self, reply)
     local settings = self.settings
     reply:trysend {names = self.names, here = self.here, digest = self.digest,
-        folder = settings.folder or false, votes = not settings.kept or settings.kept.votes}
+        folder = settings.folder or false, votes = not settings.kept or settings.kept.votes,
+        drift = settings.drift_ppm / 1e6}
 end
 
 function requests.leave(self, reply) self.over = reply end
@@ -106,10 +107,16 @@ function host:serve(what, ...)
     end
 end
 
---- `mare group` asks from another node what is known here.
-function host:look(reply)
-    if getmetatable(reply) ~= "channel" then return end
-    self:members(function(list) reply:trysend {members = list, locks = self:list_locks()} end)
+--- What another node asks, member or not: `mare group`, what is known here; the group's clock, what
+--- the clock says here. Returns whether it was such a question.
+function host:asked(kind, reply)
+    if getmetatable(reply) ~= "channel" then return false end
+    if kind == "look" then
+        self:members(function(list) reply:trysend {members = list, locks = self:list_locks()} end)
+    elseif kind == "clock" then
+        reply:trysend((select(2, time.now())))
+    end
+    return true
 end
 
 --- Whoever has a lock here is told that this ends, and why.

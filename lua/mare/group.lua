@@ -14,6 +14,7 @@
 -- its disk, _group_state.lua.
 local mare, checks, raw = require "mare", require "mare._check", require "mare._node"
 local state, shared = require "mare._group_state", require "mare._group_shared"
+local where = require "mare._group_where"
 
 local group, group_type, lock_type = {}, {__name = "group"}, {__name = "lock"}
 group_type.__index, lock_type.__index = {}, {}
@@ -307,6 +308,46 @@ function group_type.__index:multicast(name, options)
     local settings, message, code = ask(self, "settings")
     if not settings then return nil, message, code end
     return shared.multicast(self, settings, name, options)
+end
+
+-- ---- Time and place -----------------------------------------------------------------------------
+
+-- The names of the members, as a set.
+local function names_of(self)
+    local members, message, code = ask(self, "members")
+    if not members then return nil, message, code end
+    local names = {}
+    for _, member in ipairs(members) do names[member.name] = true end
+    return names
+end
+
+--- The other members, the nearest first and at most so many: rows as of node.list.
+function group_type.__index:near(count)
+    local names, message, code = names_of(self)
+    if not names then return nil, message, code end
+    return where.near(names, count)
+end
+
+--- The names of so many members, chosen so that all members are near to one of them.
+function group_type.__index:place(count)
+    local names, message, code = names_of(self)
+    if not names then return nil, message, code end
+    return where.place(names, count)
+end
+
+--- The time of the group, in seconds since 1970, and by how much it may be wrong.
+function group_type.__index:now()
+    local members, message, code = ask(self, "members")
+    if not members then return nil, message, code end
+    local settings = ask(self, "settings")
+    if not settings then return left(self) end
+    self.clock = self.clock or {}
+    return where.now(self.name, members, settings.drift, self.clock)
+end
+
+--- Waits until a time of the group is past on every member.
+function group_type.__index:after(instant, timeout)
+    return where.after(function() return self:now() end, instant, timeout)
 end
 
 -- ---- Elections ----------------------------------------------------------------------------------

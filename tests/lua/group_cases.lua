@@ -7,7 +7,7 @@
 --     engine.lose(peer), engine.find(peer)    no majority any more; there is one again. `peer` is
 --                                             the only other member that lives
 local mare, group = require "mare", require "mare.group"
-local child, json = require "mare.child", require "mare.json"
+local child, json, time = require "mare.child", require "mare.json", require "mare.time"
 local t, peers, shell = require "t", require "peers", require "shell"
 
 local cases = {}
@@ -156,6 +156,17 @@ function cases.of(engine)
                 t.eq(flow.line(), "released")
             end
             for _, member in ipairs(bank:members()) do t.eq(member.state, "up") end
+
+            -- All have the clock of this machine, so the bound can be looked at.
+            local _, before = time.now()
+            local now, bound = t.ok(bank:now())
+            local _, after = time.now()
+            t.ok((now + bound) * 1e9 >= before - 1000 and (now - bound) * 1e9 <= after + 1000)
+            t.ok(bound > 0)
+            t.ok(bank:after(now + 0.01, t.patience))
+            local later, wrong = t.ok(bank:now())
+            t.ok(later - wrong >= now + 0.01)
+            t.fails("timeout", bank:after(now + 1000, 0.01))
         end),
 
         one_leads_and_all_know_who = t.in_folder(function(folder)

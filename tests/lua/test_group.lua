@@ -2,6 +2,7 @@
 -- Groups with their own engine: what all engines promise (group_cases.lua), and what is kept on the
 -- disk.
 local group, file, t = require "mare.group", require "mare.file", require "t"
+local node = require "mare.node"
 local peers, cases = require "peers", require "group_cases"
 local join = cases.join
 
@@ -63,6 +64,25 @@ own.who_has_lost_its_state_votes_no_more = t.in_folder(function(folder)
     t.reaches(function() return bank:members()[1].state == "up" end, "a lease")
     t.fails("timeout", bank:lock("x", 0.05))
     t.ok(home)
+end)
+
+own.heartbeats_find_out_which_members_are_near = t.in_folder(function(folder)
+    local home <close> = peers.home {silence = 1}
+    local flow <close> = peers.join(home, {name = "flow", silence = 1})
+    local stranger <close> = peers.join(home, {name = "stranger", silence = 1})
+    local options = {members = {"flow", "home"}, folder = folder, lease = LONG}
+    t.ok(group.found("bank", options))
+    local bank <close> = join("bank", options)
+    t.reaches(function() return #node.near() == 2 end, "places of all")
+    local near = t.ok(bank:near())
+    t.eq(#near, 1)
+    t.eq(near[1].name, "flow")
+    t.eq(bank:near(1)[1].place, near[1].place)
+    t.eq(#t.ok(bank:place(1)), 1)
+    t.fails("empty", bank:place(3))
+    t.fails("noquorum", bank:now()) -- the other member is not there
+    t.raises("a number above 0", bank.near, bank, 0)
+    t.ok(flow and stranger)
 end)
 
 own.wrong_arguments_are_refused = function()

@@ -37,6 +37,28 @@ etcd.the_cluster_says_who_is_in = t.in_folder(function(folder)
     t.ok(home)
 end)
 
+etcd.replicas_and_multicasts_are_between_the_members = t.in_folder(function(folder)
+    local home <close> = peers.home()
+    local given = options(folder, {"home"}, 300)
+    do
+        local bank <close> = cases.join("bank", given)
+        t.fails("nostate", bank:replica("sum", 0, math.max)) -- where should it be kept?
+    end
+    given.folder = folder
+    local function add(sum, value) return sum + value end
+    for life = 1, 2 do
+        local bank <close> = cases.join("bank", given)
+        local sum = t.ok(bank:replica("sum", 0, add))
+        t.ok(sum:apply(5, cluster.patience))
+        t.eq({sum:read(cluster.patience)}, {true, 5 * life})
+        local news = t.ok(bank:multicast "news")
+        t.ok(news:send(life))
+        t.eq({news:receive(cluster.patience)}, {"home", life})
+        t.ok(news:leave() and sum:leave())
+    end
+    t.ok(home)
+end)
+
 etcd.wrong_arguments_are_refused = function()
     t.raises('a list: "etcd", then URLs', group.join, "bank", {engine = {"zookeeper"}})
     t.raises("option 'engine'", group.join, "bank", {engine = {"etcd"}})
