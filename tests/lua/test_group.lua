@@ -2,7 +2,7 @@
 -- Groups with their own engine: what all engines promise (group_cases.lua), and what is kept on the
 -- disk.
 local group, file, t = require "mare.group", require "mare.file", require "t"
-local node = require "mare.node"
+local mare, node = require "mare", require "mare.node"
 local peers, cases = require "peers", require "group_cases"
 local join = cases.join
 
