@@ -28,8 +28,8 @@ function check.address(name, host, port)
     check.argument(name, port, 2, "number", 4)
     local number = math.tointeger(port)
     if not number or number < 0 or number > 65535 then
-        error(("bad argument #2 to '%s' (a port is an integer between 0 and 65535)")
-            :format(name), 3)
+        error(("bad argument #2 to '%s' (a port is an integer between 0 and 65535)"):format(
+            name), 3)
     end
 end
 
