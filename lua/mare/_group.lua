@@ -114,7 +114,7 @@ function host:lock(name)
         lock = {line = {}}
         self.locks[name] = lock
         local effects = self.member:_add(now_us(), name, self.saved[name])
-        if not effects then error(("what was kept of lock '%s' is damaged"):format(name), 0) end
+        if not effects then error(("the stored state of lock '%s' is damaged"):format(name), 0) end
         self.saved[name] = nil
         self:act(effects)
     end

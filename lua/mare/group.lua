@@ -182,7 +182,7 @@ end
 -- ---- Asking -------------------------------------------------------------------------------------
 
 local function left(self)
-    return nil, ("this program is no member of '%s' any more"):format(self.name), "closed"
+    return nil, ("this program is not a member of '%s' any more"):format(self.name), "closed"
 end
 
 local function ask(self, what, ...)

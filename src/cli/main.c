@@ -115,8 +115,8 @@ static const struct command commands[] = {
     {"--lenient", "exits with 0 even if other processes fail: mare --lenient app.lua [args]",
      "mare --lenient app.lua [args]\n\n"
      "The exit code is that of the main process alone. Without this it is also 1 when another\n"
-     "process died and nobody took note, and when processes were ended at last because what they\n"
-     "waited for could no longer come.\n",
+     "process died and nobody observed it, and when processes were ended because of a deadlock:\n"
+     "what they waited for could no longer come.\n",
      run_leniently},
     {"--trace", "records what processes do: mare --trace FILE app.lua [args]", mare__cli_trace_help,
      run_traced},

@@ -126,7 +126,7 @@ function cases.of(engine)
             t.ok(told.out:find(("x +%d +0\n"):format(lock:fence())), told.out)
             told = command("other", "--join", home.address)
             t.eq(told.code, 1)
-            t.ok(told.err:find("no member of a group 'other'", 1, true), told.err)
+            t.ok(told.err:find("not a member of a group 'other'", 1, true), told.err)
             t.eq(command("bank").code, 2)
             t.eq(command("bank", "--jion", "x").code, 2)
         end),

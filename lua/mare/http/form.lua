@@ -143,7 +143,7 @@ local function finish(part)
     if two == "--" then
         part.reader.over = true
     elseif two ~= "\r\n" then
-        return fail(part, "a boundary that is none", "badmsg")
+        return fail(part, "a malformed boundary", "badmsg")
     end
     return nil
 end
@@ -221,7 +221,7 @@ local function next_part(reader)
     part.headers = read_head(text)
     local about = part.headers and part.headers["content-disposition"]
     if not about or not about:lower():find "^form%-data" then
-        return fail(part, "a part that says not what it is", "badmsg")
+        return fail(part, "a part without a Content-Disposition of form-data", "badmsg")
     end
     part.name, part.filename = disposition(about, "name"), disposition(about, "filename")
     if not part.name then return fail(part, "a part without a name", "badmsg") end
