@@ -58,6 +58,7 @@ static int keep(struct mare__file_job *job, int fd, struct mare__folder *folder)
     descriptor->jobs = mare__jobs_ref(job->job.jobs);
     descriptor->fd = fd;
     descriptor->seekable = fd >= 0 && mare__file_seek(fd, 0, MARE__FROM_HERE) >= 0;
+    descriptor->in_memory = fd >= 0 && mare__file_in_memory(fd);
     descriptor->folder = folder;
     job->opened = descriptor;
     return 0;

@@ -18,6 +18,7 @@ struct mare__descriptor {
     struct mare__jobs *jobs; // a reference
     int fd;                  // -1: a folder, or closed
     bool seekable;           // it has a place that can be changed; a pipe has none
+    bool in_memory;          // and nowhere else: to read it never waits for a disk
     struct mare__folder *folder;
 };
 

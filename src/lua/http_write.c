@@ -249,7 +249,9 @@ static size_t near(lua_State *L, const struct mare__file *file, size_t sent, siz
     if (!file->descriptor || file->job || mare__file_buffered(file) > 0)
         return 0;
     if (sent >= known && sent < left) {
-        known = sent + mare__file_near(file->descriptor->fd, left - sent);
+        known = file->descriptor->in_memory
+                    ? left
+                    : sent + mare__file_near(file->descriptor->fd, left - sent);
         lua_pushinteger(L, (lua_Integer)known);
         lua_replace(L, KNOWN);
     }

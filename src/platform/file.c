@@ -69,8 +69,7 @@ int mare__file_write(int fd, const void *bytes, size_t size)
     return 0;
 }
 
-// Of the file systems that cannot say what is in memory, the one that is nowhere else.
-static bool is_in_memory(int fd)
+bool mare__file_in_memory(int fd)
 {
     struct statfs system;
     return fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC;
@@ -86,8 +85,6 @@ size_t mare__file_near(int fd, size_t size)
         char byte;
         struct iovec piece = {&byte, 1};
         ssize_t got = preadv2(fd, &piece, 1, (off_t)(place + (int64_t)near), RWF_NOWAIT);
-        if (got < 0 && errno == EOPNOTSUPP && is_in_memory(fd))
-            return size;
         if (got <= 0)
             return near;
     }

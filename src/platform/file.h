@@ -26,9 +26,12 @@ ssize_t mare__file_read(int fd, void *bytes, size_t size); // 0: the end
 // All of them, or a failure: then some may have been written.
 int mare__file_write(int fd, const void *bytes, size_t size);
 
+// Whether it is in memory, and nowhere else.
+bool mare__file_in_memory(int fd);
+
 // How many bytes from the file's place on, at most so many, are in memory, as far as looks here and
-// there can tell, so that to read them does not wait for a disk. 0 also where the system cannot
-// say. May be called from any thread, and does not block.
+// there can tell, so that to read them does not wait for a disk. 0 also where the file system
+// cannot say. This one does not block.
 size_t mare__file_near(int fd, size_t size);
 
 enum mare__whence { MARE__FROM_START, MARE__FROM_HERE, MARE__FROM_END };
