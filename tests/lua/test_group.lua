@@ -204,6 +204,55 @@ return {
         t.eq(command("bank", "--jion", "x").code, 2)
     end),
 
+    a_name_is_any_bytes = t.in_folder(function(folder)
+        local _ <close> = peers.home()
+        t.ok(group.found("bank", alone(folder)))
+        local names = {"\0", "a\0b", ("\0"):rep(100), ("\255"):rep(100), ("x"):rep(100), "../x"}
+        local fences = {}
+        for _, lease in ipairs {LONG, SHORT} do -- the second life reads what the first has kept
+            local bank <close> = join("bank", alone(folder, lease))
+            for _, name in ipairs(names) do
+                local fence
+                repeat -- a machine that stands still loses a short lease
+                    local lock <close> = t.ok(bank:lock(name, t.patience))
+                    fence = lock:fence()
+                until fence
+                t.ok(fence > (fences[name] or 0), ("%q"):format(name))
+                fences[name] = fence
+                t.ok(bank:election(name))
+            end
+            t.raises("1 to 100 bytes", bank.group.lock, bank.group, ("x"):rep(101))
+            t.raises("1 to 100 bytes", bank.group.election, bank.group, ("x"):rep(101))
+            t.ok(bank:members())
+        end
+    end),
+
+    who_is_cancelled_loses_no_lock_and_keeps_none = t.in_folder(function(folder)
+        local _ <close> = peers.home()
+        t.ok(group.found("bank", alone(folder)))
+        local bank <close> = join("bank", alone(folder))
+        local told = mare.channel()
+        local holder = mare.go(function()
+            local lock <close> = bank:lock("x", t.patience)
+            told:send()
+            t.fails("cancelled", lock:fence())
+            t.ok(lock:fence())
+        end)
+        told:receive(t.patience)
+        holder:cancel()
+        t.ok(holder:join(t.patience))
+        local lock = t.ok(bank:lock("x", t.patience)) -- the end of the scope has released it
+        local waiting = mare.go(function()
+            told:send()
+            return bank:lock("x", t.patience)
+        end)
+        told:receive(t.patience)
+        waiting:cancel()
+        t.eq(select(4, waiting:join(t.patience)), "cancelled")
+        lock:release()
+        t.ok(bank:lock("x", t.patience))
+    end),
+
     wrong_arguments_are_refused = function()
         t.raises("a group needs 'members'", group.join, "bank", {folder = "x"})
         t.raises("a group needs 'folder'", group.join, "bank", {members = {"a"}})
