@@ -13,6 +13,7 @@ local mare, party, state = require "mare", require "mare._party", require "mare.
 local base, elections = require "mare._group_host", require "mare._group_election"
 
 local QUEUE, PATIENCE = 256, 1 -- messages for a member that may be away; seconds for one of them
+local LONGEST = 110 -- bytes of a name: 100, and what is before that of an election
 local BEAT_US, RETRY_US = 300000, 50000 -- at the longest, however long the lease is
 local AGAIN_US = 300000 -- between two announcements of a leader
 
@@ -189,7 +190,8 @@ function host:hear(from, digest, kind, lock, epoch, data)
     if not peer or from == self.here or type(data) ~= "string" then return end
     if kind == "lease" then
         self:step(nil, "message", peer, 0, data)
-    elseif kind == "lock" and type(lock) == "string" and math.type(epoch) == "integer" then
+    elseif kind == "lock" and type(lock) == "string" and #lock <= LONGEST
+        and math.type(epoch) == "integer" then
         self:lock(lock)
         self:step(lock, "message", peer, 0, data, epoch)
     elseif kind == "leader" and type(lock) == "string" and math.type(epoch) == "integer" then

@@ -35,13 +35,21 @@ local function write(path, text)
     return file.write(path, pack(text), {atomic = true, permissions = "600"})
 end
 
+local LONGEST = 200 -- bytes of a file's name; systems allow 255
+
+local function hex_of(c) return ("%02x"):format(c:byte()) end
+
+local function char_of(hex) return string.char(tonumber(hex, 16)) end
+
+-- A name to read, or one that is always short enough.
 local function name_of(lock)
-    return "lock-" .. lock:gsub("[^%w_-]", function(c) return ("%%%02x"):format(c:byte()) end)
+    local name = "lock-" .. lock:gsub("[^%w_-]", function(c) return "%" .. hex_of(c) end)
+    return #name <= LONGEST and name or "hex-" .. lock:gsub(".", hex_of)
 end
 
 local function lock_of(name)
-    local rest = name:match "^lock%-([%w_%%-]*)$"
-    return rest and (rest:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
+    local rest, hex = name:match "^lock%-([%w_%%-]*)$", name:match "^hex%-(%x*)$"
+    return rest and rest:gsub("%%(%x%x)", char_of) or hex and hex:gsub("%x%x", char_of)
 end
 
 -- The locks that have been voted on: name -> what was saved.

@@ -369,16 +369,24 @@ end
 -- What code it may send.
 function asked.code(from, reply) answer(reply, true, code_of(from)) end
 
+-- Whether it may send such a body. A function of a library is a value like others, which the link
+-- lets through: `os.execute` is code nonetheless.
+local function may_send(from, kind)
+    local allowed = code_of(from)
+    return kind == "string" or allowed == "bytecode" or kind == "table" and allowed == "source"
+end
+
 -- A new process: an exported function by its name, source text, or a function.
 function asked.spawn(from, reply, options, body, ...)
-    local allowed = code_of(from)
     local kind = type(body)
     local run = kind == "string" and exported[body] or body
-    if kind == "table" then
-        if allowed == "none" then
-            return answer(reply, nil, ("node '%s' may not send code to '%s'"):format(from,
-                self.name), "denied")
-        end
+    if not may_send(from, kind) then
+        local why = ("node '%s' may not send code to '%s'"):format(from, self.name)
+        log("a process of %s: %s", from, why)
+        return answer(reply, nil, why, "denied")
+    elseif options.name and tostring(options.name):find "^mare%." then
+        return answer(reply, nil, "names that begin with 'mare.' are reserved", "denied")
+    elseif kind == "table" then
         local message
         run, message = load(body.source, body.name or "=(sent)", "t")
         if not run then return answer(reply, nil, message, "syntax") end

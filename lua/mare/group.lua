@@ -185,10 +185,18 @@ local function left(self)
     return nil, ("this program is not a member of '%s' any more"):format(self.name), "closed"
 end
 
+-- What must be said is said, also by a routine that was cancelled.
+local function tell(self, ...)
+    local ok, _, code
+    repeat ok, _, code = self.channel:sendwithin(PATIENCE, ...) until code ~= "cancelled"
+    return ok
+end
+
 local function ask(self, what, ...)
     local answer = mare.channel(1)
-    if not self.channel:sendwithin(PATIENCE, what, answer, ...) then return left(self) end
-    local result = answer:receive(PATIENCE)
+    if not tell(self, what, answer, ...) then return left(self) end
+    local result, message, code = answer:receive(PATIENCE)
+    if code == "cancelled" then return nil, message, code end
     if result == nil then return left(self) end
     return result
 end
@@ -217,31 +225,39 @@ local function lost(reason)
     return nil, ("the lock is lost: %s"):format(words[reason] or reason), reason
 end
 
--- The time is over: out of the line. The lock may have come at this very moment; then it goes back.
-local function give_up(self, name, reply)
+-- The wait is over: out of the line. The lock may have come at this very moment; then it goes back.
+local function give_up(self, name, reply, message, code)
     local answer = mare.channel(1)
-    self.channel:send("drop", reply, name, answer)
+    tell(self, "drop", reply, name, answer)
+    if code == "cancelled" then return nil, message, code end
     local leased = answer:receive(PATIENCE)
     if leased == false then return nil, words.noquorum, "noquorum" end
     return nil, ("lock '%s' was not had in time"):format(name), "timeout"
 end
 
---- Takes the lock of this name; waits for it no longer than the timeout, in seconds. Returns it, or
---- nil, message, code: `timeout`, `noquorum`, `closed`.
-function group_type.__index:lock(name, timeout)
-    checks.argument("lock", name, 1, "string")
+local function check_name(what, name)
+    checks.argument(what, name, 1, "string", 4)
     if #name == 0 or #name > 100 then
-        error("bad argument #1 to 'lock' (a name has 1 to 100 bytes)", 2)
+        error(("bad argument #1 to '%s' (a name has 1 to 100 bytes)"):format(what), 3)
     end
+end
+
+--- Takes the lock of this name; waits for it no longer than the timeout, in seconds. Returns it, or
+--- nil, message, code: `timeout`, `noquorum`, `closed`, `cancelled`.
+function group_type.__index:lock(name, timeout)
+    check_name("lock", name)
     local deadline = timeout and checks.deadline("lock", timeout, 2)
     local reply, gone = mare.channel(1), mare.channel(1)
-    if not self.channel:sendwithin(deadline or PATIENCE, "lock", reply, name, gone, mare.self())
-    then
-        return left(self)
+    local ok, fence, code = self.channel:sendwithin(deadline or PATIENCE, "lock", reply, name, gone,
+        mare.self())
+    if code == "closed" then return left(self) end
+    if not ok then return nil, fence, code end
+    if deadline then
+        ok, fence, code = reply:receive(deadline)
+    else
+        ok, fence, code = reply:receive()
     end
-    local ok, fence
-    if deadline then ok, fence = reply:receive(deadline) else ok, fence = reply:receive() end
-    if ok == nil then return give_up(self, name, reply) end
+    if ok == nil then return give_up(self, name, reply, fence, code) end
     if not ok then return left(self) end
     return setmetatable({group = self, name = name, reply = reply, gone = gone, number = fence},
         lock_type)
@@ -258,9 +274,9 @@ end
 function lock_type.__index:fence()
     if reason_of(self) then return lost(self.reason) end
     local answer = mare.channel(1)
-    local sent = self.group.channel:sendwithin(PATIENCE, "check", self.reply, self.name, answer)
-    local fence = sent and answer:receive(PATIENCE)
-    if fence then return fence end
+    local sent, fence, message, code = tell(self.group, "check", self.reply, self.name, answer)
+    if sent then fence, message, code = answer:receive(PATIENCE) end
+    if fence or code then return fence, message, code end -- without an answer it may still be held
     self.reason = reason_of(self) or (sent and "noquorum" or "left")
     return lost(self.reason)
 end
@@ -269,7 +285,7 @@ end
 function lock_type.__index:release()
     if not self.reason then
         self.reason = "released"
-        self.group.channel:sendwithin(PATIENCE, "release", self.reply, self.name)
+        tell(self.group, "release", self.reply, self.name)
     end
     return true
 end
@@ -364,11 +380,9 @@ end
 
 --- Takes part in the election of this name; with `candidate = false`, only to know who leads.
 function group_type.__index:election(name, options)
-    checks.argument("election", name, 1, "string")
+    check_name("election", name)
     local stands, changes = check_stands(options), mare.channel(8)
-    if not self.channel:sendwithin(PATIENCE, "election", changes, name, stands, mare.self()) then
-        return left(self)
-    end
+    if not tell(self, "election", changes, name, stands, mare.self()) then return left(self) end
     return setmetatable({group = self, name = name, news = changes, now = false, epoch = 0},
         election_type)
 end
@@ -399,7 +413,7 @@ end
 --- Takes part no more: if this member led, another one can.
 function election_type.__index:resign()
     if self.news then
-        self.group.channel:sendwithin(PATIENCE, "resign", self.news, self.name)
+        tell(self.group, "resign", self.news, self.name)
         self.news:close()
     end
     return true

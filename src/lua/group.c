@@ -14,6 +14,7 @@
 struct lock {
     mare__tenant tenant; // first
     const char *name;    // of the key in that table
+    size_t length;       // of the name, which may have zeros in it
     uint64_t machine[];
 };
 
@@ -52,8 +53,11 @@ static void carry(void *context, mare__tenant *tenant, const mare_coord_effect *
     luaL_checkstack(L, 4, NULL);
     lua_newtable(L);
     set_text(L, "what", mare_coord_effect_name(effect->kind));
-    if (tenant)
-        set_text(L, "lock", ((struct lock *)(void *)tenant)->name);
+    if (tenant) {
+        const struct lock *lock = (struct lock *)(void *)tenant;
+        lua_pushlstring(L, lock->name, lock->length);
+        lua_setfield(L, -2, "lock");
+    }
     if (effect->peer != MARE_COORD_NOBODY)
         set_number(L, "peer", (uint64_t)effect->peer + 1);
     set_number(L, "number", effect->number);
@@ -155,12 +159,12 @@ static int party_add(lua_State *L)
 {
     struct party *party = check_party(L);
     uint64_t now_us = (uint64_t)luaL_checkinteger(L, 2);
-    size_t saved = 0, size = mare_coord_size(&party->lock_setup);
-    const char *name = luaL_checkstring(L, 3);
+    size_t saved = 0, length, size = mare_coord_size(&party->lock_setup);
+    const char *name = luaL_checklstring(L, 3, &length);
     const char *bytes = luaL_optlstring(L, 4, NULL, &saved);
     lua_getiuservalue(L, 1, 1);
     struct lock *lock = lua_newuserdatauv(L, sizeof *lock + size, 0);
-    *lock = (struct lock){.name = name};
+    *lock = (struct lock){.name = name, .length = length};
     lock->tenant.machine = mare_coord_init(lock->machine, size, &party->lock_setup);
     if (bytes && mare_coord_load(lock->tenant.machine, (const uint8_t *)bytes, (uint32_t)saved) !=
                      MARE_COORD_OK)

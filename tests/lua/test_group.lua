@@ -62,6 +62,55 @@ own.a_monitor_of_a_group = t.in_folder(function(folder)
     t.ok(home)
 end)
 
+own.a_name_is_any_bytes = t.in_folder(function(folder)
+    local _ <close> = peers.home()
+    t.ok(group.found("bank", alone(folder)))
+    local names = {"\0", "a\0b", ("\0"):rep(100), ("\255"):rep(100), ("x"):rep(100), "../x"}
+    local fences = {}
+    for _, lease in ipairs {LONG, 0.2 * t.slow} do -- the second life reads what the first has kept
+        local bank <close> = join("bank", alone(folder, lease))
+        for _, name in ipairs(names) do
+            local fence
+            repeat -- a machine that stands still loses a short lease
+                local lock <close> = t.ok(bank:lock(name, t.patience))
+                fence = lock:fence()
+            until fence
+            t.ok(fence > (fences[name] or 0), ("%q"):format(name))
+            fences[name] = fence
+            t.ok(bank:election(name))
+        end
+        t.raises("1 to 100 bytes", bank.group.lock, bank.group, ("x"):rep(101))
+        t.raises("1 to 100 bytes", bank.group.election, bank.group, ("x"):rep(101))
+        t.ok(bank:members())
+    end
+end)
+
+own.who_is_cancelled_loses_no_lock_and_keeps_none = t.in_folder(function(folder)
+    local _ <close> = peers.home()
+    t.ok(group.found("bank", alone(folder)))
+    local bank <close> = join("bank", alone(folder))
+    local told = mare.channel()
+    local holder = mare.go(function()
+        local lock <close> = bank:lock("x", t.patience)
+        told:send()
+        t.fails("cancelled", lock:fence())
+        t.ok(lock:fence())
+    end)
+    told:receive(t.patience)
+    holder:cancel()
+    t.ok(holder:join(t.patience))
+    local lock = t.ok(bank:lock("x", t.patience)) -- the end of the scope has released it
+    local waiting = mare.go(function()
+        told:send()
+        return bank:lock("x", t.patience)
+    end)
+    told:receive(t.patience)
+    waiting:cancel()
+    t.eq(select(4, waiting:join(t.patience)), "cancelled")
+    lock:release()
+    t.ok(bank:lock("x", t.patience))
+end)
+
 own.what_is_on_the_disk_is_looked_at = t.in_folder(function(folder)
     local home <close> = peers.home()
     local options = alone(folder)
