@@ -8,7 +8,7 @@
 #include "sched/sched.h"
 
 // Jobs of one kind do not wait for those of another.
-enum mare__lane { MARE__LANE_FILES, MARE__LANE_RESOLVE, MARE__LANES };
+enum mare__lane { MARE__LANE_FILES, MARE__LANE_RESOLVE, MARE__LANE_SQLITE, MARE__LANES };
 
 // The first member of what knows how to do the work and has its results.
 struct mare__job {
