@@ -1,11 +1,8 @@
 -- SPDX-License-Identifier: MIT
 -- Databases of SQLite. The work is done by threads for what blocks (src/loop/sqlite.c); here is who
 -- has the database, how often a statement is tried that met a lock, and what a transaction is.
---
--- A database serves one call at a time; other routines of the process wait for their turn. A
--- transaction has the turn from its beginning to its end.
 local mare, raw = require "mare", require "mare._sqlite"
-local check, json = require "mare._check", require "mare.json"
+local check, json, sql = require "mare._check", require "mare.json", require "mare._sql"
 
 local sqlite = {null = json.null}
 
@@ -30,20 +27,6 @@ function sqlite.blob(bytes)
     return setmetatable({bytes}, Blob)
 end
 
-local SIMPLE = check.set("nil", "boolean", "number", "string")
-
-local function check_value(name, value, what)
-    if SIMPLE[type(value)] or value == sqlite.null or getmetatable(value) == Blob then return end
-    error(("bad argument %s to '%s' (a database has no %s)"):format(what, name, type(value)), 4)
-end
-
-local function check_text(name, text)
-    check.argument(name, text, 1, "string", 4)
-    if text:find("\0", 1, true) then
-        error(("bad argument #1 to '%s' (it contains zero bytes)"):format(name), 3)
-    end
-end
-
 -- The values of parameters and their number, which is -1 if they have names.
 local function values_of(name, ...)
     local count, first = select("#", ...), ...
@@ -53,30 +36,26 @@ local function values_of(name, ...)
                 error(("bad argument #2 to '%s' (parameters in a table have names)"):format(name),
                     3)
             end
-            check_value(name, value, "'" .. key .. "'")
+            sql.check_value(name, value, "'" .. key .. "'", sqlite.null, Blob, 4)
         end
         return first, -1
     end
     local values = {...}
-    for i = 1, count do check_value(name, values[i], "#" .. i + 1) end
+    for i = 1, count do
+        sql.check_value(name, values[i], "#" .. i + 1, sqlite.null, Blob, 4)
+    end
     return values, count
 end
 
 -- ---- Calls -------------------------------------------------------------------------------------
--- What is common to a database, its views and its transactions is in _shared; _tx says of which
--- transaction they are.
-
-local function deadline_of(self)
-    return self._deadline or self._shared.timeout and mare.deadline(self._shared.timeout)
-end
 
 -- One statement, or a script, and again as long as another connection is in the way.
-local function run(self, deadline, sql, values, count, most)
+local function run(self, deadline, text, values, count, most)
     local shared, offset, changed, pause = self._shared, 0, 0, 0.001
     local patience = mare.now() + shared.busy
     while true do
         local a, b, c, d, busy, reached, changes =
-            raw.run(shared.handle, sql, offset, values, count, most, self._tx ~= nil, deadline)
+            raw.run(shared.handle, text, offset, values, count, most, self._tx ~= nil, deadline)
         if not busy or mare.now() >= patience then
             if a and most == 0 then return a + changed, b end
             return a, b, c, d
@@ -89,46 +68,21 @@ local function run(self, deadline, sql, values, count, most)
     end
 end
 
-local function exec(self, deadline, sql) return run(self, deadline, sql, {}, 0, 0) end
-
--- Whoever had the database before was closed in the middle of a transaction.
-local function clean(shared)
-    if not shared.abandoned then return end
-    shared.abandoned = false
-    exec({_shared = shared}, nil, "ROLLBACK") -- there may be nothing to roll back any more
-end
-
--- Calls f(self, deadline, ...) when it is this routine's turn.
-local function in_turn(self, f, ...)
-    local shared, tx, deadline = self._shared, self._tx, deadline_of(self)
-    if shared.closed then return nil, "the database is closed", "closed" end
-    if tx and tx.over then return nil, "the transaction is over", "closed" end
-    if tx and tx.nested then return nil, "a transaction in this one is under way", "refused" end
-    if tx then return f(self, deadline, ...) end
-    if shared.owner and shared.owner == coroutine.running() then
-        error("a transaction has the database: use what its function is given", 3)
-    end
-    local got, why, code = shared.turn:receive(deadline)
-    if not got then return nil, why, code end
-    local _ <close> = setmetatable({}, {__close = function() shared.turn:trysend(true) end})
-    if shared.closed then return nil, "the database is closed", "closed" end
-    clean(shared)
-    return f(self, deadline, ...)
-end
+local function exec(self, deadline, text) return run(self, deadline, text, {}, 0, 0) end
 
 --- Runs a statement, or several in one string if there are no parameters: how many rows were
 --- changed, and the number of the row that was inserted last.
-function methods:exec(sql, ...)
-    check_text("exec", sql)
+function methods:exec(text, ...)
+    sql.check_text("exec", text)
     local values, count = values_of("exec", ...)
-    return in_turn(self, run, sql, values, count, 0)
+    return sql.in_turn(self, run, text, values, count, 0)
 end
 
 --- The first row, or nil.
-function methods:row(sql, ...)
-    check_text("row", sql)
+function methods:row(text, ...)
+    sql.check_text("row", text)
     local values, count = values_of("row", ...)
-    local rows, why, code, extended = in_turn(self, run, sql, values, count, 1)
+    local rows, why, code, extended = sql.in_turn(self, run, text, values, count, 1)
     if not rows then return nil, why, code, extended end
     if extended then raw.forget(extended) end -- the cursor: there are more
     return rows[1]
@@ -141,10 +95,10 @@ local function more(self, deadline, cursor, columns)
 end
 
 --- All rows in a list.
-function methods:query(sql, ...)
-    check_text("query", sql)
+function methods:query(text, ...)
+    sql.check_text("query", text)
     local values, count = values_of("query", ...)
-    local rows, size, columns, cursor = in_turn(self, run, sql, values, count, EVERY)
+    local rows, size, columns, cursor = sql.in_turn(self, run, text, values, count, EVERY)
     if not rows then return nil, size, columns, cursor end
     local limit, batch = self._shared.limit, rows
     while true do
@@ -155,7 +109,7 @@ function methods:query(sql, ...)
         end
         if not cursor or #batch == 0 then return rows end
         local bytes, code, extended
-        batch, bytes, code, extended = in_turn(self, more, cursor, columns)
+        batch, bytes, code, extended = sql.in_turn(self, more, cursor, columns)
         if not batch then
             raw.forget(cursor)
             return nil, bytes, code, extended
@@ -175,7 +129,7 @@ local function next_row(self)
     self.at = self.at + 1
     local row = self.batch[self.at]
     if row or not self.cursor then return row end
-    local batch, why = in_turn(self.database, more, self.cursor, self.columns)
+    local batch, why = sql.in_turn(self.database, more, self.cursor, self.columns)
     if not batch then error(why, 2) end
     if #batch == 0 then self.cursor = nil end
     self.batch, self.at = batch, 1
@@ -183,10 +137,10 @@ local function next_row(self)
 end
 
 --- For a loop over rows, of which only some are in memory. A failure is an error.
-function methods:rows(sql, ...)
-    check_text("rows", sql)
+function methods:rows(text, ...)
+    sql.check_text("rows", text)
     local values, count = values_of("rows", ...)
-    local batch, why, columns, cursor = in_turn(self, run, sql, values, count, EVERY)
+    local batch, why, columns, cursor = sql.in_turn(self, run, text, values, count, EVERY)
     if not batch then error(why, 2) end
     local rows = setmetatable({database = self, batch = batch, at = 0, columns = columns,
         cursor = cursor}, Rows)
@@ -195,50 +149,7 @@ end
 
 -- ---- Transactions ------------------------------------------------------------------------------
 
--- What f has returned: whether it is a failure, and all of it.
-local function judge(ok, first, second, ...)
-    if not ok then return true, false, first end
-    local failed = not first and second ~= nil
-    if first == nil and not failed then return false, true, true end
-    return failed, true, first, second, ...
-end
-
-local function transact(self, deadline, f, mode)
-    local shared, outer = self._shared, self._tx
-    local depth = outer and outer.depth + 1 or 0
-    local name = "mare_" .. depth
-    local began, why, code, extended =
-        exec(self, deadline, outer and "SAVEPOINT " .. name or "BEGIN " .. mode)
-    if not began then return nil, why, code, extended end
-    local tx, owner = {depth = depth}, shared.owner
-    shared.owner = coroutine.running()
-    if outer then outer.nested = true end
-    local whole = false
-    local _ <close> = setmetatable({}, {__close = function()
-        tx.over, shared.owner = true, owner
-        if outer then outer.nested = false end
-        if whole then return end
-        shared.abandoned = true -- closed in the middle: nobody can wait here
-        raw.rollback(shared.handle)
-    end})
-    local inner = setmetatable({_shared = shared, _tx = tx, _deadline = deadline}, Database)
-    local results = table.pack(judge(pcall(f, inner)))
-    if outer then outer.nested = false end
-    if not results[1] then
-        local done
-        done, why, code, extended = exec(inner, deadline, outer and "RELEASE " .. name or "COMMIT")
-        whole = done ~= nil
-        if whole then return table.unpack(results, 3, results.n) end
-        results = {true, true, nil, why, code, extended, n = 6}
-    end
-    exec(inner, nil, outer and ("ROLLBACK TO %s; RELEASE %s"):format(name, name) or "ROLLBACK")
-    whole = true
-    if not results[2] then error(results[3], 0) end
-    return table.unpack(results, 3, results.n)
-end
-
---- Calls f(tx) in a transaction, or in a part of one that can be undone. It is rolled back if f
---- fails: by an error, which goes on, or with nil and a message, which are returned.
+--- Calls f(tx) in a transaction: see mare._sql.
 function methods:transaction(f, options)
     check.argument("transaction", f, 1, "function")
     options = options or {}
@@ -246,20 +157,16 @@ function methods:transaction(f, options)
     check.option("transaction", options, 2, "mode", function(mode) return MODES[mode] end,
         "'deferred', 'immediate' or 'exclusive'")
     local usual = self._shared.readonly and "deferred" or "immediate"
-    return in_turn(self, transact, f, options.mode or usual)
+    return sql.transaction(self, f, "BEGIN " .. (options.mode or usual))
 end
 
 -- ---- Beginning and end -------------------------------------------------------------------------
 
---- The same database, or transaction, for calls that are over by then.
-function methods:within(timeout)
-    local deadline = check.deadline("within", timeout, 1)
-    return setmetatable({_shared = self._shared, _tx = self._tx, _deadline = deadline}, Database)
-end
+methods.within = sql.within
 
 --- A database: see docs/reference/sqlite.md.
 function sqlite.open(path, options)
-    check_text("open", path)
+    sql.check_text("open", path)
     options = options or {}
     check.options("open", options, 2, OPTIONS)
     check.option("open", options, 2, "timeout", check.span, "a number of seconds above 0")
@@ -275,11 +182,22 @@ function sqlite.open(path, options)
     local handle, why, code, extended = raw.open(path, options.readonly, options.create ~= false,
         limit, options.timeout and mare.deadline(options.timeout))
     if not handle then return nil, why, code, extended end
-    local turn = mare.channel(1)
-    turn:send(true)
-    return setmetatable({_shared = {handle = handle, turn = turn, limit = limit,
-        busy = options.busy or BUSY, timeout = options.timeout, readonly = options.readonly}},
-        Database)
+    local shared = {handle = handle, turn = mare.channel(1), limit = limit, what = "the database",
+        busy = options.busy or BUSY, timeout = options.timeout, readonly = options.readonly,
+        exec = exec}
+    function shared.abandon()
+        shared.abandoned = true
+        raw.rollback(shared.handle)
+    end
+    function shared.clean()
+        if shared.abandoned then
+            shared.abandoned = false
+            exec({_shared = shared}, nil, "ROLLBACK") -- unless that has been done meanwhile
+        end
+        return true
+    end
+    shared.turn:send(true)
+    return setmetatable({_shared = shared}, Database)
 end
 
 -- Without waiting: a statement that is under way is stopped, a transaction rolled back.
@@ -295,7 +213,7 @@ function methods:close()
     local shared = self._shared
     if shared.closed then return nil, "the database is closed", "closed" end
     shared.closed = true
-    local ok, why, code, extended = raw.close(shared.handle, deadline_of(self))
+    local ok, why, code, extended = raw.close(shared.handle, sql.deadline_of(self))
     raw.forget(shared.handle)
     return ok, why, code, extended
 end

@@ -418,7 +418,7 @@ static void let_go(struct mare__connection *connection)
     if (atomic_fetch_sub_explicit(&connection->holders, 1, memory_order_acq_rel) > 1)
         return;
     if (connection->db || connection->discarded)
-        mare__jobs_post(connection->jobs, destroy, connection);
+        mare__jobs_post(connection->jobs, MARE__LANE_DATABASE, destroy, connection);
     else
         destroy(connection);
 }
@@ -439,7 +439,8 @@ static void let_go_cursor(struct mare__cursor *cursor)
     cursor->next = connection->discarded;
     connection->discarded = cursor;
     mare__lock_release(&connection->lock);
-    mare__jobs_post(connection->jobs, drain_posted, connection); // the cursor's reference
+    mare__jobs_post(connection->jobs, MARE__LANE_DATABASE, drain_posted,
+                    connection); // the cursor's reference
 }
 
 // A statement that was left in the middle is a cursor's from now on.
@@ -596,7 +597,7 @@ struct mare__sqlite_job *mare__sqlite_job_new(mare_runtime *runtime,
                                               struct mare__connection *connection)
 {
     struct mare__sqlite_job *job = mare__alloc_zero(sizeof *job);
-    if (!job || !mare__job_init(&job->job, runtime, MARE__LANE_SQLITE, run, end)) {
+    if (!job || !mare__job_init(&job->job, runtime, MARE__LANE_DATABASE, run, end)) {
         mare__free(job);
         return NULL;
     }
