@@ -7,5 +7,6 @@
 int mare__lua_http_response(lua_State *L);
 int mare__lua_http_request(lua_State *L);
 int mare__lua_http_write(lua_State *L);
+int mare__lua_http_send_file(lua_State *L);
 int mare__lua_encode64(lua_State *L);
 int mare__lua_decode64(lua_State *L);
