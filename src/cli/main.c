@@ -120,6 +120,8 @@ static const struct command commands[] = {
      run_leniently},
     {"--trace", "records what processes do: mare --trace FILE app.lua [args]", mare__cli_trace_help,
      run_traced},
+    {"trace", "draws what such a file tells: mare trace draw FILE [options]",
+     mare__cli_trace_draw_help, mare__cli_trace},
     {"--profile", "draws where the time goes: mare --profile out.svg app.lua [args]",
      mare__cli_profile_help, run_profiled},
     {"--inspect", "lets others look into a program: mare --inspect PATH app.lua [args]",

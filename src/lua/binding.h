@@ -87,6 +87,8 @@ int mare__lua_open_log(lua_State *L);
 int mare__lua_open_terminal(lua_State *L);
 int mare__lua_open_source(lua_State *L);
 int mare__lua_open_socket(lua_State *L);
+int mare__lua_open_sqlite(lua_State *L);
+int mare__lua_open_postgres(lua_State *L);
 
 // Runs a module in Lua that is part of the program and pushes what it returns, as the first
 // `require` of it would: also where there is no file of it, and the program may not require it.
