@@ -52,7 +52,7 @@ for run in "$@"; do
         soak)     dir=build-tsan
                   args="--setup slow -t 0 unit-sched-stress"
                   args="$args lua-stress lua-net_stress lua-anything lua-minute" ;;
-        chaos)    dir=build-asan  args="--setup slow -t 0 lua-node_kills" ;;
+        chaos)    dir=build-asan  args="--setup slow -t 0 lua-node_kills lua-node_steps" ;;
         chaos-etcd) dir=build     args="-t 0 lua-etcd_faults" ;;
         chaos-groups) dir=build   args="-t 0 lua-group_chaos" ;;
         *) echo "suite.sh: no run called '$run'" >&2; exit 2 ;;

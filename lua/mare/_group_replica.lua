@@ -224,14 +224,18 @@ local function serve(self, what, ...)
     end
 end
 
--- This member has lost its lease: what is here goes nowhere, what is on its way may be done.
+-- This member has lost its lease. Who waits is told: what is here goes nowhere, what is on its way
+-- may be done. Messages of a multicast, which were taken, stay for when there is a majority again.
 local function give_up(self)
+    local kept = {}
     for _, one in ipairs(self.waiting) do
         if one.reply then
             one.reply:trysend(nil, "this member does not reach a majority of the group", "noquorum")
+        else
+            kept[#kept + 1] = one
         end
     end
-    self.waiting = {}
+    self.waiting = kept
     for _, bundle in pairs(self.flying) do
         for _, caller in ipairs(bundle.callers) do
             tell(caller, nil, "the majority was lost meanwhile: it may be done yet", "unsure")

@@ -107,7 +107,7 @@ end
 
 local function check_member(settings)
     if not mare.find "mare.node" then
-        return nil, "this program is no node: see node.start", "nonode"
+        return nil, "this program is not a node: call node.start first", "nonode"
     end
     for _, name in ipairs(settings.names) do
         if name == settings.here then return true end

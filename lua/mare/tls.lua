@@ -196,6 +196,7 @@ end
 --- A stream over TLS to a host and port, whose certificate is valid for that name. Options: those
 --- of `tls.context`, or a `context`; `name`, if the certificate is for another; `handshake_time`.
 function tls.connect(host, port, options, timeout)
+    checks.address("connect", host, port)
     local deadline = checks.deadline("connect", timeout, 4)
     local context, more, message, code = settle(options, "connect", 3, false, deadline)
     if not context then return nil, message, code end
@@ -223,6 +224,7 @@ end
 --- `tls.context`, or a `context`; `handshake_time`. The timeout is for the files of the context and
 --- the name of the host.
 function tls.listen(host, port, options, timeout)
+    checks.address("listen", host, port)
     local deadline = checks.deadline("listen", timeout, 4)
     local context, more, message, code = settle(options, "listen", 3, true, deadline)
     if not context then return nil, message, code end

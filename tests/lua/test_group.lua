@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
 -- Groups with their own engine: what all engines promise (group_cases.lua), and what is kept on the
 -- disk.
-local group, file, t = require "mare.group", require "mare.file", require "t"
-local node = require "mare.node"
+local mare, node, group = require "mare", require "mare.node", require "mare.group"
+local file, t = require "mare.file", require "t"
 local peers, cases = require "peers", require "group_cases"
 local join = cases.join
 
@@ -22,6 +22,45 @@ local own = cases.of {
     lose = function(peer) peer.signal "STOP" end,
     find = function(peer) peer.signal "CONT" end,
 }
+
+own.a_monitor_of_a_group = t.in_folder(function(folder)
+    local monitor = require "mare.monitor"
+    local home <close> = peers.home()
+    t.ok(group.found("bank", alone(folder)))
+    local mnt = monitor.create {group = "bank", name = "till"}
+    t.fails("noname", monitor.take(mnt, 1))
+    do
+        local bank <close> = join("bank", alone(folder))
+        t.ok(rawequal(mnt, monitor.create {group = bank.group, name = "till"}))
+        local fence = t.ok(monitor.take(mnt, t.patience))
+        t.eq(monitor.fence(mnt), fence)
+        t.raises("held by this very chain", monitor.take, mnt)
+        t.raises("has no conditions", monitor.wait, mnt)
+        t.fails("timeout", bank:lock("till", 0.01))
+        local tried = mare.channel(1)
+        local p = mare.spawn(function() -- it travels, and excludes there
+            local m = require "mare.monitor"
+            local function inside() return m.fence(mnt) end
+            local _, message, code = m.doWhenFree(mnt, inside, 0.01)()
+            assert(code == "timeout", message)
+            tried:send(true)
+            return m.doWhenFree(mnt, inside)()
+        end)
+        t.ok(tried:receive(t.patience))
+        monitor.release(mnt)
+        local ok, later = p:join(t.patience)
+        t.ok(ok and later > fence, later)
+        t.eq(monitor.fence(mnt), nil)
+        local failing = monitor.doWhenFree(mnt, function() error "inside" end)
+        t.raises("inside", failing)
+        t.ok(monitor.take(mnt, t.patience) > later)
+    end
+    t.fails("left", monitor.fence(mnt))
+    t.ok(monitor.release(mnt))
+    t.raises("needs 'group' and 'name'", monitor.create, {group = "bank"})
+    t.raises("unknown option", monitor.create, {grup = "bank"})
+    t.ok(home)
+end)
 
 own.what_is_on_the_disk_is_looked_at = t.in_folder(function(folder)
     local home <close> = peers.home()

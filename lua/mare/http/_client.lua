@@ -237,7 +237,12 @@ end
 local function get(request, url, timeout)
     if type(url) ~= "table" then checks.argument("get", url, 1, "string") end
     local what = type(url) == "table" and url or {url = url, timeout = timeout}
-    local response, message, code = request(what)
+    local good, response, message, code = pcall(request, what)
+    if not good then -- what is wrong with it is wrong in the line that calls `get`
+        local why, ours = tostring(response):gsub("^bad argument #1 to 'request'",
+            "bad argument #1 to 'get'")
+        error(ours > 0 and why or response, ours > 0 and 2 or 0)
+    end
     if not response then return nil, message, code end
     local text
     text, message, code = response:text()
