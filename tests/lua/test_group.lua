@@ -18,7 +18,7 @@ local own = cases.of {
         return {members = names, folder = folder, lease = lease}
     end,
     long = LONG,
-    short = 0.2 * t.slow,
+    short = 0.4 * t.slow, -- with a disk that is busy
     lose = function(peer) peer.signal "STOP" end,
     find = function(peer) peer.signal "CONT" end,
 }

@@ -10,7 +10,7 @@ local t, peers, history = require "t", require "peers", require "group_history"
 local LONG = tonumber(os.getenv "MARE_CHAOS_SECONDS")
 local SECONDS = LONG or 3
 local NAMES = LONG and {"a", "b", "c", "d", "e"} or {"a", "b", "c"}
-local LEASE = 0.3 * t.slow
+local LEASE = 0.4 * t.slow
 
 -- Writes one line for each thing that was asked for, with when it began and ended by the clock that
 -- all programs of this machine share. An append is also written down before.

@@ -4,7 +4,7 @@ local mare, group, file = require "mare", require "mare.group", require "mare.fi
 local t, peers, cases = require "t", require "peers", require "group_cases"
 
 local join = cases.join
-local LONG, SHORT = 3600, 0.2 * t.slow -- leases: one that no noise ends, and a short one
+local LONG, SHORT = 3600, 0.4 * t.slow -- leases: one that no noise ends, and a short one
 local MEMBERS = {"flow", "home", "neap"}
 
 local function alone(folder) return {members = {"home"}, folder = folder, lease = LONG} end
