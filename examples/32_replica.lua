@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- A state that all members of a group share: every change is applied in the same order on each of
--- them, and is on the disks of more than half before anybody is told. Here the group has one member,
--- to be a whole program; with three, each runs this with its own name and folder.
+-- them, and is on the disks of more than half before anybody is told. Here the group has one
+-- member, to be a whole program; with three, each runs this with its own name and folder.
 local node, group, file = require "mare.node", require "mare.group", require "mare.file"
 
 local folder <const> = assert(file.tempfolder())
