@@ -335,7 +335,7 @@ local function make(settings, channel, inbox, kept, state, change)
         end
     end
     self.number = self.numbers[self.here]
-    kept.here, kept.count, kept.votes = self.number, #self.names, settings.votes
+    kept.here, kept.count, kept.votes = self.number, #self.names, not kept.lost
     restore(self, kept.text)
     self.log = log.new(io_of(self), kept)
     return self
@@ -394,7 +394,7 @@ return function(settings, channel, started, state, change)
     local inbox, message, code = mare.channel(QUEUE, settings.inbox)
     if not inbox then return fail(message, code) end
     local kept
-    settings.disk, kept, code = disk.open(settings.folder)
+    settings.disk, kept, code = disk.open(settings.folder, settings.lost)
     if not settings.disk then return fail(kept, code) end
     local self = make(settings, channel, inbox, kept, state, change)
     self.group, self.title = group.find(settings.group), settings.title

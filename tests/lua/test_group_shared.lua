@@ -147,6 +147,22 @@ return {
         t.ok(home)
     end),
 
+    who_has_lost_its_disk_votes_no_more = t.in_folder(function(folder)
+        local disk = require "mare._group_disk"
+        for start = 1, 3 do -- it is remembered, also when the log is written anew
+            local opened, kept = t.ok(disk.open(folder .. "/new", start == 1))
+            t.eq(kept.lost, true)
+            t.eq(kept.promised, start > 1 and 7 or 0)
+            opened:promise(7)
+            opened:sync()
+            if start == 2 then opened:replace(3, 7, "state", 7, function() end) end
+            opened:close()
+        end
+        local opened, kept = t.ok(disk.open(folder .. "/other"))
+        t.ok(not kept.lost)
+        opened:close()
+    end),
+
     a_long_log_becomes_a_state = t.in_folder(function(folder)
         local home <close> = peers.home()
         t.ok(group.found("bank", alone(folder)))
