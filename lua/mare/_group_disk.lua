@@ -4,9 +4,10 @@
 --     state    the state at `base`, and that number: a file as those of _group_state.lua
 --     log      records, one after the other: LENGTH CHECKSUM KIND NUMBER EPOCH DATA
 --
--- A record is a promise, an entry, a cut (what is from this number on is void), or the start of a
--- life. A record at the end that is not whole was being written when the machine stopped: nobody
--- has heard of it, and it is cut off. One in the middle is a damage: it is refused.
+-- A record is a promise, an entry, a cut (what is from this number on is void), the start of a
+-- life, or that this member had lost what it has promised before, and votes no more. A record at
+-- the end that is not whole was being written when the machine stopped: nobody has heard of it, and
+-- it is cut off. One in the middle is a damage: it is refused.
 local file, party = require "mare.file", require "mare._party"
 local state = require "mare._group_state"
 
@@ -14,7 +15,7 @@ local disk = {}
 disk.__index = disk
 
 local HEAD, BODY = "<I4i8", "<Bi8i8"
-local PROMISE, ENTRY, CUT, LIFE = 1, 2, 3, 4
+local PROMISE, ENTRY, CUT, LIFE, LOST = 1, 2, 3, 4, 5
 local HEAD_BYTES = string.packsize(HEAD)
 
 local function record(kind, number, epoch, data)
@@ -41,6 +42,8 @@ end
 reads[CUT] = function(kept, index)
     for i = #kept.entries, math.max(1, index - kept.base), -1 do kept.entries[i] = nil end
 end
+
+reads[LOST] = function(kept) kept.lost = true end
 
 reads[LIFE] = function(kept, life) kept.life = math.max(kept.life, life) end
 
@@ -105,6 +108,7 @@ function disk:replace(base, epoch, text, promised, entries)
     self.waiting, self.size = {}, 0
     add(self, LIFE, self.life, 0)
     add(self, PROMISE, promised, 0)
+    if self.lost then add(self, LOST, 0, 0) end
     entries(function(...) add(self, ENTRY, ...) end)
     check(file.write(path, table.concat(self.waiting), {atomic = true, permissions = "600"}))
     self.waiting = {}
@@ -120,9 +124,10 @@ end
 
 function disk:close() self.file:close() end
 
---- Opens, or makes, what is in this folder, for another life. Returns it, and what was kept:
---- `promised`, `base`, `base_epoch`, `text`, `entries`, `life`; or nil, message, code.
-function disk.open(folder)
+--- Opens, or makes, what is in this folder, for another life; `lost`: what was there before is not
+--- there any more. Returns it, and what was kept: `promised`, `base`, `base_epoch`, `text`,
+--- `entries`, `life`, `lost`; or nil, message, code.
+function disk.open(folder, lost)
     local self = setmetatable({folder = folder, waiting = {}, size = 0}, disk)
     local kept = {promised = 0, base = 0, base_epoch = 0, entries = {}, life = 0}
     local ok, message, code = file.mkdir(folder, {parents = true, permissions = "700"})
@@ -142,6 +147,9 @@ function disk.open(folder)
     self.life, self.size = math.max(kept.life + 1, os.time()), good
     kept.life = self.life
     add(self, LIFE, self.life, 0)
+    if lost and not kept.lost then add(self, LOST, 0, 0) end
+    kept.lost = kept.lost or lost
+    self.lost = kept.lost
     self:sync()
     return self, kept
 end

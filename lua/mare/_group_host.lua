@@ -83,8 +83,9 @@ function requests.epoch(self, reply) reply:trysend(self:epoch()) end
 -- What a replica or a multicast of this group has to know.
 function requests.settings(self, reply)
     local settings = self.settings
+    local lost = settings.lost or settings.kept and not settings.kept.votes
     reply:trysend {names = self.names, here = self.here, digest = self.digest,
-        folder = settings.folder or false, votes = not settings.kept or settings.kept.votes,
+        folder = settings.folder or false, lost = lost or false,
         drift = settings.drift_ppm / 1e6}
 end
 

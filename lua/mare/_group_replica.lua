@@ -224,14 +224,18 @@ local function serve(self, what, ...)
     end
 end
 
--- This member has lost its lease: what is here goes nowhere, what is on its way may be done.
+-- This member has lost its lease. Who waits is told: what is here goes nowhere, what is on its way
+-- may be done. Messages of a multicast, which were taken, stay for when there is a majority again.
 local function give_up(self)
+    local kept = {}
     for _, one in ipairs(self.waiting) do
         if one.reply then
             one.reply:trysend(nil, "this member does not reach a majority of the group", "noquorum")
+        else
+            kept[#kept + 1] = one
         end
     end
-    self.waiting = {}
+    self.waiting = kept
     for _, bundle in pairs(self.flying) do
         for _, caller in ipairs(bundle.callers) do
             tell(caller, nil, "the majority was lost meanwhile: it may be done yet", "unsure")
@@ -331,7 +335,7 @@ local function make(settings, channel, inbox, kept, state, change)
         end
     end
     self.number = self.numbers[self.here]
-    kept.here, kept.count, kept.votes = self.number, #self.names, settings.votes
+    kept.here, kept.count, kept.votes = self.number, #self.names, not kept.lost
     restore(self, kept.text)
     self.log = log.new(io_of(self), kept)
     return self
@@ -390,7 +394,7 @@ return function(settings, channel, started, state, change)
     local inbox, message, code = mare.channel(QUEUE, settings.inbox)
     if not inbox then return fail(message, code) end
     local kept
-    settings.disk, kept, code = disk.open(settings.folder)
+    settings.disk, kept, code = disk.open(settings.folder, settings.lost)
     if not settings.disk then return fail(kept, code) end
     local self = make(settings, channel, inbox, kept, state, change)
     self.group, self.title = group.find(settings.group), settings.title

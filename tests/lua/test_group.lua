@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
 -- Groups with their own engine: what all engines promise (group_cases.lua), and what is kept on the
 -- disk.
-local group, file, t = require "mare.group", require "mare.file", require "t"
-local mare, node = require "mare", require "mare.node"
+local mare, node, group = require "mare", require "mare.node", require "mare.group"
+local file, t = require "mare.file", require "t"
 local peers, cases = require "peers", require "group_cases"
 local join = cases.join
 
@@ -18,7 +18,7 @@ local own = cases.of {
         return {members = names, folder = folder, lease = lease}
     end,
     long = LONG,
-    short = 0.2 * t.slow,
+    short = 0.4 * t.slow, -- with a disk that is busy
     lose = function(peer) peer.signal "STOP" end,
     find = function(peer) peer.signal "CONT" end,
 }

@@ -4,7 +4,7 @@ local mare, group, file = require "mare", require "mare.group", require "mare.fi
 local t, peers, cases = require "t", require "peers", require "group_cases"
 
 local join = cases.join
-local LONG, SHORT = 3600, 0.2 * t.slow -- leases: one that no noise ends, and a short one
+local LONG, SHORT = 3600, 0.4 * t.slow -- leases: one that no noise ends, and a short one
 local MEMBERS = {"flow", "home", "neap"}
 
 local function alone(folder) return {members = {"home"}, folder = folder, lease = LONG} end
@@ -145,6 +145,22 @@ return {
         t.ok(file.write(log, good:sub(1, 40) .. "X" .. good:sub(42))) -- no end that is missing
         t.fails("corrupt", with_list(folder))
         t.ok(home)
+    end),
+
+    who_has_lost_its_disk_votes_no_more = t.in_folder(function(folder)
+        local disk = require "mare._group_disk"
+        for start = 1, 3 do -- it is remembered, also when the log is written anew
+            local opened, kept = t.ok(disk.open(folder .. "/new", start == 1))
+            t.eq(kept.lost, true)
+            t.eq(kept.promised, start > 1 and 7 or 0)
+            opened:promise(7)
+            opened:sync()
+            if start == 2 then opened:replace(3, 7, "state", 7, function() end) end
+            opened:close()
+        end
+        local opened, kept = t.ok(disk.open(folder .. "/other"))
+        t.ok(not kept.lost)
+        opened:close()
     end),
 
     a_long_log_becomes_a_state = t.in_folder(function(folder)
