@@ -8,9 +8,9 @@ local bodies = require "mare.http._body"
 local take_in = require "mare._websocket".take
 
 local request_options = checks.set("url", "method", "headers", "body", "file", "length",
-    "timeout", "connect_time", "limits", "tls", "kept")
+    "timeout", "connect_time", "limits", "tls", "kept", "http2")
 local client_options = checks.set("most", "idle_time", "timeout", "connect_time", "limits", "tls",
-    "redirects", "cookies", "gzip", "proxy", "retries")
+    "redirects", "cookies", "gzip", "proxy", "retries", "http2")
 
 local usual_port = {http = 80, ws = 80, https = 443, wss = 443}
 
@@ -47,6 +47,13 @@ function http.locate(url)
         secure = usual == 443, name = number == usual and host or ("%s:%d"):format(host, number)}
 end
 
+-- Options of `tls.connect` with which HTTP/2 is offered, too.
+local function offering(options)
+    local new = {_http2 = true, context = type(options) == "userdata" and options or nil}
+    for key, value in pairs(type(options) == "table" and options or {}) do new[key] = value end
+    return new
+end
+
 --- A stream to where `http.locate` says that a URL leads; over TLS, with these options of
 --- `tls.connect`, if it is secure.
 function http.open(place, timeout, options)
@@ -81,6 +88,10 @@ local function check_option(name, good, expected)
     end
 end
 
+local function is_http2(value)
+    return value == nil or type(value) == "boolean" or value == "clear"
+end
+
 -- That what a program asks for can be asked.
 local function check_request(what, method, time)
     local body, file, length = what.body, what.file, what.length
@@ -95,6 +106,7 @@ local function check_request(what, method, time)
     check_option("file", file == nil or body == nil, "without a body")
     check_option("length", length == nil or bodies.length_of(length), bodies.LENGTH)
     check_option("kept", what.kept == nil or type(what.kept) == "boolean", "true or false")
+    check_option("http2", is_http2(what.http2), "true or false, or 'clear'")
     local text = body == nil and file == nil and "" or type(body) == "string" and body
     check_option("length", length == nil or not text or bodies.length_of(length) == #text,
         "that of the body")
@@ -130,7 +142,8 @@ local function prepare(what, keep, usual_time, way)
     check_request(what, method, time)
     local wanted = {place = place, method = method, time = time, limits = what.limits,
         tls = what.tls, deadline = type(time) == "userdata" and time or nil,
-        connect_time = what.connect_time, kept = what.kept, closer = bodies.closer(), way = way}
+        connect_time = what.connect_time, kept = what.kept, closer = bodies.closer(), way = way,
+        headers = what.headers, http2 = what.http2}
     local ok, message, code = open_body(wanted, what)
     local good, head = true, nil
     if ok then
@@ -152,11 +165,12 @@ end
 local function connect(wanted)
     local time, most = wanted.time, wanted.connect_time
     if most and seconds_of(time) > most then time = most end
+    local tls = wanted.offers and offering(wanted.tls) or wanted.tls
     local stream, message, code
     if wanted.way then
-        stream, message, code = wanted.way.open(wanted.place, time, wanted.tls)
+        stream, message, code = wanted.way.open(wanted.place, time, tls)
     else
-        stream, message, code = http.open(wanted.place, time, wanted.tls)
+        stream, message, code = http.open(wanted.place, time, tls)
     end
     if not stream then return nil, message, code end
     return {stream = stream, reader = raw.reader("responses", wanted.limits),
@@ -209,9 +223,10 @@ end
 
 local function close_connection(connection) connection.stream:close() end
 
--- On a connection of its own.
-local function request_once(wanted, finished)
-    local connection, message, code = connect(wanted)
+-- On a connection of its own, which may be there already.
+local function request_once(wanted, finished, connection)
+    local message, code
+    if not connection then connection, message, code = connect(wanted) end
     if not connection then return nil, message, code end
     local response
     response, message, code = exchange(connection, wanted)
@@ -231,7 +246,16 @@ function http.request(what)
     local wanted, message, code = prepare(what, false)
     if not wanted then return nil, message, code end
     local _ <close> = wanted.closer
-    return request_once(wanted, close_connection)
+    local http2 = wanted.http2 and require "mare.http._http2_client"
+    local made
+    if http2 and http2.is_wanted(wanted.http2, wanted) then
+        wanted.offers = true
+        local response, sent
+        response, message, code, sent = http2.once(wanted, connect)
+        if response ~= false then return response, message, code, sent end
+        made = message
+    end
+    return request_once(wanted, close_connection, made)
 end
 
 local function get(request, url, timeout)
@@ -269,6 +293,7 @@ local function check_client(options)
     option("retries", is_count, "an integer that is not negative")
     option("gzip", "boolean", "true or false")
     option("connect_time", checks.span, "seconds")
+    option("http2", is_http2, "true or false, or 'clear'")
     option("proxy", function(url)
         return type(url) == "string" and require "mare.http._proxy".way(url)
     end, "the URL of a proxy, http://host:port")
@@ -299,6 +324,8 @@ function http.client(options)
         connect_time = options.connect_time,
         limits = options.limits,
         tls = options.tls,
+        http2 = options.http2 == nil or options.http2,
+        places = {}, -- that speak HTTP/2, or do not
         unused = {}, -- the one used last is the last
     }, Client)
 end
@@ -333,6 +360,17 @@ local function keeper(client)
     end
 end
 
+-- Over HTTP/2: false, if that cannot be, and the connection of HTTP/1.1 that was made to find out;
+-- else the response, nothing, and what a failure has beside.
+local function perform_http2(self, wanted, option)
+    local http2 = require "mare.http._http2_client"
+    if not http2.is_wanted(option, wanted) then return false end
+    wanted.offers = true
+    local response, message, code, sent = http2.perform(self, wanted, connect)
+    if response == false then return false, message end
+    return response, nil, message, code, sent
+end
+
 -- Sends a request. A kept connection may have been closed by the server just now, which shows only
 -- when a request gets no answer; so it serves what can be repeated, once, on a new one. What cannot
 -- goes there only if the program says so, which is told then.
@@ -340,9 +378,17 @@ local function perform(self, wanted)
     local _ <close> = wanted.closer
     wanted.tls, wanted.limits = wanted.tls or self.tls, wanted.limits or self.limits
     wanted.connect_time = wanted.connect_time or self.connect_time
+    local http2, made = wanted.http2, nil
+    if http2 == nil then http2 = self.http2 end
+    if http2 and (wanted.place.secure or http2 == "clear") then
+        local response, message, code, sent
+        response, made, message, code, sent = perform_http2(self, wanted, http2)
+        if response ~= false then return response, message, code, sent end
+    end
     local finished, again = keeper(self), shared.idempotent[wanted.method]
     local kept = (again or wanted.kept) and not wanted.parts and take(self, wanted)
-    if not kept then return request_once(wanted, finished) end
+    if kept and made then close_connection(made) end
+    if not kept then return request_once(wanted, finished, made) end
     if kept.limits ~= wanted.limits then -- those of the request before are not this one's
         kept.reader, kept.limits = raw.reader("responses", wanted.limits), wanted.limits
     end
@@ -381,6 +427,7 @@ function Client:close()
     self.closed = true
     for _, connection in ipairs(self.unused) do connection.stream:close() end
     self.unused = {}
+    if #self.places > 0 then require "mare.http._http2_client".close(self) end
 end
 
 Client.__close = Client.close
