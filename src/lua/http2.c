@@ -260,7 +260,12 @@ static int session_event(lua_State *L)
         lua_getiuservalue(L, SESSION, 1);
         lua_pushnil(L);
         lua_rawseti(L, -2, event.stream);
+        lua_pop(L, 1);
     }
+    // A server has no use for what a stream that is over has still to be read; a client has.
+    struct mare__http2_stream *stream = mare__http2_find(http2, event.stream);
+    if (event.kind == MARE__HTTP2_CLOSED && http2->settings.server && stream)
+        mare__http2_forget(http2, stream);
     lua_pushstring(L, kinds[event.kind]);
     lua_pushinteger(L, event.stream);
     lua_pushinteger(L, event.error);

@@ -328,7 +328,9 @@ ssize_t mare__http2_supply(nghttp2_session *session, int32_t id, uint8_t *room, 
     stream->swept = false;
     if (stream->last)
         *flags |= NGHTTP2_DATA_FLAG_EOF;
-    if (!stream->forgotten && !tell(http2, MARE__HTTP2_DRAINED, stream->id, 0))
+    // Where both sides have ended CLOSED comes next, and says as much.
+    bool closes = stream->last && stream->ended;
+    if (!stream->forgotten && !closes && !tell(http2, MARE__HTTP2_DRAINED, stream->id, 0))
         return NGHTTP2_ERR_CALLBACK_FAILURE;
     return (ssize_t)part;
 }

@@ -21,7 +21,7 @@ struct nghttp2_session;
 enum mare__http2_kind {
     MARE__HTTP2_HEAD,    // a request, or an answer, has begun
     MARE__HTTP2_BODY,    // more of its body is there, or its end
-    MARE__HTTP2_DRAINED, // what was given to be sent has been taken
+    MARE__HTTP2_DRAINED, // what was given to be sent has been taken; not told before a CLOSED
     MARE__HTTP2_CLOSED,  // the stream is over
     MARE__HTTP2_GOODBYE, // the peer takes no more streams
 };

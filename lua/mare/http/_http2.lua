@@ -39,7 +39,8 @@ end
 --- A stream of a connection, as the routines see it.
 function http2.open(connection, id)
     local one = {connection = connection, session = connection.session, id = id, drained = false,
-        closed = false}
+        closed = false, request = false, worker = false, inside = false, finished = false,
+        ended = false}
     connection.streams[id] = one
     return one
 end
@@ -130,6 +131,7 @@ end
 function http2.await_sent(one, deadline)
     local bell = bell_of(one, "sends")
     while not one.drained do
+        if one.closed and one.error == 0 then return true end -- which says as much
         if one.closed then return nil, "the peer has ended the stream", "closed" end
         local ok, message, code = bell:receive(deadline)
         if not ok then return nil, message, code end

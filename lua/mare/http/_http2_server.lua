@@ -8,13 +8,16 @@ local http, Message, body_reader = shared.http, shared.Message, shared.body_read
 
 local server = {}
 
+-- Requests that a routine serves until it is the turn of others.
+local turn_most = 100
+
 -- ---- Answers ------------------------------------------------------------------------------------
 
 -- All that is to be sent has been. A client that still sends is told that it need not.
 local function finished(one)
     if one.ended or one.closed then return end
     one.ended = true
-    if one.session:ended(one.id) == false then
+    if one.request.has_body and one.session:ended(one.id) == false then
         one.session:reset(one.id, "none")
         http2.wake(one.connection)
     end
@@ -171,8 +174,9 @@ function Leaver:__close()
 end
 
 local function serve_one(one)
-    local _ <close> = setmetatable(one, Leaver)
+    local _ <close> = one
     local connection, request = one.connection, one.request
+    if one.refused then return refuse(one, one.refused, one.reason) end
     if request.gone then -- it was reset before its turn came
         return connection.own.note(connection.options, request, 499, "the client has gone away")
     end
@@ -188,13 +192,41 @@ end
 
 -- ---- Connections --------------------------------------------------------------------------------
 
+local start_worker
+
+-- Requests that came together, and whose handlers do not wait, are served by one routine, one after
+-- the other. So that none waits for another, a second routine is ready while there are more: its
+-- turn comes when a handler waits.
+local function work(connection, worker)
+    local queue, turn = connection.queue, 0
+    connection.spare = nil
+    while connection.first <= connection.last do
+        local one = queue[connection.first]
+        queue[connection.first] = nil
+        connection.first = connection.first + 1
+        if not connection.spare and connection.first <= connection.last then
+            start_worker(connection)
+        end
+        one.worker = worker
+        serve_one(one)
+        turn = turn + 1
+        if turn % turn_most == 0 then mare.yield() end
+    end
+end
+
+function start_worker(connection)
+    local worker = {}
+    connection.spare = worker
+    worker.routine = mare.go(work, connection, worker)
+end
+
 local told = {goodbye = function() end}
 
 function told.began(connection, id)
-    local one = http2.open(connection, id)
+    local one = setmetatable(http2.open(connection, id), Leaver)
     local request, status, reason = connection.session:request(id)
-    one.request = setmetatable(request or {}, Message)
-    request = one.request
+    request = setmetatable(request or {has_body = true}, Message)
+    one.request, one.refused, one.reason = request, status, reason
     request.stream, request.peer, request.http2 = connection.stream, connection.peer, true
     request.one, request.answer = one, answer_now
     -- Handlers whose clients have gone may go on, and are not the session's to count.
@@ -203,23 +235,16 @@ function told.began(connection, id)
         return
     end
     connection.running = connection.running + 1
-    if status then
-        one.routine = mare.go(function()
-            local _ <close> = setmetatable(one, Leaver)
-            request.has_body = true
-            refuse(one, status, reason)
-        end)
-    else
-        one.routine = mare.go(serve_one, one)
-    end
+    local last = connection.last + 1
+    connection.last, connection.queue[last] = last, one
+    if not connection.spare then start_worker(connection) end
 end
 
 -- Over, as it should be, or because the client did not want it any more.
 function told.ended(connection, one)
-    connection.session:forget(one.id)
     if one.error ~= 0 and not one.ended then
         one.request.gone = true
-        if one.inside and connection.server.watched then one.routine:cancel() end
+        if one.inside and connection.server.watched then one.worker.routine:cancel() end
     end
     if next(connection.streams) == nil then
         connection.quiet = mare.now()
@@ -262,6 +287,7 @@ end
 -- What all connections have.
 local function prepare(connection, routine)
     connection.running, connection.quiet = 0, mare.now()
+    connection.queue, connection.first, connection.last = {}, 1, 0
     connection.busy = function()
         return connection.running > 0 or next(connection.streams) ~= nil
     end
