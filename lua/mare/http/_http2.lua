@@ -130,13 +130,15 @@ end
 --- Waits until what was given to be sent has gone: true, or nil, message, code.
 function http2.await_sent(one, deadline)
     local bell = bell_of(one, "sends")
-    while not one.drained do
-        if one.closed and one.error == 0 then return true end -- which says as much
-        if one.closed then return nil, "the peer has ended the stream", "closed" end
+    while true do
+        if one.closed and one.error ~= 0 then
+            return nil, "the peer has ended the stream", "closed"
+        elseif one.drained or one.closed then -- without an error, which says as much
+            return true
+        end
         local ok, message, code = bell:receive(deadline)
         if not ok then return nil, message, code end
     end
-    return true
 end
 
 --- Sends what a function returns part after part, with this length in all, if that is known: true,
@@ -144,6 +146,7 @@ end
 function http2.send_parts(one, take, next_part, length, deadline)
     local session, id, left = one.session, one.id, math.type(length) and length
     while true do
+        if one.closed then return nil, "the peer has ended the stream", "closed" end
         local part, message, code = take(next_part)
         if part and left then
             left = left - #part
