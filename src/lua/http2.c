@@ -4,16 +4,13 @@
 //
 // A text that is to be sent is not copied: the session's user value has it, by the number of its
 // stream, until it is sent or the stream is forgotten.
-#include "wire/http2.h"
+#include "lua/http2.h"
 
-#include <errno.h>
 #include <nghttp2/nghttp2.h>
-
-#include "lua/http.h"
 
 static const char metatable[] = "mare.http2";
 
-enum { SESSION = 1, STREAM = 2, SECONDS = 3, DEADLINE = 3 };
+enum { SESSION = 1 };
 
 struct session {
     struct mare__http2 http2;
@@ -25,8 +22,7 @@ static struct session *check(lua_State *L)
     return luaL_checkudata(L, SESSION, metatable);
 }
 
-// Of a session that was closed, nothing can be asked: NULL, and `nil, message, "closed"` is pushed.
-static struct mare__http2 *use(lua_State *L)
+struct mare__http2 *mare__lua_http2_use(lua_State *L)
 {
     struct mare__http2 *http2 = &check(L)->http2;
     if (http2->session)
@@ -39,7 +35,7 @@ static struct mare__http2 *use(lua_State *L)
 // The stream of the number at index 2; NULL likewise.
 static struct mare__http2_stream *find(lua_State *L, struct mare__http2 **http2)
 {
-    *http2 = use(L);
+    *http2 = mare__lua_http2_use(L);
     if (!*http2)
         return NULL;
     struct mare__http2_stream *stream = mare__http2_find(*http2, (int32_t)luaL_checkinteger(L, 2));
@@ -60,189 +56,6 @@ static int done(lua_State *L, mare_err err)
         return mare__lua_fail(L, err);
     lua_pushboolean(L, 1);
     return 1;
-}
-
-// ---- Bytes --------------------------------------------------------------------------------------
-
-static int read_more(lua_State *L, int status, lua_KContext context);
-
-static int take_in(lua_State *L, struct mare__stream *stream, const char *bytes, size_t size)
-{
-    struct mare__http2 *http2 = use(L);
-    if (!http2)
-        return 3;
-    lua_pushboolean(L, mare__http2_receive(http2, bytes, size, mare__now(stream->runtime)));
-    return 1;
-}
-
-static int read_some(lua_State *L, struct mare__stream *stream, bool ready)
-{
-    char bytes[MARE__STREAM_ROOM];
-    size_t have = mare__stream_buffered(stream);
-    if (have > 0) {
-        int results = take_in(L, stream, stream->bytes + stream->first, have);
-        mare__stream_used(stream, have);
-        return results;
-    }
-    for (;;) {
-        ssize_t got = stream->at_end              ? 0
-                      : stream->drained && !ready ? -EAGAIN
-                                                  : mare__stream_read(stream, bytes);
-        ready = true;
-        if (got == -EAGAIN) {
-            int waited = mare__lua_wait_stream(L, stream, MARE__TO_READ,
-                                               (uint64_t)lua_tointeger(L, DEADLINE), read_more, 0);
-            if (waited != MARE__WAITED)
-                return waited;
-            continue;
-        }
-        if (got < 0)
-            return mare__lua_fail_io(L, stream, (int)-got);
-        if (got == 0) {
-            lua_pushliteral(L, "the peer has closed the connection");
-            return mare__lua_fail_with(L, MARE_CLOSED);
-        }
-        return take_in(L, stream, bytes, (size_t)got);
-    }
-}
-
-static int read_more(lua_State *L, int status, lua_KContext context)
-{
-    (void)status, (void)context;
-    struct mare__stream *stream = mare__lua_stream(L, STREAM);
-    mare_err err = mare__lua_outcome(L, stream);
-    return err ? mare__lua_fail_stream(L, err) : read_some(L, stream, true);
-}
-
-static int look_more(lua_State *L, int status, lua_KContext context);
-
-// Reads until it is clear whether the peer begins as a client of HTTP/2 does; nothing is lost.
-static int look_for_preface(lua_State *L, struct mare__stream *stream, bool ready)
-{
-    static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    char bytes[MARE__STREAM_ROOM];
-    for (;;) {
-        size_t have = mare__stream_buffered(stream);
-        size_t size = have < sizeof preface - 1 ? have : sizeof preface - 1;
-        bool same = have == 0 || memcmp(stream->bytes + stream->first, preface, size) == 0;
-        if (!same || size == sizeof preface - 1 || stream->at_end) {
-            lua_pushboolean(L, same && size == sizeof preface - 1);
-            return 1;
-        }
-        ssize_t got = stream->drained && !ready ? -EAGAIN : mare__stream_read(stream, bytes);
-        ready = true;
-        if (got == -EAGAIN) {
-            int waited = mare__lua_wait_stream(L, stream, MARE__TO_READ,
-                                               (uint64_t)lua_tointeger(L, 2), look_more, 0);
-            if (waited != MARE__WAITED)
-                return waited;
-        } else if (got < 0) {
-            return mare__lua_fail_io(L, stream, (int)-got);
-        } else if (have == 0 && !mare__stream_keep(stream, bytes, (size_t)got)) {
-            return mare__lua_fail(L, MARE_NOMEM);
-        }
-    }
-}
-
-static int look_more(lua_State *L, int status, lua_KContext context)
-{
-    (void)status, (void)context;
-    struct mare__stream *stream = mare__lua_stream(L, 1);
-    mare_err err = mare__lua_outcome(L, stream);
-    return err ? mare__lua_fail_stream(L, err) : look_for_preface(L, stream, true);
-}
-
-static uint64_t deadline_in(lua_State *L, const struct mare__stream *stream, int index)
-{
-    lua_Number seconds = luaL_checknumber(L, index);
-    return seconds > 1e9 ? MARE_FOREVER : mare__now(stream->runtime) + (uint64_t)(seconds * 1e9);
-}
-
-// is_spoken(stream, seconds): whether the client begins with HTTP/2; or nil, message, code.
-static int is_spoken(lua_State *L)
-{
-    struct mare__stream *stream = mare__lua_stream(L, 1);
-    uint64_t deadline = deadline_in(L, stream, 2);
-    if (mare__stream_closed(stream))
-        return mare__lua_fail_stream(L, MARE_CLOSED);
-    lua_settop(L, 1);
-    lua_pushinteger(L, (lua_Integer)deadline);
-    return look_for_preface(L, stream, false);
-}
-
-// s:read(stream, seconds): takes in what there is, or comes in that time: true; false, if nothing
-// more is to be read; or nil, message, code.
-static int session_read(lua_State *L)
-{
-    struct mare__stream *stream = mare__lua_stream(L, STREAM);
-    uint64_t deadline = deadline_in(L, stream, SECONDS);
-    if (!use(L))
-        return 3;
-    if (mare__stream_closed(stream))
-        return mare__lua_fail_stream(L, MARE_CLOSED);
-    lua_settop(L, STREAM);
-    lua_pushinteger(L, (lua_Integer)deadline);
-    return read_some(L, stream, false);
-}
-
-static int write_more(lua_State *L, int status, lua_KContext context);
-
-// Goes on writing. The deadline is that of the stretch that is under way; nil, until it must wait.
-static int write_all(lua_State *L, struct mare__stream *stream)
-{
-    for (;;) {
-        struct mare__http2 *http2 = use(L);
-        struct mare__span bytes;
-        if (!http2)
-            return 3;
-        if (mare__http2_take(http2, &bytes))
-            return mare__lua_fail(L, MARE_NOMEM);
-        struct iovec piece = {(char *)bytes.at, bytes.size};
-        ssize_t wrote =
-            bytes.size > 0 ? mare__stream_write(stream, &piece, 1) : mare__stream_flush(stream);
-        if (wrote == 0 && bytes.size == 0) {
-            lua_pushboolean(L, 1);
-            return 1;
-        }
-        if (wrote == -EAGAIN) {
-            if (lua_isnil(L, DEADLINE)) {
-                lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, DEADLINE));
-                lua_replace(L, DEADLINE);
-            }
-            int waited = mare__lua_wait_stream(L, stream, MARE__TO_WRITE,
-                                               (uint64_t)lua_tointeger(L, DEADLINE), write_more, 0);
-            if (waited != MARE__WAITED)
-                return waited;
-            continue;
-        }
-        if (wrote < 0)
-            return mare__lua_fail_io(L, stream, (int)-wrote);
-        mare__http2_used(http2, (size_t)wrote);
-        if ((size_t)wrote == bytes.size) { // the next stretch has its own time
-            lua_pushnil(L);
-            lua_replace(L, DEADLINE);
-        }
-    }
-}
-
-static int write_more(lua_State *L, int status, lua_KContext context)
-{
-    (void)status, (void)context;
-    struct mare__stream *stream = mare__lua_stream(L, STREAM);
-    mare_err err = mare__lua_outcome(L, stream);
-    return err ? mare__lua_fail_stream(L, err) : write_all(L, stream);
-}
-
-// s:write(stream): writes all that is to go now, each 64 KiB within the stream's timeout: true, or
-// nil, message, code.
-static int session_write(lua_State *L)
-{
-    struct mare__stream *stream = mare__lua_stream(L, STREAM);
-    if (mare__stream_closed(stream))
-        return mare__lua_fail_stream(L, MARE_CLOSED);
-    lua_settop(L, STREAM);
-    lua_settop(L, DEADLINE);
-    return write_all(L, stream);
 }
 
 // ---- Events and heads ---------------------------------------------------------------------------
@@ -378,7 +191,7 @@ static int session_ask(lua_State *L)
     struct mare__http2_question question = {.fields = fields};
     struct mare__http2_stream *stream = NULL;
     lua_settop(L, 8);
-    struct mare__http2 *http2 = use(L);
+    struct mare__http2 *http2 = mare__lua_http2_use(L);
     if (!http2)
         return 3;
     question.method = span_at(L, 2);
@@ -488,7 +301,7 @@ static int session_forget(lua_State *L)
 // s:sweep(least): how many streams were reset, for they took less in the time since the last.
 static int session_sweep(lua_State *L)
 {
-    struct mare__http2 *http2 = use(L);
+    struct mare__http2 *http2 = mare__lua_http2_use(L);
     if (!http2)
         return 3;
     lua_pushinteger(L, (lua_Integer)mare__http2_sweep(http2, (size_t)luaL_checkinteger(L, 2)));
@@ -498,7 +311,7 @@ static int session_sweep(lua_State *L)
 // s:goodbye(last)
 static int session_goodbye(lua_State *L)
 {
-    struct mare__http2 *http2 = use(L);
+    struct mare__http2 *http2 = mare__lua_http2_use(L);
     return http2 ? done(L, mare__http2_goodbye(http2, lua_toboolean(L, 2))) : 3;
 }
 
@@ -506,7 +319,7 @@ static int session_goodbye(lua_State *L)
 // whether a frame or a head has begun.
 static int session_status(lua_State *L)
 {
-    struct mare__http2 *http2 = use(L);
+    struct mare__http2 *http2 = mare__lua_http2_use(L);
     if (!http2)
         return 3;
     lua_pushinteger(L, http2->open);
@@ -542,8 +355,8 @@ static uint32_t get_count(lua_State *L, int index)
 static int new_session(lua_State *L)
 {
     static const char *const sides[] = {"server", "client", NULL};
-    static const luaL_Reg private_methods[] = {{"read", session_read},
-                                               {"write", session_write},
+    static const luaL_Reg private_methods[] = {{"read", mare__lua_http2_read},
+                                               {"write", mare__lua_http2_write},
                                                {"event", session_event},
                                                {"request", session_request},
                                                {"respond", session_respond},
@@ -591,7 +404,7 @@ static int new_session(lua_State *L)
 int mare__lua_open_http2(lua_State *L)
 {
     static const luaL_Reg private_functions[] = {
-        {"session", new_session}, {"is_spoken", is_spoken}, {NULL, NULL}};
+        {"session", new_session}, {"is_spoken", mare__lua_http2_is_spoken}, {NULL, NULL}};
     mare__lazy_table(L, private_functions);
     return 1;
 }

@@ -10,7 +10,13 @@
 
 #include "base/alloc.h"
 
-enum { OUT_MOST = 65536, SPARES_MOST = 128, SPARE_HEAD_MOST = 4096, INTERIMS_MOST = 100 };
+enum {
+    OUT_MOST = 65536, // bytes to be sent that are made at once
+    OUT_IDLE = 4096,  // and kept room for, while no stream is open
+    SPARES_MOST = 16,
+    SPARE_HEAD_MOST = 1024,
+    INTERIMS_MOST = 100,
+};
 
 // ---- Streams ------------------------------------------------------------------------------------
 
@@ -477,8 +483,11 @@ bool mare__http2_receive(struct mare__http2 *http2, const void *bytes, size_t si
 mare_err mare__http2_take(struct mare__http2 *http2, struct mare__span *bytes)
 {
     struct mare__bytes *out = &http2->out;
-    if (http2->sent == out->size)
+    if (http2->sent == out->size) {
         http2->sent = out->size = 0;
+        if (http2->open == 0 && out->capacity > OUT_IDLE)
+            mare__bytes_fini(out);
+    }
     while (out->size < OUT_MOST) {
         const uint8_t *more;
         ssize_t size = nghttp2_session_mem_send(http2->session, &more);
