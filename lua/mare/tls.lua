@@ -15,10 +15,11 @@ local VERIFY = {[false] = 0, [true] = 1, request = 2, require = 3}
 -- What a context is made of, and what else the functions here take.
 local CONTEXT = {certificate = 1, key = 1, password = 1, authorities = 1, verify = 1, protocols = 1,
     min_version = 1, max_version = 1, ciphers = 1, suites = 1, names = 1, psk = 1,
-    revoked = 1, resume = 1}
+    revoked = 1, resume = 1, staple = 1, ocsp = 1}
 local NOT_WITH_PSK = {"certificate", "key", "password", "authorities", "verify", "ciphers",
-    "suites", "names", "revoked", "resume"}
-local NAMED = {certificate = 1, key = 1, password = 1}
+    "suites", "names", "revoked", "resume", "staple", "ocsp"}
+local NAMED = {certificate = 1, key = 1, password = 1, staple = 1}
+local OCSP = {check = 1, require = 2}
 local MORE = {context = 1, name = 1, server = 1, handshake_time = 1, backlog = 1, shared = 1,
     limit = 1, _http2 = 1}
 
@@ -72,7 +73,7 @@ local function add_names(context, options, deadline)
         local own = {}
         for key in pairs(CONTEXT) do own[key] = options[key] end
         own.names = nil
-        for key in pairs(NAMED) do own[key] = given[key] end
+        for key in pairs(NAMED) do own[key] = given[key] end -- also if it is given none
         local named, message, code = make(own, deadline)
         if not named then return nil, ("%s: %s"):format(name, message), code end
         named, message, code = raw.name(context, name, named)
@@ -111,6 +112,11 @@ function make(options, deadline)
         error("option 'certificate' is needed with a key", 3)
     elseif options.names and not options.certificate then
         error("option 'certificate' is needed with 'names': for all others", 3)
+    elseif options.ocsp ~= nil and (not OCSP[options.ocsp] or not verify) then
+        error("option 'ocsp' must be \"check\" or \"require\", and needs 'verify'", 3)
+    elseif options.staple ~= nil and (type(options.staple) ~= "string"
+        or not options.certificate) then
+        error("option 'staple' must be a string, and needs 'certificate'", 3)
     elseif options.resume ~= nil and type(options.resume) ~= "boolean" then
         error("option 'resume' must be true or false", 3)
     end
@@ -120,7 +126,8 @@ function make(options, deadline)
         certificate = options.certificate, key = options.key,
         password = options.password, authorities = options.authorities,
         ciphers = options.ciphers, suites = options.suites, verify = VERIFY[verify],
-        revoked = options.revoked, resumes = options.resume and 1 or 0,
+        revoked = options.revoked, staple = options.staple, ocsp = OCSP[options.ocsp or 0] or 0,
+        resumes = options.resume and 1 or 0,
         oldest = version_of(options, "min_version", "1.2"),
         newest = version_of(options, "max_version", "1.3"),
         protocols = protocols_of(options), keys = keys_of(options)}, deadline)
@@ -140,9 +147,10 @@ end
 --- `password` of the key, `authorities` (a file, a folder, text; the system's), `verify` (true),
 --- `protocols` (for ALPN), `min_version` ("1.2"), `max_version` ("1.3"), `ciphers`, `suites`,
 --- `revoked` (lists of those whom the authorities have revoked), `resume` (whether sessions are),
---- `names` (of a server: other certificates, by the name that a client asks for); or, instead of
---- certificates, `psk` (keys that both sides have, by identity). The timeout is for the reading of
---- all files.
+--- `staple` (an OCSP response that a server gives: a path, or DER), `ocsp` ("check" or "require",
+--- whether a client wants one), `names` (of a server: other certificates, by the name that a client
+--- asks for); or, instead of certificates, `psk` (keys that both sides have, by identity). The
+--- timeout is for the reading of all files.
 function tls.context(options, timeout)
     options = options or {}
     if type(options) ~= "table" then
@@ -197,6 +205,7 @@ end
 --- A stream over TLS to a host and port, whose certificate is valid for that name. Options: those
 --- of `tls.context`, or a `context`; `name`, if the certificate is for another; `handshake_time`.
 function tls.connect(host, port, options, timeout)
+    checks.address("connect", host, port)
     local deadline = checks.deadline("connect", timeout, 4)
     local context, more, message, code = settle(options, "connect", 3, false, deadline)
     if not context then return nil, message, code end
@@ -224,6 +233,7 @@ end
 --- `tls.context`, or a `context`; `handshake_time`. The timeout is for the files of the context and
 --- the name of the host.
 function tls.listen(host, port, options, timeout)
+    checks.address("listen", host, port)
     local deadline = checks.deadline("listen", timeout, 4)
     local context, more, message, code = settle(options, "listen", 3, true, deadline)
     if not context then return nil, message, code end

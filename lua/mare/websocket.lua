@@ -26,12 +26,37 @@ Socket.__index = Socket
 
 -- ---- One at a time ------------------------------------------------------------------------------
 
+-- Of those who write. Most find nobody there, and that must cost next to nothing. The lock is given
+-- to the first who waits; a channel without room finds one, or none, for he may have given up.
+local Turn = {}
+Turn.__index = Turn
+
+local function new_turn()
+    return setmetatable({held = false, waiting = 0, line = mare.channel()}, Turn)
+end
+
+-- The lock, to be kept in a <close> variable; or nil, message, code.
+function Turn:enter(deadline)
+    if self.held then
+        self.waiting = self.waiting + 1
+        local ok, message, code = self.line:receive(deadline)
+        self.waiting = self.waiting - 1
+        if not ok then return nil, message, code end
+    end
+    self.held = true
+    return self
+end
+
+function Turn:tryenter() return not self.held and self:enter() end
+
+function Turn:__close() self.held = self.waiting > 0 and self.line:trysend(true) end
+
+-- Of those who read, among whom a select can be, which waits for a channel.
 local Lock = {}
 Lock.__index = Lock
 
 local function new_lock() return setmetatable({channel = mare.channel(1)}, Lock) end
 
--- The lock, to be kept in a <close> variable; or nil, message, code.
 function Lock:enter(deadline)
     local ok, message, code = self.channel:sendwithin(deadline, true)
     if ok then return self end
@@ -150,7 +175,10 @@ local function send_parts(self, deadline, kind, parts)
 end
 
 local function send(self, kind, data, timeout)
-    local deadline = as_deadline(timeout, self.time or websocket.write_time)
+    local deadline = timeout or self.time or websocket.write_time -- of the write alone, but if
+    if self.sending.held or self.writing.held or type(data) == "function" then -- others come first
+        deadline = as_deadline(deadline)
+    end
     local lock <close>, message, code = self.sending:enter(deadline)
     if not lock then return nil, message, code end
     if self.over then return gone(self) end
@@ -484,8 +512,8 @@ local function make(reader, stream, masks, options, protocol, bits)
         events = 0,
         sleepers = 0,
         receiving = new_lock(),
-        sending = new_lock(),
-        writing = new_lock(),
+        sending = new_turn(),
+        writing = new_turn(),
     }, Socket)
 end
 

@@ -46,6 +46,11 @@ static ssize_t write_some(struct mare__transport *transport, struct iovec *piece
     return mare__socket_write(of(transport)->observed.fd, pieces, count);
 }
 
+static ssize_t send_file(struct mare__transport *transport, int file, size_t size)
+{
+    return mare__socket_send_file(of(transport)->observed.fd, file, size);
+}
+
 static int shut_down(struct mare__transport *transport)
 {
     return mare__socket_shutdown(of(transport)->observed.fd, MARE__HALF_SEND);
@@ -78,6 +83,7 @@ static const struct mare__transport_ops ops = {
     .read = read_some,
     .write = write_some,
     .flush = mare__transport_no_flush,
+    .send_file = send_file,
     .shutdown = shut_down,
     .waits = mare__transport_no_waits,
     .await = await,

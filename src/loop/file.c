@@ -189,6 +189,24 @@ int mare__act_real(struct mare__file_job *job)
     return with_size(job, mare__file_real(job->path, &job->bytes));
 }
 
+// What would be four jobs, for who serves files. A pipe is not opened: that would wait.
+int mare__act_find(struct mare__file_job *job)
+{
+    int err = mare__act_real(job);
+    if (err < 0 || (err = mare__file_info(job->bytes, -1, true, &job->info)) < 0 ||
+        strcmp(job->info.kind, "file") != 0)
+        return err;
+    int fd = mare__file_open(job->bytes, MARE__FILE_READS, 0);
+    if (fd < 0) {
+        job->number = fd;
+        return 0;
+    }
+    err = mare__file_info(NULL, fd, true, &job->info); // whatever the name means by now
+    if (err < 0)
+        mare__file_close(fd);
+    return err < 0 ? err : keep(job, fd, NULL);
+}
+
 int mare__act_temporary(struct mare__file_job *job)
 {
     job->bytes = mare__alloc(strlen(job->path) + sizeof "XXXXXX");

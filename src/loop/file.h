@@ -66,6 +66,8 @@ int mare__act_real(struct mare__file_job *job);      // path; bytes, size
 int mare__act_temporary(struct mare__file_job *job); // path, flag: a folder; bytes, size: its name
 int mare__act_info(struct mare__file_job *job);      // path, flag: follow; info
 int mare__act_scan(struct mare__file_job *job);      // path; opened
+int mare__act_find(struct mare__file_job *job); // path; bytes, size: without links; info; if it
+                                                // is a file, opened, or number: why not
 
 // With a descriptor.
 int mare__act_read(struct mare__file_job *job);     // limit; bytes, size

@@ -155,6 +155,16 @@ ssize_t mare__stream_write(struct mare__stream *stream, struct iovec *pieces, in
     return sent;
 }
 
+ssize_t mare__stream_send_file(struct mare__stream *stream, int file, size_t size)
+{
+    if (!stream->transport->ops->send_file)
+        return -EINVAL;
+    ssize_t sent = stream->transport->ops->send_file(stream->transport, file, size);
+    if (stream->object.waiters > 0)
+        share(stream, sent);
+    return sent;
+}
+
 int mare__stream_flush(struct mare__stream *stream)
 {
     int err = mare__transport_flush(stream->transport);

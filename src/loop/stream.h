@@ -62,6 +62,10 @@ ssize_t mare__stream_read(struct mare__stream *stream, char bytes[MARE__STREAM_R
 ssize_t mare__stream_write(struct mare__stream *stream, struct iovec *pieces, int count);
 int mare__stream_flush(struct mare__stream *stream);
 
+// The same of a file's bytes, from its place on, without a copy. 0: it has no more. -EINVAL: not
+// through this transport, or not of this file: they must be read and written.
+ssize_t mare__stream_send_file(struct mare__stream *stream, int file, size_t size);
+
 // This side sends no more: 0, or an errno value, negated.
 int mare__stream_shutdown(struct mare__stream *stream);
 
@@ -126,8 +130,9 @@ static inline size_t mare__stream_buffered(const struct mare__stream *stream)
 }
 
 // ---- Contexts of TLS ----------------------------------------------------------------------------
-// A context being made from its options, or about to trust the system's authorities: both read
-// files, which a thread of the pool does. NULL: not enough memory.
+// A context being made from its options, or about to trust the system's authorities, or to give
+// another OCSP response: these read files, which a thread of the pool does. NULL: not enough
+// memory.
 struct mare__tls_job {
     struct mare__job job;
     struct mare__tls_context *context; // a reference; NULL: `error` tells why there is none
@@ -139,6 +144,8 @@ struct mare__tls_job {
 struct mare__tls_job *mare__tls_job_make(mare_runtime *runtime,
                                          const struct mare__tls_options *options);
 struct mare__tls_job *mare__tls_job_trust(mare_runtime *runtime, struct mare__tls_context *context);
+struct mare__tls_job *mare__tls_job_staple(mare_runtime *runtime, struct mare__tls_context *context,
+                                           const char *source, size_t size);
 
 // ---- Names --------------------------------------------------------------------------------------
 // A name being resolved, by a thread of the pool.

@@ -8,10 +8,19 @@
 static void run(struct mare__job *job)
 {
     struct mare__tls_job *tls = (struct mare__tls_job *)job;
-    if (tls->context)
-        mare__tls_context_trust(tls->context);
-    else
-        tls->context = mare__tls_context_new(&tls->options, &tls->error);
+    const struct mare__tls_options *options = &tls->options;
+    struct mare__tls_context *context = tls->context;
+    if (context && options->staple) {
+        if (!mare__tls_context_staple(context, options->staple, options->staple_size,
+                                      &tls->error)) {
+            tls->context = NULL;
+            mare__unref(&context->object);
+        }
+    } else if (context) {
+        mare__tls_context_trust(context);
+    } else {
+        tls->context = mare__tls_context_new(options, &tls->error);
+    }
     // OpenSSL keeps memory for each thread. This one may idle until the program exits, and is
     // never joined: what it keeps is given back now.
     mare__tls_leave_thread();
@@ -46,7 +55,7 @@ struct mare__tls_job *mare__tls_job_make(mare_runtime *runtime,
                                  options->authorities, options->ciphers, options->suites,
                                  options->revoked};
     enum { TEXTS = sizeof given / sizeof *given };
-    size_t size = options->protocols_size + options->keys_size;
+    size_t size = options->protocols_size + options->keys_size + options->staple_size + 1;
     for (int i = 0; i < TEXTS; i++)
         size += given[i] ? strlen(given[i]) + 1 : 0;
     struct mare__tls_job *tls = create(runtime, size);
@@ -65,8 +74,23 @@ struct mare__tls_job *mare__tls_job_make(mare_runtime *runtime,
         }
     if (options->protocols)
         own->protocols = memcpy(room, options->protocols, options->protocols_size);
+    room += options->protocols_size;
     if (options->keys)
-        own->keys = memcpy(room + options->protocols_size, options->keys, options->keys_size);
+        own->keys = memcpy(room, options->keys, options->keys_size);
+    if (options->staple) // with a zero byte, which is there already
+        own->staple = memcpy(room + options->keys_size, options->staple, options->staple_size);
+    return tls;
+}
+
+struct mare__tls_job *mare__tls_job_staple(mare_runtime *runtime, struct mare__tls_context *context,
+                                           const char *source, size_t size)
+{
+    struct mare__tls_job *tls = create(runtime, size + 1);
+    if (!tls)
+        return NULL;
+    tls->context = mare__ref(&context->object);
+    tls->options.staple = memcpy(tls->text, source, size);
+    tls->options.staple_size = size;
     return tls;
 }
 

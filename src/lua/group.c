@@ -6,6 +6,7 @@
 
 #include "coord/lease/tenants.h"
 #include "lua/binding.h"
+#include "lua/guest.h"
 
 #define PARTY "mare.group.party"
 
@@ -237,6 +238,60 @@ static int party_down(lua_State *L)
     return 1;
 }
 
+// ---- Values as bytes ----------------------------------------------------------------------------
+
+// _pack(value) -> bytes that any member can read, and that can be put one after the other; nil,
+// message, code when something in it has no meaning elsewhere
+static int party_pack(lua_State *L)
+{
+    struct mare__leaving *leaving = NULL;
+    mare_message message;
+    lua_settop(L, 1);
+    mare__message_init(&message);
+    mare_err err = mare__marshal(L, 1, 1, &message, "value", &leaving);
+    mare__leaving_end(L, &leaving, 0, false);
+    if (err)
+        return mare__lua_fail_with(L, err);
+    bool plain = mare__lua_is_plain(&message);
+    if (plain)
+        lua_pushlstring(L, (const char *)mare__message_data(&message), message.length);
+    mare__message_clear(&message);
+    if (plain)
+        return 1;
+    lua_pushliteral(L, "plain values expected: numbers, strings, booleans, tables of them");
+    return mare__lua_fail_with(L, MARE_BADMSG);
+}
+
+// _unpack(bytes) -> all values in them; nothing when they cannot be read
+static int party_unpack(lua_State *L)
+{
+    size_t length;
+    const char *bytes = luaL_checklstring(L, 1, &length);
+    mare_message *parsed, own;
+    mare_err err = mare_message_parse(bytes, length, &parsed);
+    if (err == MARE_NOMEM)
+        mare__lua_no_memory(L);
+    if (err)
+        return 0;
+    mare__message_init(&own);
+    mare__message_move(&own, parsed);
+    mare_message_destroy(parsed);
+    luaL_checkstack(L, (int)own.count + 8, "too many values");
+    return mare__unmarshal_own(L, &own);
+}
+
+// _checksum(bytes) -> FNV-1a, 64 bits: finds a damage, not an attack
+static int party_checksum(lua_State *L)
+{
+    size_t length;
+    const char *bytes = luaL_checklstring(L, 1, &length);
+    uint64_t sum = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < length; i++)
+        sum = (sum ^ (uint8_t)bytes[i]) * UINT64_C(0x100000001b3);
+    lua_pushinteger(L, (lua_Integer)sum);
+    return 1;
+}
+
 int mare__lua_open_group(lua_State *L)
 {
     static const luaL_Reg methods[] = {{"_add", party_add},
@@ -244,7 +299,11 @@ int mare__lua_open_group(lua_State *L)
                                        {"_epoch", party_epoch},
                                        {"_down", party_down},
                                        {NULL, NULL}};
-    static const luaL_Reg functions[] = {{"_member", party_new}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"_member", party_new},
+                                         {"_pack", party_pack},
+                                         {"_unpack", party_unpack},
+                                         {"_checksum", party_checksum},
+                                         {NULL, NULL}};
     if (luaL_newmetatable(L, PARTY)) {
         luaL_newlib(L, methods);
         lua_setfield(L, -2, "__index");

@@ -372,6 +372,7 @@ int mare__lua_open_http(lua_State *L)
                                                  {"response", mare__lua_http_response},
                                                  {"request", mare__lua_http_request},
                                                  {"write", mare__lua_http_write},
+                                                 {"send_file", mare__lua_http_send_file},
                                                  {"phrase", phrase},
                                                  {"at_end", at_end_of},
                                                  {"encode64", mare__lua_encode64},

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// What is written of HTTP/1.1: the heads of messages, as strings, and bodies, which may be long and
-// are not copied.
+// What is written of HTTP/1.1: the heads of messages, as strings, and bodies, texts or files, which
+// may be long and are not copied.
 #include <errno.h>
 #include <stdarg.h>
 
+#include "lua/file.h"
 #include "lua/http.h"
 
 // ---- Heads --------------------------------------------------------------------------------------
@@ -227,4 +228,93 @@ int mare__lua_http_write(lua_State *L)
     lua_settop(L, DEADLINE);
     return mare__stream_closed(stream) ? mare__lua_fail_stream(L, MARE_CLOSED)
                                        : write_rest(L, stream, 0);
+}
+
+// ---- Files --------------------------------------------------------------------------------------
+
+enum { FILE_AT = 2, LEFT, GIVEN, UNTIL, KNOWN };
+
+// Bytes in one call, so that a peer that takes them as fast as they come leaves other routines a
+// turn.
+enum { SEND_MOST = 1 << 20 };
+
+static int send_more(lua_State *L, int status, lua_KContext context);
+
+// How many bytes, after those that were sent, can be sent as they lie in the system's memory: none,
+// if the file is in use, or has been read ahead, or they are on a disk, or nowhere. Who reads them
+// finds out. What is known to be there is kept in the stack, and not looked for again.
+static size_t near(lua_State *L, const struct mare__file *file, size_t sent, size_t left)
+{
+    size_t known = (size_t)lua_tointeger(L, KNOWN);
+    if (!file->descriptor || file->job || mare__file_buffered(file) > 0)
+        return 0;
+    if (sent >= known && sent < left) {
+        known = sent + mare__file_near(file->descriptor->fd, left - sent);
+        lua_pushinteger(L, (lua_Integer)known);
+        lua_replace(L, KNOWN);
+    }
+    return known > sent ? known - sent : 0;
+}
+
+// Goes on sending; the deadlines are as those of write_rest.
+static int send_rest(lua_State *L, struct mare__stream *stream, size_t sent)
+{
+    struct mare__file *file =
+        (struct mare__file *)mare__handle_of(L, FILE_AT, MARE__KIND_FILE)->object;
+    size_t left = (size_t)lua_tointeger(L, LEFT);
+    left = left < SEND_MOST ? left : SEND_MOST;
+    for (;;) {
+        mare__file_settle(file);
+        size_t size = near(L, file, sent, left);
+        ssize_t wrote = size > 0 ? mare__stream_send_file(stream, file->descriptor->fd, size) : 0;
+        if (wrote == 0 || wrote == -EINVAL) {
+            lua_pushinteger(L, (lua_Integer)sent);
+            return 1;
+        }
+        if (wrote == -EAGAIN) {
+            if (lua_isnil(L, UNTIL)) {
+                lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, GIVEN));
+                lua_replace(L, UNTIL);
+            }
+            int waited =
+                mare__lua_wait_stream(L, stream, MARE__TO_WRITE, (uint64_t)lua_tointeger(L, UNTIL),
+                                      send_more, (lua_KContext)sent);
+            if (waited != MARE__WAITED)
+                return waited;
+            continue;
+        }
+        if (wrote < 0)
+            return mare__lua_fail_io(L, stream, (int)-wrote);
+        if ((sent + (size_t)wrote) / STRETCH > sent / STRETCH) {
+            lua_pushnil(L);
+            lua_replace(L, UNTIL);
+        }
+        sent += (size_t)wrote;
+    }
+}
+
+static int send_more(lua_State *L, int status, lua_KContext context)
+{
+    (void)status;
+    struct mare__stream *stream = mare__lua_stream(L, STREAM);
+    mare_err err = mare__lua_outcome(L, stream);
+    return err ? mare__lua_fail_stream(L, err) : send_rest(L, stream, (size_t)context);
+}
+
+// send_file(stream, file, left [, deadline]): sends what can be sent of these bytes of a file
+// without reading them, and returns how many; the rest is to be read and written, or sent by
+// another call. Or nil, message, code.
+int mare__lua_http_send_file(lua_State *L)
+{
+    struct mare__stream *stream = mare__lua_stream(L, STREAM);
+    struct mare__reference *ref = mare__handle_of(L, FILE_AT, MARE__KIND_FILE);
+    if (!ref)
+        return luaL_typeerror(L, FILE_AT, "file");
+    if (mare__handle_moved(ref))
+        return luaL_error(L, "the file was sent to another process");
+    luaL_argcheck(L, luaL_checkinteger(L, LEFT) >= 0, LEFT, "a length is not negative");
+    lua_settop(L, GIVEN);
+    lua_settop(L, KNOWN);
+    return mare__stream_closed(stream) ? mare__lua_fail_stream(L, MARE_CLOSED)
+                                       : send_rest(L, stream, 0);
 }

@@ -192,6 +192,18 @@ static int say_temporary(lua_State *L, struct mare__file_job *job)
     return say_bytes(L, job) + !job->flag;
 }
 
+// The path without links, what is known of it, and the file; or why it could not be opened.
+static int say_found(lua_State *L, struct mare__file_job *job)
+{
+    say_bytes(L, job);
+    say_info(L, job);
+    if (job->opened)
+        return 2 + say_file(L, job);
+    if (job->number == 0)
+        return 2;
+    return 2 + mare__lua_fail_file(L, job->path, (int)-job->number);
+}
+
 // ---- The functions ------------------------------------------------------------------------------
 
 // A number, or octal digits: "644".
@@ -222,6 +234,15 @@ static int path_open(lua_State *L)
     job->how = how;
     job->permissions = permissions;
     return mare__lua_do_job(L, deadline, say_file);
+}
+
+// find(path, timeout)
+static int path_find(lua_State *L)
+{
+    const char *path = mare__lua_name(L, 1);
+    uint64_t deadline = mare__lua_deadline(L, 2);
+    mare__lua_push_job(L, mare__act_find, path, NULL);
+    return mare__lua_do_job(L, deadline, say_found);
 }
 
 // load(path, limit, timeout)
@@ -341,14 +362,23 @@ static int path_symlink(lua_State *L) // the link, then its target
 
 int mare__lua_open_file(lua_State *L)
 {
-    static const luaL_Reg private[] = {{"open", path_open},           {"load", path_load},
-                                       {"store", path_store},         {"stat", path_stat},
-                                       {"remove", path_remove},       {"readlink", path_readlink},
-                                       {"realpath", path_realpath},   {"scan", path_scan},
-                                       {"temporary", path_temporary}, {"mkdir", path_mkdir},
-                                       {"chmod", path_chmod},         {"copy", path_copy},
-                                       {"rename", path_rename},       {"symlink", path_symlink},
-                                       {"watch", mare__lua_watch},    {NULL, NULL}};
+    static const luaL_Reg private[] = {{"open", path_open},
+                                       {"find", path_find},
+                                       {"load", path_load},
+                                       {"store", path_store},
+                                       {"stat", path_stat},
+                                       {"remove", path_remove},
+                                       {"readlink", path_readlink},
+                                       {"realpath", path_realpath},
+                                       {"scan", path_scan},
+                                       {"temporary", path_temporary},
+                                       {"mkdir", path_mkdir},
+                                       {"chmod", path_chmod},
+                                       {"copy", path_copy},
+                                       {"rename", path_rename},
+                                       {"symlink", path_symlink},
+                                       {"watch", mare__lua_watch},
+                                       {NULL, NULL}};
     mare__lazy_table(L, private);
     return 1;
 }

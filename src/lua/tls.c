@@ -76,6 +76,7 @@ static int new_context(lua_State *L)
     uint64_t deadline = mare__lua_deadline(L, 2);
     lua_getfield(L, 1, "protocols");
     lua_getfield(L, 1, "keys");
+    lua_getfield(L, 1, "staple");
     struct mare__tls_options options = {
         .certificate = get_text(L, "certificate"),
         .key = get_text(L, "key"),
@@ -86,11 +87,13 @@ static int new_context(lua_State *L)
         .revoked = get_text(L, "revoked"),
         .resumes = get_number(L, "resumes") != 0,
         .verify = (enum mare__tls_verify)get_number(L, "verify"),
+        .ocsp = (enum mare__tls_ocsp)get_number(L, "ocsp"),
         .oldest = get_number(L, "oldest"),
         .newest = get_number(L, "newest"),
     };
-    options.protocols = lua_tolstring(L, -2, &options.protocols_size);
-    options.keys = lua_tolstring(L, -1, &options.keys_size);
+    options.protocols = lua_tolstring(L, -3, &options.protocols_size);
+    options.keys = lua_tolstring(L, -2, &options.keys_size);
+    options.staple = lua_tolstring(L, -1, &options.staple_size);
     return do_job(L, mare__tls_job_make(mare__self(L)->shared.runtime, &options), deadline);
 }
 
@@ -123,7 +126,19 @@ static int context_replace(lua_State *L)
     return 1;
 }
 
-const luaL_Reg mare__tls_methods[] = {{"replace", context_replace}, {NULL, NULL}};
+// c:staple(response [, timeout])
+static int context_staple(lua_State *L)
+{
+    size_t size;
+    struct mare__tls_context *context = check_context(L, 1);
+    const char *source = luaL_checklstring(L, 2, &size);
+    uint64_t deadline = mare__lua_deadline(L, 3);
+    mare_runtime *runtime = mare__self(L)->shared.runtime;
+    return do_job(L, mare__tls_job_staple(runtime, context, source, size), deadline);
+}
+
+const luaL_Reg mare__tls_methods[] = {
+    {"replace", context_replace}, {"staple", context_staple}, {NULL, NULL}};
 
 // ---- Streams ------------------------------------------------------------------------------------
 
@@ -229,6 +244,8 @@ int mare__lua_stream_tls(lua_State *L)
     lua_setfield(L, -2, "verified");
     lua_pushboolean(L, facts.resumed);
     lua_setfield(L, -2, "resumed");
+    lua_pushboolean(L, facts.stapled);
+    lua_setfield(L, -2, "stapled");
     if (facts.has_peer) {
         mare__lua_push_peer(L, &facts);
         lua_setfield(L, -2, "peer");

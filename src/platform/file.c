@@ -6,10 +6,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -64,6 +67,31 @@ int mare__file_write(int fd, const void *bytes, size_t size)
         size -= (size_t)wrote;
     }
     return 0;
+}
+
+// Of the file systems that cannot say what is in memory, the one that is nowhere else.
+static bool is_in_memory(int fd)
+{
+    struct statfs system;
+    return fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC;
+}
+
+size_t mare__file_near(int fd, size_t size)
+{
+    enum { STEP = 128 << 10 }; // what the system reads ahead of a reader
+    int64_t place = mare__file_seek(fd, 0, MARE__FROM_HERE);
+    if (place < 0)
+        return 0;
+    for (size_t near = 0; near < size; near += STEP) {
+        char byte;
+        struct iovec piece = {&byte, 1};
+        ssize_t got = preadv2(fd, &piece, 1, (off_t)(place + (int64_t)near), RWF_NOWAIT);
+        if (got < 0 && errno == EOPNOTSUPP && is_in_memory(fd))
+            return size;
+        if (got <= 0)
+            return near;
+    }
+    return size;
 }
 
 int64_t mare__file_seek(int fd, int64_t offset, enum mare__whence whence)

@@ -26,6 +26,11 @@ ssize_t mare__file_read(int fd, void *bytes, size_t size); // 0: the end
 // All of them, or a failure: then some may have been written.
 int mare__file_write(int fd, const void *bytes, size_t size);
 
+// How many bytes from the file's place on, at most so many, are in memory, as far as looks here and
+// there can tell, so that to read them does not wait for a disk. 0 also where the system cannot
+// say. May be called from any thread, and does not block.
+size_t mare__file_near(int fd, size_t size);
+
 enum mare__whence { MARE__FROM_START, MARE__FROM_HERE, MARE__FROM_END };
 int64_t mare__file_seek(int fd, int64_t offset, enum mare__whence whence);
 int mare__file_truncate(int fd, int64_t size);

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/sendfile.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -218,25 +219,54 @@ ssize_t mare__socket_read(int fd, void *bytes, size_t size)
     return got < 0 ? -errno : got;
 }
 
-// A pipe that nobody reads any more, or a terminal: a signal would end the program. It goes to this
-// thread, so that it can be held back and taken here.
-static ssize_t write_quietly(int fd, struct iovec *pieces, int count)
+// What is written where nobody reads any more, without the flag that says so quietly, makes a
+// signal that would end the program. It goes to this thread, so that it can be held back and taken
+// here.
+struct quiet {
+    sigset_t pipe, before;
+    bool was_pending;
+};
+
+static void be_quiet(struct quiet *quiet)
+{
+    sigset_t pending;
+    sigemptyset(&quiet->pipe);
+    sigaddset(&quiet->pipe, SIGPIPE);
+    sigpending(&pending);
+    quiet->was_pending = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &quiet->pipe, &quiet->before);
+}
+
+// Returns what it is given: the number of bytes, or -1, with errno as it was.
+static ssize_t was_quiet(const struct quiet *quiet, ssize_t wrote)
 {
     static const struct timespec now = {0, 0};
-    sigset_t pipe, before, pending;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    sigpending(&pending);
-    bool was_pending = sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &pipe, &before);
-    ssize_t wrote = writev(fd, pieces, count);
     int err = errno;
-    if (wrote < 0 && err == EPIPE && !was_pending)
-        while (sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR)
+    if (wrote < 0 && err == EPIPE && !quiet->was_pending)
+        while (sigtimedwait(&quiet->pipe, NULL, &now) < 0 && errno == EINTR)
             ;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, &quiet->before, NULL);
     errno = err;
     return wrote;
+}
+
+// To a pipe, or a terminal.
+static ssize_t write_quietly(int fd, struct iovec *pieces, int count)
+{
+    struct quiet quiet;
+    be_quiet(&quiet);
+    return was_quiet(&quiet, writev(fd, pieces, count));
+}
+
+ssize_t mare__socket_send_file(int fd, int file, size_t size)
+{
+    struct quiet quiet;
+    ssize_t sent;
+    do {
+        be_quiet(&quiet);
+        sent = was_quiet(&quiet, sendfile(fd, file, NULL, size));
+    } while (sent < 0 && errno == EINTR);
+    return sent < 0 ? -errno : sent;
 }
 
 ssize_t mare__socket_write(int fd, struct iovec *pieces, int count)

@@ -65,6 +65,11 @@ int mare__socket_address(int fd, bool peer, struct mare__address *address);
 // Pipes and terminals can be read from and written to as well.
 ssize_t mare__socket_read(int fd, void *bytes, size_t size); // 0: the peer sends no more
 ssize_t mare__socket_write(int fd, struct iovec *pieces, int count);
+
+// Writes what a file has from its place on, which moves, without a copy in this program. It waits
+// for the disk: see mare__file_near. 0: there is no more. -EINVAL: not of such a file, or to such a
+// descriptor.
+ssize_t mare__socket_send_file(int fd, int file, size_t size);
 enum mare__half { MARE__HALF_RECEIVE, MARE__HALF_SEND, MARE__HALF_BOTH };
 int mare__socket_shutdown(int fd, enum mare__half half);
 void mare__socket_close(int fd);

@@ -185,6 +185,21 @@ static int on_certificate(int good, X509_STORE_CTX *store)
     return good;
 }
 
+// A server is asked for an OCSP response of its certificate, or a client has come to where it would
+// have got one.
+int mare__tls_on_status(SSL *ssl, void *rules)
+{
+    struct tls *tls = SSL_get_app_data(ssl);
+    if (tls->server)
+        return mare__tls_give_staple(ssl, rules) ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_NOACK;
+    struct mare__tls_error error;
+    if (mare__tls_verify_staple(ssl, tls->rules->ocsp == MARE__TLS_REQUIRE_OCSP, &error))
+        return 1;
+    if (!tls->refusal && (tls->refusal = mare__alloc(sizeof *tls->refusal)) != NULL)
+        *tls->refusal = error;
+    return 0;
+}
+
 // A session that a client could resume: it is kept with the name that was verified, if one was.
 int mare__tls_on_session(SSL *ssl, SSL_SESSION *session)
 {
@@ -232,6 +247,8 @@ static bool set_role(struct tls *tls, struct mare__tls_error *error)
         mare__tls_rules_trust_system(tls->rules);
     SSL_set_verify(tls->ssl, checks ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, on_certificate);
     SSL_set_connect_state(tls->ssl);
+    if (tls->rules->ocsp != MARE__TLS_UNASKED)
+        SSL_set_tlsext_status_type(tls->ssl, TLSEXT_STATUSTYPE_ocsp);
     if (!tls->name)
         return true;
     if (tls->rules->resumes)

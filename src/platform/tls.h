@@ -23,6 +23,10 @@ struct mare__tls_error {
 // last two mean anything: a client is asked for its certificate, and may, or may not, have none.
 enum mare__tls_verify { MARE__TLS_NOBODY, MARE__TLS_SERVERS, MARE__TLS_REQUEST, MARE__TLS_REQUIRE };
 
+// Whether a client asks for the authority's word on the server's certificate, which must be good if
+// it is given; and must be given.
+enum mare__tls_ocsp { MARE__TLS_UNASKED, MARE__TLS_CHECK_OCSP, MARE__TLS_REQUIRE_OCSP };
+
 struct mare__tls_options {
     const char *certificate, *key; // paths of PEM files, or PEM text; NULL: none
     const char *password;          // of the key, or NULL
@@ -36,7 +40,11 @@ struct mare__tls_options {
     // first, a server takes any. NULL: none.
     const char *keys;
     size_t keys_size;
+    // An OCSP response that a server gives: DER, or the path of a file; NULL: none.
+    const char *staple;
+    size_t staple_size;
     enum mare__tls_verify verify;
+    enum mare__tls_ocsp ocsp;
     int oldest, newest; // versions: 2 for TLS 1.2, 3 for TLS 1.3
     bool resumes;       // sessions are resumed
 };
@@ -74,6 +82,11 @@ bool mare__tls_context_name(struct mare__tls_context *context, const char *name,
 // From now on sessions are made as by the other one; those that exist stay as they are.
 void mare__tls_context_replace(struct mare__tls_context *context, struct mare__tls_context *other);
 
+// From now on it gives another OCSP response, as in the options. Reads a file, so it may be slow.
+// False: `error` tells why, and nothing has changed.
+bool mare__tls_context_staple(struct mare__tls_context *context, const char *source, size_t size,
+                              struct mare__tls_error *error);
+
 // Gives back what OpenSSL keeps for the calling thread; it gets it again when it needs it.
 void mare__tls_leave_thread(void);
 
@@ -107,6 +120,7 @@ struct mare__tls_facts {
     const char *server_name;      // that the client asked for, or NULL
     char protocol[256];           // by ALPN; empty: none
     bool resumed;                 // the session is
+    bool stapled;  // the server has given an OCSP response, which a client has verified
     bool verified; // the peer has shown who it is: its certificate was asked for and is valid, or
                    // it has the key
     char identity[MARE__TLS_IDENTITY_MAX + 1]; // of the pre-shared key; empty: there was none

@@ -94,8 +94,10 @@ void mare__tls_look_at_certificate(X509 *certificate, struct mare__tls_facts *fa
 void mare__tls_look_at(SSL *ssl, struct mare__tls_facts *facts)
 {
     const unsigned char *protocol;
+    const unsigned char *response = NULL;
     unsigned size;
     ERR_clear_error();
+    facts->stapled = SSL_get_tlsext_status_ocsp_resp(ssl, &response) > 0 && response;
     facts->version = SSL_get_version(ssl);
     facts->cipher = SSL_get_cipher_name(ssl);
     facts->server_name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);

@@ -306,11 +306,16 @@ static bool fill(struct mare__tls_rules *rules, const struct mare__tls_options *
 {
     const char *key = options->key ? options->key : options->certificate;
     rules->verify = options->verify;
+    rules->ocsp = options->ocsp;
+    SSL_CTX_set_tlsext_status_cb(rules->ssl, mare__tls_on_status);
+    SSL_CTX_set_tlsext_status_arg(rules->ssl, rules);
     atomic_init(&rules->owes_system, !options->authorities && !options->keys);
     return allow(rules, options, error) &&
            (!options->keys || mare__tls_use_keys(rules, options, error)) &&
            (!options->certificate || (use_certificate(rules->ssl, options->certificate, error) &&
                                       use_key(rules->ssl, key, options->password, error))) &&
+           (!options->staple ||
+            mare__tls_use_staple(rules, options->staple, options->staple_size, error)) &&
            (!options->authorities || trust(rules->ssl, options->authorities, error)) &&
            (!options->revoked || trust_each(rules->ssl, options->revoked, true, error));
 }
@@ -416,6 +421,7 @@ void mare__tls_rules_drop(struct mare__tls_rules *rules)
     SSL_CTX_free(rules->ssl);
     pthread_mutex_destroy(&rules->mutex);
     mare__free(rules->protocols);
+    mare__free(rules->staple);
     mare__tls_forget_keys(rules);
     mare__free(rules);
 }

@@ -11,7 +11,7 @@ static bool is_about_certificate(int alert)
 {
     return (alert >= SSL_AD_BAD_CERTIFICATE && alert <= SSL_AD_CERTIFICATE_UNKNOWN) ||
            alert == SSL_AD_UNKNOWN_CA || alert == SSL_AD_ACCESS_DENIED ||
-           alert == SSL_AD_CERTIFICATE_REQUIRED;
+           alert == SSL_AD_CERTIFICATE_REQUIRED || alert == SSL_AD_BAD_CERTIFICATE_STATUS_RESPONSE;
 }
 
 // The same of our pre-shared key; others than OpenSSL use other ones.
@@ -48,6 +48,7 @@ void mare__tls_explain(const struct mare__tls_rules *rules, bool ready,
     }
     switch (reason) {
     case SSL_R_CERTIFICATE_VERIFY_FAILED:
+    case SSL_R_INVALID_STATUS_RESPONSE: // that is, our own verdict on it
         if (refusal)
             *error = *refusal;
         else

@@ -9,11 +9,14 @@
 
 #include "platform/tls.h"
 
-// Never changed once sessions exist; referred to by the context and by the sessions made with it.
+// Never changed once sessions exist, but for what is under the mutex; referred to by the context
+// and by the sessions made with it.
 struct mare__tls_rules {
     atomic_uint references;
     SSL_CTX *ssl;
     enum mare__tls_verify verify;
+    enum mare__tls_ocsp ocsp;
+    struct mare__tls_staple *staple; // what a server gives, see tls_ocsp.c; under the mutex
     unsigned char *protocols;
     unsigned protocols_size;
     unsigned char *keys; // pre-shared, as in the options; NULL: there are certificates
@@ -64,6 +67,14 @@ void mare__tls_keep_session(struct mare__tls_rules *rules, const char *name, SSL
 void mare__tls_use_session(struct mare__tls_rules *rules, const char *name, SSL *ssl);
 void mare__tls_forget_sessions(struct mare__tls_rules *rules);
 int mare__tls_on_session(SSL *ssl, SSL_SESSION *session);
+
+// OCSP responses (tls_ocsp.c): as a server, what is given from now on, and to this session; as a
+// client, whether what was given is good, or nothing was and that will do.
+bool mare__tls_use_staple(struct mare__tls_rules *rules, const char *source, size_t size,
+                          struct mare__tls_error *error);
+bool mare__tls_give_staple(SSL *ssl, struct mare__tls_rules *rules);
+bool mare__tls_verify_staple(SSL *ssl, bool required, struct mare__tls_error *error);
+int mare__tls_on_status(SSL *ssl, void *rules);
 
 // The names of a certificate, each with its zero byte; returns their size.
 size_t mare__tls_names(X509 *certificate, char *names, size_t room);

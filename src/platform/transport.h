@@ -44,6 +44,9 @@ struct mare__transport_ops {
     ssize_t (*write)(struct mare__transport *transport, struct iovec *pieces, int count);
     int (*flush)(struct mare__transport *transport);
 
+    // As `write`, of an open file's bytes, from its place on. NULL: it cannot, they must be read.
+    ssize_t (*send_file)(struct mare__transport *transport, int file, size_t size);
+
     // This side sends no more. What was taken is flushed before.
     int (*shutdown)(struct mare__transport *transport);
 

@@ -195,11 +195,26 @@ static bool is_told(const struct mare__http_reader *reader)
     return false;
 }
 
+// http_parser knows the space behind a length, but not the tab, which is none of the value either
+// (RFC 9110 section 5.6.3).
+static void replace_last_tabs(struct mare__bytes *text)
+{
+    char *at = text->at, *end = text->at + text->size;
+    while ((at = memchr(at, '\t', (size_t)(end - at))) != NULL) {
+        char *first = at;
+        while (is_white(*at))
+            at++;
+        if (*at == '\r')
+            memset(first, ' ', (size_t)(at - first));
+    }
+}
+
 static bool take_apart(struct mare__http_reader *reader, struct parse *parse)
 {
     bool request = reader->kind == MARE__HTTP_REQUESTS;
     size_t known = 0; // bytes that http_parser need not see
     http_parser parser;
+    replace_last_tabs(&reader->text);
     http_parser_init(&parser, request ? HTTP_REQUEST : HTTP_RESPONSE);
     parser.data = parse;
     // It takes a name that only begins with Transfer-Encoding for that, and then a Content-Length
@@ -270,6 +285,17 @@ static bool check_first_line(struct mare__http_reader *reader)
 
 // ---- The target and the host --------------------------------------------------------------------
 
+// Whether each % has two digits behind it (RFC 3986 section 2.1).
+static bool escapes_valid(struct mare__span text)
+{
+    const char *at = text.at, *end = text.at + text.size;
+    for (; at < end && (at = memchr(at, '%', (size_t)(end - at))) != NULL; at += 3)
+        if (end - at < 3 || !mare__http_is(at[1], MARE__HTTP_HEX) ||
+            !mare__http_is(at[2], MARE__HTTP_HEX))
+            return false;
+    return true;
+}
+
 // The port after a host: ":" and digits, maybe none (RFC 3986 section 3.2.3).
 static bool port_valid(struct mare__span port)
 {
@@ -301,7 +327,7 @@ bool mare__http_host_valid(struct mare__span host)
     size_t size = 0;
     while (size < host.size && mare__http_is(host.at[size], MARE__HTTP_NAME))
         size++;
-    return port_valid((struct mare__span){host.at + size, host.size - size});
+    return escapes_valid(host) && port_valid((struct mare__span){host.at + size, host.size - size});
 }
 
 // "/path?query" into its two parts.
@@ -349,7 +375,8 @@ static bool check_target(struct mare__http_reader *reader)
     } else {
         good = split_absolute(head);
     }
-    if (!good || memchr(head->target.at, '#', head->target.size))
+    // Of a query browsers pass on what they are given.
+    if (!good || memchr(head->target.at, '#', head->target.size) || !escapes_valid(head->path))
         return fail(reader, 400, "the target is malformed");
     return true;
 }

@@ -7,7 +7,8 @@
 // What a character may be part of.
 enum {
     MARE__HTTP_TOKEN = 1,  // a method, the name of a field
-    MARE__HTTP_TARGET = 2, // a request's target: what ASCII can print, but for the space
+    MARE__HTTP_TARGET = 2, // a request's target: what RFC 3986 lets stand there, and what browsers
+                           // do not encode (\ ^ ` { | }), for they are asked for such targets
     MARE__HTTP_VALUE = 4,  // the value of a field, a reason, a chunk extension
     MARE__HTTP_NAME = 8,   // a host's name
     MARE__HTTP_HEX = 16,

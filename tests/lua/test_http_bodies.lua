@@ -53,7 +53,7 @@ local function body_of(s, method)
     for turn = 1, 2 do
         local response = assert(client:request {url = s.base, method = method})
         local text = assert(response:text())
-        t.eq({response.status, #client.unused}, {200, 1})
+        t.eq({response.status, #client.pool.unused}, {200, 1})
         if turn == 2 then return text, response.headers["content-length"] end
     end
 end

@@ -132,7 +132,7 @@ return {
         all_end("timeout", function(url, body)
             return client:get {url = url, body = body, timeout = mare.deadline(0.2)}
         end)
-        t.eq(#client.unused, 0)
+        t.eq(#client.pool.unused, 0)
     end,
 
     a_deadline_that_is_not_reached_disturbs_nobody = function()

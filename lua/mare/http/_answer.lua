@@ -109,40 +109,41 @@ local function closer_of(response)
     return bodies.closer(body, finally)
 end
 
--- Status, headers, body, length and upgrade of an answer, as `frame` has them; or an error.
+-- Status, headers, body, length and upgrade of an answer, as `frame` has them, and the rest of a
+-- file, as bodies.open; or an error.
 local function describe(request, response, closer)
     local status, headers, body, length, upgrade = parts_of(response)
     if request.method == "CONNECT" and status // 100 == 2 then -- RFC 9110 section 9.3.6
         error("CONNECT is granted by who takes the stream (request.taken)", 0)
     end
     if body == request then error("body must be read before it can be answered with", 0) end
-    local code
+    local code, rest
     if closer and response.file then
         closer.body, length, code = bodies.open_file(response.file, length)
         body = closer.body
     end
-    if closer and not code then body, length, code = bodies.open(body, length) end
+    if closer and not code then body, length, code, rest = bodies.open(body, length) end
     if code then error(length, 0) end
     body, length = frame(request, status, body, length)
-    return status, headers, body, length, upgrade
+    return status, headers, body, length, upgrade, rest
 end
 
 -- The head of an answer, its body, and what the head says of that. What is sent is noted in the
 -- request: `answered`, the status, and `kept`, whether the connection serves another. Or an error.
 local function compose(request, response, keep, closer)
-    local status, headers, body, length, upgrade = describe(request, response, closer)
+    local status, headers, body, length, upgrade, rest = describe(request, response, closer)
     keep = keep and length ~= false
     local head = raw.response(status, headers, length, request.minor, keep, date_now(), upgrade)
     request.answered, request.kept = status, keep
-    return head, body, length
+    return head, body, length, rest
 end
 
-local function send(stream, request, head, body, length)
+local function send(stream, request, head, body, length, rest)
     if not body or request.method == "HEAD" then return stream:write(head) end
     if type(body) == "string" then return bodies.write(stream, nil, head, body, "") end
     local ok, message, code = stream:write(head)
     if not ok then return nil, message, code end
-    return bodies.write_parts(stream, body, length)
+    return bodies.write_parts(stream, body, length, nil, rest)
 end
 
 -- Where a function is, for a message.
@@ -154,7 +155,7 @@ end
 -- Sends what a handler returned, whatever it is; true, or nil, message, code.
 local function answer_any(connection, request, response, keep)
     local closer <close> = closer_of(response)
-    local good, head, body, length = pcall(compose, request, response, keep, closer)
+    local good, head, body, length, rest = pcall(compose, request, response, keep, closer)
     if not good then
         report(("%sbad answer (%s)"):format(place_of(connection.handler), head))
         head, body, length = compose(request, failure, false)
@@ -163,7 +164,7 @@ local function answer_any(connection, request, response, keep)
         local next_part = body
         body = function() return gone.call(connection, request, next_part) end
     end
-    local ok, message, code = send(connection.stream, request, head, body, length)
+    local ok, message, code = send(connection.stream, request, head, body, length, rest)
     return ok, message, code
 end
 
@@ -205,10 +206,10 @@ local function release(response) local _ <close> = closer_of(response) end
 --- connection.
 function Message:answer(response)
     local closer <close> = closer_of(response)
-    local good, head, body, length = pcall(compose, self, response, false, closer)
+    local good, head, body, length, rest = pcall(compose, self, response, false, closer)
     if not good then error(("bad argument #1 to 'answer' (%s)"):format(head), 2) end
     self.taken = true
-    local ok, message, code = send(self.stream, self, head, body, length)
+    local ok, message, code = send(self.stream, self, head, body, length, rest)
     net.linger(self.stream)
     return ok, message, code
 end

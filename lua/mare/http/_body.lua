@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- Bodies that are sent: what they can be, how long they are, and how they are written.
-local raw, checks = require "mare._http", require "mare._check"
+local mare, raw, checks = require "mare", require "mare._http", require "mare._check"
 local Message = require "mare.http._shared".Message
 
 local body = {}
@@ -66,7 +66,9 @@ local function read_stream(stream, size)
 end
 
 --- What can be read, as a function that returns part after part, with its length, if that is known
---- or given; or nil, message, code. Texts and functions are what they are.
+--- or given; or nil, message, code. Texts and functions are what they are. Of a file that may be
+--- sent without being read there is a fourth result, for `body.write_parts`: the `file`, and how
+--- many bytes of it are `left`.
 function body.open(value, length)
     if type(value) == "table" then
         return function() return value:read() end, length or value.length
@@ -79,19 +81,23 @@ function body.open(value, length)
         length, message, code = rest_of(value)
         if message then return nil, message, code end
     end
-    local read, left = is_file and value.read or read_stream, length
+    local read, rest = is_file and value.read or read_stream, {file = value, left = length}
     return function()
+        local left = rest.left
         if left == 0 then return nil end
         local size = left and math.min(left, part_most) or io.type(value) and part_most or nil
         local part, message, code = read(value, size)
-        if part and left then left = left - #part end
+        if part and left then rest.left = left - #part end
         return part, message, code
-    end, length
+    end, length, nil, is_file and length and not io.type(value) and rest or nil
 end
 
---- The file of a path, and the length that it was given; or nil, message, code.
+--- The file of a path, and its length, unless another was given; or nil, message, code.
 function body.open_file(path, length)
-    local opened, message, code = require "mare.file".open(path)
+    local real, facts, opened, message, code = require "mare._file".find(path)
+    if not real then return nil, facts, opened end
+    if opened then return opened, length or facts.size end
+    if not code then opened, message, code = require "mare.file".open(path) end -- a pipe, maybe
     if not opened then return nil, message, code end
     return opened, length
 end
@@ -102,7 +108,11 @@ function Closer:__close()
     local read_from, finally = self.body, self.finally
     local kind = type(read_from)
     local can_be = (kind == "userdata" or kind == "table") and body.is_one(read_from)
-    if can_be and read_from.close then read_from:close() end
+    if can_be and kind == "userdata" and not io.type(read_from) then
+        local _ <close> = read_from -- which does not wait for a disk
+    elseif can_be and read_from.close then
+        read_from:close()
+    end
     if type(finally) == "function" then finally() end
 end
 
@@ -134,11 +144,31 @@ function body.take(next_part)
     return nil, message, code
 end
 
+-- Sends what the system has in memory of a file, without a copy here. True, with the number of
+-- bytes, or nil, message, code.
+local function send_rest(stream, rest, deadline)
+    local total = 0
+    while rest.left > 0 do
+        local sent, message, code = raw.send_file(stream, rest.file, rest.left, deadline)
+        if not sent then return nil, message, code end
+        if sent == 0 then break end
+        total, rest.left = total + sent, rest.left - sent
+        if rest.left > 0 then mare.yield() end -- the peer may take it as fast as it comes
+    end
+    return true, total
+end
+
 --- Writes what a function returns part after part: so many bytes; with true instead of a length, in
 --- chunks; with false, up to the connection's end. It must not look complete if the function fails.
-function body.write_parts(stream, next_part, length, deadline)
+--- The `rest` of a file is sent without being read where that can be.
+function body.write_parts(stream, next_part, length, deadline, rest)
     local chunked, left = length == true, math.type(length) and length
     while true do
+        if rest then
+            local ok, sent, why = send_rest(stream, rest, deadline)
+            if not ok then return nil, sent, why end
+            left = left - sent
+        end
         local part, message, code = body.take(next_part)
         if part == nil then return nil, message, code end
         if not part then break end

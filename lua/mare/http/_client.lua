@@ -1,21 +1,24 @@
 -- SPDX-License-Identifier: MIT
 -- The client of HTTP: requests on connections of their own, and on those that are kept.
-local mare, net, raw = require "mare", require "mare.net", require "mare._http"
+local net, raw = require "mare.net", require "mare._http"
 local checks, shared = require "mare._check", require "mare.http._shared"
 local http, Message, body_reader = shared.http, shared.Message, shared.body_reader
 local check_options, seconds_of = shared.check_options, shared.seconds_of
-local bodies = require "mare.http._body"
-local take_in = require "mare._websocket".take
+local bodies, pools = require "mare.http._body", require "mare.http._pool"
 
 local request_options = checks.set("url", "method", "headers", "body", "file", "length",
     "timeout", "connect_time", "limits", "tls", "kept", "http2")
 local client_options = checks.set("most", "idle_time", "timeout", "connect_time", "limits", "tls",
-    "redirects", "cookies", "gzip", "proxy", "retries", "http2")
+    "redirects", "cookies", "gzip", "proxy", "retries", "host_most", "host_idle", "line",
+    "http2")
 
 local usual_port = {http = 80, ws = 80, https = 443, wss = 443}
 
--- What RFC 3986 does not let stand in a URL, written as it wants it.
+-- What RFC 3986 does not let stand in a URL, written as it wants it; a % without two digits, too.
 local function encode(text)
+    text = text:gsub("%%()", function(behind)
+        if not text:find("^%x%x", behind) then return "%25" end
+    end)
     return (text:gsub("[^%w%-._~:/?#%[%]@!$&'()*+,;=%%]", function(byte)
         return ("%%%02X"):format(byte:byte())
     end))
@@ -114,13 +117,14 @@ end
 
 -- Opens the body that a program gives: true, or nil, message, code.
 local function open_body(wanted, what)
-    local body, length, code = what.body, bodies.length_of(what.length), nil
+    local body, length = what.body, bodies.length_of(what.length)
+    local code, rest
     if what.file then body, length, code = bodies.open_file(what.file, length) end
     if code then return nil, length, code end
     wanted.closer.body = body
-    body, length, code = bodies.open(body, length)
+    body, length, code, rest = bodies.open(body, length)
     if code then return nil, length, code end
-    wanted.body, wanted.parts = body, type(body) == "function"
+    wanted.body, wanted.parts, wanted.rest = body, type(body) == "function", rest
     wanted.length = length or wanted.parts or body and #body
     return true
 end
@@ -186,7 +190,8 @@ local function exchange(connection, wanted)
     local ok, message, code = bodies.write(stream, deadline, wanted.head,
         not wanted.parts and wanted.body or "", "")
     if ok and wanted.parts then
-        ok, message, code = bodies.write_parts(stream, wanted.body, wanted.length, deadline)
+        ok, message, code = bodies.write_parts(stream, wanted.body, wanted.length, deadline,
+            wanted.rest)
     end
     if not ok and code ~= "closed" then return nil, message, code end
     local response, m, c = http.read_response(stream, wanted.method, time, connection.reader)
@@ -207,13 +212,20 @@ local function complete(response, connection, wanted, finished)
         over = true
         finished(connection, response.keep_alive and connection.whole)
     end
-    response.stream = connection.stream
-    function response:close()
-        if not over then connection.stream:close() end
+    local function give_up()
+        if not over then finished(connection, false) end
+        over = true
     end
+    response.stream = connection.stream
+    function response:close() give_up() end -- luacheck: no self
     if response.has_body then
-        response.next_part = body_reader(connection.reader, connection.stream, wanted.time,
+        local read = body_reader(connection.reader, connection.stream, wanted.time,
             http.least_rate, at_end)
+        response.next_part = function(own_time)
+            local part, message, code, status = read(own_time)
+            if message and not (own_time and code == "timeout") then give_up() end
+            return part, message, code, status
+        end
     else
         connection.reader:body(connection.stream, 0, 0) -- takes note of the end, without waiting
         at_end()
@@ -223,15 +235,11 @@ end
 
 local function close_connection(connection) connection.stream:close() end
 
--- On a connection of its own, which may be there already.
-local function request_once(wanted, finished, connection)
-    local message, code
-    if not connection then connection, message, code = connect(wanted) end
-    if not connection then return nil, message, code end
-    local response
-    response, message, code = exchange(connection, wanted)
+-- On a new connection.
+local function request_on(connection, wanted, finished)
+    local response, message, code = exchange(connection, wanted)
     if response then return complete(response, connection, wanted, finished) end
-    connection.stream:close()
+    finished(connection, false)
     return nil, message, code, true
 end
 
@@ -246,22 +254,28 @@ function http.request(what)
     local wanted, message, code = prepare(what, false)
     if not wanted then return nil, message, code end
     local _ <close> = wanted.closer
-    local http2 = wanted.http2 and require "mare.http._http2_client"
-    local made
+    local http2, connection = wanted.http2 and require "mare.http._http2_client", nil
     if http2 and http2.is_wanted(wanted.http2, wanted) then
         wanted.offers = true
         local response, sent
         response, message, code, sent = http2.once(wanted, connect)
         if response ~= false then return response, message, code, sent end
-        made = message
+        connection = message
     end
-    return request_once(wanted, close_connection, made)
+    if not connection then connection, message, code = connect(wanted) end
+    if not connection then return nil, message, code end
+    return request_on(connection, wanted, close_connection)
 end
 
 local function get(request, url, timeout)
     if type(url) ~= "table" then checks.argument("get", url, 1, "string") end
     local what = type(url) == "table" and url or {url = url, timeout = timeout}
-    local response, message, code = request(what)
+    local good, response, message, code = pcall(request, what)
+    if not good then -- what is wrong with it is wrong in the line that calls `get`
+        local why, ours = tostring(response):gsub("^bad argument #1 to 'request'",
+            "bad argument #1 to 'get'")
+        error(ours > 0 and why or response, ours > 0 and 2 or 0)
+    end
     if not response then return nil, message, code end
     local text
     text, message, code = response:text()
@@ -279,8 +293,9 @@ function http.get(url, timeout) return get(http.request, url, timeout) end
 local Client = {__name = "mare.http.client"}
 Client.__index = Client
 
---- How many unused connections a client keeps, and for how long, in seconds.
-http.client_most, http.client_time = 16, 15
+--- How many unused connections a client keeps, and for how long, in seconds; how many requests may
+--- stand in line for a host that has as many connections as it may.
+http.client_most, http.client_time, http.client_line = 16, 15, 1000
 
 local function is_count(value) return math.type(value) == "integer" and value >= 0 end
 
@@ -291,6 +306,9 @@ local function check_client(options)
     end
     option("redirects", is_count, "an integer that is not negative")
     option("retries", is_count, "an integer that is not negative")
+    option("host_most", function(n) return is_count(n) and n > 0 end, "a positive integer")
+    option("host_idle", is_count, "an integer that is not negative")
+    option("line", is_count, "an integer that is not negative")
     option("gzip", "boolean", "true or false")
     option("connect_time", checks.span, "seconds")
     option("http2", is_http2, "true or false, or 'clear'")
@@ -302,67 +320,44 @@ local function check_client(options)
     end, "true or false, or a jar")
 end
 
---- A client that keeps its connections for further requests. Options: `most`, `idle_time`, and
---- `timeout` (seconds), `connect_time`, `limits` and `tls` as for `http.request`, for all of its
---- requests;
---- `redirects` and `retries`, how often it follows and tries again; `cookies`, `gzip`, `proxy`.
+--- A client that keeps its connections for further requests. Options: `most`, `idle_time`,
+--- `host_most`, `host_idle`, `line`, and `timeout` (seconds), `connect_time`, `limits` and `tls` as
+--- for `http.request`, for all of its requests; `redirects` and `retries`, how often it follows and
+--- tries again; `cookies`, `gzip`, `proxy`.
 function http.client(options)
     options = options or {}
     check_options("client", options, 1, client_options, 4)
     check_client(options)
     local jar = options.cookies
     if jar == true then jar = require "mare.http._jar".new() end
+    local http2 = options.http2
+    if http2 == nil then http2 = not options.host_most end -- which counts those of HTTP/1.1
+    local most = options.most or http.client_most
     return setmetatable({
         redirects = options.redirects or 0,
         retries = options.retries or 0,
         gzip = options.gzip,
         jar = jar or nil,
         way = options.proxy and require "mare.http._proxy".way(options.proxy),
-        most = options.most or http.client_most,
-        idle_time = options.idle_time or http.client_time,
+        pool = pools.new {most = most, host_idle = options.host_idle or most,
+            idle_time = options.idle_time or http.client_time, host_most = options.host_most,
+            line = options.line or http.client_line},
         timeout = options.timeout,
         connect_time = options.connect_time,
         limits = options.limits,
         tls = options.tls,
-        http2 = options.http2 == nil or options.http2,
+        http2 = http2,
+        idle_time = options.idle_time or http.client_time,
         places = {}, -- that speak HTTP/2, or do not
-        unused = {}, -- the one used last is the last
     }, Client)
-end
-
--- Whether the server has said nothing since its answer, and has not closed. What it says unasked
--- would be taken for the next answer (RFC 9112 section 6.3).
-local function is_silent(connection) return take_in(connection.stream) == false end
-
--- Takes the newest connection to that place, and closes those that have waited too long, or cannot
--- be used.
-local function take(client, wanted)
-    local unused, taken = client.unused, nil
-    for i = #unused, 1, -1 do
-        local one = unused[i]
-        local fits = not taken and one.name == wanted.place.name
-            and one.scheme == wanted.place.scheme and one.tls == wanted.tls
-        if mare.now() - one.since > client.idle_time or fits and not is_silent(one) then
-            table.remove(unused, i).stream:close()
-        elseif fits then
-            taken = table.remove(unused, i)
-        end
-    end
-    return taken
-end
-
-local function keeper(client)
-    return function(connection, reusable)
-        if not reusable or client.closed then return connection.stream:close() end
-        connection.since = mare.now()
-        table.insert(client.unused, connection)
-        if #client.unused > client.most then table.remove(client.unused, 1).stream:close() end
-    end
 end
 
 -- Over HTTP/2: false, if that cannot be, and the connection of HTTP/1.1 that was made to find out;
 -- else the response, nothing, and what a failure has beside.
-local function perform_http2(self, wanted, option)
+local function perform_http2(self, wanted)
+    local option = wanted.http2
+    if option == nil then option = self.http2 end
+    if not option or not wanted.place.secure and option ~= "clear" then return false end
     local http2 = require "mare.http._http2_client"
     if not http2.is_wanted(option, wanted) then return false end
     wanted.offers = true
@@ -378,30 +373,29 @@ local function perform(self, wanted)
     local _ <close> = wanted.closer
     wanted.tls, wanted.limits = wanted.tls or self.tls, wanted.limits or self.limits
     wanted.connect_time = wanted.connect_time or self.connect_time
-    local http2, made = wanted.http2, nil
-    if http2 == nil then http2 = self.http2 end
-    if http2 and (wanted.place.secure or http2 == "clear") then
-        local response, message, code, sent
-        response, made, message, code, sent = perform_http2(self, wanted, http2)
-        if response ~= false then return response, message, code, sent end
+    local response, made, message, code, sent = perform_http2(self, wanted)
+    if response ~= false then return response, message, code, sent end
+    local again, pool = shared.idempotent[wanted.method], self.pool
+    local function finished(connection, reusable) pool:put(connection, reusable) end
+    if made then return request_on(made, wanted, finished) end
+    local usable = (again or wanted.kept) and not wanted.parts
+    local connection
+    connection, message, code = pool:obtain(wanted, usable, connect)
+    if not connection then return nil, message, code end
+    if message ~= true then return request_on(connection, wanted, finished) end
+    if connection.limits ~= wanted.limits then -- those of the request before are not this one's
+        connection.reader = raw.reader("responses", wanted.limits)
+        connection.limits = wanted.limits
     end
-    local finished, again = keeper(self), shared.idempotent[wanted.method]
-    local kept = (again or wanted.kept) and not wanted.parts and take(self, wanted)
-    if kept and made then close_connection(made) end
-    if not kept then return request_once(wanted, finished, made) end
-    if kept.limits ~= wanted.limits then -- those of the request before are not this one's
-        kept.reader, kept.limits = raw.reader("responses", wanted.limits), wanted.limits
-    end
-    local response, message, code = exchange(kept, wanted)
+    response, message, code = exchange(connection, wanted)
     if response and (response.status ~= 408 or not again) then
-        return complete(response, kept, wanted, finished)
+        return complete(response, connection, wanted, finished)
     end
-    kept.stream:close()
-    if again and (response or code == "closed") then
-        response, message, code = request_once(wanted, finished)
-        if response then return response end
-    end
-    return nil, message, code, true
+    pool:drop(connection)
+    if not again or not response and code ~= "closed" then return nil, message, code, true end
+    connection, message, code = pool:obtain(wanted, false, connect)
+    if not connection then return nil, message, code, true end
+    return request_on(connection, wanted, finished)
 end
 
 --- As `http.request`, and what the client's options say.
@@ -424,9 +418,7 @@ end
 
 --- Closes the connections that are not in use; those that are, when they have been.
 function Client:close()
-    self.closed = true
-    for _, connection in ipairs(self.unused) do connection.stream:close() end
-    self.unused = {}
+    self.pool:close()
     if #self.places > 0 then require "mare.http._http2_client".close(self) end
 end
 

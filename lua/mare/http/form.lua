@@ -77,7 +77,7 @@ end
 
 function form.body(request, most)
     if type_of(request.headers) ~= "application/x-www-form-urlencoded" then
-        return nil, "the body is no form", "badmsg"
+        return nil, "the body is not a form (application/x-www-form-urlencoded)", "badmsg"
     end
     local text, message, code = request:text()
     if not text then return nil, message, code end

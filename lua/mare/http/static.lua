@@ -2,6 +2,7 @@
 -- Files of a folder, served. A path leads nowhere else: what begins with a dot is not there, and
 -- the file that is meant must lie in the folder when all links have been followed.
 local checks, file = require "mare._check", require "mare.file"
+local find = require "mare._file".find
 local time_of = require "mare.http._date".read
 
 local static = {}
@@ -45,12 +46,9 @@ local function is_good(path, hidden)
     return true
 end
 
--- The path without links, if it lies in the folder.
-local function find(root, path)
-    local real = file.realpath(path)
-    if not real or root == "/" or real == root or real:sub(1, #root + 1) == root .. "/" then
-        return real
-    end
+-- Whether a path without links lies in the folder.
+local function is_below(root, real)
+    return root == "/" or real == root or real:sub(1, #root + 1) == root .. "/"
 end
 
 -- ---- What is asked of it ------------------------------------------------------------------------
@@ -162,17 +160,18 @@ function static.files(root, options)
     -- The open file of a path, with its facts; or an answer.
     local function open(request, path)
         real_root = real_root or assert(file.realpath(root))
-        local real = find(options.links and "/" or real_root, path)
-        local facts = real and file.stat(real)
-        if facts and facts.kind == "folder" and index then
+        local real, facts, f, _, code = find(path)
+        if not real then return nil, missing() end
+        if not is_below(options.links and "/" or real_root, real) then
+            local _ <close> = f
+            return nil, missing()
+        elseif f then
+            return f, facts, path
+        elseif facts.kind == "folder" and index then
             if request.path:sub(-1) ~= "/" then return nil, redirect(request) end
             return open(request, real .. "/" .. index)
         end
-        if not facts or facts.kind ~= "file" then return nil, missing() end
-        local f, _, code = file.open(real)
-        if code == "denied" then return nil, answer(403, "403 Forbidden\n") end
-        if not f then return nil, missing() end
-        return f, f:stat(), path -- what is open, whatever its name means by now
+        return nil, code == "denied" and answer(403, "403 Forbidden\n") or missing()
     end
 
     return function(request, parameters)
