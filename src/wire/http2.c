@@ -497,7 +497,7 @@ mare_err mare__http2_take(struct mare__http2 *http2, struct mare__span *bytes)
             return MARE_NOMEM;
         mare__http2_guard_sent(http2, (size_t)size);
     }
-    *bytes = (struct mare__span){out->at + http2->sent, out->size - http2->sent};
+    *bytes = (struct mare__span){out->at ? out->at + http2->sent : "", out->size - http2->sent};
     return MARE_OK;
 }
 
