@@ -21,7 +21,7 @@ local NOT_WITH_PSK = {"certificate", "key", "password", "authorities", "verify",
 local NAMED = {certificate = 1, key = 1, password = 1, staple = 1}
 local OCSP = {check = 1, require = 2}
 local MORE = {context = 1, name = 1, server = 1, handshake_time = 1, backlog = 1, shared = 1,
-    limit = 1}
+    limit = 1, _http2 = 1}
 
 local function version_of(options, name, usual)
     local value = options[name] or usual
@@ -196,6 +196,7 @@ local function begin(stream, context, options, name, deadline)
     end
     ok, message, code = raw.secure(stream, context,
         options.handshake_time or tls.handshake_time, options.server, name)
+    if ok and options._http2 then raw.offer(stream) end -- for mare.http
     if ok then ok, message, code = stream:handshake(deadline) end
     if ok then return stream end
     stream:close()

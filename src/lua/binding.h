@@ -75,6 +75,7 @@ int mare__lua_open_place(lua_State *L);
 int mare__lua_open_time(lua_State *L);
 int mare__lua_open_net(lua_State *L);
 int mare__lua_open_http(lua_State *L);
+int mare__lua_open_http2(lua_State *L);
 int mare__lua_open_json(lua_State *L);
 int mare__lua_open_websocket(lua_State *L);
 int mare__lua_open_zip(lua_State *L);

@@ -401,6 +401,7 @@ void mare__lua_push_embedded(lua_State *L, const char *name)
     M("mare._child", luaopen_mare__child, mare__lua_open_child)                                    \
     M("mare._file", luaopen_mare__file, mare__lua_open_file)                                       \
     M("mare._http", luaopen_mare__http, mare__lua_open_http)                                       \
+    M("mare._http2", luaopen_mare__http2, mare__lua_open_http2)                                    \
     M("mare._log", luaopen_mare__log, mare__lua_open_log)                                          \
     M("mare._net", luaopen_mare__net, mare__lua_open_net)                                          \
     M("mare._node", luaopen_mare__node, mare__lua_open_node)                                       \
