@@ -213,7 +213,7 @@ void mare__runtime_kill_all(mare_runtime *runtime, const char *reason)
     // All that there are, and then those that they have spawned meanwhile. They are killed without
     // the lock: that takes the process's own, and may end others.
     enum { WITHOUT_MEMORY = 64 };
-    struct mare__local *few[WITHOUT_MEMORY];
+    struct mare__local *few[WITHOUT_MEMORY] = {NULL};
     size_t count;
     uint64_t last = 0;
     do {
