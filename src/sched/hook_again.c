@@ -10,15 +10,15 @@
 // that is 1 outside of a hook and 0 inside, each time. Where there is not exactly one, none is
 // written to.
 #include <lauxlib.h>
-#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "sched/libraries.h"
 
 enum { LOOKED_AT = 64 }; // bytes; a coroutine has more than twice as many
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int note_at = -1; // where the note is in a coroutine
+enum { NOT_LOOKED = -2, NOT_FOUND = -1 };
+static atomic_int note_at = NOT_LOOKED; // where the note is in a coroutine, the same for all
 
 struct probe {
     bool outside[LOOKED_AT], inside[LOOKED_AT]; // 1 there, 0 here, each time
@@ -48,7 +48,7 @@ static int look_outside(lua_State *L)
     return 0;
 }
 
-static void find(void)
+static int find(void)
 {
     static const char code[] = "local look = ...\n"
                                "local function deep(n) look() if n > 0 then deep(n - 1) end end\n"
@@ -57,11 +57,11 @@ static void find(void)
     memset(&probe, true, sizeof probe);
     lua_State *L = luaL_newstate();
     if (!L)
-        return;
+        return NOT_LOOKED;
     *(struct probe **)lua_getextraspace(L) = &probe;
     look_outside(L);
     lua_sethook(L, on_instruction, LUA_MASKCOUNT | LUA_MASKCALL, 1);
-    int at = -1, found = 0;
+    int at = NOT_FOUND, found = 0;
     if (luaL_loadstring(L, code) == LUA_OK) {
         lua_pushcfunction(L, look_outside);
         if (lua_pcall(L, 1, 0, 0) == LUA_OK)
@@ -72,13 +72,16 @@ static void find(void)
                 }
     }
     lua_close(L);
-    if (found == 1)
-        note_at = at;
+    return found == 1 ? at : NOT_FOUND;
 }
 
 void mare__hooks_again(lua_State *L)
 {
-    pthread_once(&once, find);
-    if (note_at >= 0)
-        ((unsigned char *)L)[note_at] = 1;
+    int at = atomic_load(&note_at);
+    if (at == NOT_LOOKED) {
+        at = find();
+        atomic_store(&note_at, at);
+    }
+    if (at >= 0)
+        ((unsigned char *)L)[at] = 1;
 }
