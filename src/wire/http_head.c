@@ -288,6 +288,8 @@ static bool check_first_line(struct mare__http_reader *reader)
 // Whether each % has two digits behind it (RFC 3986 section 2.1).
 static bool escapes_valid(struct mare__span text)
 {
+    if (text.size == 0) // there may be no text at all
+        return true;
     const char *at = text.at, *end = text.at + text.size;
     for (; at < end && (at = memchr(at, '%', (size_t)(end - at))) != NULL; at += 3)
         if (end - at < 3 || !mare__http_is(at[1], MARE__HTTP_HEX) ||
