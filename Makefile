@@ -37,9 +37,9 @@ soak: ## SOAK_SECONDS (600) of each of the random programs under TSan
 	@tools/setup.sh build test
 	@MARE_STRESS_SECONDS=$${SOAK_SECONDS:-600} tools/suite.sh soak
 
-chaos: ## CHAOS_SECONDS (600) each of nodes and of members of etcd that fail at any moment
+chaos: ## CHAOS_SECONDS (600) each of nodes, members of etcd and of groups that fail at any moment
 	@tools/setup.sh build test
-	@MARE_CHAOS_SECONDS=$${CHAOS_SECONDS:-600} tools/suite.sh chaos chaos-etcd
+	@MARE_CHAOS_SECONDS=$${CHAOS_SECONDS:-600} tools/suite.sh chaos chaos-etcd chaos-groups
 
 check: ## format, lint, layout rules
 	@tools/setup.sh build test check

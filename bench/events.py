@@ -5,6 +5,7 @@ A server is pinned on the first core and its load on the last, so that the two d
 server prints its port first; it is ended by a signal.
 """
 import os
+import re
 import resource
 import shutil
 import socket
@@ -33,7 +34,7 @@ http {{
     fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
     server {{
-        listen unix:{folder}/unused; listen 127.0.0.1:{port};
+        listen unix:{folder}/unused; listen 127.0.0.1:{port}{how};
         location / {{ default_type text/plain; return 200 "hello"; }}
     }}
 }}
@@ -90,6 +91,23 @@ def wrk(port, seconds, core, connections=50, scheme="http"):
     raise harness.Failed("wrk: " + (done.stderr.strip() or "no figure"))
 
 
+def h2load(port, seconds, core):
+    """Hello over HTTP/2, in clear text, 100 streams on a connection."""
+    command = [need("h2load", "nghttp2-client"), "-c1", "-m100", f"-D{max(1, round(seconds))}",
+               f"http://127.0.0.1:{port}/"]
+    done = subprocess.run(pinned(core, command), capture_output=True, text=True, check=False)
+    figure = re.search(r"finished in .*?, ([0-9.]+) req/s", done.stdout)
+    failed = re.search(r"([0-9]+) failed, ([0-9]+) errored", done.stdout)
+    if not figure or not failed or int(failed[1]) > 100:  # those under way at the end are
+        raise harness.Failed("h2load: " + (done.stderr.strip() or done.stdout.strip()))
+    return {"per_second": float(figure[1])}
+
+
+def ours_http2(tools, scale):
+    with serving([tools.mare_path, harness.BENCH / "http.lua", "1"]) as (port, _):
+        return h2load(port, 4 * scale, os.cpu_count() - 1)
+
+
 def ours_http(workers, additions=0, load=None):
     def measure(tools, scale):
         command = [tools.mare_path, harness.BENCH / "http.lua", str(workers), str(additions)]
@@ -116,15 +134,19 @@ def nginx_path():
     return str(unpacked) if unpacked.exists() else need("nginx", "nginx")
 
 
-def nginx(_tools, scale):
+def nginx(_tools, scale, load=wrk, how=""):
     path, port = nginx_path(), free_port()
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "nginx.conf"
-        config.write_text(NGINX.format(folder=folder, port=port), encoding="utf-8")
+        config.write_text(NGINX.format(folder=folder, port=port, how=how), encoding="utf-8")
         with serving([path, "-p", folder, "-c", str(config)], port=port,
                      stderr=subprocess.DEVNULL):
             harness.settle(port)
-            return wrk(port, 4 * scale, os.cpu_count() - 1)
+            return load(port, 4 * scale, os.cpu_count() - 1)
+
+
+def nginx_http2(tools, scale):
+    return nginx(tools, scale, h2load, " http2")
 
 
 def ahead_of_node(row, samples):
@@ -175,6 +197,10 @@ def rows(Row, key, note):
             dict.fromkeys(("nginx", "node", "ours"), per_second),
             must=0.75, aim=0.9, against="nginx", more_is_better=True,
             also=("≥ 1.5 × Node", ("node",), ahead_of_node)),
+        Row("http2", "HTTP/2 hello, 100 streams on a connection", "k/s",
+            {"nginx": nginx_http2, "ours": ours_http2},
+            dict.fromkeys(("nginx", "ours"), per_second),
+            must=0.6, aim=0.9, against="nginx", more_is_better=True),
         Row("httptwo", "HTTP hello, two workers", "k/s",
             {"one": ours_http(1), "ours": ours_http(2)},
             dict.fromkeys(("one", "ours"), per_second),

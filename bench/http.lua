@@ -12,12 +12,13 @@ local function hello()
     return {headers = {["content-type"] = "text/plain"}, body = "hello"}
 end
 
+local options = {http2 = "clear"} -- HTTP/1.1 with those who begin with that
 local listener = assert(net.listen("127.0.0.1", 0, {shared = true}))
 local _, port = listener:address()
 for _ = 2, workers do
     mare.spawn(function()
-        http.serve(assert(net.listen("127.0.0.1", port, {shared = true})), hello)
+        http.serve(assert(net.listen("127.0.0.1", port, {shared = true})), hello, options)
     end)
 end
 print(port)
-http.serve(listener, hello)
+http.serve(listener, hello, options)

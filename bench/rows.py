@@ -14,6 +14,7 @@ import clock
 import etcd
 import events
 import fair
+import groups
 import harness
 import nodes
 import place
@@ -281,5 +282,6 @@ def rows():
             must=10, score_unit="s", repetitions=3,
             notes=[note("ours", "messages", "messages of it: {:,.0f}")]),
     ] + (fair.rows(Row, key, note) + events.rows(Row, key, note) + etcd.rows(Row, key, note) +
-         nodes.rows(Row, key, note) + clock.rows(Row, key, note) + web.rows(Row, key, note) +
+         groups.rows(Row, key, note) + nodes.rows(Row, key, note) + clock.rows(Row, key, note) +
+         web.rows(Row, key, note) +
          place.rows(Row, key))

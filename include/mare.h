@@ -67,32 +67,32 @@ typedef struct mare_runtime mare_runtime;
 /* A Lua process, alive or finished. */
 typedef struct mare_process mare_process;
 
-/* Where processes and threads meet. */
+/* A channel: processes and threads send and receive messages through it. */
 typedef struct mare_channel mare_channel;
 
-/* A tuple of values on its way. One thread at a time may touch it. */
+/* A tuple of values to send or receive. Only one thread at a time may touch it. */
 typedef struct mare_message mare_message;
 
-/* How to start a runtime. Zero everywhere is a good choice. */
+/* How to start a runtime. All zero is a good choice. */
 typedef struct mare_options {
-    unsigned workers; /* kernel threads that run processes; 0: one a core */
+    unsigned workers; /* kernel threads that run processes; 0: one per core */
     unsigned recycle; /* the most finished Lua states kept for reuse */
 } mare_options;
 
-/* Starts a runtime. `options` may be NULL. Fails with MARE_NOMEM or MARE_INVALID. */
+/* Starts a runtime. `options` may be NULL. Errors: MARE_NOMEM, MARE_INVALID. */
 MARE_API mare_err mare_start(const mare_options *options, mare_runtime **out);
 
 /*
- * Kills every process, waits for their handlers, ends the workers and frees everything. The caller
- * must have given back its references, and no other thread may be inside a call. Blocks. Not to be
- * called from a Lua process.
+ * Kills every process, waits for their closing handlers, ends the workers and frees everything. The
+ * caller must have released its references, and no other thread may be inside a call. Blocks. Do
+ * not call it from a Lua process.
  */
 MARE_API void mare_stop(mare_runtime *runtime);
 
-/* Waits until every process has finished, at most until the deadline: MARE_TIMEOUT. Blocks. */
+/* Waits until every process has finished. Error: MARE_TIMEOUT at the deadline. Blocks. */
 MARE_API mare_err mare_wait_until(mare_runtime *runtime, uint64_t deadline);
 
-/* No deadline: wait for as long as it takes. */
+/* No deadline: wait as long as it takes. */
 #define MARE_FOREVER UINT64_MAX
 
 /* The runtime's monotonic clock, in nanoseconds. */
@@ -106,12 +106,12 @@ MARE_API uint64_t mare_deadline_ms(const mare_runtime *runtime, uint64_t timeout
 MARE_API mare_err mare_set_workers(mare_runtime *runtime, unsigned workers);
 MARE_API void mare_set_recycle(mare_runtime *runtime, unsigned states);
 
-/* ---- What can be watched --------------------------------------------------------------------- */
+/* ---- Watching a runtime ---------------------------------------------------------------------- */
 
-/* What a runtime has done since it started, and a few numbers of now. Messages of threads outside
- * are not counted. */
+/* Counters of a runtime since its start, and a few current numbers. Messages of other threads of
+ * the program are not counted. */
 typedef struct mare_stats {
-    uint64_t spawned, live;                 /* processes, ever and now */
+    uint64_t spawned, live;                 /* processes: all so far, and now */
     uint64_t switches, preemptions, steals; /* turns given; cut short; taken from another worker */
     uint64_t recycled;                      /* processes that ran in a state used before */
     uint64_t sent, received;                /* messages */
@@ -122,47 +122,47 @@ typedef struct mare_stats {
 /* Reads the counters, from any thread; they may be a moment old. */
 MARE_API void mare_get_stats(mare_runtime *runtime, mare_stats *out);
 
-/* A process, as mare_list_processes tells of it. */
+/* A process, as mare_list_processes describes it. */
 typedef struct mare_process_info {
     uint64_t id;
     uint64_t memory;    /* bytes in its Lua state */
-    uint64_t slices;    /* times it was given a worker */
+    uint64_t slices;    /* how often it got a worker */
     uint64_t cpu_ns;    /* processor time, by samples: see docs/reference/lua.md */
     const char *status; /* static: "idle", "ready", "running", "blocked" or "finished" */
     /* What it waits for, if it is blocked. Static: "send", "receive", "select", "join" (the end of
      * a process), "time", "event" (a socket, a file, a program), or "". */
     const char *waits;
     uint64_t waits_for;    /* the id of the channel, or of the process; or 0 */
-    unsigned cases;        /* of the select */
+    unsigned cases;        /* number of cases of the select */
     unsigned routines;     /* how many it has, if it is at rest */
     bool background;       /* the program does not wait for its end */
-    uint64_t routine;      /* the number of the one that this tells of */
+    uint64_t routine;      /* the number of the routine that this describes */
     char name[64];         /* its first 63 bytes, or "" */
     char at[80];           /* where in its code it is, if it is at rest: "app.lua:12"; or "" */
     char channel[64];      /* the name of the channel that it waits for, or "" */
     char channel_made[80]; /* where that was made, or "" */
 } mare_process_info;
 
-/* A channel, as mare_list_channels tells of it. */
+/* A channel, as mare_list_channels describes it. */
 typedef struct mare_chan_info {
     uint64_t id;
     size_t capacity, buffered;
-    size_t senders, receivers; /* who wait */
-    uint64_t sent;             /* messages, ever */
+    size_t senders, receivers; /* how many wait */
+    uint64_t sent;             /* messages so far */
     bool closed;
     char name[64]; /* its first 63 bytes, or "" */
 } mare_chan_info;
 
 /*
- * Copies a picture of the live processes, or of the channels, into `rows`, which has `room` for so
- * many (it may be NULL for none). Returns how many there are, which may be more. From any thread;
- * others cannot spawn, or make channels, meanwhile. A process that has several routines is told of
- * by its main one.
+ * Copies a snapshot of the live processes, or of the channels, into `rows`, which has room for
+ * `room` entries (NULL for none). Returns how many there are, which may be more. Any thread may
+ * call it; meanwhile others cannot spawn or make channels. A process with several routines is
+ * described by its main one.
  */
 MARE_API size_t mare_list_processes(mare_runtime *runtime, mare_process_info *rows, size_t room);
 MARE_API size_t mare_list_channels(mare_runtime *runtime, mare_chan_info *rows, size_t room);
 
-/* What a listener is told of: the symbol and a word. */
+/* The events that a listener gets: the symbol and its name. */
 #define MARE_EVENTS(X)                                                                             \
     X(MARE_EVENT_SPAWN, "spawn")     /* `process` makes the process `other` */                     \
     X(MARE_EVENT_START, "start")     /* it runs for the first time; the cause is its spawn */      \
@@ -181,16 +181,16 @@ typedef enum mare_event_kind {
 } mare_event_kind;
 
 /*
- * Something that happened. Events are numbered 1, 2, ... in an order that fits what happened before
- * what: those of one process rise, and a cause has a smaller number than its effect. With the
- * causes, vector clocks can be computed afterwards. (The first 2^40 events of a runtime.)
+ * Something that happened. Events are numbered 1, 2, ... in an order that agrees with
+ * happened-before: the numbers of one process rise, and a cause has a smaller number than its
+ * effect. From the causes you can compute vector clocks. (The first 2^40 events of a runtime.)
  */
 typedef struct mare_event {
     uint64_t number;
     uint64_t time_ns; /* as mare_now_ns */
-    uint64_t process; /* whose event it is, or 0: of a thread outside */
+    uint64_t process; /* the process, or 0 for another thread of the program */
     uint64_t channel; /* its id, or 0 */
-    uint64_t other;   /* of a spawn: the new process */
+    uint64_t other;   /* for a spawn: the new process */
     uint64_t cause;   /* the number of an event, or 0: none, or before anybody listened */
     mare_event_kind kind;
 } mare_event;
@@ -199,22 +199,22 @@ typedef struct mare_event {
 MARE_API const char *mare_event_name(mare_event_kind kind);
 
 /*
- * Is told of one event at a time, on whatever thread it happens; what happens meanwhile waits. It
- * must not call functions of the runtime.
+ * A listener gets one event at a time, on the thread on which it happens; other events wait
+ * meanwhile. It must not call functions of the runtime.
  */
 typedef void mare_listener(void *user, const mare_event *event);
 
 /*
- * Tells a listener of every event from now on, in place of the one before; NULL: nobody, which is
- * also how a runtime starts, and costs nothing. The former one is not called any more after the
- * return. Any thread but a listener's.
+ * Calls a listener for every event from now on, instead of the previous one. NULL turns tracing
+ * off, as at the start; then it costs nothing. After the return the previous listener is not called
+ * any more. Any thread may call it, but not from within a listener.
  */
 MARE_API void mare_trace(mare_runtime *runtime, mare_listener *listener, void *user);
 
 /* ---- Messages -------------------------------------------------------------------------------- */
 
-/* The types of a value seen from C. A function or another rich value is MARE_OTHER: it can be
- * passed on, unread. */
+/* The types of a value seen from C. A function or another rich value is MARE_OTHER: you can pass it
+ * on, but not read it. */
 typedef enum mare_type {
     MARE_NIL,
     MARE_BOOLEAN,
@@ -233,8 +233,8 @@ typedef struct mare_table {
     uint32_t start, count, elements, pairs, first_pair;
 } mare_table;
 
-/* One value. Strings and tables belong to the message they were read from, and are valid while it
- * lives and is not changed; channels and processes too: ref them to keep them. */
+/* One value. Strings, tables, channels and processes belong to the message they were read from, and
+ * are valid while it lives and is not changed. Ref channels and processes to keep them. */
 typedef struct mare_value {
     mare_type type;
     union {
@@ -251,14 +251,14 @@ typedef struct mare_value {
     } as;
 } mare_value;
 
-/* A new, empty message: MARE_NOMEM. */
+/* Makes an empty message. Error: MARE_NOMEM. */
 MARE_API mare_err mare_message_create(mare_message **out);
 
 /* Frees a message and what it holds. NULL is allowed. */
 MARE_API void mare_message_destroy(mare_message *message);
 
-/* Appends a value (a copy): MARE_NOMEM, MARE_TOOBIG, or MARE_INVALID for MARE_TABLE and MARE_OTHER:
- * tables are built, see mare_message_open_table. */
+/* Appends a copy of a value. Errors: MARE_NOMEM, MARE_TOOBIG, and MARE_INVALID for MARE_TABLE and
+ * MARE_OTHER (to build a table, see mare_message_open_table). */
 MARE_API mare_err mare_message_add(mare_message *message, const mare_value *value);
 
 /* Appends a string that ends with a zero byte. */
@@ -270,32 +270,32 @@ MARE_API mare_err mare_message_add_integer(mare_message *message, int64_t intege
 /* The number of values in a message. */
 MARE_API size_t mare_message_count(const mare_message *message);
 
-/* Reads the value at `index`, from 0: MARE_INVALID when there is none. */
+/* Reads the value at `index`, from 0. Error: MARE_INVALID when there is none. */
 MARE_API mare_err mare_message_get(const mare_message *message, size_t index, mare_value *out);
 
 /*
- * Builds a table at the end of a message. What is added until it is closed goes into it: after
+ * Builds a table at the end of a message. Until you close it, added values go into it: after
  * mare_message_open_table keys and values in turn, after mare_message_open_array the elements 1, 2,
- * and so on. Tables may be opened inside each other, and are closed in the reverse order. `table`
- * keeps the place until then. MARE_NOMEM, MARE_TOOBIG.
+ * and so on. You can open tables inside each other; close them in the reverse order. `table` must
+ * live until then. Errors: MARE_NOMEM, MARE_TOOBIG.
  */
 MARE_API mare_err mare_message_open_table(mare_message *message, mare_table *table);
 MARE_API mare_err mare_message_open_array(mare_message *message, mare_table *array);
 
 /*
- * Closes the innermost table that is open. MARE_INVALID: it is not this one, a key lacks its value,
- * or a key is nil or NaN; in the last two cases the whole table is taken out of the message. A
- * message with an open table is refused by everything that sends it, with MARE_INVALID.
+ * Closes the innermost open table. MARE_INVALID: it is not this one, a key lacks its value, or a
+ * key is nil or NaN; in the last two cases the whole table is removed from the message. A message
+ * with an open table cannot be sent: MARE_INVALID.
  */
 MARE_API mare_err mare_message_close_table(mare_table *table);
 
-/* How many elements a table has from 1 on, as `#t` tells, where it was written as a sequence; the
- * others are pairs. */
+/* How many elements a table has from 1 on, as `#t`, where it was written as a sequence. The others
+ * are pairs. */
 MARE_API size_t mare_table_length(const mare_table *table);
 
 /*
- * Reads the value of a key; MARE_NIL when there is none. It looks through the table: to read all of
- * a large one, use mare_table_next. MARE_BADMSG, MARE_NOMEM.
+ * Reads the value of a key; MARE_NIL when there is none. It searches the table: to read all of a
+ * large one, use mare_table_next. Errors: MARE_BADMSG, MARE_NOMEM.
  */
 MARE_API mare_err mare_table_get(const mare_table *table, const mare_value *key, mare_value *out);
 MARE_API mare_err mare_table_get_field(const mare_table *table, const char *name, mare_value *out);
@@ -303,9 +303,9 @@ MARE_API mare_err mare_table_get_element(const mare_table *table, int64_t index,
 
 /*
  * Reads one pair after the other: `*position` is 0 at first, then what the last call left there.
- * Elements of a sequence come first, in order, even those that are nil. MARE_EMPTY after the last;
- * MARE_BADMSG, MARE_NOMEM. A table may contain itself, so a reader that goes into tables must not
- * go on for ever.
+ * Elements of a sequence come first, in order, even those that are nil. MARE_EMPTY after the last.
+ * Errors: MARE_BADMSG, MARE_NOMEM. A table may contain itself, so a recursive reader must take care
+ * not to run forever.
  */
 MARE_API mare_err mare_table_next(const mare_table *table, uint64_t *position, mare_value *key,
                                   mare_value *value);
@@ -317,7 +317,7 @@ MARE_API bool mare_table_same(const mare_table *a, const mare_table *b);
  * message lives. */
 MARE_API const void *mare_message_bytes(const mare_message *message, size_t *length);
 
-/* A message from MessagePack bytes that came from elsewhere. Checked here: MARE_BADMSG. */
+/* Makes a message of MessagePack bytes from anywhere. Checks them: MARE_BADMSG. */
 MARE_API mare_err mare_message_parse(const void *bytes, size_t length, mare_message **out);
 
 /* ---- Processes ------------------------------------------------------------------------------- */
@@ -331,22 +331,21 @@ MARE_API mare_err mare_spawn(mare_runtime *runtime, const char *code, size_t len
                              const char *name, const mare_message *arguments, mare_process **out,
                              char **error);
 
-/* What a process gets beside its code, as in Lua's mare.spawn{...}. Zero everywhere is what
- * mare_spawn gives. */
+/* Options of a process, as in Lua's mare.spawn({...}). All zero is the same as mare_spawn. */
 typedef struct mare_spawn_options {
-    const char *name;      /* under which it is registered; NULL: none */
+    const char *name;      /* the name to register it under; NULL: none */
     size_t memory;         /* the most bytes that it may have; 0: no limit */
     mare_channel *monitor; /* gets the process, how it ended, error and traceback; or NULL */
     bool thread;           /* it has a thread of its own, for C functions that block */
 } mare_spawn_options;
 
-/* The same, with options (not NULL). Besides: MARE_EXISTS when the name is taken. */
+/* The same, with options (not NULL). Also MARE_EXISTS, when the name is taken. */
 MARE_API mare_err mare_spawn_with(mare_runtime *runtime, const char *code, size_t length,
                                   const char *name, const mare_message *arguments,
                                   const mare_spawn_options *options, mare_process **out,
                                   char **error);
 
-/* Adds a reference to a process, or gives one back. */
+/* Adds a reference to a process, or releases one. */
 MARE_API mare_process *mare_process_ref(mare_process *process);
 MARE_API void mare_process_unref(mare_process *process);
 
@@ -357,11 +356,11 @@ MARE_API uint64_t mare_process_id(const mare_process *process);
 MARE_API bool mare_process_alive(const mare_process *process);
 
 /*
- * Waits for its end. MARE_OK and its results; MARE_DIED and the error (any value that can travel)
- * with its traceback; MARE_KILLED; MARE_BADMSG and why, when its results cannot travel; MARE_NOMEM
- * when there was no memory for them, or to wait; MARE_TIMEOUT; or MARE_STOPPED, when the runtime
- * stops or belongs to the parent of this process. `result` may be NULL; otherwise it is set
- * (perhaps to NULL), and the caller destroys it. Blocks.
+ * Waits for its end. Returns MARE_OK and its results; MARE_DIED and the error (any value that can
+ * travel) with its traceback; MARE_KILLED; MARE_BADMSG and the reason, when its results cannot
+ * travel; MARE_NOMEM, when there was no memory for them, or to wait; MARE_TIMEOUT; or MARE_STOPPED,
+ * when the runtime stops or belongs to the parent of this process. `result` may be NULL; otherwise
+ * it is set (perhaps to NULL), and the caller destroys it. Blocks.
  */
 MARE_API mare_err mare_process_join_until(mare_process *process, uint64_t deadline,
                                           mare_message **result);
@@ -372,11 +371,12 @@ MARE_API bool mare_process_kill(mare_process *process);
 /* ---- Functions of the host ------------------------------------------------------------------- */
 
 /*
- * A function of the host that Lua processes can call. The values of the call are in `arguments`;
- * what it adds to `results`, an empty message, the call returns. If it fails, the call returns nil,
- * a message and the code's word; the message is the string that it has added to `results`, or
- * mare_strerror's. It runs on the thread of whichever process calls it, so several may run at once,
- * and must not block: send with mare_chan_try_send, or spawn with the option `thread`.
+ * A function of the host that Lua processes can call. `arguments` has the values of the call. The
+ * call returns what the function adds to `results`, which is empty at first. If the function fails,
+ * the call returns nil, a message and the code's word; the message is the string that the function
+ * has added to `results`, or that of mare_strerror. It runs on the thread of the calling process,
+ * so several calls may run at once. It must not block: send with mare_chan_try_send, or spawn the
+ * process with the option `thread`.
  */
 typedef mare_err mare_function(void *user, const mare_message *arguments, mare_message *results);
 
@@ -388,8 +388,8 @@ typedef struct mare_named_function {
 
 /*
  * Offers functions to all processes of the runtime, as the module that `require(module)` returns.
- * `functions` ends with a name that is NULL; it and `user`, which the functions get, must live as
- * long as the runtime. MARE_EXISTS: there is a module of that name. MARE_NOMEM, MARE_STOPPED. Only
+ * `functions` ends with a NULL name; it and `user`, which the functions get, must live as long as
+ * the runtime. Errors: MARE_EXISTS (there is a module of that name), MARE_NOMEM, MARE_STOPPED. Only
  * processes that require it afterwards find it.
  */
 MARE_API mare_err mare_offer(mare_runtime *runtime, const char *module,
@@ -404,16 +404,16 @@ MARE_API mare_err mare_offer_lua(mare_runtime *runtime, const char *module,
 /* ---- Channels -------------------------------------------------------------------------------- */
 
 /*
- * A new channel: a rendezvous when `capacity` is 0, else a buffer of that many messages. `name` may
- * be NULL; a taken name fails with MARE_EXISTS.
+ * Makes a channel: a rendezvous when `capacity` is 0, else a buffer of that many messages. `name`
+ * may be NULL. Error: MARE_EXISTS, when the name is taken.
  */
 MARE_API mare_err mare_chan_create(mare_runtime *runtime, size_t capacity, const char *name,
                                    mare_channel **out);
 
-/* The channel registered under a name: MARE_NONAME. */
+/* Finds the channel registered under a name. Error: MARE_NONAME. */
 MARE_API mare_err mare_chan_find(mare_runtime *runtime, const char *name, mare_channel **out);
 
-/* Adds a reference to a channel, or gives one back. */
+/* Adds a reference to a channel, or releases one. */
 MARE_API mare_channel *mare_chan_ref(mare_channel *channel);
 MARE_API void mare_chan_unref(mare_channel *channel);
 
@@ -428,16 +428,17 @@ MARE_API mare_err mare_chan_send_until(mare_channel *channel, mare_message *mess
 MARE_API mare_err mare_chan_try_send(mare_channel *channel, mare_message *message);
 
 /*
- * Receives a message into `*out`, which the caller destroys: MARE_CLOSED, MARE_TIMEOUT, MARE_EMPTY,
- * MARE_NOMEM, MARE_STOPPED. The first two block; for a foreign thread only.
+ * Receives a message into `*out`, which the caller destroys. Errors: MARE_CLOSED, MARE_TIMEOUT,
+ * MARE_EMPTY, MARE_NOMEM, MARE_STOPPED. The first two functions block: call them only from threads
+ * of the program, not from C functions that Lua calls.
  */
 MARE_API mare_err mare_chan_receive(mare_channel *channel, mare_message **out);
 MARE_API mare_err mare_chan_receive_until(mare_channel *channel, mare_message **out,
                                           uint64_t deadline);
 MARE_API mare_err mare_chan_try_receive(mare_channel *channel, mare_message **out);
 
-/* Wakes every waiter with MARE_CLOSED; what was buffered can still be received. False if it was
- * closed before. */
+/* Closes a channel and wakes every waiter with MARE_CLOSED. Buffered messages can still be
+ * received. Returns false if it was closed before. */
 MARE_API bool mare_chan_close(mare_channel *channel);
 
 #ifdef __cplusplus

@@ -22,11 +22,19 @@ static void write_head(const mare_sim_drawing *d)
     fprintf(out, "</title>\n<style>%s%s</style></head><body>\n<header><h1>", mare__sim_style,
             mare__sim_page_style);
     mare__sim_escape(d->show->title ? d->show->title : algorithm->title, out);
-    fprintf(out, "</h1><p><b>%s</b>, after ", algorithm->name);
+    fputs("</h1>", out);
+    if (d->show->real) {
+        fprintf(out, "<p>%" PRIu32 " processes · %" PRIu64 " messages · ", d->layout.rows,
+                d->outcome->sent);
+        mare__sim_write_time(d, d->outcome->time_us);
+        fputs("</p>\n", out);
+        return;
+    }
+    fprintf(out, "<p><b>%s</b>, after ", algorithm->name);
     mare__sim_escape(algorithm->source, out);
     fprintf(out, "</p><p>%" PRIu32 " processes · %" PRIu64 " messages, %" PRIu64 " lost · ",
             d->options->setup.members, d->outcome->sent, d->outcome->lost);
-    mare__sim_write_time(d->outcome->time_us, out);
+    mare__sim_write_time(d, d->outcome->time_us);
     fprintf(out, " of virtual time · seed %" PRIu64 "</p>\n", d->options->seed);
 }
 
@@ -53,7 +61,9 @@ static void write_verdict(const mare_sim_drawing *d)
         fputs("</p>", out);
     }
     write_notes(d);
-    if (d->outcome->violation[0]) {
+    if (d->show->real) {
+        fputs("<p>", out);
+    } else if (d->outcome->violation[0]) {
         fprintf(out, "<p class=\"verdict bad\">%s is violated: ", d->outcome->violation);
         mare__sim_escape(d->outcome->detail, out);
     } else {
@@ -80,7 +90,7 @@ static int anybody_leads(const mare_sim_recording *r)
 }
 
 /* Shapes that are the same in all drawings, as svg.c draws them. */
-static void write_shapes(FILE *out)
+static void write_shapes(const mare_sim_drawing *d)
 {
     static const char *const shapes[][3] = {
         {"asks",
@@ -99,8 +109,10 @@ static void write_shapes(FILE *out)
         {"way", "<path style=\"stroke:var(--k0)\" stroke-dasharray=\"4 4\" d=\"M0 6H18\"/>",
          "not taken, or on its way"},
     };
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        fprintf(out, "<span><svg class=\"shape %s\" width=\"20\" height=\"12\">%s</svg> %s</span>",
+    size_t first = d->show->real ? 1 : 0, end = d->show->real ? 2 : sizeof shapes / sizeof *shapes;
+    for (size_t i = first; i < end; i++)
+        fprintf(d->out,
+                "<span><svg class=\"shape %s\" width=\"20\" height=\"12\">%s</svg> %s</span>",
                 shapes[i][0], shapes[i][1], shapes[i][2]);
 }
 
@@ -121,8 +133,9 @@ static void write_legend(const mare_sim_drawing *d)
                     i, i % MARE_SIM_COLOURS, forms[i].name);
     }
     if (d->options->setup.algorithm->family == MARE_COORD_MUTEX)
-        fputs("<span><i class=\"key\" style=\"background:var(--waits)\"></i>waits</span>"
-              "<span><i class=\"key box\" style=\"background:var(--insidebg);"
+        fputs("<span><i class=\"key\" style=\"background:var(--waits)\"></i>waits</span>", out);
+    if (d->options->setup.algorithm->family == MARE_COORD_MUTEX && !d->show->real)
+        fputs("<span><i class=\"key box\" style=\"background:var(--insidebg);"
               "border:1px solid var(--inside)\"></i>inside, with its fencing number</span>",
               out);
     if (d->options->setup.algorithm->family == MARE_COORD_ORDER)
@@ -131,7 +144,7 @@ static void write_legend(const mare_sim_drawing *d)
               out);
     if (anybody_leads(d->layout.recording))
         fputs("<span><i class=\"key\" style=\"background:var(--leads)\"></i>★ leads</span>", out);
-    write_shapes(out);
+    write_shapes(d);
     fputs("<span style=\"color:var(--soft)\">hover: follow a message · click a dot: all that "
           "happened before it · escape: all again · ctrl-wheel: zoom · drag: move</span></div>\n",
           out);
@@ -141,7 +154,7 @@ static void write_trace(const mare_sim_drawing *d)
 {
     char *text = NULL;
     size_t length = 0;
-    if (d->layout.recording->count > TRACE_MOST)
+    if (d->show->real || d->layout.recording->count > TRACE_MOST)
         return;
     FILE *memory = open_memstream(&text, &length);
     if (!memory)

@@ -15,6 +15,7 @@ typedef struct mare_sim_show {
     int trace, json;
     const mare_sim_captions *captions; /* names and remarks, or NULL */
     uint64_t from_us, to_us;           /* of the drawing; to_us 0: as much as can be read */
+    int real; /* the run of a program, not of the simulator: all times are nanoseconds */
 } mare_sim_show;
 
 /* Runs once and shows. Returns 0 when nothing was violated, 1 when something was, 2 when a file

@@ -164,7 +164,7 @@ static void note(spans *s, const mare_sim_record *record)
         break;
     case MARE_SIM_DEPARTED:
         close_all(s, who, record->time_us);
-        draw_cross(s, record, "left");
+        draw_cross(s, record, s->d->show->real ? "ended" : "left");
         break;
     case MARE_SIM_PAUSED:
     case MARE_SIM_RESUMED:

@@ -43,12 +43,17 @@ void mare__sim_escape(const char *text, FILE *out)
     }
 }
 
-void mare__sim_write_time(uint64_t time_us, FILE *out)
+void mare__sim_write_time(const mare_sim_drawing *d, uint64_t time_us)
 {
-    if (time_us < 1000)
-        fprintf(out, "%" PRIu64 " µs", time_us);
+    uint64_t ns = time_us;
+    if (d->show->real && ns < 1000000)
+        fprintf(d->out, "%.*f µs", ns % 1000 ? 1 : 0, (double)ns / 1000);
+    else if (d->show->real)
+        fprintf(d->out, "%.*f ms", ns % 1000000 ? 3 : 0, (double)ns / 1000000);
+    else if (time_us < 1000)
+        fprintf(d->out, "%" PRIu64 " µs", time_us);
     else
-        fprintf(out, "%.*f ms", time_us % 1000 ? 2 : 0, (double)time_us / 1000);
+        fprintf(d->out, "%.*f ms", time_us % 1000 ? 2 : 0, (double)time_us / 1000);
 }
 
 /* A hint: an attribute that the page's script shows, or a title that any viewer of SVG shows. */
@@ -73,7 +78,7 @@ static void draw_axis(const mare_sim_drawing *d)
         last = l->x[i];
         fprintf(d->out, "<path d=\"M%.1f %.1fV%.1f\"/><text x=\"%.1f\" y=\"%.1f\">", last,
                 MARE_SIM_TOP - 8, l->height, last, MARE_SIM_TOP - 16);
-        mare__sim_write_time(l->time_us[i], d->out);
+        mare__sim_write_time(d, l->time_us[i]);
         fputs("</text>", d->out);
     }
     fputs("</g>\n", d->out);
@@ -110,15 +115,15 @@ static void hint_arrow(const mare_sim_drawing *d, const arrow *a)
     mare__sim_escape(what, d->out);
     fprintf(d->out, "\n#%" PRIu64 "  %s → %s\nsent ", a->sent->message,
             mare_sim_name(r, a->sent->process).text, mare_sim_name(r, a->sent->peer).text);
-    mare__sim_write_time(a->sent->time_us, d->out);
+    mare__sim_write_time(d, a->sent->time_us);
     if (a->end && a->end->sight == MARE_SIM_LOST) {
         fputs("\nlost: ", d->out);
         mare__sim_escape((const char *)r->bytes + a->end->text, d->out);
     } else if (a->end) {
         fputs("\narrived ", d->out);
-        mare__sim_write_time(a->end->time_us, d->out);
+        mare__sim_write_time(d, a->end->time_us);
         fputs(", after ", d->out);
-        mare__sim_write_time(a->end->time_us - a->sent->time_us, d->out);
+        mare__sim_write_time(d, a->end->time_us - a->sent->time_us);
         if (a->end->status != MARE_COORD_OK)
             fprintf(d->out, "\nnot taken: %s", mare_coord_status_name(a->end->status));
     } else {
@@ -241,7 +246,7 @@ static void hint_step(const mare_sim_drawing *d, const mare_sim_record *record)
     const mare_sim_recording *r = d->layout.recording;
     open_hint(d);
     fprintf(d->out, "%s at ", mare_sim_name(r, record->process).text);
-    mare__sim_write_time(record->time_us, d->out);
+    mare__sim_write_time(d, record->time_us);
     fprintf(d->out, "\n%s", mare_coord_event_name(record->event));
     if (record->event == MARE_COORD_MESSAGE) {
         char what[200];

@@ -34,7 +34,7 @@ void mare__sim_draw_words(const mare_sim_drawing *d, size_t index);
 
 /* Text for XML, and a moment as people write it. */
 void mare__sim_escape(const char *text, FILE *out);
-void mare__sim_write_time(uint64_t time_us, FILE *out);
+void mare__sim_write_time(const mare_sim_drawing *d, uint64_t time_us);
 
 /* The style sheet of the drawing, for both colour schemes: style.c. */
 extern const char mare__sim_style[];

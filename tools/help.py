@@ -10,6 +10,7 @@ text goes to the next heading. src/cli/help.h declares the table.
 import pathlib
 import re
 import sys
+import textwrap
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from embed import literal  # noqa: E402
@@ -21,6 +22,7 @@ HEAD = '''/* SPDX-License-Identifier: MIT */
 #pragma GCC diagnostic ignored "-Woverlength-strings"
 '''
 SIGNATURE = re.compile(r'`((?:\w+[.:])*)(\w+)')
+WIDTH = 92  # as the help of the commands
 LINK = re.compile(r'\[([^\]]+)\]\([^)]*\)')
 
 
@@ -45,12 +47,28 @@ def names_of(title):
 
 
 def plain(text):
-    return LINK.sub(r'\1', text).replace('**', '')
+    """The text for a terminal: without marks, paragraphs filled to WIDTH, code indented."""
+    out, code, filling = [], False, []
+    for line in text.splitlines() + ['']:
+        fence = line.startswith('```')
+        if not code:
+            line = LINK.sub(r'\1', line).replace('**', '')
+        if line and not (code or fence or re.match(r'[|#]|- |\d+\. | ', line)):
+            filling.append(line)
+            continue
+        out += textwrap.wrap(' '.join(filling), WIDTH, break_on_hyphens=False)
+        filling = []
+        if fence:
+            code = not code
+            out.append('')
+        elif not re.match(r'[|-]+$', line):
+            out.append(f'    {line}' if code and line else line)
+    return re.sub(r'\n{3,}', '\n\n', '\n'.join(out)).strip()
 
 
 def generate(pages):
     out, count = [HEAD, 'const struct mare__help mare__help[] = {'], 0
-    for path in sorted(pages):
+    for path in sorted(pages, key=lambda path: (path.name != 'lua.md', path)):  # mare.* first
         for title, body in entries(path.read_text(encoding='utf-8')):
             heading = title.replace('`', '')
             text = f'{heading}\n\n{plain(body)}\n\n(docs/reference/{path.name})\n'

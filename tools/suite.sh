@@ -15,6 +15,7 @@
 #   soak      ThreadSanitizer: the random programs and a few others, for MARE_STRESS_SECONDS each
 #   chaos     AddressSanitizer: nodes killed at any moment, for MARE_CHAOS_SECONDS
 #   chaos-etcd  members of a cluster of etcd killed, frozen, cut off, for as long
+#   chaos-groups  members of a group the same, and the history checked
 #
 # MARE_TEST_ARGS goes to `meson test`, for example MARE_TEST_ARGS='unit-sched-queue'.
 set -u
@@ -51,8 +52,9 @@ for run in "$@"; do
         soak)     dir=build-tsan
                   args="--setup slow -t 0 unit-sched-stress"
                   args="$args lua-stress lua-net_stress lua-anything lua-minute" ;;
-        chaos)    dir=build-asan  args="--setup slow -t 0 lua-node_kills" ;;
+        chaos)    dir=build-asan  args="--setup slow -t 0 lua-node_kills lua-node_steps" ;;
         chaos-etcd) dir=build     args="-t 0 lua-etcd_faults" ;;
+        chaos-groups) dir=build   args="-t 0 lua-group_chaos" ;;
         *) echo "suite.sh: no run called '$run'" >&2; exit 2 ;;
     esac
     log=$dir/meson-logs/$run.json

@@ -21,6 +21,18 @@ function check.object(name, value, index, expected, level)
     end
 end
 
+--- Raises one unless the first argument is a host, and the second a port if the host is no path.
+function check.address(name, host, port)
+    check.argument(name, host, 1, "string", 4)
+    if host:find "^[/.]" then return end
+    check.argument(name, port, 2, "number", 4)
+    local number = math.tointeger(port)
+    if not number or number < 0 or number > 65535 then
+        error(("bad argument #2 to '%s' (a port is an integer between 0 and 65535)"):format(
+            name), 3)
+    end
+end
+
 --- An optional timeout as a deadline, for several calls that share it; nil for none.
 function check.deadline(name, timeout, index)
     if timeout == nil or type(timeout) == "userdata" then return timeout end

@@ -10,12 +10,14 @@
 -- A member has one machine for each lock. Processes here that want the same one stand in a line of
 -- their own; after each of them the others of the group have their turn.
 local mare, party, state = require "mare", require "mare._party", require "mare._group_state"
-local elections = require "mare._group_election"
+local base, elections = require "mare._group_host", require "mare._group_election"
 
 local QUEUE, PATIENCE = 256, 1 -- messages for a member that may be away; seconds for one of them
+local LONGEST = 110 -- bytes of a name: 100, and what is before that of an election
 local BEAT_US, RETRY_US = 300000, 50000 -- at the longest, however long the lease is
+local AGAIN_US = 300000 -- between two announcements of a leader
 
-local host = {}
+local host = setmetatable({}, base)
 host.__index = host
 
 local function now_us() return math.floor(mare.now() * 1e6) end
@@ -37,11 +39,6 @@ end
 local function post(self, peer, effect)
     self.queues[peer]:trysend(effect.lock and "lock" or "lease", effect.lock, effect.epoch,
         effect.data)
-end
-
---- The same to all others, of what is no machine's.
-function host:tell_all(kind, name, epoch, data)
-    for _, queue in pairs(self.queues) do queue:trysend(kind, name, epoch, data) end
 end
 
 -- ---- Effects ------------------------------------------------------------------------------------
@@ -118,7 +115,7 @@ function host:lock(name)
         lock = {line = {}}
         self.locks[name] = lock
         local effects = self.member:_add(now_us(), name, self.saved[name])
-        if not effects then error(("what was kept of lock '%s' is damaged"):format(name), 0) end
+        if not effects then error(("the stored state of lock '%s' is damaged"):format(name), 0) end
         self.saved[name] = nil
         self:act(effects)
     end
@@ -154,101 +151,47 @@ function host:withdraw(name, is_it)
     if lock.asked and not lock.holder and not lock.line[1] then self:leave(name) end
 end
 
--- Its end is told here.
-function host:watch(process)
-    if not self.watched[process] then
-        self.watched[process] = true
-        process:monitor(self.requests)
-    end
-end
+-- ---- Who leads, and who is in -------------------------------------------------------------------
 
-local requests = {}
-
-function requests.lock(self, reply, name, lost, process)
-    table.insert(self:lock(name).line, {reply = reply, lost = lost, process = process})
-    self:watch(process)
-    self:want(name)
-end
-
-function requests.release(self, reply, name)
-    self:withdraw(name, function(who) return who.reply == reply end)
-end
-
--- Who gives up learns whether it waited for another one, or for a majority.
-function requests.drop(self, reply, name, answer)
-    self:withdraw(name, function(who) return who.reply == reply end)
-    answer:trysend(self.member:_epoch(now_us()))
-end
-
--- Whether it still has the lock: what the time has done to the lease is found out first.
-function requests.check(self, reply, name, answer)
-    local _, effects = self.member:_epoch(now_us())
-    self:act(effects)
-    local holder = self.locks[name].holder
-    answer:trysend(holder and holder.reply == reply and self.locks[name].fence or false)
-end
-
-local function members_of(self)
+--- The epoch of the lease, or false. What the time has done to it is found out first.
+function host:epoch()
     local epoch, effects = self.member:_epoch(now_us())
     self:act(effects)
-    local list = {}
+    return epoch
+end
+
+--- This member leads: it says so to the others, again and again.
+function host:announce(name, election)
+    if election.leader ~= self.here then return end
+    for _, queue in pairs(self.queues) do queue:trysend("leader", name, election.epoch, "") end
+    self.timers["leader " .. name] = {due = now_us() + AGAIN_US,
+        run = function() self:announce(name, election) end}
+end
+
+--- Who leads is told by itself: see announce.
+function host.attend() end
+
+function host:members(tell)
+    local epoch, list = self:epoch(), {}
     for i, name in ipairs(self.names) do
         local here = name == self.here
         local up = here and epoch or not here and epoch and not self.member:_down(i)
         list[i] = {name = name, here = here or nil,
             state = up and "up" or (here or epoch) and "down" or "unknown"}
     end
-    return list
-end
-
-local function locks_of(self)
-    local list = {}
-    for name, lock in pairs(self.locks) do
-        local shown = name:gsub("^\1", "") -- that of an election
-        list[#list + 1] = {name = shown, fence = lock.holder and lock.fence, waiting = #lock.line}
-    end
-    table.sort(list, function(a, b) return a.name < b.name end)
-    return list
-end
-
-function requests.members(self, reply) reply:trysend(members_of(self)) end
-
-function requests.locks(self, reply) reply:trysend(locks_of(self)) end
-
-function requests.election(self, ...) elections.join(self, ...) end
-
-function requests.resign(self, ...) elections.leave(self, ...) end
-
-function requests.leave(self, reply) self.over = reply end
-
-local function end_of(self, process)
-    self.watched[process] = nil
-    elections.ended(self, process)
-    for name in pairs(self.locks) do
-        self:withdraw(name, function(who) return who.process == process end)
-    end
-end
-
-function host:serve(what, ...)
-    if requests[what] then
-        requests[what](self, ...)
-    elseif getmetatable(what) == "process" then
-        end_of(self, what)
-    end
+    tell(list)
 end
 
 -- ---- From others --------------------------------------------------------------------------------
 
 function host:hear(from, digest, kind, lock, epoch, data)
-    if kind == "look" and getmetatable(lock) == "channel" then -- `mare group`: where to tell it
-        lock:trysend {members = members_of(self), locks = locks_of(self)}
-        return
-    end
+    if self:asked(kind, lock) then return end
     local peer = digest == self.digest and self.numbers[from]
     if not peer or from == self.here or type(data) ~= "string" then return end
     if kind == "lease" then
         self:step(nil, "message", peer, 0, data)
-    elseif kind == "lock" and type(lock) == "string" and math.type(epoch) == "integer" then
+    elseif kind == "lock" and type(lock) == "string" and #lock <= LONGEST
+        and math.type(epoch) == "integer" then
         self:lock(lock)
         self:step(lock, "message", peer, 0, data, epoch)
     elseif kind == "leader" and type(lock) == "string" and math.type(epoch) == "integer" then
@@ -292,10 +235,9 @@ end
 
 local function make(settings, channel, inbox)
     local kept = settings.kept
-    local self = setmetatable({here = settings.here, names = settings.names, numbers = {},
-        digest = settings.digest, folder = settings.folder, saved = kept.locks, locks = {},
-        timers = {}, pending = {}, watched = {}, queues = {}, elections = {}, requests = channel,
-        inbox = inbox}, host)
+    local self = setmetatable(base.fields(settings, channel, inbox), host)
+    self.folder, self.saved, self.numbers = settings.folder, kept.locks, {}
+    self.timers, self.pending, self.queues = {}, {}, {}
     for i, name in ipairs(self.names) do
         self.numbers[name] = i
         if name ~= self.here then
@@ -312,26 +254,6 @@ local function make(settings, channel, inbox)
     return self
 end
 
--- Whoever has a lock here is told, however this ends.
-local function give_up(self, why)
-    for _, lock in pairs(self.locks) do
-        if lock.holder then lock.holder.lost:trysend(why) end
-        for _, who in ipairs(lock.line) do who.reply:trysend(false, why) end
-    end
-end
-
 return function(settings, channel, started)
-    local inbox, message, code = mare.channel(QUEUE, settings.inbox)
-    if not inbox then
-        channel:close()
-        return started:send(nil, message, code)
-    end
-    local self = make(settings, channel, inbox)
-    started:send(true)
-    local ok, problem = xpcall(run, debug.traceback, self)
-    give_up(self, ok and "left" or "failed")
-    inbox:close()
-    channel:close()
-    if not ok then error(problem, 0) end
-    self.over:trysend(true) -- now it can be joined again
+    base.live(settings, channel, started, QUEUE, make, run)
 end

@@ -15,7 +15,7 @@ local function ask(name, options)
     local peer, problem = node.connect(options["--join"], PATIENCE)
     if not peer then fail(1, "%s", problem) end
     local inbox = mare.find(("group.%s@%s"):format(name, peer), PATIENCE)
-    if not inbox then fail(1, "'%s' is no member of a group '%s'", peer, name) end
+    if not inbox then fail(1, "'%s' is not a member of a group '%s'", peer, name) end
     local reply = mare.channel(1)
     inbox:sendwithin(PATIENCE, "", "", "look", reply)
     local known = reply:receive(PATIENCE)

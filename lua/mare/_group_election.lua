@@ -1,11 +1,8 @@
 -- SPDX-License-Identifier: MIT
--- Elections of a group, in the process behind its member (_group.lua). Who leads is who holds a
--- lock that is the election's own, and the epoch is its fencing number: so there is no second
--- leader before the lease of the first is over, and epochs only grow. The leader says so to the
--- others, again and again; they forget it when it is down, or when they cannot tell any more.
-local mare = require "mare"
-
-local AGAIN_US = 300000
+-- Elections of a group, in the process behind its member (_group_host.lua). Who leads is who holds
+-- a lock that is the election's own, and the epoch is its fencing number: so there is no second
+-- leader before the lease of the first is over, and epochs only grow. The others hear of it by the
+-- engine, and forget it when it is down, or when they cannot tell any more.
 local LOCK = "\1election " -- no name that a program can give
 
 local elections = {}
@@ -25,24 +22,19 @@ local function set(election, leader, epoch)
     end
 end
 
-local function announce(host, name, election)
-    if election.leader ~= host.here then return end
-    host:tell_all("leader", name, election.epoch, "")
-    host.timers["leader " .. name] = {due = math.floor(mare.now() * 1e6) + AGAIN_US,
-        run = function() announce(host, name, election) end}
-end
-
 -- Stands in the line for the lock, as a process would: what it is told comes back here.
 local function stand(host, name, election)
     local candidate = {process = false}
     election.candidate = candidate
-    candidate.reply = {trysend = function(_, _, fence)
+    candidate.reply = {trysend = function(_, ok, fence)
+        if not ok then return end
         set(election, host.here, fence)
-        announce(host, name, election)
+        host:announce(name, election)
     end}
     candidate.lost = {trysend = function()
         set(election, false, election.epoch)
-        if election.candidate == candidate then stand(host, name, election) end
+        local again = election.candidate == candidate and not host.ended
+        if again then stand(host, name, election) end
     end}
     table.insert(host:lock(LOCK .. name).line, candidate)
     host:want(LOCK .. name)
@@ -53,6 +45,7 @@ local function election_of(host, name)
     if not election then
         election = {watchers = {}, leader = false, epoch = 0, candidates = {}}
         host.elections[name] = election
+        host:attend(name, election)
     end
     return election
 end
@@ -94,10 +87,10 @@ function elections.ended(host, process)
     end
 end
 
---- Another member says that it leads.
+--- Another member leads, as it says; or (false) it does no more.
 function elections.hear(host, from, name, epoch)
     local election = election_of(host, name)
-    if epoch > election.epoch or (epoch == election.epoch and not election.leader) then
+    if epoch > election.epoch or (epoch == election.epoch and not (from and election.leader)) then
         set(election, from, epoch)
     end
 end

@@ -4,26 +4,19 @@
 -- replaced as a whole (written beside, forced to the disk, renamed), so a write that was cut short
 -- is never seen; what it has left beside is removed. A file is its bytes behind a line
 -- "mare group 1 CHECKSUM LENGTH": one that does not match was damaged, and is refused.
-local file = require "mare.file"
+local file, party = require "mare.file", require "mare._party"
 
 local state = {}
 
 local HEAD = "mare group 1 %016x %d\n"
 
--- FNV-1a, 64 bits: finds a damage, not an attack.
-local function checksum(text)
-    local sum = 0xcbf29ce484222325
-    for i = 1, #text do sum = (sum ~ text:byte(i)) * 0x100000001b3 end
-    return sum
-end
-
 local function pack(text)
-    return HEAD:format(checksum(text), #text) .. text
+    return HEAD:format(party._checksum(text), #text) .. text
 end
 
 local function unpack_text(path, whole)
     local sum, length, text = whole:match "^mare group 1 (%x+) (%d+)\n(.*)$"
-    if sum and #text == tonumber(length) and ("%016x"):format(checksum(text)) == sum then
+    if sum and #text == tonumber(length) and ("%016x"):format(party._checksum(text)) == sum then
         return text
     end
     return nil, ("%s is damaged: this member can not know how it has voted. Restore its folder as "
@@ -31,6 +24,7 @@ local function unpack_text(path, whole)
         .. "that votes no more"):format(path), "corrupt"
 end
 
+--- The text of such a file; or nil, message, code.
 local function read(path)
     local whole, message, code = file.read(path)
     if not whole then return nil, message, code end
@@ -41,13 +35,21 @@ local function write(path, text)
     return file.write(path, pack(text), {atomic = true, permissions = "600"})
 end
 
+local LONGEST = 200 -- bytes of a file's name; systems allow 255
+
+local function hex_of(c) return ("%02x"):format(c:byte()) end
+
+local function char_of(hex) return string.char(tonumber(hex, 16)) end
+
+-- A name to read, or one that is always short enough.
 local function name_of(lock)
-    return "lock-" .. lock:gsub("[^%w_-]", function(c) return ("%%%02x"):format(c:byte()) end)
+    local name = "lock-" .. lock:gsub("[^%w_-]", function(c) return "%" .. hex_of(c) end)
+    return #name <= LONGEST and name or "hex-" .. lock:gsub(".", hex_of)
 end
 
 local function lock_of(name)
-    local rest = name:match "^lock%-([%w_%%-]*)$"
-    return rest and (rest:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
+    local rest, hex = name:match "^lock%-([%w_%%-]*)$", name:match "^hex%-(%x*)$"
+    return rest and rest:gsub("%%(%x%x)", char_of) or hex and hex:gsub("%x%x", char_of)
 end
 
 -- The locks that have been voted on: name -> what was saved.
@@ -62,7 +64,7 @@ local function read_locks(folder)
             local text, why, what = read(folder .. "/" .. name)
             if not text then return nil, why, what end
             locks[lock] = text
-        elseif name ~= "member" then
+        elseif name ~= "member" and not name:find "^log%-" then
             file.remove(folder .. "/" .. name) -- what a write has left that was cut short
         end
     end
@@ -110,5 +112,7 @@ end
 function state.save(folder, lock, data)
     return write(folder .. "/" .. name_of(lock), data)
 end
+
+state.read, state.write = read, write
 
 return state

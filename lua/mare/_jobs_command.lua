@@ -45,7 +45,7 @@ return function(...)
         ...)
     if #rest == 0 then client.fail(2, "which server? HOST:PORT") end
     local action = rest[2] or "list"
-    if not actions[action] then client.fail(2, "'%s' is none of list, show, cancel", action) end
+    if not actions[action] then client.fail(2, "there is no '%s': list, show or cancel", action) end
     if action ~= "list" and #rest < 3 then client.fail(2, "which job?") end
     actions[action](client.connect(rest[1]), table.unpack(rest, 3))
     client.finish(0)

@@ -7,18 +7,16 @@
 --
 -- A peer talks to it through a channel of its own, the service of the session, in the same way.
 local mare, net, tls = require "mare", require "mare.net", require "mare.tls"
-local file, place = require "mare.file", require "mare.place"
-local raw, address_of = require "mare._node", require "mare._address"
+local file, raw, address_of = require "mare.file", require "mare._node", require "mare._address"
+local news, places = require "mare._keeper_members", require "mare._keeper_place"
 
 local HANDSHAKE, DIAL, ASK = 5, 10, 1 -- seconds
 local MISTAKES, PENALTY, FORGIVEN = 3, 1, 60 -- who failed to get in more often waits, for so long
-local KNOWN, GOSSIP_PAUSE = 10000, 0.2 -- nodes that are remembered; seconds between news of them
 local FIRST_PAUSE, LAST_PAUSE = 0.1, 10 -- before one who could not be joined is tried again
 
 local self         -- options of this node, and what they were made into
 local events       -- what sessions tell
-local members = {} -- by name: {address, incarnation, session, service, behind, ...}
-local known = 0 -- how many
+local members = news.by_name
 local sessions = {} -- by session: {name = , dials = , stamp = , failed = channel}
 local dialling = {} -- by name or address: a list of channels to be told
 local undecided = {} -- who asked for nodes that are not known yet, while some are dialled
@@ -261,123 +259,10 @@ end
 
 -- ---- Who is there -------------------------------------------------------------------------------
 
--- News of a node: true if it is.
-local function learn(name, address, incarnation)
-    if name == self.name or type(name) ~= "string" then return false end
-    local member = members[name]
-    if member and member.incarnation >= incarnation and (member.address or address == "") then
-        return false
-    end
-    if not member then
-        member, known = {}, known + 1
-        members[name] = member
-    end
-    member.incarnation = math.max(incarnation, member.incarnation or 0)
-    if address ~= "" then member.address = address end
-    return true
-end
-
-local function news()
-    local list = {{self.name, self.address or "", self.incarnation}}
-    for name, member in pairs(members) do
-        if member.incarnation then
-            list[#list + 1] = {name, member.address or "", member.incarnation}
-        end
-    end
-    return list
-end
-
--- News go to every neighbour: at once if there were none lately, else with those that come before
--- the pause is over. One that cannot take them now gets all there is the next time.
-local fresh, source, told, due = {}, nil, -math.huge, false -- source: who told all of it, if one
-local spread
-
-local function spread_later(seconds)
-    if due then return end
-    due = true
-    mare.go(function()
-        mare.sleep(seconds)
-        due = false
-        spread()
-    end)
-end
-
-function spread()
-    local since = mare.now() - told
-    if since < GOSSIP_PAUSE then return spread_later(GOSSIP_PAUSE - since) end
-    local list, from, behind, all = {}, source, false, nil
-    for _, item in pairs(fresh) do list[#list + 1] = item end
-    fresh, source, told = {}, nil, mare.now()
-    for name, member in pairs(members) do
-        if member.session and (member.behind or list[1] and name ~= from) then
-            all = all or member.behind and news()
-            member.behind = not member.service:trysend(nil, "gossip", member.behind and all or list)
-            behind = behind or member.behind
-        end
-    end
-    if behind then spread_later(GOSSIP_PAUSE) end
-end
-
-local function gossip(list, from)
-    source = (next(fresh) == nil or source == from) and from or false
-    for _, item in ipairs(list) do fresh[item[1]] = item end
-    spread()
-end
-
--- ---- Where nodes are ----------------------------------------------------------------------------
--- Heartbeats measure round trips, and carry the place of who answers: from these each node finds
--- its own, see mare.place. Nothing else is sent for it.
-
-local PLACE = ">ddddd" -- three coordinates, the height, the error
-local here             -- what mare.place knows of this node
-local placing = false
-
-local function place_bytes()
-    local mine = here:here()
-    return PLACE:pack(mine[1], mine[2], mine[3], mine.height, mine.error)
-end
-
--- Takes in what heartbeats have measured since the last time, and tells the new place.
-local function measure()
-    for session, mine in pairs(sessions) do
-        local view = mine.up and session:look() or {}
-        local measured = view.samples ~= mine.samples
-        mine.samples = view.samples
-        if measured and view.beat and #view.beat == PLACE:packsize() then
-            local x, y, z, height, wrong = PLACE:unpack(view.beat)
-            local there = {x, y, z, height = height, error = wrong}
-            if here:update(mine.name, there, 1000 * view.round_trip) then
-                members[mine.name].place = there
-            end
-        end
-    end
-    local bytes = place_bytes()
-    for session, mine in pairs(sessions) do
-        if mine.up then session:_beat(bytes) end
-    end
-end
-
-local function keep_measuring()
-    while next(sessions) do
-        mare.sleep(self.silence_us / 4e6) -- as often as heartbeats come, at most
-        measure()
-    end
-    placing = false
-end
-
--- The first time there is somebody to measure.
-local function begin_measuring(session)
-    here = here or place.vivaldi {dimensions = 3, seed = self.incarnation & 0x7fffffff}
-    session:_beat(place_bytes())
-    if placing then return end
-    placing = true
-    mare.go(keep_measuring)
-end
-
 local function on_up(session, name, incarnation, their_stamp, _, service, address)
     local mine = sessions[session]
     mine.name, mine.up = name, true
-    learn(name, address or "", incarnation)
+    news.learn(name, address or "", incarnation)
     local member = members[name]
     local other = member.session and member.session ~= session and sessions[member.session]
     if other and member.incarnation == incarnation and
@@ -392,11 +277,11 @@ local function on_up(session, name, incarnation, their_stamp, _, service, addres
     member.incarnation = incarnation
     if mine.proved == nil and mine.host then failures[mine.host] = nil end
     mare.go(serve_peer, mine.service, name)
-    member.behind = not service:trysend(nil, "gossip", news())
-    gossip({{name, member.address or "", incarnation}}, name)
+    member.behind = not service:trysend(nil, "gossip", news.news())
+    news.tell({{name, member.address or "", incarnation}}, name)
     forget_dial(mine.key or name, true, name)
     if mine.key ~= name then forget_dial(name, true, name) end
-    begin_measuring(session)
+    places.begin(session, self, sessions, members)
     tell("up", name)
 end
 
@@ -411,8 +296,8 @@ local function on_over(session, word, text, by_peer)
         member.session, member.service = nil, nil
         local left = word == "bye" or word == "leaving"
         if left or not member.address then -- nobody could dial it
-            members[name], known = nil, known - 1
-            here:forget(name)
+            news.forget(name)
+            places.forget(name)
         end
         tell(left and "left" or "down", name, text)
     end
@@ -473,19 +358,7 @@ local asked = {}
 
 function asked.ping(_, reply) answer(reply, true) end
 
-function asked.gossip(from, _, list)
-    local learned = {}
-    for _, item in ipairs(list) do
-        local name, address, incarnation = item[1], item[2], item[3]
-        local sane = type(name) == "string" and #name <= 63 and type(address) == "string"
-            and #address <= 255 and math.type(incarnation) == "integer"
-            and (members[name] or known < KNOWN)
-        if sane and learn(name, address, incarnation) then
-            learned[#learned + 1] = {name, address, incarnation}
-        end
-    end
-    if learned[1] then gossip(learned, from) end
-end
+function asked.gossip(from, _, list) news.hear(list, from) end
 
 function asked.find(_, reply, name)
     if name:find "^mare%." then return answer(reply, nil, "nobody has that name", "noname") end
@@ -496,16 +369,24 @@ end
 -- What code it may send.
 function asked.code(from, reply) answer(reply, true, code_of(from)) end
 
+-- Whether it may send such a body. A function of a library is a value like others, which the link
+-- lets through: `os.execute` is code nonetheless.
+local function may_send(from, kind)
+    local allowed = code_of(from)
+    return kind == "string" or allowed == "bytecode" or kind == "table" and allowed == "source"
+end
+
 -- A new process: an exported function by its name, source text, or a function.
 function asked.spawn(from, reply, options, body, ...)
-    local allowed = code_of(from)
     local kind = type(body)
     local run = kind == "string" and exported[body] or body
-    if kind == "table" then
-        if allowed == "none" then
-            return answer(reply, nil, ("node '%s' may not send code to '%s'"):format(from,
-                self.name), "denied")
-        end
+    if not may_send(from, kind) then
+        local why = ("node '%s' may not send code to '%s'"):format(from, self.name)
+        log("a process of %s: %s", from, why)
+        return answer(reply, nil, why, "denied")
+    elseif options.name and tostring(options.name):find "^mare%." then
+        return answer(reply, nil, "names that begin with 'mare.' are reserved", "denied")
+    elseif kind == "table" then
         local message
         run, message = load(body.source, body.name or "=(sent)", "t")
         if not run then return answer(reply, nil, message, "syntax") end
@@ -591,14 +472,14 @@ end
 
 function requests.list(reply)
     local list = {{name = self.name, address = self.address, here = true, state = "up",
-        place = here and here:here() or nil}}
+        place = places.here()}}
     for name, member in pairs(members) do
         local view = member.session and member.session:look() or {}
         list[#list + 1] = {name = name, address = member.address,
             state = member.session and "up" or "known", round_trip = view.round_trip,
             bytes_in = view.bytes_in, bytes_out = view.bytes_out,
             messages_in = view.messages_in, messages_out = view.messages_out, place = member.place,
-            estimate = member.place and here:estimate(member.place) / 1000 or nil}
+            estimate = places.estimate(member.place)}
     end
     table.sort(list, function(a, b) return a.name < b.name end)
     answer(reply, true, list)
@@ -672,7 +553,9 @@ local function keep_joined(address)
             member.over:receive()
             pause = FIRST_PAUSE
         elseif code then
-            log("cannot join %s: %s", address, who)
+            local where = (rest or address) .. ": " -- said once is enough
+            log("cannot join %s: %s", address,
+                who:sub(1, #where) == where and who:sub(#where + 1) or who)
             tell("unreachable", address, who)
         end
         if not stopping then mare.sleep(pause) end
@@ -698,6 +581,7 @@ return function(options, channel, started)
     -- Also when it dies: then this program is no node any more.
     local _ <close> = setmetatable({}, {__close = function() channel:close() end})
     self, events = options, mare.channel(1000)
+    news.begin(options)
     raw._name(self.name)
     local ok, message, code = true, nil, nil
     if self.listen then ok, message, code = listen() end

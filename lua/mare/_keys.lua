@@ -129,7 +129,7 @@ function commands.sign(folder, words, options)
         if not signature then fail(1, "%s", message) end
         local ok, why, failed = file.write(path, signature, {atomic = true,
             exclusive = not options["--replace"]})
-        if failed == "exists" then fail(1, "%s: it is there already; --replace makes another", path)
+        if failed == "exists" then fail(1, "%s: it exists already; use --replace", path)
         elseif not ok then fail(1, "%s", why) end
         io.write(options["--json"] and json {file = path, signer = words[1]} or path .. "\n")
     end

@@ -64,6 +64,17 @@ function methods:free()
     self:forget(entry)
 end
 
+--- In the creator's own process, without a message: the lock if it is free and nobody was before.
+function methods:grab(from, chain)
+    if self.holder or self.line.first <= self.line.last or #self.channel > 0 then return nil end
+    self.fence = self.fence + 1
+    local own = self.processes[from] or {}
+    self.processes[from] = own
+    self.holder = {fence = self.fence, reply = self.channel, from = from, chain = chain}
+    own[self.holder] = true
+    return self.fence
+end
+
 function methods:leave(entry)
     if entry ~= self.holder then return self:forget(entry) end
     self:free()
@@ -146,12 +157,13 @@ end
 
 local KINDS = {take = true, drop = true, release = true, wait = true, wake = true, signal = true}
 
---- Begins to serve a new monitor. Returns its channel.
+--- Begins to serve a new monitor. Returns its channel, and what serves it.
 return function()
-    return service.serve(setmetatable({
+    local server = setmetatable({
         fence = 0, line = new_line(),
         conditions = {}, -- name -> line
         entries = {},    -- reply channel -> who waits there
         processes = {},  -- process -> its entries
-    }, server_type), KINDS)
+    }, server_type)
+    return service.serve(server, KINDS), server
 end

@@ -25,7 +25,10 @@ local function say(json, what, fields)
     end
     if json then io.stdout:write(("{\"event\":%s,%s}\n"):format(arguments.quoted(what),
         table.concat(parts, ",")))
-    else io.stderr:write(("mare node: %s %s\n"):format(what, table.concat(parts, " "))) end
+    else
+        local word = what == "log" and "" or what .. " " -- a line of the log says it all
+        io.stderr:write(("mare node: %s%s\n"):format(word, table.concat(parts, " ")))
+    end
     io.stdout:flush()
 end
 

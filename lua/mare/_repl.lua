@@ -9,6 +9,7 @@ local mare = require "mare"
 local pcall, xpcall, select, tostring, gsub = pcall, xpcall, select, tostring, string.gsub
 local stdout, stderr, line = io.stdout, io.stderr, require "mare._line"
 local readable, compile, explain = line.readable, line.compile, line.explain
+local complete = require "mare._complete"
 
 local function show(ok, ...)
     if not ok then
@@ -35,15 +36,18 @@ local function evaluate(text)
 end
 
 local function serve(input, output)
-    for number, text in input:messages() do
+    for number, text, completes in input:messages() do
         local ok, more = true, false
-        if text then
+        if completes then
+            local _, added, names = pcall(complete, text)
+            output:send(number, added, names)
+        elseif text then
             ok, more = pcall(evaluate, text)
         end
         if not ok then -- outside the code itself: an interrupt, or a standard output that fails
             stderr:write((gsub(tostring(more), "^mare%._repl:%d+: ", "")), "\n")
         end
-        output:send(number, ok and more)
+        if not completes then output:send(number, ok and more) end
     end
 end
 

@@ -41,7 +41,7 @@ end
 
 return function(...)
     local given, rest = settings.split(SPEC, ...)
-    if #rest > 0 then fail(2, "'%s' is no option; 'mare help serve' lists them", rest[1]) end
+    if #rest > 0 then fail(2, "there is no option '%s'; 'mare help serve' lists them", rest[1]) end
     local options, words = settings.gather(SPEC, given)
     if not options.listen then fail(2, "--listen HOST:PORT is needed") end
     local of_node, of_service = divided(options)

@@ -12,6 +12,7 @@ local CAPACITY = 256
 local box                  -- where the synchronizers' messages arrive
 local synchronizers = {}   -- key -> {key, channel, process, gone}
 local rules = {}           -- fname -> sorted list of keys
+local accepts              -- function(process, fname), or nil: whose rules count here
 local me                   -- this process's {key, channel, process}
 
 -- ---- Messages -----------------------------------------------------------------------------------
@@ -134,6 +135,14 @@ function synchronized.join(request)
     if type(fname) ~= "string" or getmetatable(channel) ~= "channel" then
         return server.refuse(request, "no function, or no channel", "badmsg")
     end
+    if accepts then
+        local fine, yes = pcall(accepts, request.from, fname)
+        if not fine then mare.go(error, yes, 0) end
+        if not fine or not yes then
+            return server.refuse(request, ("%s may not make rules for '%s'"):format(request.from,
+                fname), "denied")
+        end
+    end
     if not box then begin() end
     local key = who.key(request.from)
     if not synchronizers[key] then
@@ -147,6 +156,11 @@ function synchronized.join(request)
     table.sort(keys)
     rules[fname] = keys
     server.answer(request, true, box)
+end
+
+--- Who may join from now on. Those who have joined stay.
+function synchronized.accept(f)
+    accepts = f
 end
 
 --- Requests are no longer subject to a synchronizer that has ended. Returns whether it had any.

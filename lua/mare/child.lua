@@ -34,7 +34,7 @@ local function check_options(name, options, more)
                     type(value))
             end
         elseif not expected then
-            refuse(name, "there is no option '%s'", tostring(key))
+            refuse(name, "unknown option '%s'", tostring(key))
         elseif expected ~= "any" and type(value) ~= expected then
             refuse(name, "option '%s': %s expected, got %s", key, expected, type(value))
         end

@@ -211,7 +211,7 @@ function keys.issue(folder, name, options)
         for _, suffix in ipairs {".pem", ".key"} do
             local path = ("%s/%s%s"):format(folder, name, suffix)
             if file.exists(path) then
-                return nil, ("%s: it is there already; 'mare keys rotate %s' makes another")
+                return nil, ("%s: it exists already; 'mare keys rotate %s' replaces it")
                     :format(path, name), "exists"
             end
         end
@@ -327,7 +327,7 @@ function keys.secret(folder, name, options)
     return store.locked(folder, function()
         local path = ("%s/%s.psk"):format(folder, name)
         if not o.replace and file.exists(path) then
-            return nil, path .. ": it is there already; --replace makes another", "exists"
+            return nil, path .. ": it exists already; use --replace", "exists"
         end
         local bytes, why, failed = raw.random(32)
         if not bytes then return nil, why, failed end

@@ -10,26 +10,38 @@
 --     store:write(text, fence)                          -- who holds an older one is too late
 --     monitor.release(mnt)
 --
--- The process that created a monitor serves it (_monitor_server.lua). A holder that dies releases.
+-- The process that created a monitor serves it (_monitor_server.lua), or a group of nodes that goes
+-- on without any one of them (_monitor_group.lua). A holder that dies releases.
 local mare, check, chains = require "mare", require "mare._check", require "mare._chain"
 local service, serve = require "mare._service", require "mare._monitor_server"
+local grouped = require "mare._monitor_group"
 local insist, answer = service.insist, service.answer
 
 local monitor = {}
 
-local held = setmetatable({}, {__mode = "k"}) -- monitor -> {fence, chain} if it is held here
+-- monitor -> {fence, chain, and the lock of a group} if it is held here
+local held = setmetatable({}, {__mode = "k"})
+local servers = setmetatable({}, {__mode = "k"}) -- monitor -> what serves it, in this process
 local monitor_type = service.type("monitor", "mare.monitor")
 
 --- What makes a monitor again where it arrives.
 monitor.arrive = monitor_type.arrive
 
---- A monitor without functions. It lives as long as the process that made it.
-function monitor.create()
-    return monitor.arrive {serve(), mare.self()}
+--- A monitor without functions. It lives as long as the process that made it; with `group` and
+--- `name`, as long as the group, whose lock of that name it is.
+function monitor.create(options)
+    local of_group = options ~= nil and grouped.create(options)
+    if of_group then return of_group end
+    local channel, server = serve()
+    local mnt = monitor.arrive {channel, mare.self()}
+    servers[mnt] = server
+    return mnt
 end
 
+local function is_grouped(mnt) return getmetatable(mnt) == grouped.type end
+
 local function check_monitor(name, mnt)
-    if getmetatable(mnt) ~= monitor_type then
+    if getmetatable(mnt) ~= monitor_type and not is_grouped(mnt) then
         error(("bad argument #1 to '%s' (monitor expected, got %s)"):format(name,
             mnt == nil and "no value" or type(mnt)), 3)
     end
@@ -37,28 +49,60 @@ end
 
 -- ---- The lock -----------------------------------------------------------------------------------
 
-local function take(mnt, deadline)
+-- Both return the number of the grant; false, if this chain of calls has the lock; or nil, message,
+-- code.
+local function take_served(mnt, deadline)
+    local chain, server = chains.here(), servers[mnt]
+    local grabbed = server and server:grab(mare.self(), chain)
+    if grabbed then
+        held[mnt] = {fence = grabbed, chain = chain}
+        return grabbed
+    end
     local ticket, reply = service.ticket()
-    local chain = chains.here()
     local fence, message, code = service.tell(mnt, deadline, "take", ticket, reply, mare.self(),
         chain[1], chain[2])
     if not fence then return nil, message, code end
     fence, message, code = answer(mnt, ticket, reply, deadline)
     if fence then
         held[mnt] = {fence = fence, chain = chain}
-        return fence
+    elseif fence == nil then
+        insist(mnt, "drop", ticket, reply) -- it may have been granted just now
     end
+    return fence, message, code
+end
+
+local function take_grouped(mnt, deadline)
+    local chain = chains.here()
+    if held[mnt] and chains.same(held[mnt].chain, chain) then return false end
+    local lock, message, code = mnt:lock(deadline)
+    if not lock then return nil, message, code end
+    local fence
+    fence, message, code = lock:fence()
+    if fence then held[mnt] = {fence = fence, chain = chain, lock = lock} end
+    return fence, message, code
+end
+
+local function take(mnt, deadline)
+    local fence, message, code = (is_grouped(mnt) and take_grouped or take_served)(mnt, deadline)
     if fence == false then
         error("the monitor is held by this very chain of calls: to wait would be a deadlock", 3)
     end
-    insist(mnt, "drop", ticket, reply) -- it may have been granted just now
-    return nil, message, code
+    return fence, message, code
+end
+
+-- What the holder says; to a server in this very process without a message.
+local function tell_server(mnt, kind, ...)
+    local server = servers[mnt]
+    if not server then return insist(mnt, kind, ...) end
+    server[kind](server, ...)
+    return true
 end
 
 local function release(mnt)
-    local fence = held[mnt].fence
+    local mine = held[mnt]
     held[mnt] = nil
-    return insist(mnt, "release", fence)
+    if mine.lock then return mine.lock:release() end
+    return tell_server(mnt, "release", mine.fence)
 end
 
 --- Waits for the lock. Returns the number of the grant, its fence; or nil, message, code.
@@ -81,10 +125,12 @@ function monitor.release(mnt)
     return release(mnt)
 end
 
---- The number of the present grant; nil if this process does not hold the lock.
+--- The number of the present grant; nil if this process does not hold the lock, or no longer.
 function monitor.fence(mnt)
     check_monitor("fence", mnt)
-    return held[mnt] and held[mnt].fence
+    local mine = held[mnt]
+    if mine and mine.lock then return mine.lock:fence() end
+    return mine and mine.fence
 end
 
 -- Closed at the end of the function, however it ends.
@@ -113,10 +159,17 @@ monitor.dowhenfree = monitor.doWhenFree
 
 -- ---- Conditions ---------------------------------------------------------------------------------
 
+local function check_conditions(name, mnt)
+    check_held(name, mnt)
+    if is_grouped(mnt) then
+        error(("bad argument #1 to '%s' (a group's monitor has no conditions)"):format(name), 3)
+    end
+end
+
 --- Releases the lock, waits for a signal, and takes the lock again. Returns true; or, with the lock
 --- taken again all the same, nil, message, code ("timeout", "cancelled").
 function monitor.wait(mnt, name, timeout)
-    check_held("wait", mnt)
+    check_conditions("wait", mnt)
     local deadline = check.deadline("wait", timeout, 3)
     local ticket, reply = service.ticket()
     local mine = held[mnt]
@@ -139,14 +192,14 @@ end
 
 --- Wakes one that waits; it goes on when it has got the lock.
 function monitor.signal(mnt, name)
-    check_held("signal", mnt)
-    return insist(mnt, "signal", held[mnt].fence, name or "", false)
+    check_conditions("signal", mnt)
+    return tell_server(mnt, "signal", held[mnt].fence, name or "", false)
 end
 
 --- Wakes all that wait.
 function monitor.broadcast(mnt, name)
-    check_held("broadcast", mnt)
-    return insist(mnt, "signal", held[mnt].fence, name or "", true)
+    check_conditions("broadcast", mnt)
+    return tell_server(mnt, "signal", held[mnt].fence, name or "", true)
 end
 
 return monitor

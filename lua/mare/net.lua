@@ -33,9 +33,8 @@ end
 --- A stream to a host and port, or to the path of a Unix-domain socket (`connect(path, nil,
 --- timeout)`). Every address of a name is tried in turn.
 function net.connect(host, port, timeout)
-    check("connect", host, 1, "string")
+    checks.address("connect", host, port)
     if is_path(host) then return connect(host, nil, deadline_of("connect", timeout, 3)) end
-    check("connect", port, 2, "number")
     local deadline = deadline_of("connect", timeout, 3)
     local addresses, message, code = raw.resolve(host, deadline)
     if not addresses then return nil, message, code end
@@ -64,7 +63,7 @@ end
 --- connections are spread over them; `limit`, as `listener:limit`. The timeout is for the name of
 --- the host.
 function net.listen(host, port, options, timeout)
-    check("listen", host, 1, "string")
+    checks.address("listen", host, port)
     options = options or {}
     check("listen", options, 3, "table")
     checks.options("listen", options, 3, listen_options)
@@ -76,7 +75,6 @@ function net.listen(host, port, options, timeout)
     if is_path(host) then
         port = nil
     else
-        check("listen", port, 2, "number")
         local addresses, message, code = raw.resolve(host, deadline)
         if not addresses then return nil, message, code end
         host = addresses[1]
@@ -108,9 +106,8 @@ local early = {reuse = "reuseaddr", shared = "reuseport"}
 --- timeout is for the name of the host.
 function net.udp(host, port, options, timeout)
     host, options = host or "0.0.0.0", options or {}
-    check("udp", host, 1, "string")
+    checks.address("udp", host, port or 0)
     if is_path(host) then port = nil else port = port or 0 end
-    if port then check("udp", port, 2, "number") end
     check("udp", options, 3, "table")
     if port then
         local addresses, message, code = raw.resolve(host, deadline_of("udp", timeout, 4))

@@ -139,7 +139,9 @@ end
 
 local function keeper()
     local channel = mare.find(KEEPER)
-    if not channel then return nil, "this program is no node: see node.start", "nonode" end
+    if not channel then
+        return nil, "this program is not a node: call node.start first", "nonode"
+    end
     return channel
 end
 

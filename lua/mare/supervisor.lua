@@ -79,6 +79,10 @@ local function checked(name, options, level)
     for key, value in pairs(options) do copy[key] = value end
     copy.children = {}
     for i, child in ipairs(options.children or {}) do
+        if type(child) ~= "table" then
+            error(("bad argument #1 to '%s' (children[%d]: a table with 'start' expected, got %s)")
+                :format(name, i, type(child)), level - 1)
+        end
         copy.children[i] = checked_child(name, 1, child, level + 1)
     end
     return copy

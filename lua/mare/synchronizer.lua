@@ -129,9 +129,18 @@ local function add(name, table_of, process, fname, f)
     local key = who.key(process)
     table_of[key] = table_of[key] or {}
     table_of[key][fname] = table_of[key][fname] or {}
-    table.insert(table_of[key][fname], f)
+    local list = table_of[key][fname]
+    list[#list + 1] = f -- the process may ask before its answer is here
     local channel, message, code = rpc.sync(process, "synchronizer.join")(fname, box)
-    if not channel then return nil, message, code end
+    if not channel then
+        for i = #list, 1, -1 do
+            if list[i] == f then
+                table.remove(list, i)
+                break
+            end
+        end
+        return nil, message, code
+    end
     learn {key = key, channel = channel, process = process}
     return true
 end
@@ -166,6 +175,13 @@ function synchronizer.stop()
     if not box or box:closed() then return false end
     for _, it in pairs(addresses) do post(it.channel, it.process, "gone", me.key) end
     return box:close()
+end
+
+--- In a process that others may make rules for: which ones. f(process, fname) returns whether that
+--- process may make rules for that function; an error is a no. nil: all may, as from the start.
+function synchronizer.accept(f)
+    if f ~= nil then check.argument("accept", f, 1, "function") end
+    require "mare._synchronized".accept(f)
 end
 
 --- In a process that has rules: those of a synchronizer that has ended do not count any more.

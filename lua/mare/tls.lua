@@ -21,7 +21,7 @@ local NOT_WITH_PSK = {"certificate", "key", "password", "authorities", "verify",
 local NAMED = {certificate = 1, key = 1, password = 1, staple = 1}
 local OCSP = {check = 1, require = 2}
 local MORE = {context = 1, name = 1, server = 1, handshake_time = 1, backlog = 1, shared = 1,
-    limit = 1}
+    limit = 1, _http2 = 1}
 
 local function version_of(options, name, usual)
     local value = options[name] or usual
@@ -46,11 +46,11 @@ local function keys_of(options)
     if psk == nil then return nil end
     for _, name in ipairs(NOT_WITH_PSK) do
         if options[name] ~= nil then
-            error(("option '%s' is of no use with 'psk'"):format(name), 4)
+            error(("option '%s' has no effect with 'psk'"):format(name), 4)
         end
     end
     if options.max_version and tostring(options.max_version) ~= "1.3" then
-        error("option 'psk' is of TLS 1.3, and 'max_version' is less", 4)
+        error("option 'psk' needs TLS 1.3, but 'max_version' is lower", 4)
     end
     for identity, key in pairs(type(psk) == "table" and psk or {}) do
         if type(identity) ~= "string" or #identity == 0 or #identity > 255
@@ -90,11 +90,11 @@ local function check_named(names)
         elseif not given.certificate then
             error(("option 'names': '%s': option 'certificate' is needed"):format(name), 4)
         elseif name:find("*", 2, true) or name:find "^%*" and not name:find "^%*%.[^.]" then
-            error(("option 'names': '%s' is no name of a host"):format(name), 4)
+            error(("option 'names': '%s' is not a host name"):format(name), 4)
         end
         for key in pairs(given) do
             if not NAMED[key] then
-                error(("option 'names': '%s': there is no option '%s'"):format(name,
+                error(("option 'names': '%s': unknown option '%s'"):format(name,
                     tostring(key)), 4)
             end
         end
@@ -135,10 +135,11 @@ function make(options, deadline)
     return add_names(context, options, deadline)
 end
 
-local function check_names(options, also)
-    for name in pairs(options) do
-        if not CONTEXT[name] and not (also and MORE[name]) then
-            error(("there is no option '%s'"):format(tostring(name)), 3)
+local function check_names(options, name, index, also)
+    for key in pairs(options) do
+        if not CONTEXT[key] and not (also and MORE[key]) then
+            error(("bad argument #%d to '%s' (unknown option '%s')"):format(index, name,
+                tostring(key)), also and 4 or 3)
         end
     end
 end
@@ -156,7 +157,7 @@ function tls.context(options, timeout)
     if type(options) ~= "table" then
         error("bad argument #1 to 'context' (table expected, got " .. type(options) .. ")", 2)
     end
-    check_names(options)
+    check_names(options, "context", 1)
     return make(options, checks.deadline("context", timeout, 2))
 end
 
@@ -170,7 +171,7 @@ local function settle(options, name, index, serves, deadline)
             type(options)), 3)
     end
     options = options or {}
-    check_names(options, true)
+    check_names(options, name, index, true)
     if type(options.context) == "userdata" then return options.context, options end
     if options.context ~= nil then error("option 'context' must be made by tls.context", 3) end
     local own, message, code = {}, nil, nil
@@ -195,6 +196,7 @@ local function begin(stream, context, options, name, deadline)
     end
     ok, message, code = raw.secure(stream, context,
         options.handshake_time or tls.handshake_time, options.server, name)
+    if ok and options._http2 then raw.offer(stream) end -- for mare.http
     if ok then ok, message, code = stream:handshake(deadline) end
     if ok then return stream end
     stream:close()
@@ -204,6 +206,7 @@ end
 --- A stream over TLS to a host and port, whose certificate is valid for that name. Options: those
 --- of `tls.context`, or a `context`; `name`, if the certificate is for another; `handshake_time`.
 function tls.connect(host, port, options, timeout)
+    checks.address("connect", host, port)
     local deadline = checks.deadline("connect", timeout, 4)
     local context, more, message, code = settle(options, "connect", 3, false, deadline)
     if not context then return nil, message, code end
@@ -231,6 +234,7 @@ end
 --- `tls.context`, or a `context`; `handshake_time`. The timeout is for the files of the context and
 --- the name of the host.
 function tls.listen(host, port, options, timeout)
+    checks.address("listen", host, port)
     local deadline = checks.deadline("listen", timeout, 4)
     local context, more, message, code = settle(options, "listen", 3, true, deadline)
     if not context then return nil, message, code end

@@ -155,8 +155,9 @@ static bool has_keys(const uint8_t *at, const uint8_t *end, uint32_t count)
         if (!mare__unpack(&key, end, &token) || token.kind == MARE__TOKEN_NIL ||
             (token.kind == MARE__TOKEN_FLOAT && token.as.number != token.as.number))
             return false;
-        if (!mare__unpack_skip(&at, end, true) || !mare__unpack_skip(&at, end, true))
-            return false;
+        for (int part = 0; part < 2; part++) // the key and its value
+            if (!mare__unpack_skip(&at, end, true))
+                return false;
     }
     return true;
 }

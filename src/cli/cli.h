@@ -54,6 +54,10 @@ void mare__cli_trace_begin(mare_runtime *runtime);
 bool mare__cli_trace_close(void);
 extern const char mare__cli_trace_help[];
 
+// `mare trace draw FILE`: a drawing of what such a file tells.
+int mare__cli_trace(int argc, char **argv);
+extern const char mare__cli_trace_draw_help[];
+
 // `mare --profile FILE`: the same for a profile, which is written at the end.
 bool mare__cli_profile_open(const char *path);
 void mare__cli_profile_begin(mare_runtime *runtime);

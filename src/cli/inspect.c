@@ -9,14 +9,14 @@
 const char mare__cli_inspect_help[] =
     "mare --inspect PATH app.lua [args]\n\n"
     "Runs a program (also -e CODE, or -) and lets 'mare top PATH' show what its processes do.\n"
-    "PATH becomes a Unix-domain socket, for the owner of the program alone.\n";
+    "PATH becomes a Unix-domain socket that only the owner of the program can use.\n";
 
 const char mare__cli_top_help[] =
     "mare top PATH [--interval SECONDS] [--once]\n\n"
     "Shows the processes of a program that was started with 'mare --inspect PATH app.lua': who\n"
     "they are, their share of the processor, their memory, where they are and what they wait for.\n"
-    "It shows them anew every second; q ends it. With --once, or where the output is no terminal,\n"
-    "it prints them once.\n";
+    "It refreshes every second; q ends it. With --once, or if the output is not a terminal, it\n"
+    "prints them once.\n";
 
 static const char *inspect_path;
 

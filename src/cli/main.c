@@ -112,14 +112,16 @@ static const struct command commands[] = {
      run_interactively},
     {"-", "runs the program on standard input: mare - [args]",
      "mare - [args]\n\nReads a whole program from standard input, then runs it.\n", run_stdin},
-    {"--lenient", "exits with 0 though processes died unnoticed: mare --lenient app.lua [args]",
+    {"--lenient", "exits with 0 even if other processes fail: mare --lenient app.lua [args]",
      "mare --lenient app.lua [args]\n\n"
      "The exit code is that of the main process alone. Without this it is also 1 when another\n"
-     "process died and nobody took note, and when processes were ended at last because what they\n"
-     "waited for could no longer come.\n",
+     "process died and nobody observed it, and when processes were ended because of a deadlock:\n"
+     "what they waited for could no longer come.\n",
      run_leniently},
-    {"--trace", "notes what processes do: mare --trace FILE app.lua [args]", mare__cli_trace_help,
+    {"--trace", "records what processes do: mare --trace FILE app.lua [args]", mare__cli_trace_help,
      run_traced},
+    {"trace", "draws what such a file tells: mare trace draw FILE [options]",
+     mare__cli_trace_draw_help, mare__cli_trace},
     {"--profile", "draws where the time goes: mare --profile out.svg app.lua [args]",
      mare__cli_profile_help, run_profiled},
     {"--inspect", "lets others look into a program: mare --inspect PATH app.lua [args]",
@@ -136,7 +138,7 @@ static const struct command commands[] = {
      mare__cli_clock_help, mare__cli_clock},
     {"node", "runs a program as a node that others can reach: mare node --name NAME app.lua",
      mare__cli_node_help, mare__cli_node},
-    {"group", "asks a member of a group who is in, who holds what: mare group NAME --join ADDRESS",
+    {"group", "asks a member of a group who is up and holds locks: mare group NAME --join ADDRESS",
      mare__cli_group_help, mare__cli_group},
     {"serve", "runs code that others submit, in sandboxes: mare serve --listen HOST:PORT",
      mare__cli_serve_help, mare__cli_serve},
@@ -144,7 +146,7 @@ static const struct command commands[] = {
      mare__cli_submit_help, mare__cli_submit},
     {"jobs", "lists, shows and cancels jobs of a server: mare jobs HOST:PORT", mare__cli_jobs_help,
      mare__cli_jobs},
-    {"attach", "evaluates lines in a node that runs: mare attach HOST:PORT", mare__cli_attach_help,
+    {"attach", "evaluates lines in a running node: mare attach HOST:PORT", mare__cli_attach_help,
      mare__cli_attach},
     {"keys", "makes keys and certificates for nodes: mare keys authority GROUP",
      mare__cli_keys_help, mare__cli_keys},
@@ -213,9 +215,9 @@ static int help(int argc, char **argv)
          "  mare                  reads, evaluates and prints, with history\n\nCommands:");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         printf("  %-9s  %s\n", commands[i].name, commands[i].summary);
-    puts("\nExit codes: 0 success; 1 a process died unnoticed, or waited for what cannot come; 2\n"
+    puts("\nExit codes: 0 success; 1 a process died unobserved, or a deadlock at the end; 2\n"
          "wrong usage; 128 + n ended by signal n; or what the program gave to os.exit.\n"
-         "docs/reference/lua.md has the module.");
+         "'mare help spawn' describes a function; docs/guide is an introduction.");
     return 0;
 }
 

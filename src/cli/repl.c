@@ -183,6 +183,55 @@ static unsigned char end_or_delete(EditLine *editor, int key)
     return CC_REFRESH;
 }
 
+static bool ask(struct repl *repl, const char *text, char **more, char **list);
+
+// Writes the names side by side below the line, which is drawn again after them.
+static void list_names(const char *names)
+{
+    enum { COLUMNS = 80, LEAST = 2 };
+    size_t widest = 0, column = 0;
+    for (const char *at = names; *at; at += strcspn(at, "\n") + (strchr(at, '\n') != NULL))
+        widest = strcspn(at, "\n") > widest ? strcspn(at, "\n") : widest;
+    write_all(screen.file, "\n", 1);
+    for (const char *at = names; *at; at += strcspn(at, "\n") + (strchr(at, '\n') != NULL)) {
+        char cell[COLUMNS + 2];
+        if (column > 0 && column + widest > COLUMNS) {
+            write_all(screen.file, "\n", 1);
+            column = 0;
+        }
+        int written = snprintf(cell, sizeof cell, "%-*.*s", (int)(widest + LEAST),
+                               (int)strcspn(at, "\n"), at);
+        size_t length = written < (int)sizeof cell ? (size_t)written : sizeof cell - 1;
+        write_all(screen.file, cell, length);
+        column += widest + LEAST;
+    }
+    write_all(screen.file, "\n", 1);
+}
+
+// Tab: what the letters before the cursor can become. At the beginning of a line it is a blank.
+static unsigned char complete(EditLine *editor, int key)
+{
+    (void)key;
+    struct repl *repl;
+    const LineInfo *line = el_line(editor);
+    char *more = NULL, *list = NULL;
+    unsigned char result = CC_ERROR;
+    el_get(editor, EL_CLIENTDATA, &repl);
+    if (line->cursor == line->buffer)
+        return el_insertstr(editor, "    ") == 0 ? CC_REFRESH : CC_ERROR;
+    char *text = strndup(line->buffer, (size_t)(line->cursor - line->buffer));
+    if (text && ask(repl, text, &more, &list) && *more) {
+        result = el_insertstr(editor, more) == 0 ? CC_REFRESH : CC_ERROR;
+    } else if (list && *list) {
+        list_names(list);
+        result = CC_REDISPLAY;
+    }
+    free(text);
+    free(more);
+    free(list);
+    return result;
+}
+
 static char *prompt(EditLine *editor)
 {
     struct repl *repl;
@@ -192,10 +241,13 @@ static char *prompt(EditLine *editor)
 
 static bool open_editor(struct repl *repl)
 {
-    static const char *const keys[][2] = {
-        {"^C", "drop-line"},          {"^D", "end-or-delete"},
-        {"^R", "em-inc-search-prev"}, {"\\e[3~", "ed-delete-next-char"},
-        {"\\e[1~", "ed-move-to-beg"}, {"\\e[4~", "ed-move-to-end"}};
+    static const char *const keys[][2] = {{"^C", "drop-line"},
+                                          {"^D", "end-or-delete"},
+                                          {"^R", "em-inc-search-prev"},
+                                          {"\\e[3~", "ed-delete-next-char"},
+                                          {"\\e[1~", "ed-move-to-beg"},
+                                          {"\\e[4~", "ed-move-to-end"},
+                                          {"^I", "complete"}};
     FILE *out = fdopen(dup(screen.file), "w"); // its own drawing does not go around the prompt
     HistEvent event;
     repl->history = history_init();
@@ -209,6 +261,7 @@ static bool open_editor(struct repl *repl)
     el_set(editor, EL_GETCFN, read_key);
     el_set(editor, EL_ADDFN, "drop-line", "Forget what was typed", drop_line);
     el_set(editor, EL_ADDFN, "end-or-delete", "End, or delete a letter", end_or_delete);
+    el_set(editor, EL_ADDFN, "complete", "Complete a name", complete);
     el_set(editor, EL_SETTY, "-d", "-intr", "intr=", NULL); // while editing, a key
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         el_set(editor, EL_BIND, keys[i][0], keys[i][1], NULL);
@@ -247,14 +300,17 @@ static void remember(struct repl *repl, const char *line)
 // Texts are numbered, and so are their answers. An interrupt may hit the process between two
 // evaluations, where it may have just taken a text that it now knows nothing of: it answers 0.
 
-// A text to evaluate; or NULL, to which the answer comes after the one to the text, if any.
-static bool send_text(struct repl *repl, const char *text)
+// A text to evaluate, or to complete; or NULL, to which the answer comes after the one to the text,
+// if any.
+static bool send_text(struct repl *repl, const char *text, bool completes)
 {
+    const mare_value yes = {.type = MARE_BOOLEAN, .as.boolean = true};
     mare_message *message;
     if (mare_message_create(&message) != MARE_OK)
         return false;
     bool sent = mare_message_add_integer(message, repl->number) == MARE_OK &&
                 (!text || mare_message_add_string(message, text) == MARE_OK) &&
+                (!completes || mare_message_add(message, &yes) == MARE_OK) &&
                 mare_chan_send(repl->input, message) == MARE_OK;
     mare_message_destroy(message);
     return sent;
@@ -288,10 +344,45 @@ static bool receive_answer(struct repl *repl, bool *alive)
             return false;
         }
         if (number.as.integer == 0)
-            *alive = send_text(repl, NULL);
+            *alive = send_text(repl, NULL, false);
     }
     *alive = false;
     return false;
+}
+
+static char *text_at(const mare_message *message, unsigned index)
+{
+    mare_value value = {0};
+    mare_message_get(message, index, &value);
+    return value.type == MARE_STRING ? strndup(value.as.string.bytes, value.as.string.length)
+                                     : NULL;
+}
+
+// Asks the process what a text can become: what to add, and the candidates. False: it does not
+// answer soon, for a routine of it computes. A late answer has an old number.
+static bool ask(struct repl *repl, const char *text, char **more, char **list)
+{
+    mare_message *answer = NULL;
+    bool mine = false;
+    now_doing(EVALUATING);
+    pthread_mutex_unlock(&screen.lock);
+    int64_t number = ++repl->number;
+    bool sent = send_text(repl, text, true);
+    uint64_t deadline = mare_deadline_ms(repl->runtime, 1000);
+    while (sent && !mine && mare_chan_receive_until(repl->output, &answer, deadline) == MARE_OK) {
+        mare_value value = {0};
+        mare_message_get(answer, 0, &value);
+        mine = value.as.integer == number;
+        if (mine) {
+            *more = text_at(answer, 1);
+            *list = text_at(answer, 2);
+        }
+        mare_message_destroy(answer);
+    }
+    pthread_mutex_lock(&screen.lock);
+    if (screen.doing != OVER)
+        now_doing(EDITING);
+    return mine && *more && *list;
 }
 
 static bool evaluate(struct repl *repl, bool *alive)
@@ -299,7 +390,7 @@ static bool evaluate(struct repl *repl, bool *alive)
     now_doing(EVALUATING);
     pthread_mutex_unlock(&screen.lock);
     repl->number++;
-    *alive = send_text(repl, repl->text);
+    *alive = send_text(repl, repl->text, false);
     bool more = receive_answer(repl, alive);
     pthread_mutex_lock(&screen.lock);
     if (screen.doing != OVER)

@@ -211,7 +211,7 @@ int mare__cli_finish(mare_runtime *runtime)
                 mare_strerror(MARE_DEADLOCK)); // it caught that, and waits again
         code = EXIT_DIED;
     } else if (err == MARE_DEADLOCK) {
-        fprintf(stderr, "mare: %lu %s for what can no longer come: ended\n",
+        fprintf(stderr, "mare: deadlock: %lu %s for what can no longer come; ended\n",
                 atomic_load(&runtime->live),
                 atomic_load(&runtime->live) == 1 ? "process waits" : "processes wait");
     }

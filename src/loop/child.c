@@ -342,7 +342,8 @@ static void end_launch(struct mare__job *job)
         return;
     }
     mare__child_kill(launch->fd, launch->spawning.group ? launch->pid : 0);
-    mare__jobs_post(job->jobs, bury, launch); // to wait for it may block, and this may be a worker
+    mare__jobs_post(job->jobs, MARE__LANE_FILES, bury,
+                    launch); // to wait for it may block, and this may be a worker
 }
 
 // ---- With copies of what it is told -------------------------------------------------------------

@@ -40,7 +40,7 @@ static void let_go(struct mare__descriptor *descriptor)
     if (descriptor->fd < 0 && !descriptor->folder)
         close_descriptor(descriptor);
     else
-        mare__jobs_post(descriptor->jobs, close_descriptor, descriptor);
+        mare__jobs_post(descriptor->jobs, MARE__LANE_FILES, close_descriptor, descriptor);
 }
 
 // What a job has opened.

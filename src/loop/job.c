@@ -375,7 +375,8 @@ static void end_posted(struct mare__job *job)
     mare__free(job);
 }
 
-void mare__jobs_post(struct mare__jobs *jobs, void (*function)(void *argument), void *argument)
+void mare__jobs_post(struct mare__jobs *jobs, enum mare__lane lane,
+                     void (*function)(void *argument), void *argument)
 {
     struct posted *posted = is_usable(jobs) ? mare__alloc_zero(sizeof *posted) : NULL;
     bool started = false;
@@ -385,7 +386,7 @@ void mare__jobs_post(struct mare__jobs *jobs, void (*function)(void *argument), 
         posted->job.run = run_posted;
         posted->job.end = end_posted;
         posted->job.jobs = mare__jobs_ref(jobs);
-        posted->job.lane = MARE__LANE_FILES;
+        posted->job.lane = lane;
         atomic_init(&posted->job.holders, 1);
         mare__list_init(&posted->job.entry);
         pthread_mutex_lock(&jobs->mutex);

@@ -8,7 +8,7 @@
 #include "sched/sched.h"
 
 // Jobs of one kind do not wait for those of another.
-enum mare__lane { MARE__LANE_FILES, MARE__LANE_RESOLVE, MARE__LANES };
+enum mare__lane { MARE__LANE_FILES, MARE__LANE_RESOLVE, MARE__LANE_DATABASE, MARE__LANES };
 
 // The first member of what knows how to do the work and has its results.
 struct mare__job {
@@ -71,4 +71,5 @@ bool mare__job_is_lost(struct mare__job *job);
 
 // Calls a function on a thread of the pool, for those who do not want to know how it ends; now, if
 // that cannot be.
-void mare__jobs_post(struct mare__jobs *jobs, void (*function)(void *argument), void *argument);
+void mare__jobs_post(struct mare__jobs *jobs, enum mare__lane lane,
+                     void (*function)(void *argument), void *argument);

@@ -75,6 +75,7 @@ int mare__lua_open_place(lua_State *L);
 int mare__lua_open_time(lua_State *L);
 int mare__lua_open_net(lua_State *L);
 int mare__lua_open_http(lua_State *L);
+int mare__lua_open_http2(lua_State *L);
 int mare__lua_open_json(lua_State *L);
 int mare__lua_open_websocket(lua_State *L);
 int mare__lua_open_zip(lua_State *L);
@@ -87,6 +88,8 @@ int mare__lua_open_log(lua_State *L);
 int mare__lua_open_terminal(lua_State *L);
 int mare__lua_open_source(lua_State *L);
 int mare__lua_open_socket(lua_State *L);
+int mare__lua_open_sqlite(lua_State *L);
+int mare__lua_open_postgres(lua_State *L);
 
 // Runs a module in Lua that is part of the program and pushes what it returns, as the first
 // `require` of it would: also where there is no file of it, and the program may not require it.

@@ -6,6 +6,7 @@
 
 #include "coord/lease/tenants.h"
 #include "lua/binding.h"
+#include "lua/guest.h"
 
 #define PARTY "mare.group.party"
 
@@ -13,6 +14,7 @@
 struct lock {
     mare__tenant tenant; // first
     const char *name;    // of the key in that table
+    size_t length;       // of the name, which may have zeros in it
     uint64_t machine[];
 };
 
@@ -51,8 +53,11 @@ static void carry(void *context, mare__tenant *tenant, const mare_coord_effect *
     luaL_checkstack(L, 4, NULL);
     lua_newtable(L);
     set_text(L, "what", mare_coord_effect_name(effect->kind));
-    if (tenant)
-        set_text(L, "lock", ((struct lock *)(void *)tenant)->name);
+    if (tenant) {
+        const struct lock *lock = (struct lock *)(void *)tenant;
+        lua_pushlstring(L, lock->name, lock->length);
+        lua_setfield(L, -2, "lock");
+    }
     if (effect->peer != MARE_COORD_NOBODY)
         set_number(L, "peer", (uint64_t)effect->peer + 1);
     set_number(L, "number", effect->number);
@@ -154,12 +159,12 @@ static int party_add(lua_State *L)
 {
     struct party *party = check_party(L);
     uint64_t now_us = (uint64_t)luaL_checkinteger(L, 2);
-    size_t saved = 0, size = mare_coord_size(&party->lock_setup);
-    const char *name = luaL_checkstring(L, 3);
+    size_t saved = 0, length, size = mare_coord_size(&party->lock_setup);
+    const char *name = luaL_checklstring(L, 3, &length);
     const char *bytes = luaL_optlstring(L, 4, NULL, &saved);
     lua_getiuservalue(L, 1, 1);
     struct lock *lock = lua_newuserdatauv(L, sizeof *lock + size, 0);
-    *lock = (struct lock){.name = name};
+    *lock = (struct lock){.name = name, .length = length};
     lock->tenant.machine = mare_coord_init(lock->machine, size, &party->lock_setup);
     if (bytes && mare_coord_load(lock->tenant.machine, (const uint8_t *)bytes, (uint32_t)saved) !=
                      MARE_COORD_OK)
@@ -237,6 +242,60 @@ static int party_down(lua_State *L)
     return 1;
 }
 
+// ---- Values as bytes ----------------------------------------------------------------------------
+
+// _pack(value) -> bytes that any member can read, and that can be put one after the other; nil,
+// message, code when something in it has no meaning elsewhere
+static int party_pack(lua_State *L)
+{
+    struct mare__leaving *leaving = NULL;
+    mare_message message;
+    lua_settop(L, 1);
+    mare__message_init(&message);
+    mare_err err = mare__marshal(L, 1, 1, &message, "value", &leaving);
+    mare__leaving_end(L, &leaving, 0, false);
+    if (err)
+        return mare__lua_fail_with(L, err);
+    bool plain = mare__lua_is_plain(&message);
+    if (plain)
+        lua_pushlstring(L, (const char *)mare__message_data(&message), message.length);
+    mare__message_clear(&message);
+    if (plain)
+        return 1;
+    lua_pushliteral(L, "plain values expected: numbers, strings, booleans, tables of them");
+    return mare__lua_fail_with(L, MARE_BADMSG);
+}
+
+// _unpack(bytes) -> all values in them; nothing when they cannot be read
+static int party_unpack(lua_State *L)
+{
+    size_t length;
+    const char *bytes = luaL_checklstring(L, 1, &length);
+    mare_message *parsed, own;
+    mare_err err = mare_message_parse(bytes, length, &parsed);
+    if (err == MARE_NOMEM)
+        mare__lua_no_memory(L);
+    if (err)
+        return 0;
+    mare__message_init(&own);
+    mare__message_move(&own, parsed);
+    mare_message_destroy(parsed);
+    luaL_checkstack(L, (int)own.count + 8, "too many values");
+    return mare__unmarshal_own(L, &own);
+}
+
+// _checksum(bytes) -> FNV-1a, 64 bits: finds a damage, not an attack
+static int party_checksum(lua_State *L)
+{
+    size_t length;
+    const char *bytes = luaL_checklstring(L, 1, &length);
+    uint64_t sum = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < length; i++)
+        sum = (sum ^ (uint8_t)bytes[i]) * UINT64_C(0x100000001b3);
+    lua_pushinteger(L, (lua_Integer)sum);
+    return 1;
+}
+
 int mare__lua_open_group(lua_State *L)
 {
     static const luaL_Reg methods[] = {{"_add", party_add},
@@ -244,7 +303,11 @@ int mare__lua_open_group(lua_State *L)
                                        {"_epoch", party_epoch},
                                        {"_down", party_down},
                                        {NULL, NULL}};
-    static const luaL_Reg functions[] = {{"_member", party_new}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"_member", party_new},
+                                         {"_pack", party_pack},
+                                         {"_unpack", party_unpack},
+                                         {"_checksum", party_checksum},
+                                         {NULL, NULL}};
     if (luaL_newmetatable(L, PARTY)) {
         luaL_newlib(L, methods);
         lua_setfield(L, -2, "__index");

@@ -125,8 +125,7 @@ int mare__lua_guest_failure(lua_State *L)
                       mare__rpc_put_failure(&out, (uint32_t)luaL_checkinteger(L, 1), text));
 }
 
-// Whether a message holds nothing but what every MessagePack knows.
-static bool is_plain(const mare_message *message)
+bool mare__lua_is_plain(const mare_message *message)
 {
     const uint8_t *at = mare__message_data(message), *end = at + message->length;
     bool plain = true;
@@ -147,7 +146,7 @@ int mare__lua_guest_answer(lua_State *L)
     mare__leaving_end(L, &leaving, 0, false);
     if (err)
         return mare__lua_fail_with(L, err);
-    if (!is_plain(&message)) {
+    if (!mare__lua_is_plain(&message)) {
         mare__message_clear(&message);
         lua_pushliteral(L, "the result has something in it that MessagePack has no word for");
         return mare__lua_fail_with(L, MARE_BADMSG);

@@ -63,8 +63,9 @@ static int host_close(lua_State *L)
             err = mare__runtime_await(runtime, true, MARE_FOREVER);
         if (err == MARE_DEADLOCK) {
             char *stuck = mare__stuck_text(runtime);
-            fprintf(stderr, "mare: %lu processes wait for messages that nobody can send: ended\n%s",
-                    atomic_load(&runtime->live), stuck ? stuck : "");
+            unsigned long live = atomic_load(&runtime->live);
+            fprintf(stderr, "mare: deadlock: %lu %s for what can no longer come; ended\n%s", live,
+                    live == 1 ? "process waits" : "processes wait", stuck ? stuck : "");
             free(stuck);
         }
     }

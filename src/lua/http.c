@@ -80,11 +80,11 @@ static void set_form(lua_State *L, const struct mare__http_head *head)
     lua_setfield(L, -2, "form");
 }
 
-static int push_head(lua_State *L, const struct mare__http_reader *reader)
+int mare__lua_http_push_head(lua_State *L, const struct mare__http_head *head,
+                             enum mare__http_kind kind)
 {
-    const struct mare__http_head *head = &reader->head;
     lua_createtable(L, 0, 12);
-    if (reader->kind == MARE__HTTP_REQUESTS) {
+    if (kind == MARE__HTTP_REQUESTS) {
         set_span(L, "method", head->method);
         set_span(L, "target", head->target);
         set_form(L, head);
@@ -147,7 +147,7 @@ static int interpret(lua_State *L, struct mare__http_reader *reader, bool body, 
         case MARE__HTTP_MORE:
             return 0;
         case MARE__HTTP_HEAD:
-            return push_head(L, reader);
+            return mare__lua_http_push_head(L, &reader->head, reader->kind);
         case MARE__HTTP_BODY:
             lua_pushlstring(L, reader->slice.at, reader->slice.size);
             return 1;
@@ -310,6 +310,15 @@ static uint64_t get_limit(lua_State *L, const char *name, uint64_t most, uint64_
     return given ? (uint64_t)value : usual;
 }
 
+void mare__lua_http_limits(lua_State *L, struct mare__http_limits *limits)
+{
+    limits->start_line = (uint32_t)get_limit(L, "start_line", UINT16_MAX, limits->start_line);
+    limits->field_line = (uint32_t)get_limit(L, "field_line", UINT16_MAX, limits->field_line);
+    limits->head = (uint32_t)get_limit(L, "head", MARE__HTTP_HEAD_MOST, limits->head);
+    limits->fields = (uint32_t)get_limit(L, "fields", UINT16_MAX, limits->fields);
+    limits->body = get_limit(L, "body", INT64_MAX, limits->body);
+}
+
 // reader("requests" | "responses" [, limits [, methods]]): the last are those that are known beside
 // the usual ones, with spaces between.
 static int new_reader(lua_State *L)
@@ -330,12 +339,7 @@ static int new_reader(lua_State *L)
     reader->methods = methods;
     lua_pushvalue(L, 3); // and so it stays
     lua_setiuservalue(L, -2, 1);
-    struct mare__http_limits *limits = &reader->limits;
-    limits->start_line = (uint32_t)get_limit(L, "start_line", UINT16_MAX, limits->start_line);
-    limits->field_line = (uint32_t)get_limit(L, "field_line", UINT16_MAX, limits->field_line);
-    limits->head = (uint32_t)get_limit(L, "head", MARE__HTTP_HEAD_MOST, limits->head);
-    limits->fields = (uint32_t)get_limit(L, "fields", UINT16_MAX, limits->fields);
-    limits->body = get_limit(L, "body", INT64_MAX, limits->body);
+    mare__lua_http_limits(L, &reader->limits);
     if (luaL_newmetatable(L, metatable)) {
         luaL_newlib(L, private_methods);
         lua_setfield(L, -2, "__index");

@@ -278,7 +278,7 @@ static void put_list(struct encoder *e, int table)
         lua_pushinteger(L, i);
         lua_replace(L, table + 1);
         if (lua_rawgeti(L, table, i) == LUA_TNIL)
-            refuse(e, "nothing, in a list that goes on behind it");
+            refuse(e, "nil in the middle of a list (use json.null)");
         if (i > 1)
             put_byte(e, ',');
         put_line(e);
@@ -344,7 +344,7 @@ static void put_value(struct encoder *e)
     const char *text;
     switch (lua_type(L, -1)) {
     case LUA_TNIL:
-        refuse(e, "nothing (json.null is null)");
+        refuse(e, "nil (use json.null)");
         break;
     case LUA_TBOOLEAN:
         if (lua_toboolean(L, -1))

@@ -401,13 +401,16 @@ void mare__lua_push_embedded(lua_State *L, const char *name)
     M("mare._child", luaopen_mare__child, mare__lua_open_child)                                    \
     M("mare._file", luaopen_mare__file, mare__lua_open_file)                                       \
     M("mare._http", luaopen_mare__http, mare__lua_open_http)                                       \
+    M("mare._http2", luaopen_mare__http2, mare__lua_open_http2)                                    \
     M("mare._log", luaopen_mare__log, mare__lua_open_log)                                          \
     M("mare._net", luaopen_mare__net, mare__lua_open_net)                                          \
     M("mare._node", luaopen_mare__node, mare__lua_open_node)                                       \
     M("mare._party", luaopen_mare__party, mare__lua_open_group)                                    \
+    M("mare._postgres", luaopen_mare__postgres, mare__lua_open_postgres)                           \
     M("mare._sim", luaopen_mare__sim, mare__lua_open_sim)                                          \
     M("mare._socket", luaopen_mare__socket, mare__lua_open_socket)                                 \
     M("mare._source", luaopen_mare__source, mare__lua_open_source)                                 \
+    M("mare._sqlite", luaopen_mare__sqlite, mare__lua_open_sqlite)                                 \
     M("mare._terminal", luaopen_mare__terminal, mare__lua_open_terminal)                           \
     M("mare._tls", luaopen_mare__tls, mare__lua_open_tls)                                          \
     M("mare._websocket", luaopen_mare__websocket, mare__lua_open_websocket)                        \

@@ -299,7 +299,7 @@ int mare__lua_select(lua_State *L)
     lua_Unsigned count = lua_rawlen(L, CASES);
     luaL_argcheck(L, count <= 1 << 20, 1, "too many cases");
     luaL_argcheck(L, count > 0 || deadline != MARE_FOREVER, 1,
-                  "no cases and no timeout: it would wait for ever");
+                  "no cases and no timeout: it would wait forever");
     if (deadline != 0)
         mare__block_check(L, self);
     if (count == 0 && deadline != 0)

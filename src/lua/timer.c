@@ -20,7 +20,7 @@ int mare__lua_timer(lua_State *L)
 {
     mare_runtime *runtime = mare__self(L)->shared.runtime;
     lua_Number first = luaL_checknumber(L, 1), period = luaL_optnumber(L, 2, 0);
-    luaL_argcheck(L, first >= 0 && first < 1e9, 1, "a time is not negative, and not for ever");
+    luaL_argcheck(L, first >= 0 && first < 1e9, 1, "a time must not be negative or infinite");
     luaL_argcheck(L, lua_isnoneornil(L, 2) || (period >= 0.001 && period < 1e9), 2,
                   "a period is a millisecond at least");
     struct mare__object *timer = mare__alarm_new(

@@ -169,6 +169,15 @@ static int secure_stream(lua_State *L)
     return 1;
 }
 
+// offer(stream): HTTP/2 and HTTP/1.1, by ALPN, in the handshake that is still to come.
+static int offer_http2(lua_State *L)
+{
+    struct mare__stream *stream = mare__lua_stream(L, 1);
+    if (!mare__stream_closed(stream))
+        mare__tls_offer_http2(stream->transport);
+    return 0;
+}
+
 // listen(listener, context, seconds): what it accepts is over TLS.
 static int secure_listener(lua_State *L)
 {
@@ -271,13 +280,11 @@ static int new_selfsigned(lua_State *L)
 
 int mare__lua_open_tls(lua_State *L)
 {
-    static const luaL_Reg private_functions[] = {{"context", new_context},
-                                                 {"name", name_context},
-                                                 {"trust", trust_system},
-                                                 {"secure", secure_stream},
-                                                 {"listen", secure_listener},
-                                                 {"selfsigned", new_selfsigned},
-                                                 {NULL, NULL}};
+    static const luaL_Reg private_functions[] = {
+        {"context", new_context},       {"name", name_context},
+        {"trust", trust_system},        {"secure", secure_stream},
+        {"listen", secure_listener},    {"offer", offer_http2},
+        {"selfsigned", new_selfsigned}, {NULL, NULL}};
     mare__lazy_table(L, private_functions);
     return 1;
 }

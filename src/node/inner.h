@@ -209,6 +209,15 @@ void mare__session_blame(struct mare__session *session, const char *what);
 // A message could not cross: the program is told why.
 void mare__session_dropped(struct mare__session *session, const char *why);
 
+// The others that there are: a bare word; who has come, to be judged; the end.
+void mare__session_tell(struct mare__session *session, const char *word);
+void mare__session_tell_hello(struct mare__session *session);
+void mare__session_tell_over(struct mare__session *session, const struct mare__link_event *event);
+
+// A letter to the events, with the session and a word; more is added before it is posted. NULL: no
+// memory.
+struct mare__letter *mare__session_event(struct mare__session *session, const char *word);
+
 // The peer offers its service channel: the two have met.
 void mare__session_met(struct mare__session *session, uint64_t id);
 

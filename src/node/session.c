@@ -6,8 +6,6 @@
 //     transport --read--> link --next--> dispatch +--> ports
 //                          |                      +--> control
 //                          +--output--> transport
-#include <errno.h>
-#include <stdio.h>
 
 #include "base/alloc.h"
 #include "loop/stream.h"
@@ -149,108 +147,6 @@ static void serve_all(struct mare__session *session)
     }
 }
 
-// ---- Telling the program ------------------------------------------------------------------------
-
-// A letter to the events, with the session and a word; more is added before it is posted.
-static struct mare__letter *event_new(struct mare__session *session, const char *word)
-{
-    struct mare__letter *letter = mare__alloc_zero(sizeof *letter);
-    if (!letter)
-        return NULL;
-    mare__letter_init(letter);
-    mare_message *message = &letter->wait.message;
-    message->count += mare__message_append_handle(message, &session->task.object);
-    mare_message_add_string(message, word);
-    return letter;
-}
-
-static void add_span(struct mare__letter *letter, struct mare__span span)
-{
-    mare_value value = {.type = MARE_STRING, .as.string = {span.at, span.size}};
-    mare_message_add(&letter->wait.message, &value);
-}
-
-static void tell(struct mare__session *session, const char *word)
-{
-    struct mare__letter *letter = event_new(session, word);
-    if (letter)
-        mare__chan_post(session->events, letter);
-}
-
-void mare__session_dropped(struct mare__session *session, const char *why)
-{
-    struct mare__letter *letter = event_new(session, "dropped");
-    if (!letter)
-        return;
-    add_span(letter, mare__span_of(why ? why : ""));
-    mare__chan_post(session->events, letter);
-}
-
-static void tell_hello(struct mare__session *session)
-{
-    const struct mare__link_hello *peer = mare__link_peer(session->link);
-    struct mare__letter *letter = event_new(session, "hello");
-    if (!letter)
-        return;
-    add_span(letter, peer->name);
-    add_span(letter, peer->group);
-    mare_message_add_integer(&letter->wait.message, (int64_t)peer->incarnation);
-    mare_message_add_integer(&letter->wait.message, (int64_t)peer->stamp);
-    add_span(letter, mare__span_of(session->facts));
-    mare__chan_post(session->events, letter);
-}
-
-void mare__session_met(struct mare__session *session, uint64_t id)
-{
-    if (session->judging) { // not before this side has agreed
-        session->offered = id;
-        return;
-    }
-    if (session->met) {
-        mare__session_blame(session, "a second service");
-        return;
-    }
-    session->met = true;
-    const struct mare__link_hello *peer = mare__link_peer(session->link);
-    struct mare__object *service = id ? mare__far_channel(session, id) : NULL;
-    struct mare__letter *letter = service ? event_new(session, "up") : NULL;
-    if (letter) {
-        mare_message *message = &letter->wait.message;
-        add_span(letter, peer->name);
-        mare_message_add_integer(message, (int64_t)peer->incarnation);
-        mare_message_add_integer(message, (int64_t)peer->stamp);
-        add_span(letter, mare__span_of(session->facts));
-        message->count += mare__message_append_handle(message, service);
-        for (uint32_t i = 0; i < peer->address_count; i++)
-            add_span(letter, peer->addresses[i]);
-        mare__chan_post(session->events, letter);
-    }
-    if (service)
-        mare__unref(service);
-}
-
-static void tell_over(struct mare__session *session, const struct mare__link_event *event)
-{
-    struct mare__letter *letter = event_new(session, "over");
-    if (!letter)
-        return;
-    mare_value by_peer = {.type = MARE_BOOLEAN, .as.boolean = event->by_peer};
-    mare_message_add_string(&letter->wait.message, mare__link_code_word(event->code));
-    char versions[200];
-    struct mare__span text = event->text;
-    if (event->code == MARE__LINK_CODE_VERSION) {
-        const struct mare__link_hello *peer = mare__link_peer(session->link);
-        const struct mare__link_hello *self = &session->settings.self;
-        snprintf(versions, sizeof versions, "%s: this node speaks %u to %u, the other %u to %u",
-                 mare__link_code_text(event->code), self->version_min, self->version_max,
-                 peer->version_min, peer->version_max);
-        text = mare__span_of(versions);
-    }
-    add_span(letter, text.size ? text : mare__span_of(mare__link_code_text(event->code)));
-    mare_message_add(&letter->wait.message, &by_peer);
-    mare__chan_post(session->events, letter);
-}
-
 // ---- What comes ---------------------------------------------------------------------------------
 
 void mare__session_blame(struct mare__session *session, const char *what)
@@ -341,14 +237,14 @@ static void pass_on(struct mare__session *session, const struct mare__link_event
         mare__stream_over(session->task.runtime, session->transport, MARE__KIND_STREAM);
     session->transport = NULL;
     bool kept = stream && mare__stream_keep(stream, (const char *)event->data, event->size);
-    struct mare__letter *letter = kept ? event_new(session, "guest") : NULL;
+    struct mare__letter *letter = kept ? mare__session_event(session, "guest") : NULL;
     if (letter) {
         mare_message *message = &letter->wait.message;
         atomic_store(&stream->object.taken, false); // who receives it owns it
         message->count += mare__message_append_handle(message, &stream->object);
         mare__chan_post(session->events, letter);
     } else {
-        tell_over(session, &(struct mare__link_event){.code = MARE__LINK_CODE_NOMEM});
+        mare__session_tell_over(session, &(struct mare__link_event){.code = MARE__LINK_CODE_NOMEM});
     }
     if (stream)
         mare__unref(&stream->object);
@@ -359,7 +255,7 @@ static void on_event(struct mare__session *session, const struct mare__link_even
     struct mare__port *port;
     switch (event->kind) {
     case MARE__LINK_HELLO:
-        tell_hello(session);
+        mare__session_tell_hello(session);
         break;
     case MARE__LINK_RESUME: // not offered here
         mare__link_refuse(session->link, MARE__LINK_CODE_SESSION, mare__span_of(""));
@@ -367,7 +263,7 @@ static void on_event(struct mare__session *session, const struct mare__link_even
     case MARE__LINK_UP: // who has dialled may learn only now whom it talks to
         session->judging = session->dials;
         if (session->dials)
-            tell_hello(session);
+            mare__session_tell_hello(session);
         else
             rise(session);
         break;
@@ -396,10 +292,10 @@ static void on_event(struct mare__session *session, const struct mare__link_even
             note_beat(session, event);
         break;
     case MARE__LINK_SUSPECTED:
-        tell(session, "suspected");
+        mare__session_tell(session, "suspected");
         break;
     case MARE__LINK_TRUSTED:
-        tell(session, "trusted");
+        mare__session_tell(session, "trusted");
         break;
     case MARE__LINK_GUEST: // the link is not one any more, and tells nothing further
         pass_on(session, event);
@@ -409,7 +305,7 @@ static void on_event(struct mare__session *session, const struct mare__link_even
     case MARE__LINK_RESUMED:
         break;
     case MARE__LINK_OVER:
-        tell_over(session, event);
+        mare__session_tell_over(session, event);
         lose(session);
         break;
     }

@@ -149,7 +149,7 @@ int mare__child_execute(const char *command)
 {
     char *arguments[] = {"/bin/sh", "-c", (char *)command, NULL};
     struct mare__spawning spawning = {.arguments = arguments, .fd = {-1, -1, -1}};
-    pid_t pid;
+    pid_t pid = -1;
     int status, err = mare__child_spawn(&spawning, &pid);
     if (err) {
         errno = -err;

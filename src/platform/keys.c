@@ -49,9 +49,9 @@ static EVP_PKEY *read_key(const char *text, struct mare__tls_error *error)
     if (key && EVP_PKEY_is_a(key, "ED25519"))
         return key;
     if (key)
-        mare__tls_refuse(error, MARE_BADMSG, "it is no Ed25519 key");
+        mare__tls_refuse(error, MARE_BADMSG, "it is not an Ed25519 key");
     else
-        refuse(error, "it is no private key");
+        refuse(error, "it is not a private key");
     EVP_PKEY_free(key);
     return NULL;
 }
@@ -62,7 +62,7 @@ static X509 *read_certificate(const char *text, struct mare__tls_error *error)
     X509 *certificate = bio ? PEM_read_bio_X509(bio, NULL, no_password, NULL) : NULL;
     BIO_free(bio);
     if (!certificate)
-        refuse(error, "it is no certificate");
+        refuse(error, "it is not a certificate");
     return certificate;
 }
 
@@ -72,7 +72,7 @@ static X509_CRL *read_list(const char *text, struct mare__tls_error *error)
     X509_CRL *list = bio ? PEM_read_bio_X509_CRL(bio, NULL, no_password, NULL) : NULL;
     BIO_free(bio);
     if (!list)
-        refuse(error, "it is no list of revoked certificates");
+        refuse(error, "it is not a list of revoked certificates");
     return list;
 }
 
@@ -148,7 +148,7 @@ bool mare__key_check(const char *certificate, const void *bytes, size_t size,
     EVP_MD_CTX *context = EVP_MD_CTX_new();
     bool done = false;
     if (own && (!key || !EVP_PKEY_is_a(key, "ED25519")))
-        mare__tls_refuse(error, MARE_BADMSG, "its key is no Ed25519 key");
+        mare__tls_refuse(error, MARE_BADMSG, "its key is not an Ed25519 key");
     else if (own && (!context || EVP_DigestVerifyInit(context, NULL, NULL, NULL, key) != 1))
         refuse(error, "cannot check a signature");
     else if (own)

@@ -47,6 +47,11 @@ static uint64_t live_random(void *context)
     return number;
 }
 
+void mare__yield_thread(void)
+{
+    sched_yield();
+}
+
 long mare__os_process(void)
 {
     return getpid();

@@ -71,6 +71,9 @@ static inline void mare__pause(void)
 #endif
 }
 
+// Lets other threads have the processor, if any want it.
+void mare__yield_thread(void);
+
 // ---- A barrier that only one side pays for ------------------------------------------------------
 // Two threads that each write one thing and then read the other's: one side, which runs often,
 // calls mare__barrier_here between the two, at no cost; the other, which runs rarely, calls

@@ -29,6 +29,7 @@ struct tls {
     struct mare__tls_rules *rules;
     uint64_t handshake_until;
     bool server;
+    bool http2; // it is offered
     bool ready; // the handshake is over, and went well
     bool ended; // the transport below has no more to read
     bool shut;  // the peer was told that we send no more
@@ -522,4 +523,23 @@ struct mare__transport *mare__tls_new(struct mare__tls_context *context,
         return &tls->transport;
     destroy(tls);
     return NULL;
+}
+
+const unsigned char mare__tls_http2[12] = "\2h2\10http/1.1";
+
+bool mare__tls_offers_http2(const SSL *ssl)
+{
+    const struct tls *tls = SSL_get_app_data(ssl);
+    return tls && tls->http2;
+}
+
+bool mare__tls_offer_http2(struct mare__transport *transport)
+{
+    if (transport->ops != &ops)
+        return false;
+    struct tls *tls = of(transport);
+    tls->http2 = true;
+    if (!tls->server && tls->rules->protocols_size == 0)
+        SSL_set_alpn_protos(tls->ssl, mare__tls_http2, sizeof mare__tls_http2);
+    return true;
 }

@@ -109,6 +109,10 @@ struct mare__transport *mare__tls_new(struct mare__tls_context *context,
                                       const struct mare__tls_session *session,
                                       struct mare__tls_error *error);
 
+// Before the handshake: HTTP/2 and HTTP/1.1 are offered by ALPN, unless the context says what is.
+// False: it is no transport of TLS.
+bool mare__tls_offer_http2(struct mare__transport *transport);
+
 // What was agreed on, and who the peer is, once the handshake is over. Texts that do not fit are
 // cut.
 struct mare__tls_facts {

@@ -243,13 +243,21 @@ void mare__tls_rules_trust_system(struct mare__tls_rules *rules)
 
 // ---- The rest -----------------------------------------------------------------------------------
 
-// The first of ours that the client offers; if there is none, there is nothing to talk about.
+// The first of ours that the client offers; if there is none, there is nothing to talk about. A
+// context that has none leaves it to who uses the session (mare__tls_offer_http2).
 static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *size,
                            const unsigned char *offered, unsigned offered_size, void *user)
 {
-    (void)ssl;
     const struct mare__tls_rules *rules = user;
     unsigned char *chosen;
+    if (rules->protocols_size == 0) {
+        if (!mare__tls_offers_http2(ssl) ||
+            SSL_select_next_proto(&chosen, size, mare__tls_http2, sizeof mare__tls_http2, offered,
+                                  offered_size) != OPENSSL_NPN_NEGOTIATED)
+            return SSL_TLSEXT_ERR_NOACK;
+        *out = chosen;
+        return SSL_TLSEXT_ERR_OK;
+    }
     if (SSL_select_next_proto(&chosen, size, rules->protocols, rules->protocols_size, offered,
                               offered_size) != OPENSSL_NPN_NEGOTIATED)
         return SSL_TLSEXT_ERR_ALERT_FATAL;
@@ -281,6 +289,7 @@ static bool allow(struct mare__tls_rules *rules, const struct mare__tls_options 
         return mare__tls_refuse(error, MARE_INVALID, "ciphers: '%s': %s", ciphers, reason());
     if (options->suites && SSL_CTX_set_ciphersuites(ssl, options->suites) != 1)
         return mare__tls_refuse(error, MARE_INVALID, "suites: '%s': %s", options->suites, reason());
+    SSL_CTX_set_alpn_select_cb(ssl, choose_protocol, rules);
     if (options->protocols_size == 0)
         return true;
     rules->protocols = mare__alloc(options->protocols_size);
@@ -288,7 +297,6 @@ static bool allow(struct mare__tls_rules *rules, const struct mare__tls_options 
         return mare__tls_refuse(error, MARE_NOMEM, "%s", mare_strerror(MARE_NOMEM));
     memcpy(rules->protocols, options->protocols, options->protocols_size);
     rules->protocols_size = (unsigned)options->protocols_size;
-    SSL_CTX_set_alpn_select_cb(ssl, choose_protocol, rules);
     return SSL_CTX_set_alpn_protos(ssl, rules->protocols, rules->protocols_size) == 0 ||
            mare__tls_refuse(error, MARE_INVALID, "protocols: %s", reason());
 }

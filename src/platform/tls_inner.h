@@ -36,6 +36,10 @@ void mare__tls_begin(void);
 struct mare__tls_rules *mare__tls_rules_take(struct mare__tls_context *context);
 void mare__tls_rules_drop(struct mare__tls_rules *rules);
 
+// For ALPN: "h2" and "http/1.1"; and whether the session was told to offer them.
+extern const unsigned char mare__tls_http2[12];
+bool mare__tls_offers_http2(const SSL *ssl);
+
 // Loads the system's authorities, if they are meant and it has not been done.
 void mare__tls_rules_trust_system(struct mare__tls_rules *rules);
 

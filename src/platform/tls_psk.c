@@ -136,7 +136,7 @@ bool mare__tls_use_keys(struct mare__tls_rules *rules, const struct mare__tls_op
     SSL_CTX_set_psk_find_session_callback(rules->ssl, look_up);
     return (SSL_CTX_set_ciphersuites(rules->ssl, suites) == 1 &&
             SSL_CTX_set_min_proto_version(rules->ssl, TLS1_3_VERSION) == 1) ||
-           mare__tls_refuse(error, MARE_INVALID, "psk: it is of TLS 1.3");
+           mare__tls_refuse(error, MARE_INVALID, "psk: it needs TLS 1.3");
 }
 
 void mare__tls_forget_keys(struct mare__tls_rules *rules)

@@ -161,6 +161,7 @@ static mare_err worker_start(mare_runtime *runtime, unsigned index)
             return MARE_NOMEM;
         worker->runtime = runtime;
         worker->index = index;
+        mare__vigil_init(&worker->vigil, runtime->busy_waits);
         mare__list_init(&worker->idle);
         atomic_store(&runtime->workers[index], worker);
     }

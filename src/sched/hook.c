@@ -322,11 +322,10 @@ static void on_event(lua_State *L, lua_Debug *event)
     struct mare__local *process = mare__self(L);
     struct setting *setting = process->hooked ? setting_of(L, 0, false) : NULL;
     if (!setting || !setting->mask || setting->inherited) {
-        if (process->armed != L)
-            set_hook(process, L, 0, 0);
-        else if (event->event != LUA_HOOKCOUNT)     // of a hook that a library in C passed on
+        bool armed = process->armed == L;
+        if (armed && event->event != LUA_HOOKCOUNT) // of a hook that a library in C passed on
             set_hook(process, L, LUA_MASKCOUNT, 1); // Lua yields at an instruction, not at a call
-        else if (!give_way(process, L, NULL))
+        else if (!armed || !give_way(process, L, NULL))
             set_hook(process, L, 0, 0);
         return;
     }

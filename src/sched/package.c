@@ -347,8 +347,10 @@ static bool push_package(lua_State *L)
 static char *copy_string(lua_State *L, const char *string)
 {
     char *copy = mare__alloc(strlen(string) + 1);
-    if (!copy)
+    if (!copy) {
         luaL_error(L, "not enough memory");
+        return NULL; // it does not return
+    }
     return strcpy(copy, string);
 }
 
@@ -432,8 +434,10 @@ static void remake(lua_State *L)
             room++;
     lua_pop(L, 1);
     struct mare__modules *modules = mare__alloc_zero(sizeof *modules + room * sizeof(void *));
-    if (!modules)
+    if (!modules) {
         luaL_error(L, "not enough memory");
+        return; // it does not return
+    }
     mare__object_init(&modules->object, MARE__KIND_INTERNAL, modules_destroy);
     struct mare__pass pass;
     struct mare__account *payer = mare__paying;

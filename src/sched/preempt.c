@@ -145,8 +145,10 @@ void mare__on_tick(void *argument)
     struct mare__worker *worker = argument;
     bool over = ends_turn(worker);
     struct mare__local *process = worker->running;
-    bool sampled = process && atomic_load(&worker->runtime->profile);
-    sampled |= process && mare__stuck_watch(worker, process);
+    if (!process)
+        return;
+    bool sampled = atomic_load(&worker->runtime->profile);
+    sampled |= mare__stuck_watch(worker, process);
     if (over)
         process->only_sampled = false;
     else if (sampled && !process->armed)

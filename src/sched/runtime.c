@@ -66,6 +66,9 @@ mare_err mare__runtime_start(const struct mare__platform *platform, const mare_o
     atomic_init(&runtime->exit_code, -1);
     atomic_init(&runtime->recycle_limit, options->recycle);
     runtime->gc_stress = getenv("MARE_GC_STRESS") != NULL;
+    const char *busy_wait = getenv("MARE_BUSY_WAIT");
+    // With one processor, whoever is waited for could not run meanwhile.
+    runtime->busy_waits = mare__cpu_count() > 1 && !(busy_wait && strcmp(busy_wait, "0") == 0);
     pthread_mutex_init(&runtime->worker_mutex, NULL);
     pthread_mutex_init(&runtime->offer_mutex, NULL);
     pthread_mutex_init(&runtime->look_mutex, NULL);
@@ -210,7 +213,7 @@ void mare__runtime_kill_all(mare_runtime *runtime, const char *reason)
     // All that there are, and then those that they have spawned meanwhile. They are killed without
     // the lock: that takes the process's own, and may end others.
     enum { WITHOUT_MEMORY = 64 };
-    struct mare__local *few[WITHOUT_MEMORY];
+    struct mare__local *few[WITHOUT_MEMORY] = {NULL};
     size_t count;
     uint64_t last = 0;
     do {

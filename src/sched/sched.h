@@ -22,6 +22,7 @@
 #include "platform/lock.h"
 #include "platform/platform.h"
 #include "sched/arena.h"
+#include "sched/vigil.h"
 
 // ---- Processes ----------------------------------------------------------------------------------
 enum mare__status { MARE__IDLE, MARE__READY, MARE__RUNNING, MARE__BLOCKED, MARE__FINISHED };
@@ -287,8 +288,9 @@ struct mare__worker {
     struct mare__line queue;      // who has waited, behind the slot
     // Whose turn it is, its own lines' or the common ones': see ready.c. Turns are numbered by
     // counters.switches.
-    bool common_first;            // until the next tick the common lines come before its own
-    bool wary;                    // the last new process that it tried did nothing but compute
+    bool common_first; // until the next tick the common lines come before its own
+    bool wary;         // the last new process that it tried did nothing but compute
+    struct mare__vigil vigil;
     bool spent_turn;              // whoever had the last turn of the common lines was spent
     bool fresh_ticked;            // whoever had it was fresh, and a tick came in it
     volatile unsigned ticks_left; // of that turn
@@ -446,8 +448,9 @@ struct mare_runtime {
     bool exits_in_order;    // somebody awaits the end and looks at exit_code
     mare_process *main;     // whose end ends the program, or NULL
     bool gc_stress;
-    uint64_t seed; // of the random numbers of processes
-    long owner;    // the operating-system process that started it
+    bool busy_waits; // its workers may keep vigils
+    uint64_t seed;   // of the random numbers of processes
+    long owner;      // the operating-system process that started it
 };
 
 // ---- Small accessors ----------------------------------------------------------------------------

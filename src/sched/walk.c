@@ -294,6 +294,16 @@ static const char *refusal_of_moved(const struct mare__reference *ref)
     }
 }
 
+// A userdata that cannot travel, by the name of its type if it has one. That stays on the stack.
+static const char *refusal_of_userdata(lua_State *L)
+{
+    if (luaL_testudata(L, -1, LUA_FILEHANDLE))
+        return "a file";
+    if (luaL_getmetafield(L, -1, "__name") != LUA_TSTRING)
+        return "a userdata";
+    return lua_pushfstring(L, "a userdata (%s)", lua_tostring(L, -1));
+}
+
 static bool begin_userdata(struct mare__walk *w)
 {
     lua_State *L = w->L;
@@ -317,7 +327,7 @@ static bool begin_userdata(struct mare__walk *w)
     struct mare__seen seen;
     if (has_travel(L))
         return mare__seen_find(&w->seen, NULL, &seen) ? repeat(w, seen.number) : begin_travel(w);
-    return fail(w, MARE_BADMSG, luaL_testudata(L, -1, LUA_FILEHANDLE) ? "a file" : "a userdata");
+    return fail(w, MARE_BADMSG, refusal_of_userdata(L));
 }
 
 // Writes the value on top of the stack and pops it, or begins a frame that will.

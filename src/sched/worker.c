@@ -231,10 +231,12 @@ static void go_idle(struct mare__worker *worker)
     uint64_t until_ns;
     if (rest(worker, &until_ns)) {
         struct mare__lookout *lookout = mare__lookout_in(worker);
+        uint64_t began = mare__now(worker->runtime);
         if (lookout)
             lookout->wait(lookout, until_ns ? until_ns : 1);
         else
             mare__runtime_park(worker->runtime, &worker->parker, until_ns);
+        mare__vigil_rested(&worker->vigil, mare__now(worker->runtime) - began);
     }
     rise(worker);
 }
@@ -283,6 +285,25 @@ static struct mare__local *find_elsewhere(struct mare__worker *worker)
     return process;
 }
 
+// Looks for events for a while, if they have come soon lately.
+static struct mare__local *keep_vigil(struct mare__worker *worker)
+{
+    bool goes_on = mare__vigil_begin(&worker->vigil, mare__now(worker->runtime));
+    while (goes_on && !atomic_load_explicit(&worker->quit, memory_order_relaxed)) {
+        mare__yield_thread();
+        look(worker);
+        struct mare__local *process = mare__ready_find(worker);
+        if (!process)
+            process = find_elsewhere(worker);
+        if (process || mare__others_wait(worker)) {
+            mare__vigil_paid(&worker->vigil);
+            return process;
+        }
+        goes_on = mare__vigil_goes_on(&worker->vigil, mare__now(worker->runtime));
+    }
+    return NULL;
+}
+
 // Looks a few times before it sleeps: a wake through the kernel costs more than a short wait.
 static struct mare__local *find_patiently(struct mare__worker *worker)
 {
@@ -292,6 +313,8 @@ static struct mare__local *find_patiently(struct mare__worker *worker)
         mare__pause();
         process = find_elsewhere(worker);
     }
+    if (!process && mare__lookout_in(worker))
+        process = keep_vigil(worker);
     return process;
 }
 

@@ -107,7 +107,8 @@ def start_nginx(folder, server):
     while time.monotonic() < deadline:
         port = free_port()
         (folder / 'nginx.conf').write_text(
-            NGINX_CONF.format(folder=folder, port=port, server=server, user=user))
+            NGINX_CONF.format(folder=folder, port=port, user=user,
+                              server=server.replace('{port}', str(port))))
         child = subprocess.Popen([NGINX, '-p', str(folder), '-c', str(folder / 'nginx.conf')],
                                  stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while child.poll() is None and time.monotonic() < deadline:
@@ -120,7 +121,8 @@ def start_nginx(folder, server):
 
 
 def nginx(case, files, server=''):
-    """nginx with these files, by name, and more for its `server` block: its port and its folder."""
+    """nginx with these files, by name, and more for its `server` block, in which `{port}` is its
+    port: its port and its folder."""
     if not NGINX:
         raise unittest.SkipTest('nginx is not there: tools/setup.sh test')
     folder = tempfile.TemporaryDirectory()

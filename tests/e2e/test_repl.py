@@ -40,6 +40,35 @@ class Repl(unittest.TestCase):
         return [line.replace('\\040', ' ') for line in lines[1:]]
 
 
+class Completion(Repl):
+    def test_tab_completes_a_name(self):
+        terminal = self.open()
+        terminal.type('string.for\t')
+        terminal.until_line('> string.format')
+        self.assertEqual(terminal.enter('("%d", 7)'), ['7'])
+        terminal.type('mare.chan\t')
+        terminal.until_line('> mare.channel')
+        terminal.type(CTRL_C)
+        terminal.until_line('> ')
+        self.leaves(terminal)
+
+    def test_tab_lists_what_is_not_decided(self):
+        terminal = self.open()
+        terminal.type('string.re\t')
+        terminal.until(lambda: any('rep' in row and 'reverse' in row
+                                   for row in terminal.screen.rows))
+        terminal.until_line('> string.re')
+        self.assertEqual(terminal.enter('p("ab", 2)'), ['abab'])
+        self.leaves(terminal)
+
+    def test_tab_at_the_beginning_is_a_blank(self):
+        terminal = self.open()
+        terminal.type('\t1')
+        terminal.until_line('>     1')
+        self.assertEqual(terminal.enter(' + 1'), ['2'])
+        self.leaves(terminal)
+
+
 class Evaluation(Repl):
     def test_it_greets_and_prompts(self):
         terminal = self.open()

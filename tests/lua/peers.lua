@@ -23,11 +23,13 @@ end
 print(address)
 ]]
 
--- A table of plain values, lists and strings, as source.
-local function source(value)
+--- A table of plain values, lists and strings, as source.
+function peers.source(value)
     if type(value) ~= "table" then return ("%q"):format(value) end
     local parts = {}
-    for key, item in pairs(value) do parts[#parts + 1] = ("[%q]=%s"):format(key, source(item)) end
+    for key, item in pairs(value) do
+        parts[#parts + 1] = ("[%q]=%s"):format(key, peers.source(item))
+    end
     return "{" .. table.concat(parts, ",") .. "}"
 end
 
@@ -56,7 +58,7 @@ end
 function peers.start(options, text)
     options.silence = options.silence or SILENCE
     local made = assert(child.spawn {shell.mare, "-e", HEAD .. (text or "mare.sleep(1000)"),
-        source(options), stdin = "null", stdout = "pipe", stderr = "inherit",
+        peers.source(options), stdin = "null", stdout = "pipe", stderr = "inherit",
         grace = 0})
     local peer = {child = made}
     function peer.line() return made.stdout:read("l", t.patience) end
@@ -68,9 +70,9 @@ function peers.start(options, text)
     return setmetatable(peer, {__close = function() made:close() end})
 end
 
---- The same, joined to this node, and known here.
+--- The same, joined to this node (and to those that `join` names besides), and known here.
 function peers.join(home, options, text)
-    options.join = {home.address}
+    options.join = {home.address, table.unpack(options.join or {})}
     local watch = mare.channel(100)
     assert(node.monitor(watch))
     local peer = peers.start(options, text)

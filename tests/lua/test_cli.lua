@@ -383,7 +383,10 @@ return {
         t.eq({got.err, got.code}, {"", 0})
         t.ok(got.out:find("^mare.spawn%(%[options,%] body, ...%)\n\nCreates a process"), got.out)
         got = shell.run(shell.mare .. " help spawn")
-        t.ok(got.out:find "child.spawn%(options%)\n" and got.out:find "mare.spawn%(", got.out)
+        t.ok(got.out:find "^mare.spawn%(.*\nchild.spawn%(options%)\n", got.out) -- ours first
+        got = shell.run(shell.mare .. " help supervisor.asked") -- for a terminal
+        t.ok(not got.out:find "```" and got.out:find "\n\n    local tree = ", got.out)
+        for line in got.out:gmatch "[^\n]+" do t.ok(#line <= 92 or line:find "^    ", line) end
         got = shell.run(shell.mare .. " help spaw")
         t.eq({got.out, got.code}, {"", 2})
         t.ok(got.err:find "no command or function 'spaw'.*mare.spawn%(", got.err)

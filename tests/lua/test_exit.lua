@@ -272,7 +272,7 @@ return {
             print "main ends"
         ]]
         t.eq({got.out, got.code}, {"main ends\nclosed\nclosed\nclosed\n", 1})
-        t.ok(got.err:find "^mare: 3 processes wait", got.err)
+        t.ok(got.err:find "^mare: deadlock: 3 processes wait", got.err)
     end,
 
     who_waits_where_and_for_what = function()
@@ -302,7 +302,7 @@ return {
             "routine 2 of process %d+ waits at [^ ]+:13 to receive from channel %d+, made at "
                 .. "[^ ]+:13"}
         local alone, main = shell.lua(code), shell.lua(code, "main")
-        t.ok(alone.err:find "^mare: 4 processes wait", alone.err)
+        t.ok(alone.err:find "^mare: deadlock: 4 processes wait", alone.err)
         for _, line in ipairs(lines) do
             t.ok(alone.err:find("\nmare:   " .. line .. "\n"), alone.err)
             t.ok(main.err:find("\nmare:   " .. line .. "\n"), main.err)

@@ -420,6 +420,14 @@ return {
         t.fails("refused", http.get("http://127.0.0.1:1/", patience))
         t.fails("noname", http.get("http://no.such.name.invalid/", patience))
         t.raises("URL expected", http.get, "ftp://a/")
+        local client <close> = http.client {redirects = 1}
+        for _, get in ipairs {http.get, function(...) return client:get(...) end} do
+            local here = "test_http.lua:%d+: bad argument #1 to 'get' "
+            t.raises(here .. "%(an http:// or", function() return (get "localhost:80") end)
+            t.raises(here .. "%(unknown option 'bdy'", function()
+                return (get {url = "http://a/", bdy = 1})
+            end)
+        end
         local listener = assert(net.listen("127.0.0.1", 0))
         local _, port = listener:address()
         local url = "http://127.0.0.1:" .. port .. "/"

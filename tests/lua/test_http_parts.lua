@@ -265,9 +265,9 @@ return {
         t.eq({client({forwarded = 'for=1.1.1.1, for="[2001:db8::7]:47";proto=https;host=pub'},
             "10.0.0.1", standard)}, {"2001:db8::7", "https", "pub"})
         t.eq(client({forwarded = "for=_hidden"}, "10.0.0.1", standard), "10.0.0.1")
-        t.raises("number 2 is no address", proxied.trust, {"::1", "10.0.0.0/33"})
-        t.raises("number 1 is no address", proxied.trust, {"256.0.0.1"})
-        t.raises("number 1 is no address", proxied.trust, {"1::2::3"})
+        t.raises("entry 2 is not an address", proxied.trust, {"::1", "10.0.0.0/33"})
+        t.raises("entry 1 is not an address", proxied.trust, {"256.0.0.1"})
+        t.raises("entry 1 is not an address", proxied.trust, {"1::2::3"})
         t.raises("option 'header' must be", proxied.trust, {}, {header = "x"})
     end,
 

@@ -443,6 +443,11 @@ return {
             t.raises("between 0 and 65535", net.listen, HERE, port)
         end
         t.raises("integer", net.connect, HERE, 1.5)
+        local tls = require "mare.tls"
+        for name, f in pairs {connect = tls.connect, listen = tls.listen, udp = net.udp} do
+            local here = "test_net.lua:%d+: bad argument #2 to '" .. name .. "' %(a port is"
+            t.raises(here, function() return (f(HERE, 99999)) end)
+        end
         t.raises("#1 to 'connect' %(string expected, got no value", net.connect)
         t.raises("#1 to 'listen' %(string expected, got table", net.listen, {}, 1)
         t.raises("#2 to 'connect' %(number expected, got no value", net.connect, HERE)

@@ -509,6 +509,27 @@ return {
         told:close()
     end,
 
+    functions_of_libraries_are_code_too = function()
+        -- The peer asks by hand, because its own `mare.spawn` would not even try.
+        local home <close> = peers.home {code = {source = "source", bytes = "bytecode"}}
+        local told = mare.channel(10, "told")
+        for name, expected in pairs {none = "denied", source = "denied", bytes = true} do
+            local _ <close> = peers.join(home, {name = name}, [[
+                local told, reply = find "told@home", mare.channel(1)
+                local service = assert(node._service("home", nil, 100)).channel
+                service:send(reply, "spawn", {}, os.getenv, "HOME")
+                local ok, _, code = reply:receive()
+                service:send(reply, "spawn", {name = "mare.mine"}, "none")
+                told:send(ok or code, select(3, reply:receive()))
+                mare.sleep(1000)
+            ]])
+            local got, reserved = told:receive(t.patience)
+            t.eq(got, expected, name)
+            t.eq(reserved, "denied")
+        end
+        told:close()
+    end,
+
     a_node_that_is_killed_is_missed_at_once = function()
         local home <close> = peers.home()
         local watch = t.ok(node.monitor())

@@ -152,6 +152,14 @@ return {
         end
     end,
 
+    the_command_says_whom_it_cannot_join_and_why = function()
+        local app <close> = shell.file 'print((require "mare.node".monitor():receive(60)))'
+        local got = shell.run(("%s node --name flow --join ebb@127.0.0.1:1 %s"):format(
+            shell.quote(shell.mare), app))
+        t.eq(got.out, "unreachable\n", got.err)
+        t.ok(got.err:find "^mare node: cannot join ebb@127.0.0.1:1: %a", got.err)
+    end,
+
     a_node_does_not_keep_its_program = function()
         for text, code in pairs {[""] = 0, ["error 'on purpose'"] = 1} do
             local got = shell.lua(([[

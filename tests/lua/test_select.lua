@@ -245,7 +245,7 @@ return {
         t.raises("#1.*table expected", mare.select)
         t.raises("case 2", mare.select, {mare.channel(), 42})
         t.raises("case 1", mare.select, {{}})
-        t.raises("#1.*for ever", mare.select, {})
+        t.raises("#1.*forever", mare.select, {})
         t.raises("case 1", mare.select, {{42, 1}})
         t.raises("#2", mare.select, {mare.channel()}, "soon")
     end,

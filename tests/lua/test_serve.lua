@@ -171,7 +171,7 @@ return {
             ["serve --listen 127.0.0.1:0 --time x"] = "'time' must be a number of seconds",
             ["submit"] = "mare submit", ["submit 127.0.0.1:1"] = "which file",
             ["submit --keys x 127.0.0.1:1 /dev/null"] = "%-%-name NAME is needed",
-            ["jobs 127.0.0.1:1 frob"] = "none of list, show, cancel",
+            ["jobs 127.0.0.1:1 frob"] = "there is no 'frob': list, show or cancel",
             ["jobs 127.0.0.1:1 show"] = "which job"} do
             local result = shell.run(shell.mare .. " " .. words)
             t.eq(result.code, 2, words)

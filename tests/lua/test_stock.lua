@@ -186,7 +186,7 @@ return {
             for _ = 1, 2 do mare.spawn(function() mare.channel():receive() end) end
         ]]
         t.eq({got.out, got.code}, {"", 0})
-        t.ok(got.err:find "2 processes wait", got.err)
+        t.ok(got.err:find "^mare: deadlock: 2 processes wait", got.err)
     end,
 
     messages_and_refusals_are_the_same = function()

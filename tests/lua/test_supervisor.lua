@@ -341,6 +341,8 @@ return {
         refused("option 'restart' must be", {children = {{start = print, restart = "always"}}})
         refused("option 'shutdown' must be", {children = {{start = print, shutdown = "kill"}}})
         refused("unknown option 'name'", {children = {{start = print, name = "x"}}})
+        t.raises("test_supervisor.lua:%d+: bad argument #1 to 'start' %(children%[2%]: a table",
+            function() return (supervisor.start {children = {{start = "return"}, print}}) end)
         t.raises("a file cannot travel", supervisor.start,
             {children = {{start = print, args = {io.stdout}}}})
         t.eq({start {children = {{id = 1, start = quiet}, {id = 1, start = quiet}}}},

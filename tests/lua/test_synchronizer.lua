@@ -337,6 +337,49 @@ return {
         p:kill()
     end,
 
+    a_process_says_who_may_make_rules_for_it = function()
+        local p = mare.spawn(function()
+            local synchronizer, keeper = require "mare.synchronizer", nil
+            synchronizer.accept(function(process, fname)
+                assert(fname ~= "odd", "no rules for odd")
+                return process == keeper and fname == "f"
+            end)
+            function f() return 1 end
+            function g() return 2 end
+            function odd() return 3 end
+            function trust(process) keeper = process end
+            function all() synchronizer.accept(nil) end
+            require "mare.rpc".serve()
+        end)
+        local orders, answers = mare.channel(), mare.channel(1)
+        local keeper = mare.spawn(function()
+            local synchronizer, may = require "mare.synchronizer", true
+            for fname in orders:messages() do
+                if fname == "off" then may = false else
+                    answers:send(synchronizer.add_constraint(p, fname, function() return may end))
+                end
+            end
+            mare.channel():receive()
+        end)
+        local function rule(fname)
+            orders:send(fname)
+            return answers:receive(t.patience)
+        end
+        t.fails("denied", rule "f")
+        sync(p, "trust")(keeper)
+        t.fails("denied", rule "g")
+        t.fails("denied", rule "odd")
+        t.eq(rule "f", true)
+        orders:send "off"
+        t.eq(sync(p, "g")(), 2, "what was denied does not count")
+        t.fails("timeout", rpc.sync(p, "f", 0.01)())
+        sync(p, "all")()
+        t.eq(rule "g", true)
+        t.fails("timeout", rpc.sync(p, "g", 0.01)())
+        finish {p, keeper}
+        t.raises("bad argument #1 to 'accept'", require "mare.synchronizer".accept, 5)
+    end,
+
     a_guard_that_fails_refuses_and_a_trigger_that_fails_is_printed = function()
         local ready = mare.channel()
         local p = mare.spawn(function()

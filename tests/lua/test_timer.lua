@@ -149,9 +149,9 @@ return {
     end,
 
     a_time_that_makes_no_sense_is_refused = function()
-        t.raises("not negative", mare.timer, -1)
-        t.raises("not for ever", mare.timer, math.huge)
-        t.raises("not for ever", mare.timer, 0 / 0)
+        t.raises("negative or infinite", mare.timer, -1)
+        t.raises("negative or infinite", mare.timer, math.huge)
+        t.raises("negative or infinite", mare.timer, 0 / 0)
         t.raises("a millisecond at least", mare.timer, 1, 0)
         t.raises("a millisecond at least", mare.timer, 1, 0.0001)
         t.raises("number expected", mare.timer, "soon")

@@ -111,10 +111,10 @@ return {
             {"an identity is a text of 1 to 255 bytes", {psk = {ONE}}},
             {"'psk' must be a table with a key", {psk = {}}},
             {"'psk' must be a table with a key", {psk = ONE}},
-            {"'certificate' is of no use with 'psk'", {psk = {a = ONE}, certificate = "x"}},
-            {"'verify' is of no use with 'psk'", {psk = {a = ONE}, verify = false}},
-            {"'suites' is of no use with 'psk'", {psk = {a = ONE}, suites = "x"}},
-            {"'psk' is of TLS 1.3", {psk = {a = ONE}, max_version = "1.2"}},
+            {"'certificate' has no effect with 'psk'", {psk = {a = ONE}, certificate = "x"}},
+            {"'verify' has no effect with 'psk'", {psk = {a = ONE}, verify = false}},
+            {"'suites' has no effect with 'psk'", {psk = {a = ONE}, suites = "x"}},
+            {"'psk' needs TLS 1.3", {psk = {a = ONE}, max_version = "1.2"}},
         } do
             t.raises(case[1], tls.context, case[2])
         end

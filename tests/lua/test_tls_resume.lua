@@ -126,7 +126,7 @@ return {
 
     options_are_checked = function()
         t.raises("option 'resume' must be true or false", tls.context, {resume = 1})
-        t.raises("'resume' is of no use with 'psk'", tls.context, {resume = true,
+        t.raises("'resume' has no effect with 'psk'", tls.context, {resume = true,
             psk = {a = ("x"):rep(32)}})
     end,
 }

@@ -109,9 +109,9 @@ local function closer_of(response)
     return bodies.closer(body, finally)
 end
 
--- The head of an answer, its body, and what the head says of that. What is sent is noted in the
--- request: `answered`, the status, and `kept`, whether the connection serves another. Or an error.
-local function compose(request, response, keep, closer)
+-- Status, headers, body, length and upgrade of an answer, as `frame` has them, and the rest of a
+-- file, as bodies.open; or an error.
+local function describe(request, response, closer)
     local status, headers, body, length, upgrade = parts_of(response)
     if request.method == "CONNECT" and status // 100 == 2 then -- RFC 9110 section 9.3.6
         error("CONNECT is granted by who takes the stream (request.taken)", 0)
@@ -125,6 +125,13 @@ local function compose(request, response, keep, closer)
     if closer and not code then body, length, code, rest = bodies.open(body, length) end
     if code then error(length, 0) end
     body, length = frame(request, status, body, length)
+    return status, headers, body, length, upgrade, rest
+end
+
+-- The head of an answer, its body, and what the head says of that. What is sent is noted in the
+-- request: `answered`, the status, and `kept`, whether the connection serves another. Or an error.
+local function compose(request, response, keep, closer)
+    local status, headers, body, length, upgrade, rest = describe(request, response, closer)
     keep = keep and length ~= false
     local head = raw.response(status, headers, length, request.minor, keep, date_now(), upgrade)
     request.answered, request.kept = status, keep
@@ -215,4 +222,6 @@ local function refuse(stream, status, reason)
     net.linger(stream)
 end
 
-return {answer = answer, failure = failure, refuse = refuse, release = release, report = report}
+return {answer = answer, failure = failure, refuse = refuse, release = release, report = report,
+    describe = describe, plain_parts = plain_parts, closer_of = closer_of, place_of = place_of,
+    date_now = date_now, phrase = raw.phrase}

@@ -132,9 +132,9 @@ function body.write(stream, deadline, before, text, after)
     return raw.write(stream, before, text, after)
 end
 
--- The next part: a string; false at the end, which may be told as a read tells it; or nil, message,
--- code.
-local function take(next_part)
+--- The next part: a string; false at the end, which may be told as a read tells it; or nil,
+--- message, code.
+function body.take(next_part)
     local part, message, code = next_part()
     if type(part) == "string" then return part end
     if part ~= nil then
@@ -169,7 +169,7 @@ function body.write_parts(stream, next_part, length, deadline, rest)
             if not ok then return nil, sent, why end
             left = left - sent
         end
-        local part, message, code = take(next_part)
+        local part, message, code = body.take(next_part)
         if part == nil then return nil, message, code end
         if not part then break end
         local ok = true

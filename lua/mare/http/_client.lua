@@ -7,9 +7,10 @@ local check_options, seconds_of = shared.check_options, shared.seconds_of
 local bodies, pools = require "mare.http._body", require "mare.http._pool"
 
 local request_options = checks.set("url", "method", "headers", "body", "file", "length",
-    "timeout", "connect_time", "limits", "tls", "kept")
+    "timeout", "connect_time", "limits", "tls", "kept", "http2")
 local client_options = checks.set("most", "idle_time", "timeout", "connect_time", "limits", "tls",
-    "redirects", "cookies", "gzip", "proxy", "retries", "host_most", "host_idle", "line")
+    "redirects", "cookies", "gzip", "proxy", "retries", "host_most", "host_idle", "line",
+    "http2")
 
 local usual_port = {http = 80, ws = 80, https = 443, wss = 443}
 
@@ -49,6 +50,13 @@ function http.locate(url)
         secure = usual == 443, name = number == usual and host or ("%s:%d"):format(host, number)}
 end
 
+-- Options of `tls.connect` with which HTTP/2 is offered, too.
+local function offering(options)
+    local new = {_http2 = true, context = type(options) == "userdata" and options or nil}
+    for key, value in pairs(type(options) == "table" and options or {}) do new[key] = value end
+    return new
+end
+
 --- A stream to where `http.locate` says that a URL leads; over TLS, with these options of
 --- `tls.connect`, if it is secure.
 function http.open(place, timeout, options)
@@ -83,6 +91,10 @@ local function check_option(name, good, expected)
     end
 end
 
+local function is_http2(value)
+    return value == nil or type(value) == "boolean" or value == "clear"
+end
+
 -- That what a program asks for can be asked.
 local function check_request(what, method, time)
     local body, file, length = what.body, what.file, what.length
@@ -97,6 +109,7 @@ local function check_request(what, method, time)
     check_option("file", file == nil or body == nil, "without a body")
     check_option("length", length == nil or bodies.length_of(length), bodies.LENGTH)
     check_option("kept", what.kept == nil or type(what.kept) == "boolean", "true or false")
+    check_option("http2", is_http2(what.http2), "true or false, or 'clear'")
     local text = body == nil and file == nil and "" or type(body) == "string" and body
     check_option("length", length == nil or not text or bodies.length_of(length) == #text,
         "that of the body")
@@ -133,7 +146,8 @@ local function prepare(what, keep, usual_time, way)
     check_request(what, method, time)
     local wanted = {place = place, method = method, time = time, limits = what.limits,
         tls = what.tls, deadline = type(time) == "userdata" and time or nil,
-        connect_time = what.connect_time, kept = what.kept, closer = bodies.closer(), way = way}
+        connect_time = what.connect_time, kept = what.kept, closer = bodies.closer(), way = way,
+        headers = what.headers, http2 = what.http2}
     local ok, message, code = open_body(wanted, what)
     local good, head = true, nil
     if ok then
@@ -155,11 +169,12 @@ end
 local function connect(wanted)
     local time, most = wanted.time, wanted.connect_time
     if most and seconds_of(time) > most then time = most end
+    local tls = wanted.offers and offering(wanted.tls) or wanted.tls
     local stream, message, code
     if wanted.way then
-        stream, message, code = wanted.way.open(wanted.place, time, wanted.tls)
+        stream, message, code = wanted.way.open(wanted.place, time, tls)
     else
-        stream, message, code = http.open(wanted.place, time, wanted.tls)
+        stream, message, code = http.open(wanted.place, time, tls)
     end
     if not stream then return nil, message, code end
     return {stream = stream, reader = raw.reader("responses", wanted.limits),
@@ -239,8 +254,15 @@ function http.request(what)
     local wanted, message, code = prepare(what, false)
     if not wanted then return nil, message, code end
     local _ <close> = wanted.closer
-    local connection
-    connection, message, code = connect(wanted)
+    local http2, connection = wanted.http2 and require "mare.http._http2_client", nil
+    if http2 and http2.is_wanted(wanted.http2, wanted) then
+        wanted.offers = true
+        local response, sent
+        response, message, code, sent = http2.once(wanted, connect)
+        if response ~= false then return response, message, code, sent end
+        connection = message
+    end
+    if not connection then connection, message, code = connect(wanted) end
     if not connection then return nil, message, code end
     return request_on(connection, wanted, close_connection)
 end
@@ -248,7 +270,12 @@ end
 local function get(request, url, timeout)
     if type(url) ~= "table" then checks.argument("get", url, 1, "string") end
     local what = type(url) == "table" and url or {url = url, timeout = timeout}
-    local response, message, code = request(what)
+    local good, response, message, code = pcall(request, what)
+    if not good then -- what is wrong with it is wrong in the line that calls `get`
+        local why, ours = tostring(response):gsub("^bad argument #1 to 'request'",
+            "bad argument #1 to 'get'")
+        error(ours > 0 and why or response, ours > 0 and 2 or 0)
+    end
     if not response then return nil, message, code end
     local text
     text, message, code = response:text()
@@ -284,6 +311,7 @@ local function check_client(options)
     option("line", is_count, "an integer that is not negative")
     option("gzip", "boolean", "true or false")
     option("connect_time", checks.span, "seconds")
+    option("http2", is_http2, "true or false, or 'clear'")
     option("proxy", function(url)
         return type(url) == "string" and require "mare.http._proxy".way(url)
     end, "the URL of a proxy, http://host:port")
@@ -302,6 +330,8 @@ function http.client(options)
     check_client(options)
     local jar = options.cookies
     if jar == true then jar = require "mare.http._jar".new() end
+    local http2 = options.http2
+    if http2 == nil then http2 = not options.host_most end -- which counts those of HTTP/1.1
     local most = options.most or http.client_most
     return setmetatable({
         redirects = options.redirects or 0,
@@ -316,7 +346,24 @@ function http.client(options)
         connect_time = options.connect_time,
         limits = options.limits,
         tls = options.tls,
+        http2 = http2,
+        idle_time = options.idle_time or http.client_time,
+        places = {}, -- that speak HTTP/2, or do not
     }, Client)
+end
+
+-- Over HTTP/2: false, if that cannot be, and the connection of HTTP/1.1 that was made to find out;
+-- else the response, nothing, and what a failure has beside.
+local function perform_http2(self, wanted)
+    local option = wanted.http2
+    if option == nil then option = self.http2 end
+    if not option or not wanted.place.secure and option ~= "clear" then return false end
+    local http2 = require "mare.http._http2_client"
+    if not http2.is_wanted(option, wanted) then return false end
+    wanted.offers = true
+    local response, message, code, sent = http2.perform(self, wanted, connect)
+    if response == false then return false, message end
+    return response, nil, message, code, sent
 end
 
 -- Sends a request. A kept connection may have been closed by the server just now, which shows only
@@ -326,17 +373,20 @@ local function perform(self, wanted)
     local _ <close> = wanted.closer
     wanted.tls, wanted.limits = wanted.tls or self.tls, wanted.limits or self.limits
     wanted.connect_time = wanted.connect_time or self.connect_time
+    local response, made, message, code, sent = perform_http2(self, wanted)
+    if response ~= false then return response, message, code, sent end
     local again, pool = shared.idempotent[wanted.method], self.pool
     local function finished(connection, reusable) pool:put(connection, reusable) end
+    if made then return request_on(made, wanted, finished) end
     local usable = (again or wanted.kept) and not wanted.parts
-    local connection, message, code = pool:obtain(wanted, usable, connect)
+    local connection
+    connection, message, code = pool:obtain(wanted, usable, connect)
     if not connection then return nil, message, code end
     if message ~= true then return request_on(connection, wanted, finished) end
     if connection.limits ~= wanted.limits then -- those of the request before are not this one's
         connection.reader = raw.reader("responses", wanted.limits)
         connection.limits = wanted.limits
     end
-    local response
     response, message, code = exchange(connection, wanted)
     if response and (response.status ~= 408 or not again) then
         return complete(response, connection, wanted, finished)
@@ -367,6 +417,9 @@ function Client:get(url, timeout)
 end
 
 --- Closes the connections that are not in use; those that are, when they have been.
-function Client:close() self.pool:close() end
+function Client:close()
+    self.pool:close()
+    if #self.places > 0 then require "mare.http._http2_client".close(self) end
+end
 
 Client.__close = Client.close

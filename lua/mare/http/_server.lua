@@ -10,7 +10,7 @@ local refuse, report, release = answers.refuse, answers.report, answers.release
 local gone = require "mare.http._gone"
 
 local server_options = checks.set("idle_time", "message_time", "write_time", "least_rate", "limits",
-    "failed", "end_time", "log", "methods", "targets", "cancel", "processes")
+    "failed", "end_time", "log", "methods", "targets", "cancel", "processes", "http2")
 
 local function on_error(err)
     return debug.traceback(type(err) == "string" and err or
@@ -36,8 +36,9 @@ local function print_failure(message, code, stream)
 end
 
 -- The handshake of a connection over TLS, before its first request. False: it failed.
-local function shake_hands(stream, failed)
+local function shake_hands(stream, failed, http2)
     if not stream:tls() then return true end
+    if http2 ~= false then require "mare._tls".offer(stream) end
     local ok, message, code = stream:handshake()
     if ok then return true end
     if failed == nil then failed = print_failure end
@@ -150,6 +151,15 @@ local function serve_request(connection, request)
     return sent and request.kept -- as its head says
 end
 
+-- Whether the client speaks HTTP/2: TLS has agreed on it, or it is wanted in clear text and the
+-- first bytes tell.
+local function speaks_http2(stream, option, idle)
+    if option == false then return false end
+    local facts = stream:tls()
+    if facts then return facts.protocol == "h2" end
+    return option == "clear" and require "mare._http2".is_spoken(stream, idle)
+end
+
 -- As http.handle. `server` is what the connections of one listener share: whether it is `ending`,
 -- how long it then waits for requests, the readers of streams that are `waiting` for one, the
 -- connections whose clients are `watched`, by routine, and which requests it wants.
@@ -163,7 +173,13 @@ local function handle(stream, handler, options, server)
     local peer = stream:peer() -- which nobody can say any more when it has gone
     stream:timeout(options.write_time or http.write_time)
     shared.server_of[stream] = server
-    if not shake_hands(stream, options.failed) then return end
+    local http2 = options.http2
+    if not mare._routine() then http2 = false end
+    if not shake_hands(stream, options.failed, http2) then return end
+    if speaks_http2(stream, http2, idle) then
+        return require "mare.http._http2_server".serve(stream, handler, options, server,
+            {note = note, objection = objection, on_error = on_error})
+    end
     local count = 0
     repeat
         count = count + 1 -- one whose requests are there already is never waited for
@@ -232,6 +248,8 @@ local function check_values(options)
     check("processes", count == true or math.type(count) == "integer" and count >= 1
         and count <= 1024, "true, or an integer from 1 to 1024")
     check("cancel", type(options.cancel) == "boolean", "true or false")
+    check("http2", type(options.http2) == "boolean" or options.http2 == "clear",
+        "true or false, or 'clear'")
     local function check_list(name, is, expected)
         local value, good = options[name], true
         for _, one in ipairs(type(value) == "table" and value or {}) do good = good and is(one) end

@@ -17,6 +17,10 @@ http.end_time = 1
 --- as long.
 http.retry_time = 0.1
 
+--- Of HTTP/2: streams that a client may have open at once, and bytes of bodies that may come on
+--- each, and on all of a connection, before somebody reads them.
+http.http2_streams, http.http2_stream_window, http.http2_window = 100, 262144, 1048576
+
 -- What may be done twice without harm (RFC 9110 section 9.2.2).
 local idempotent = {GET = true, HEAD = true, OPTIONS = true, TRACE = true, PUT = true,
     DELETE = true}

@@ -77,7 +77,7 @@ end
 
 function form.body(request, most)
     if type_of(request.headers) ~= "application/x-www-form-urlencoded" then
-        return nil, "the body is no form", "badmsg"
+        return nil, "the body is not a form (application/x-www-form-urlencoded)", "badmsg"
     end
     local text, message, code = request:text()
     if not text then return nil, message, code end
@@ -143,7 +143,7 @@ local function finish(part)
     if two == "--" then
         part.reader.over = true
     elseif two ~= "\r\n" then
-        return fail(part, "a boundary that is none", "badmsg")
+        return fail(part, "a malformed boundary", "badmsg")
     end
     return nil
 end
@@ -221,7 +221,7 @@ local function next_part(reader)
     part.headers = read_head(text)
     local about = part.headers and part.headers["content-disposition"]
     if not about or not about:lower():find "^form%-data" then
-        return fail(part, "a part that says not what it is", "badmsg")
+        return fail(part, "a part without a Content-Disposition of form-data", "badmsg")
     end
     part.name, part.filename = disposition(about, "name"), disposition(about, "filename")
     if not part.name then return fail(part, "a part without a name", "badmsg") end

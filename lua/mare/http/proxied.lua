@@ -86,8 +86,8 @@ function proxied.list(addresses, name, level)
         elseif range then
             ranges[#ranges + 1] = range
         else
-            error(("bad argument #1 to '%s' (number %d is no address or range)"):format(name, i),
-                level)
+            error(("bad argument #1 to '%s' (entry %d is not an address or a range)")
+                :format(name, i), level)
         end
     end
     return function(address)

@@ -339,10 +339,10 @@ static void functions_are_called_before_and_after_the_end(void **state)
     mare_runtime *runtime = run_start(1);
     struct mare__jobs *jobs = mare__jobs_ref(mare__jobs_of(runtime));
     for (int i = 0; i < 100; i++)
-        mare__jobs_post(jobs, posted, &gate.ended);
+        mare__jobs_post(jobs, MARE__LANE_FILES, posted, &gate.ended);
     await(&gate.ended, 100);
     mare_stop(runtime);
-    mare__jobs_post(jobs, posted, &gate.ended);
+    mare__jobs_post(jobs, MARE__LANE_FILES, posted, &gate.ended);
     assert_int_equal(look(&gate.ended), 101); // by this thread
     mare__jobs_unref(jobs);
 }
@@ -381,7 +381,7 @@ static void want_of_memory_is_said(void **state)
         finish(runtime, job);
     }
     mare__alloc_fail_after(1); // a function is called all the same
-    mare__jobs_post(mare__jobs_of(runtime), posted, &gate.ended);
+    mare__jobs_post(mare__jobs_of(runtime), MARE__LANE_FILES, posted, &gate.ended);
     mare__alloc_fail_after(0);
     await(&gate.ended, 2);
     mare_stop(runtime);

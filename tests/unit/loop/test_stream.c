@@ -210,7 +210,7 @@ static void a_stream_goes_on_over_tls(void **state)
 {
     (void)state;
     struct mare__stream *ends[2];
-    struct mare__tls_facts facts;
+    struct mare__tls_facts facts = {0};
     open_pair(65536, ends);
     put(ends[1], "go ahead\n");
     expect(ends[0], "go ahead\n");
@@ -250,7 +250,7 @@ static void a_key_of_both_sides_says_who_the_peer_is(void **state)
                                 "\5other\0\20"
                                 "abcdef0123456789";
     struct mare__stream *ends[2];
-    struct mare__tls_facts facts;
+    struct mare__tls_facts facts = {0};
     struct mare__tls_error error;
     for (int wrong = 0; wrong < 2; wrong++) {
         struct mare__tls_context *server = with_keys(known, sizeof known - 1);

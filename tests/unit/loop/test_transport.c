@@ -210,8 +210,10 @@ static void close_ends(struct mare__transport *ends[2])
 static void must_open(const struct kind *kind, struct trouble *trouble,
                       struct mare__transport *ends[2])
 {
-    if (!open_ends(kind, trouble, ends))
+    if (!open_ends(kind, trouble, ends)) {
         fail_msg("%s: cannot be opened", kind->name);
+        abort(); // it does not return
+    }
 }
 
 // ---- A conversation -----------------------------------------------------------------------------

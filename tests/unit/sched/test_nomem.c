@@ -26,7 +26,7 @@ static void count_down(scenario *play, void (*start)(long n), const char *how)
     int through = 0;
     const char *step = getenv("MARE_NOMEM_STEP"); // slow builds leave some out
     long n = 1;
-    for (; through < 5; n += step ? atol(step) : 1) {
+    for (; through < 5; n += step ? strtol(step, NULL, 10) : 1) {
         alarm(60 * unit_slow()); // a hang ends the program
         start(n);
         const char *complaint = play();

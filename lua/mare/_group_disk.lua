@@ -1,0 +1,157 @@
+-- SPDX-License-Identifier: MIT
+-- What a replica or a multicast has on its disk, in a folder of its own:
+--
+--     state    the state at `base`, and that number: a file as those of _group_state.lua
+--     log      records, one after the other: LENGTH CHECKSUM KIND NUMBER EPOCH DATA
+--
+-- A record is a promise, an entry, a cut (what is from this number on is void), the start of a
+-- life, or that this member had lost what it has promised before, and votes no more. A record at
+-- the end that is not whole was being written when the machine stopped: nobody has heard of it, and
+-- it is cut off. One in the middle is a damage: it is refused.
+local file, party = require "mare.file", require "mare._party"
+local state = require "mare._group_state"
+
+local disk = {}
+disk.__index = disk
+
+local HEAD, BODY = "<I4i8", "<Bi8i8"
+local PROMISE, ENTRY, CUT, LIFE, LOST = 1, 2, 3, 4, 5
+local HEAD_BYTES = string.packsize(HEAD)
+
+local function record(kind, number, epoch, data)
+    local body = BODY:pack(kind, number, epoch) .. (data or "")
+    return HEAD:pack(#body, party._checksum(body)) .. body
+end
+
+local function add(self, ...)
+    local bytes = record(...)
+    self.waiting[#self.waiting + 1] = bytes
+    self.size = self.size + #bytes
+end
+
+-- ---- Reading ------------------------------------------------------------------------------------
+
+local reads = {}
+
+reads[PROMISE] = function(kept, epoch) kept.promised = math.max(kept.promised, epoch) end
+
+reads[ENTRY] = function(kept, index, epoch, data)
+    if index > kept.base then kept.entries[index - kept.base] = {epoch = epoch, data = data} end
+end
+
+reads[CUT] = function(kept, index)
+    for i = #kept.entries, math.max(1, index - kept.base), -1 do kept.entries[i] = nil end
+end
+
+reads[LOST] = function(kept) kept.lost = true end
+
+reads[LIFE] = function(kept, life) kept.life = math.max(kept.life, life) end
+
+-- Reads all records; returns how many bytes of the file are good; or nil, message, code.
+local function read_records(path, whole, kept)
+    local at = 1
+    while at <= #whole do
+        local size, sum
+        if at + HEAD_BYTES - 1 <= #whole then size, sum = HEAD:unpack(whole, at) end
+        local first = at + HEAD_BYTES
+        local past = size and first + size
+        if not size or past > #whole + 1 then return at - 1 end
+        local body = whole:sub(first, past - 1)
+        if size < BODY:packsize() or party._checksum(body) ~= sum then
+            if past == #whole + 1 or not whole:find("[^\0]", at) then return at - 1 end
+            return nil, ("%s is damaged at byte %d: this member can not know what it has "
+                .. "promised. Restore its folder as it was when the member last ran; or remove "
+                .. "the folder of the group, and join with 'lost = true'"):format(path, at),
+                "corrupt"
+        end
+        local kind, number, epoch, data_at = BODY:unpack(body)
+        if reads[kind] then reads[kind](kept, number, epoch, body:sub(data_at)) end
+        at = past
+    end
+    return #whole
+end
+
+local function read_state(self, kept)
+    local text, message, code = state.read(self.folder .. "/state")
+    if not text and code ~= "noname" then return nil, message, code end
+    if text then kept.base, kept.base_epoch, kept.text = ("<i8i8s8"):unpack(text) end
+    return true
+end
+
+-- ---- Writing ------------------------------------------------------------------------------------
+
+function disk:promise(epoch) add(self, PROMISE, epoch, 0) end
+
+function disk:write(index, epoch, data) add(self, ENTRY, index, epoch, data) end
+
+function disk:cut(index) add(self, CUT, index, 0) end
+
+local function check(ok, message)
+    if not ok then error(message, 0) end -- it must not go on as if it were kept
+    return ok
+end
+
+--- Returns when all that was written is on the disk.
+function disk:sync()
+    if #self.waiting == 0 then return end
+    local text = table.concat(self.waiting)
+    self.waiting = {}
+    check(self.file:write(text))
+    check(self.file:sync())
+end
+
+--- Keeps a state at a number, and of the log only what is behind it: `entries` is called with a
+--- function that adds one.
+function disk:replace(base, epoch, text, promised, entries)
+    local path = self.folder .. "/log"
+    check(state.write(self.folder .. "/state", ("<i8i8s8"):pack(base, epoch, text)))
+    self.waiting, self.size = {}, 0
+    add(self, LIFE, self.life, 0)
+    add(self, PROMISE, promised, 0)
+    if self.lost then add(self, LOST, 0, 0) end
+    entries(function(...) add(self, ENTRY, ...) end)
+    check(file.write(path, table.concat(self.waiting), {atomic = true, permissions = "600"}))
+    self.waiting = {}
+    self.file:close()
+    self.file = check(file.open(path, "a"))
+end
+
+--- The state that was kept.
+function disk:text()
+    local _, _, text = ("<i8i8s8"):unpack(check(state.read(self.folder .. "/state")))
+    return text
+end
+
+function disk:close() self.file:close() end
+
+--- Opens, or makes, what is in this folder, for another life; `lost`: what was there before is not
+--- there any more. Returns it, and what was kept: `promised`, `base`, `base_epoch`, `text`,
+--- `entries`, `life`, `lost`; or nil, message, code.
+function disk.open(folder, lost)
+    local self = setmetatable({folder = folder, waiting = {}, size = 0}, disk)
+    local kept = {promised = 0, base = 0, base_epoch = 0, entries = {}, life = 0}
+    local ok, message, code = file.mkdir(folder, {parents = true, permissions = "700"})
+    if not ok and code ~= "exists" then return nil, message, code end
+    ok, message, code = read_state(self, kept)
+    if not ok then return nil, message, code end
+    local path = folder .. "/log"
+    local whole
+    whole, message, code = file.read(path, {limit = math.maxinteger})
+    if not whole and code ~= "noname" then return nil, message, code end
+    local good
+    good, message, code = read_records(path, whole or "", kept)
+    if not good then return nil, message, code end
+    self.file, message, code = file.open(path, "a", {permissions = "600"})
+    if not self.file then return nil, message, code end
+    if whole and good < #whole then check(self.file:truncate(good)) end
+    self.life, self.size = math.max(kept.life + 1, os.time()), good
+    kept.life = self.life
+    add(self, LIFE, self.life, 0)
+    if lost and not kept.lost then add(self, LOST, 0, 0) end
+    kept.lost = kept.lost or lost
+    self.lost = kept.lost
+    self:sync()
+    return self, kept
+end
+
+return disk

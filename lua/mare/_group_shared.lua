@@ -1,0 +1,219 @@
+-- SPDX-License-Identifier: MIT
+-- Replicas and multicasts of a group, as programs see them. The process behind one is
+-- _group_replica.lua.
+local mare, checks, party = require "mare", require "mare._check", require "mare._party"
+
+local shared = {}
+
+local PATIENCE, LOG_BYTES = 15, 8 << 20
+local BACKLOG = 4096 -- bundles that a receiver of a multicast may be behind
+
+-- What both have: they belong to a process of this program, and can be left.
+local common = {}
+
+local function ended(self)
+    return nil, ("this program has no '%s' any more"):format(self.title), "closed"
+end
+
+local function ask(self, what, deadline, ...)
+    local reply = mare.channel(1)
+    if not self.channel:sendwithin(deadline, what, reply, ...) then return ended(self) end
+    return reply:receive(deadline)
+end
+
+--- What its log looks like here: {leader =, epoch =, last =, committed =, applied =, …}.
+function common:look() return ask(self, "look", PATIENCE) end
+
+--- Takes part no more. It can be made again.
+function common:leave() return ask(self, "leave", PATIENCE) end
+
+local function start(group, settings, kind, name, log_bytes, ...)
+    if not settings.folder then
+        return nil, ("a %s needs a folder: see the option of group.join"):format(kind), "nostate"
+    end
+    local title = kind .. "." .. name
+    local channel, message, code = mare.channel(256, ("mare.group.%s.%s"):format(group.name, title))
+    if not channel then return nil, message, code end
+    settings.inbox = ("group.%s.%s"):format(group.name, title)
+    settings.folder = ("%s/log-%s-%s"):format(settings.folder, kind, name)
+    settings.group, settings.title, settings.log_bytes = group.name, title, log_bytes or LOG_BYTES
+    local started = mare.channel(1)
+    local process, problem, why = mare.spawn({_background = true},
+        function(...) return require "mare._group_replica"(...) end, settings, channel, started,
+        ...)
+    if not process then
+        channel:close()
+        return nil, problem, why
+    end
+    local which, ok, text, word = mare.select {started, process}
+    if which == 2 and #started > 0 then which, ok, text, word = 1, started:tryreceive() end
+    if which == 1 and ok then return channel end
+    channel:close()
+    if which == 1 then return nil, text, word end
+    return nil, ("the %s has ended: %s"):format(kind, text), "died"
+end
+
+local function found(group, kind, name)
+    return mare.find(("mare.group.%s.%s.%s"):format(group.name, kind, name))
+end
+
+local function pack(what, value)
+    if value == nil then error(("bad argument #1 to '%s' (value expected)"):format(what), 3) end
+    local bytes, message = party._pack(value)
+    if not bytes then error(("bad argument #1 to '%s' (%s)"):format(what, message), 3) end
+    return bytes
+end
+
+-- ---- Replicas -----------------------------------------------------------------------------------
+
+local replica = {__name = "replica", __index = setmetatable({}, {__index = common})}
+
+function shared.replica(group, settings, name, initial, change, options)
+    local channel, message, code
+    if change == nil and initial == nil then
+        channel = found(group, "replica", name)
+        if not channel then
+            return nil, ("this program has no replica '%s'"):format(name), "noname"
+        end
+    else
+        checks.argument("replica", change, 3, "function", 4)
+        options = options or {}
+        checks.options("replica", options, 4, checks.set "log", 4)
+        checks.option("replica", options, 4, "log", checks.span, "a number of bytes", 4)
+        if initial ~= nil then pack("replica", initial) end
+        channel, message, code = start(group, settings, "replica", name, options.log, initial,
+            change)
+        if not channel then return nil, message, code end
+    end
+    return setmetatable({channel = channel, title = name}, replica)
+end
+
+local function answered(self, reply, first, ...)
+    local _, code = ...
+    if first == nil and code == "timeout" then
+        local answer = mare.channel(1)
+        if not self.channel:sendwithin(PATIENCE, "drop", answer, reply) then return ended(self) end
+        code = answer:receive(PATIENCE) or "unsure"
+        return nil, code == "unsure" and "it is not known to be done, and may be yet"
+            or "it was not done in time", code
+    end
+    return first, ...
+end
+
+local function request(self, what, value, timeout)
+    local deadline = timeout and checks.deadline(what, timeout, value and 2 or 1)
+    local reply = mare.channel(1)
+    if deadline then
+        local sent, message, code = self.channel:sendwithin(deadline, what, reply, value)
+        if not sent and code == "timeout" then return nil, message, code end
+        if not sent then return ended(self) end
+        return answered(self, reply, reply:receive(deadline))
+    end
+    if not self.channel:send(what, reply, value) then return ended(self) end
+    return reply:receive()
+end
+
+--- Applies the value on every member, in the same order. Returns when that is done here: true, and
+--- what the function returned behind the state; or nil, message, code: `failed`, `timeout` and
+--- `noquorum` (it was not done), `unsure` (it may be).
+function replica.__index:apply(value, timeout)
+    return request(self, "apply", pack("apply", value), timeout)
+end
+
+--- The state, with all that was acknowledged to anybody before this was called: true, state; or
+--- nil, message, code.
+function replica.__index:read(timeout)
+    return request(self, "read", nil, timeout)
+end
+
+--- The state as it is here: true, state. It may be old.
+function replica.__index:peek() return ask(self, "peek", PATIENCE) end
+
+-- ---- Multicasts ---------------------------------------------------------------------------------
+
+local multicast = {__name = "multicast", __index = setmetatable({}, {__index = common})}
+
+local orders = checks.set("fifo", "causal", "total")
+
+function shared.multicast(group, settings, name, options)
+    options = options or {}
+    checks.argument("multicast", options, 2, "table", 4)
+    checks.options("multicast", options, 2, checks.set("order", "timeout", "log"), 4)
+    checks.option("multicast", options, 2, "order", function(word) return orders[word] end,
+        '"fifo", "causal" or "total"', 4)
+    checks.option("multicast", options, 2, "log", checks.span, "a number of bytes", 4)
+    local known = found(group, "multicast", name)
+    local channel, message, code = known
+    if not channel then
+        channel, message, code = start(group, settings, "multicast", name, options.log)
+    end
+    if not channel then return nil, message, code end
+    local self = setmetatable({channel = channel, title = name, news = mare.channel(BACKLOG),
+        values = {n = 0}, at = 1}, multicast)
+    local deadline = mare.deadline(options.timeout or PATIENCE)
+    if ask(self, "receive", deadline, self.news, mare.self()) then return self end
+    if not known then self:leave() end
+    return nil, "this member does not reach a majority of the group", "noquorum"
+end
+
+--- Sends a value to every member. Returns when this one has taken it.
+function multicast.__index:send(value, timeout)
+    local bytes = pack("send", value)
+    local sent, message, code
+    if timeout then
+        sent, message, code = self.channel:sendwithin(checks.deadline("send", timeout, 2), "send",
+            false, bytes)
+    else
+        sent = self.channel:send("send", false, bytes)
+    end
+    if sent then return true end
+    if code == "timeout" then return nil, message, code end
+    return ended(self)
+end
+
+-- Takes in a bundle: its values come one after the other.
+local function unpack_bundle(self, from, payload)
+    self.sender, self.values, self.at = from, table.pack(party._unpack(payload)), 1
+end
+
+local function next_value(self)
+    local at = self.at
+    self.at = at + 1
+    return self.sender, self.values[at]
+end
+
+local function over(self, code, message)
+    if code == "timeout" or code == "cancelled" then return nil, message, code end
+    return nil, ("'%s' has ended here: it was left, or this receiver fell too far behind"):format(
+        self.title), "closed"
+end
+
+--- The next value, and before it the name of the node that has sent it; or nil, message, code.
+function multicast.__index:receive(timeout)
+    if self.at > self.values.n then
+        local from, payload, code
+        if timeout then
+            from, payload, code = self.news:receive(checks.deadline("receive", timeout, 1))
+        else
+            from, payload, code = self.news:receive()
+        end
+        if not from then return over(self, code, payload) end
+        unpack_bundle(self, from, payload)
+    end
+    return next_value(self)
+end
+
+--- for from, value in orders:messages() do … end
+function multicast.__index:messages()
+    return function() return self:receive() end
+end
+
+--- A case of mare.select: ready when there is a value, with its sender and itself.
+function multicast:__select(case, from, payload)
+    if case and from then unpack_bundle(self, from, payload) end
+    if self.at <= self.values.n then return true, next_value(self) end
+    if case then return true, over(self) end
+    return self.news
+end
+
+return shared

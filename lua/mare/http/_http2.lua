@@ -1,0 +1,220 @@
+-- SPDX-License-Identifier: MIT
+-- A connection of HTTP/2, of a server's or a client's. The protocol is C (src/wire/http2.c, by
+-- nghttp2): a session that takes bytes in and makes others, and tells of events. Here is who reads,
+-- who writes and who is told.
+--
+--     reader ──▶ session ──▶ events ──▶ dispatch ──▶ a stream's bell ──▶ who waits for it
+--     writer ◀── session ◀── submitted by anybody, who rings the connection's bell
+--
+-- All routines submit what they have to send and go on; the writer's turn comes after theirs, so
+-- that the answers to many requests that came together go together.
+local mare, raw = require "mare", require "mare._http2"
+local http = require "mare.http._shared".http
+
+local http2 = {}
+
+-- Bytes that must go of a body in the time that a peer has for them.
+local stretch = 65536
+
+--- A connection over a stream of bytes. `told` has the functions that are called, and must not
+--- wait: `began(connection, id)` when a head is there, `ended(connection, one)` when a stream is
+--- over, `goodbye(connection)` when the peer takes no more.
+function http2.connection(side, stream, told, limits, methods)
+    local session, message, code = raw.session(side, limits, http.http2_streams,
+        http.http2_stream_window, http.http2_window, methods)
+    if not session then return nil, message, code end
+    return {stream = stream, session = session, told = told, streams = {}, bell = mare.channel(1),
+        ringing = false, over = false, swept = mare.now()}
+end
+
+--- Has the writer write what is to go, in its turn.
+function http2.wake(connection)
+    if connection.ringing then return end
+    connection.ringing = true
+    connection.bell:trysend(true)
+end
+
+-- ---- Streams ------------------------------------------------------------------------------------
+
+--- A stream of a connection, as the routines see it.
+function http2.open(connection, id)
+    local one = {connection = connection, session = connection.session, id = id, drained = false,
+        closed = false, request = false, worker = false, inside = false, finished = false,
+        ended = false}
+    connection.streams[id] = one
+    return one
+end
+
+-- What to wait for, until something has happened to the stream: one bell for who reads, and one for
+-- who sends, for these may be two. To be asked for before one looks whether it has.
+local function bell_of(one, name)
+    local bell = one[name]
+    if not bell then
+        bell = mare.channel(1)
+        one[name] = bell
+    end
+    return bell
+end
+
+function http2.bell_of(one) return bell_of(one, "reads") end
+
+function http2.ring(one)
+    if one.reads then one.reads:trysend(true) end
+    if one.sends then one.sends:trysend(true) end
+end
+local ring = http2.ring
+
+--- The stream has ended, as the session, or the end of the connection, says.
+function http2.close_stream(one, code)
+    local connection = one.connection
+    connection.streams[one.id] = nil
+    one.closed, one.error = true, code
+    ring(one)
+    connection.told.ended(connection, one)
+end
+
+--- Tells whom it concerns what has happened.
+function http2.dispatch(connection)
+    local session, streams, told = connection.session, connection.streams, connection.told
+    while true do
+        local kind, id, code = session:event()
+        if not kind then return end
+        local one = streams[id]
+        if kind == "head" then
+            told.began(connection, id)
+        elseif kind == "goodbye" then
+            told.goodbye(connection, code)
+        elseif one and kind == "closed" then
+            http2.close_stream(one, code)
+        elseif one then
+            if kind == "drained" then
+                one.drained = true
+                if one.finished then one.finished(one) end
+            end
+            ring(one)
+        end
+    end
+end
+
+-- ---- Bodies -------------------------------------------------------------------------------------
+
+local Body = {}
+Body.__index = Body
+
+--- Of a body that comes, what `body_reader` of _shared.lua wants of a reader; no more than so many
+--- bytes.
+function http2.reader(one, most)
+    return setmetatable({one = one, left = most}, Body)
+end
+
+function Body:body(_, seconds)
+    local one = self.one
+    local bell, deadline = http2.bell_of(one), mare.deadline(seconds)
+    while true do
+        local part, message, code = one.session:body(one.id)
+        if part ~= true then
+            if not part then return part, message, code end
+            http2.wake(one.connection) -- more may come
+            self.left = self.left - #part
+            if self.left >= 0 then return part end
+            return nil, "the body is too large", "toobig", 413
+        elseif one.closed then
+            return nil, one.lost or "the peer has ended the stream", "closed"
+        end
+        local ok
+        ok, message, code = bell:receive(deadline)
+        if not ok then return nil, message, code end
+    end
+end
+
+--- Waits until what was given to be sent has gone: true, or nil, message, code.
+function http2.await_sent(one, deadline)
+    local bell = bell_of(one, "sends")
+    while true do
+        if one.closed and one.error ~= 0 then
+            return nil, "the peer has ended the stream", "closed"
+        elseif one.drained or one.closed then -- without an error, which says as much
+            return true
+        end
+        local ok, message, code = bell:receive(deadline)
+        if not ok then return nil, message, code end
+    end
+end
+
+--- Sends what a function returns part after part, with this length in all, if that is known: true,
+--- or nil, message, code, and then the stream is cut off. `take` is that of _body.lua.
+function http2.send_parts(one, take, next_part, length, deadline)
+    local session, id, left = one.session, one.id, math.type(length) and length
+    while true do
+        if one.closed then return nil, "the peer has ended the stream", "closed" end
+        local part, message, code = take(next_part)
+        if part and left then
+            left = left - #part
+            if left < 0 then part, message, code = nil, "the body is too long", "badmsg" end
+        elseif part == false and left and left > 0 then
+            part, message, code = nil, "the body is too short", "badmsg"
+        end
+        local ok = part ~= nil
+        if ok and part ~= "" then
+            one.drained = false
+            ok, message, code = session:give(id, part or "", not part)
+            http2.wake(one.connection)
+            if ok then ok, message, code = http2.await_sent(one, deadline) end
+        end
+        if not ok then
+            session:reset(id, code == "closed" and "cancel" or "internal")
+            http2.wake(one.connection)
+            return nil, message, code
+        elseif not part then
+            return true
+        end
+    end
+end
+
+-- ---- The two that move bytes --------------------------------------------------------------------
+
+-- Resets streams of which the peer takes too little.
+local function sweep(connection, seconds)
+    local now = mare.now()
+    if now - connection.swept < seconds then return end
+    connection.swept = now
+    if (connection.session:sweep(stretch) or 0) > 0 then http2.wake(connection) end
+end
+
+--- Writes whenever somebody has something to send, until the connection is over. `seconds` is the
+--- time that the peer has to take something.
+function http2.write_all(connection, seconds)
+    local session, stream, bell = connection.session, connection.stream, connection.bell
+    repeat
+        local over = connection.over
+        connection.ringing = false
+        local ok, message = session:write(stream)
+        http2.dispatch(connection)
+        if not ok then
+            connection.failed = connection.failed or message
+            stream:close() -- and so the reader hears of it
+            return
+        end
+        sweep(connection, seconds)
+        local some = next(connection.streams) ~= nil
+        if not over and not connection.ringing then bell:receive(some and seconds or nil) end
+    until over
+end
+
+--- Reads until the connection is over, and tells of what comes. `patience()` is how long to wait
+--- for it; when that is over, `go_on()` says whether to wait again. Returns why it ended.
+function http2.read_all(connection, patience, go_on)
+    local session, stream = connection.session, connection.stream
+    while true do
+        connection.waiting = true
+        local more, message, code = session:read(stream, patience())
+        connection.waiting = false
+        http2.dispatch(connection)
+        http2.wake(connection)
+        if more == false then return session:fault() or "the connection has come to its end" end
+        if more == nil and code ~= "timeout" and code ~= "cancelled" then return message, code end
+        if not go_on(code) then return "the connection has come to its end" end
+    end
+end
+
+return http2

@@ -1,0 +1,344 @@
+-- SPDX-License-Identifier: MIT
+-- What the server of HTTP does on a connection of HTTP/2: each request has a routine of its own,
+-- which calls the handler as one of HTTP/1.1 does.
+local mare, net = require "mare", require "mare.net"
+local shared, http2 = require "mare.http._shared", require "mare.http._http2"
+local answers, bodies = require "mare.http._answer", require "mare.http._body"
+local http, Message, body_reader = shared.http, shared.Message, shared.body_reader
+
+local server = {}
+
+-- Requests that a routine serves until it is the turn of others.
+local turn_most = 100
+
+-- ---- Answers ------------------------------------------------------------------------------------
+
+-- All that is to be sent has been. A client that still sends is told that it need not.
+local function finished(one)
+    if one.ended or one.closed then return end
+    one.ended = true
+    if one.request.has_body and one.session:ended(one.id) == false then
+        one.session:reset(one.id, "none")
+        http2.wake(one.connection)
+    end
+end
+
+-- Nobody reads the rest of the request; and the answer's last part is on its way.
+local function let_go(one, has_body)
+    if one.request.has_body then one.session:ignore(one.id) end
+    one.finished = finished
+    if not has_body or one.drained then finished(one) end
+end
+
+-- Calls a function that makes a body, which is cancelled when the client goes.
+local function call_inside(one, f)
+    one.inside = true
+    local part, message, code = f()
+    one.inside = false
+    if one.request.gone then mare.sleep(0) end -- a cancellation for which there was no wait
+    return part, message, code
+end
+
+-- Sends an answer: true when it has gone, or when `waits` is false and it is about to; or nil,
+-- message, code.
+local function send(one, status, headers, body, length, waits)
+    local request, content = one.request, body
+    if not body or request.method == "HEAD" then content = nil end
+    local in_parts = type(content) == "function"
+    local ok, message, code = one.session:respond(one.id, status, headers,
+        math.type(length) and length or nil, in_parts or content, answers.date_now())
+    if not ok then return nil, message, code end
+    request.answered = status
+    http2.wake(one.connection)
+    if in_parts then
+        mare.yield() -- so that the head goes, however long the first part takes
+        ok, message, code = http2.send_parts(one, bodies.take, function()
+            return call_inside(one, body)
+        end, length)
+    elseif waits and content and content ~= "" then
+        ok, message, code = http2.await_sent(one)
+    end
+    let_go(one, content and content ~= "")
+    return ok, message, code
+end
+
+-- As send, of whatever a handler returned.
+local function answer_any(one, response)
+    local closer <close> = answers.closer_of(response)
+    local request = one.request
+    local good, status, headers, body, length = pcall(answers.describe, request, response, closer)
+    local sent, message, code
+    if good then
+        good, sent, message, code = pcall(send, one, status, headers, body, length, true)
+        status = sent
+    end
+    if not good and not request.answered then
+        answers.report(("%sbad answer (%s)"):format(answers.place_of(one.connection.handler),
+            status))
+        return send(one, 500, nil, answers.failure.body, #answers.failure.body, true)
+    end
+    if not good then error(status, 0) end -- of a function that makes a body
+    return sent, message, code
+end
+
+-- As send, of what a handler returned. Most answers are a text that can be sent at once; then
+-- nobody waits, unless there is a log to be told.
+local function answer(one, response, logged)
+    local status, headers, body = 200, nil, response
+    if type(response) == "table" then status, headers, body = answers.plain_parts(response) end
+    if type(body) ~= "string" or one.request.method == "HEAD" then
+        return answer_any(one, response)
+    end
+    local good, sent, message, code = pcall(send, one, status, headers, body, #body, logged)
+    if not good then return answer_any(one, response) end
+    return sent, message, code
+end
+
+-- request:answer, of HTTP/2: the connection stays, and what the handler returns does not matter.
+local function answer_now(request, response)
+    local one = request.one
+    local closer <close> = answers.closer_of(response)
+    local good, status, headers, body, length = pcall(answers.describe, request, response, closer)
+    if not good then error(("bad argument #1 to 'answer' (%s)"):format(status), 2) end
+    request.taken = true
+    return send(one, status, headers, body, length, true)
+end
+
+-- ---- Requests -----------------------------------------------------------------------------------
+
+local function give_body(one, request)
+    local options = one.connection.options
+    local read = body_reader(http2.reader(one, one.connection.server.body_most), nil,
+        options.message_time or http.message_time, options.least_rate or http.least_rate)
+    request.next_part = function(own_time)
+        if request.expects and not request.continued then
+            request.continued = true
+            one.session:respond(one.id, 100)
+            http2.wake(one.connection)
+        end
+        local part, message, code, status = read(own_time)
+        if message and not (own_time and code == "timeout") then
+            request.failed, request.status = message, status or code == "timeout" and 408 or 400
+        end
+        return part, message, code
+    end
+end
+
+local function refuse(one, status, reason)
+    local text = ("%d %s: %s\n"):format(status, answers.phrase(status), reason)
+    send(one, status, {["content-type"] = "text/plain"}, text, #text, false)
+    one.connection.own.note(one.connection.options, one.request, status, reason)
+end
+
+-- Calls the handler and answers; returns the failure to log, if there is one.
+local function handle(one, request)
+    local connection = one.connection
+    one.inside = true
+    local ok, response = xpcall(connection.handler, connection.own.on_error, request)
+    one.inside = false
+    if request.gone then mare.sleep(0) end -- a cancellation for which there was no wait
+    if request.taken then return nil end
+    if request.gone then
+        request.answered = 499
+        local message = "the client has gone away"
+        if ok then answers.release(response) else message = message .. ": "
+            .. response:match "[^\n]*" end
+        return message
+    end
+    if not ok then
+        answers.report(response)
+        response = answers.failure
+    end
+    if request.failed and (not ok or response == nil) then -- it is not the handler's fault
+        response = {status = request.status, body = request.failed .. "\n"}
+    end
+    local sent, why = answer(one, response, connection.options.log)
+    if request.gone then why = "the client has gone away" end
+    return not sent and why or request.failed
+end
+
+-- A handler that ended without an answer, however it did, leaves none half said.
+local Leaver = {}
+
+function Leaver:__close()
+    local connection = self.connection
+    if not self.closed and not self.finished then
+        self.session:reset(self.id, "internal")
+        http2.wake(connection)
+    end
+    connection.running = connection.running - 1
+    if connection.running == 0 then
+        connection.quiet = mare.now()
+        connection.look_again()
+    end
+end
+
+local function serve_one(one)
+    local _ <close> = one
+    local connection, request = one.connection, one.request
+    if one.refused then return refuse(one, one.refused, one.reason) end
+    if request.gone then -- it was reset before its turn came
+        return connection.own.note(connection.options, request, 499, "the client has gone away")
+    end
+    local status, message = connection.own.objection(connection.server, request)
+    if not status and request.method == "CONNECT" then
+        status, message = 501, "CONNECT is not for HTTP/2"
+    end
+    if status then return refuse(one, status, message) end
+    if request.has_body then give_body(one, request) end
+    message = handle(one, request)
+    connection.own.note(connection.options, request, request.answered, message)
+end
+
+-- ---- Connections --------------------------------------------------------------------------------
+
+local start_worker
+
+-- Requests that came together, and whose handlers do not wait, are served by one routine, one after
+-- the other. So that none waits for another, a second routine is ready while there are more: its
+-- turn comes when a handler waits.
+local function work(connection, worker)
+    local queue, turn = connection.queue, 0
+    connection.spare = nil
+    while connection.first <= connection.last do
+        local one = queue[connection.first]
+        queue[connection.first] = nil
+        connection.first = connection.first + 1
+        if not connection.spare and connection.first <= connection.last then
+            start_worker(connection)
+        end
+        one.worker = worker
+        serve_one(one)
+        turn = turn + 1
+        if turn % turn_most == 0 then mare.yield() end
+    end
+end
+
+function start_worker(connection)
+    local worker = {}
+    connection.spare = worker
+    worker.routine = mare.go(work, connection, worker)
+end
+
+local told = {goodbye = function() end}
+
+function told.began(connection, id)
+    local one = setmetatable(http2.open(connection, id), Leaver)
+    local request, status, reason = connection.session:request(id)
+    request = setmetatable(request or {has_body = true}, Message)
+    one.request, one.refused, one.reason = request, status, reason
+    request.stream, request.peer, request.http2 = connection.stream, connection.peer, true
+    request.one, request.answer = one, answer_now
+    -- Handlers whose clients have gone may go on, and are not the session's to count.
+    if connection.running >= 2 * http.http2_streams then
+        connection.session:reset(id, "refused")
+        return
+    end
+    connection.running = connection.running + 1
+    local last = connection.last + 1
+    connection.last, connection.queue[last] = last, one
+    if not connection.spare then start_worker(connection) end
+end
+
+-- Over, as it should be, or because the client did not want it any more.
+function told.ended(connection, one)
+    if one.error ~= 0 and not one.ended then
+        one.request.gone = true
+        if one.inside and connection.server.watched then one.worker.routine:cancel() end
+    end
+    if next(connection.streams) == nil then
+        connection.quiet = mare.now()
+        connection.look_again()
+    end
+end
+
+-- The server serves no more: no new requests; those that are there are answered.
+local function leave(connection)
+    local session = connection.session
+    session:goodbye(false)
+    http2.wake(connection)
+    mare.sleep(connection.server.end_time)
+    connection.leaving = true
+    session:goodbye(true)
+    http2.wake(connection)
+    connection.look_again()
+end
+
+-- How long to wait for the client: a frame that has begun must be there soon, and who asks for
+-- nothing is not waited for without end.
+local function patience_of(connection, idle, hurry)
+    local _, _, _, begun = connection.session:status()
+    local now = mare.now()
+    connection.begun = begun and (connection.begun or now) or nil
+    if begun then return math.max(0, connection.begun + hurry - now) end
+    if connection.busy() then return idle end
+    if connection.leaving then return 0 end
+    return math.max(0, connection.quiet + idle - now)
+end
+
+-- Whether to go on, after something has come or the time was over.
+local function goes_on(connection, idle, hurry, code)
+    if connection.busy() then
+        return not (code == "timeout" and connection.begun)
+    end
+    return not connection.leaving and code ~= "timeout" and patience_of(connection, idle, hurry) > 0
+end
+
+-- What all connections have.
+local function prepare(connection, routine)
+    connection.running, connection.quiet = 0, mare.now()
+    connection.queue, connection.first, connection.last = {}, 1, 0
+    connection.busy = function()
+        return connection.running > 0 or next(connection.streams) ~= nil
+    end
+    -- Whoever reads is to see that there is nothing to wait for.
+    connection.look_again = function()
+        if connection.ended then connection.ended:trysend(true) end
+        if connection.leaving and connection.waiting and routine and not connection.busy() then
+            connection.waiting = false
+            routine:cancel()
+        end
+    end
+end
+
+-- The end: what is still to be said is; then clients have gone, and handlers end.
+local function finish(connection, writer, why)
+    local stream, own = connection.stream, connection.own
+    connection.ended = mare.channel(1)
+    for _, one in pairs(connection.streams) do http2.close_stream(one, 8) end
+    connection.over = true
+    connection.session:goodbye(true)
+    http2.wake(connection)
+    writer:join()
+    local fault = connection.session:fault()
+    if fault then
+        own.note(connection.options, {stream = stream, peer = connection.peer}, 400, fault)
+    end
+    if why ~= "gone" then net.linger(stream) end
+    stream:close()
+    connection.session:close()
+    while connection.running > 0 do connection.ended:receive() end
+end
+
+--- Serves a connection on which the client speaks HTTP/2. `own` has functions of _server.lua.
+function server.serve(stream, handler, options, the_server, own)
+    local connection, message = http2.connection("server", stream, told, options.limits,
+        the_server.methods)
+    if not connection then return nil, message end
+    connection.handler, connection.options, connection.own = handler, options, own
+    connection.server, connection.peer = the_server, stream:peer()
+    prepare(connection, mare._routine())
+    local write_time = options.write_time or http.write_time
+    local idle = options.idle_time or http.idle_time
+    local hurry = options.message_time or http.message_time
+    the_server.told[connection] = leave
+    if the_server.ending then mare.go(leave, connection):detach() end
+    local writer = mare.go(http2.write_all, connection, write_time)
+    local _, code = http2.read_all(connection, function()
+        return patience_of(connection, idle, hurry)
+    end, function(why) return goes_on(connection, idle, hurry, why) end)
+    the_server.told[connection] = nil
+    finish(connection, writer, code and "gone")
+end
+
+return server

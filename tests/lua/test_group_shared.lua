@@ -1,0 +1,281 @@
+-- SPDX-License-Identifier: MIT
+-- Replicas and multicasts of a group: of one member, for what is on the disk, and of three.
+local mare, group, file = require "mare", require "mare.group", require "mare.file"
+local t, peers, cases = require "t", require "peers", require "group_cases"
+
+local join = cases.join
+local LONG, SHORT = 3600, 0.4 * t.slow -- leases: one that no noise ends, and a short one
+local MEMBERS = {"flow", "home", "neap"}
+
+local function alone(folder) return {members = {"home"}, folder = folder, lease = LONG} end
+
+-- A list of what was applied, in its order; "bad" is refused.
+local function note(list, value)
+    if value == "bad" then error "a bad one" end
+    list[#list + 1] = value
+    return list, #list
+end
+
+-- A group of one with the replica "list"; both are left with the case.
+local function with_list(folder, options)
+    local bank = join("bank", alone(folder))
+    local list, message, code = bank:replica("list", {}, note, options)
+    if not list then
+        bank:leave()
+        return nil, message, code
+    end
+    return setmetatable({bank = bank.group}, {__index = function(_, key)
+        return function(_, ...) return list[key](list, ...) end
+    end, __close = function()
+        list:leave()
+        bank.group:leave()
+    end})
+end
+
+local function short(folder) -- the same, started again: it waits for a lease before it votes
+    return {members = {"home"}, folder = folder, lease = 0.2}
+end
+
+-- Another member: it does what it is told, and tells what came of it.
+local PEER = [[
+    local group = require "mare.group"
+    local options = OPTIONS
+    if FOUNDS then assert(group.found("bank", options)) end
+    local bank = assert(group.join("bank", options))
+    local list = assert(bank:replica("list", {}, function(list, value)
+        list[#list + 1] = value
+        return list, #list
+    end, {log = 20000}))
+    local orders = mare.channel(4, "orders")
+    local cast
+    print "in"
+    for what, a, b in orders:messages() do
+        if what == "cast" then
+            cast = assert(bank:multicast("news", {order = "total", timeout = a}))
+            print "listens"
+        elseif what == "hear" then
+            local heard = {}
+            for i = 1, a do
+                local from, value = assert(cast:receive(b))
+                heard[i] = from .. " " .. value
+            end
+            print(table.concat(heard, ","))
+        elseif what == "say" then
+            for i = 1, a do assert(cast:send(i)) end
+        elseif what == "apply" then
+            for i = 1, a do
+                local ok, at, code = list:apply(("NAME %d"):format(i), b)
+                if not ok then print("failed", at, code) end
+            end
+            print "applied"
+        elseif what == "read" then
+            local ok, state = list:read(a)
+            print(ok and #state .. " " .. table.concat(state, ","))
+        elseif what == "peek" then
+            local _, state = list:peek()
+            print(#state .. " " .. table.concat(state, ","))
+        end
+    end
+]]
+
+local function options_of(folder, name)
+    return {members = MEMBERS, folder = folder .. "/" .. name, lease = SHORT}
+end
+
+-- `others`: the addresses of members besides this one. A member has to reach all others.
+local function peer(home, folder, name, founds, others)
+    local words = {OPTIONS = peers.source(options_of(folder, name)), FOUNDS = tostring(founds),
+        NAME = name}
+    local made = peers.join(home, {name = name, listen = "127.0.0.1:0", join = others},
+        PEER:gsub("%u%u%u+", words))
+    t.eq(made.line(), "in")
+    made.orders = peers.find("orders@" .. name)
+    return made
+end
+
+-- The list of a peer; noise may end a lease at any time, and then it is asked for again.
+local function list_of(who)
+    local line
+    t.reaches(function()
+        who.orders:send("read", t.patience)
+        line = who.line()
+        return line ~= "nil"
+    end, "a list")
+    return line
+end
+
+local function text_of(list)
+    local state
+    t.reaches(function()
+        local ok, read = list:read(t.patience)
+        state = read
+        return ok
+    end, "the list here")
+    return #state .. " " .. table.concat(state, ",")
+end
+
+return {
+    what_is_applied_is_there_after_a_restart = t.in_folder(function(folder)
+        local home <close> = peers.home()
+        t.ok(group.found("bank", alone(folder)))
+        do
+            local list <close> = t.ok(with_list(folder))
+            t.eq({list:apply("a", t.patience)}, {true, 1})
+            t.eq({list:apply("b", t.patience)}, {true, 2})
+            t.fails("failed", list:apply("bad", t.patience))
+            t.eq({list:read(t.patience)}, {true, {"a", "b"}})
+            t.eq({list:peek()}, {true, {"a", "b"}})
+            t.fails("exists", list.bank:replica("list", {}, note))
+            t.eq({list.bank:replica "list":apply("c", t.patience)}, {true, 3})
+            t.fails("noname", list.bank:replica "other")
+            t.raises("plain values expected", list.apply, list, print)
+            t.raises("value expected", list.apply, list, nil)
+            t.eq(list:look().leader, "home")
+        end
+        local log = folder .. "/group-bank/log-replica-list/log"
+        local good = t.ok(file.read(log))
+        t.ok(file.write(log, good .. "half of a rec")) -- written when the machine stopped
+        do
+            local bank <close> = join("bank", short(folder))
+            local list = t.ok(bank:replica("list", {}, note))
+            t.eq({list:apply("d", t.patience)}, {true, 4})
+            t.eq({list:read(t.patience)}, {true, {"a", "b", "c", "d"}})
+            t.ok(list:leave())
+        end
+        t.ok(file.write(log, good:sub(1, 40) .. "X" .. good:sub(42))) -- no end that is missing
+        t.fails("corrupt", with_list(folder))
+        t.ok(home)
+    end),
+
+    who_has_lost_its_disk_votes_no_more = t.in_folder(function(folder)
+        local disk = require "mare._group_disk"
+        for start = 1, 3 do -- it is remembered, also when the log is written anew
+            local opened, kept = t.ok(disk.open(folder .. "/new", start == 1))
+            t.eq(kept.lost, true)
+            t.eq(kept.promised, start > 1 and 7 or 0)
+            opened:promise(7)
+            opened:sync()
+            if start == 2 then opened:replace(3, 7, "state", 7, function() end) end
+            opened:close()
+        end
+        local opened, kept = t.ok(disk.open(folder .. "/other"))
+        t.ok(not kept.lost)
+        opened:close()
+    end),
+
+    a_long_log_becomes_a_state = t.in_folder(function(folder)
+        local home <close> = peers.home()
+        t.ok(group.found("bank", alone(folder)))
+        do
+            local list <close> = t.ok(with_list(folder, {log = 1000}))
+            for i = 1, 50 do t.ok(list:apply(i, t.patience)) end
+            t.ok(list:look().base > 10)
+            t.ok(t.ok(file.stat(folder .. "/group-bank/log-replica-list/log")).size < 3000)
+        end
+        local bank <close> = join("bank", short(folder))
+        local list = t.ok(bank:replica("list", {}, note))
+        local _, state = list:read(t.patience)
+        t.eq(#state, 50)
+        t.eq(state[50], 50)
+        t.ok(list:leave())
+        t.ok(home)
+    end),
+
+    a_multicast_comes_in_order_and_in_a_select = t.in_folder(function(folder)
+        local home <close> = peers.home()
+        t.ok(group.found("bank", alone(folder)))
+        local bank <close> = join("bank", alone(folder))
+        local news = t.ok(bank:multicast("news", {order = "causal"}))
+        for i = 1, 500 do t.ok(news:send(i)) end
+        for i = 1, 500 do t.eq({news:receive(t.patience)}, {"home", i}) end
+        t.fails("timeout", news:receive(0.001))
+        t.ok(news:send {deep = {true, "x"}})
+        t.eq({mare.select({mare.channel(), news}, t.patience)}, {2, "home", {deep = {true, "x"}}})
+        local other = t.ok(bank:multicast "news") -- hears what is sent from now on
+        t.ok(other:send(false))
+        t.eq({other:receive(t.patience)}, {"home", false})
+        t.raises('"fifo", "causal" or "total"', bank.multicast, bank, "x", {order = "any"})
+        t.ok(news:leave())
+        t.eq({news:receive(t.patience)}, {"home", false})
+        t.fails("closed", news:receive(t.patience))
+        t.fails("closed", other:send(1))
+        t.ok(home)
+    end),
+
+    three_agree_while_members_freeze_die_and_come_back = {t.in_folder(function(folder)
+        local home <close> = peers.home()
+        local flow <close> = peer(home, folder, "flow", true)
+        local neap = peer(home, folder, "neap", true, {flow.address})
+        local options = options_of(folder, "home")
+        t.ok(group.found("bank", options))
+        local bank <close> = join("bank", options)
+        local list = t.ok(bank:replica("list", {}, note, {log = 20000}))
+        for _, who in ipairs {flow, neap} do who.orders:send("cast", t.patience) end
+        local news = t.ok(bank:multicast("news", {timeout = t.patience}))
+        for _, who in ipairs {flow, neap} do t.eq(who.line(), "listens") end
+
+        -- The same order everywhere, and each one's own as it was sent.
+        flow.orders:send("say", 20)
+        neap.orders:send("say", 20)
+        for i = 1, 20 do t.ok(news:send(i)) end
+        flow.orders:send("hear", 60, t.patience)
+        neap.orders:send("hear", 60, t.patience)
+        local heard, last = {}, {flow = 0, home = 0, neap = 0}
+        for i = 1, 60 do
+            local from, value = t.ok(news:receive(t.patience))
+            t.eq(value, last[from] + 1)
+            last[from], heard[i] = value, from .. " " .. value
+        end
+        t.eq(flow.line(), table.concat(heard, ","))
+        t.eq(neap.line(), table.concat(heard, ","))
+
+        -- Nothing that was acknowledged is lost when one of three is killed in the middle.
+        local done = 0
+        local function apply(count)
+            for _ = 1, count do
+                local value = ("home %d"):format(done + 1)
+                local ok, at, code
+                t.reaches(function()
+                    ok, at, code = list:apply(value, t.patience)
+                    return ok or code == "unsure"
+                end, "to apply")
+                t.ok(ok or code == "unsure", at)
+                done = done + 1
+            end
+        end
+        flow.orders:send("apply", 30, t.patience)
+        apply(10)
+        neap.signal "KILL"
+        neap.child:wait(t.patience)
+        apply(10)
+        local line = flow.line()
+        while line ~= "applied" do
+            t.ok(line:find "unsure" or line:find "noquorum", line)
+            line = flow.line()
+        end
+
+        -- One that comes back gets what it has missed: here a state, for the log is short.
+        t.ok(list:apply(("x"):rep(30000), t.patience))
+        apply(5)
+        local again <close> = peer(home, folder, "neap", false, {flow.address})
+        local whole = text_of(list)
+        t.eq(list_of(again), whole)
+        t.eq(list_of(flow), whole)
+        for i = 1, done do t.ok(whole:find(("home %d"):format(i), 1, true), i) end
+
+        -- Without a majority nobody is told that anything was done.
+        flow.signal "STOP"
+        again.signal "STOP"
+        local ok, _, code
+        t.reaches(function()
+            ok, _, code = list:apply("lonely", 0.05)
+            return code == "noquorum"
+        end, "noquorum")
+        t.ok(not ok)
+        flow.signal "CONT"
+        again.signal "CONT"
+        whole = text_of(list)
+        t.eq(list_of(flow), whole)
+        t.ok(list:leave())
+    end), timeout = 120},
+}
