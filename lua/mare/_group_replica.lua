@@ -254,8 +254,10 @@ local function hear_leader(self, leader, epoch)
         self.log:lead(epoch)
     else
         if self.log.leader == self.number then self.log:follow() end
-        if not leader and not self.group:_epoch() then give_up(self) end
+        -- At the beginning nothing is lost yet: who waits has a deadline, or time.
+        if not leader and self.led and not self.group:_epoch() then give_up(self) end
     end
+    self.led = leader
 end
 
 -- ---- From others --------------------------------------------------------------------------------

@@ -115,6 +115,10 @@ int mare__xpcall(lua_State *L);
 int mare__kill_throw(lua_State *L);
 bool mare__kill_thrown(lua_State *L);
 
+// ---- hook_again.c -------------------------------------------------------------------------------
+// A hook of L is about to raise an error: what runs after that may have hooks again.
+void mare__hooks_again(lua_State *L);
+
 // ---- debug.c ------------------------------------------------------------------------------------
 extern const luaL_Reg mare__debug_overrides[];
 

@@ -26,6 +26,7 @@ static void throw_kill(lua_State *L, struct mare__local *process)
         process->throws++;
     else
         mare__hook_arm(process, L);
+    mare__hooks_again(L);
     mare__kill_throw(L);
 }
 
@@ -39,8 +40,10 @@ void mare__give_way(lua_State *L)
     mare__stuck_heard(L, process);
     if (only_sampled && !mare__killed(process))
         return;
-    if (mare__routine_is_main(process) && mare__local_heed(process))
+    if (mare__routine_is_main(process) && mare__local_heed(process)) {
+        mare__hooks_again(L);
         luaL_error(L, "interrupted!");
+    }
     if (L != process->current || process->unyieldable || process->winding_up ||
         !lua_isyieldable(L)) {
         if (mare__killed(process))

@@ -288,10 +288,12 @@ static bool check_first_line(struct mare__http_reader *reader)
 // Whether each % has two digits behind it (RFC 3986 section 2.1).
 static bool escapes_valid(struct mare__span text)
 {
-    for (size_t i = 0; i < text.size; i++)
-        if (text.at[i] == '%' &&
-            (text.size - i < 3 || !mare__http_is(text.at[i + 1], MARE__HTTP_HEX) ||
-             !mare__http_is(text.at[i + 2], MARE__HTTP_HEX)))
+    if (text.size == 0) // there may be no text at all
+        return true;
+    const char *at = text.at, *end = text.at + text.size;
+    for (; at < end && (at = memchr(at, '%', (size_t)(end - at))) != NULL; at += 3)
+        if (end - at < 3 || !mare__http_is(at[1], MARE__HTTP_HEX) ||
+            !mare__http_is(at[2], MARE__HTTP_HEX))
             return false;
     return true;
 }

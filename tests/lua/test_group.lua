@@ -93,10 +93,16 @@ own.who_is_cancelled_loses_no_lock_and_keeps_none = t.in_folder(function(folder)
     local holder = mare.go(function()
         local lock <close> = bank:lock("x", t.patience)
         told:send()
-        t.fails("cancelled", lock:fence())
+        told:receive()
+        local fence, message, code
+        repeat -- an answer that is there already leaves the cancel to the next wait
+            fence, message, code = lock:fence()
+        until not fence
+        t.fails("cancelled", fence, message, code)
         t.ok(lock:fence())
     end)
     told:receive(t.patience)
+    told:send()
     holder:cancel()
     t.ok(holder:join(t.patience))
     local lock = t.ok(bank:lock("x", t.patience)) -- the end of the scope has released it

@@ -479,6 +479,31 @@ return {
         end), {"iterator", "coroutine", "process"})
     end,
 
+    -- An error that a hook raised once left no hook to stop what runs after it.
+    an_endless_handler_ends_wherever_the_kill_came = function()
+        t.needs_preemption()
+        local function loop() while true do end end
+        for _, body in ipairs {function(log)
+            local _guard <close> = setmetatable({}, {__close = loop})
+            log:send "here"
+            table.sort({1, 2, 3}, loop)
+        end, function(log)
+            log:send "here"
+            table.sort({1, 2, 3}, coroutine.wrap(function()
+                local _guard <close> = setmetatable({}, {__close = loop})
+                loop()
+            end))
+        end} do
+            t.with_workers(2, function() -- one of them is held all the time
+                local log = mare.channel(1)
+                local p = mare.spawn(body, log)
+                log:receive(t.patience)
+                p:kill()
+                t.fails("killed", p:join(t.patience))
+            end)
+        end
+    end,
+
     close_handlers_of_a_loop_run = function()
         t.eq(killed("blocked", function(log)
             local closing = setmetatable({}, {__close = function() log:trysend "loop" end})

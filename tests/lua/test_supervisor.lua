@@ -261,14 +261,16 @@ return {
     end,
 
     a_child_that_cannot_be_ended_is_left_behind = function()
-        local begun, told = mare.channel(1), mare.channel(4)
+        local begun, told, path = mare.channel(1), mare.channel(4), os.tmpname()
         local s = start {patience = 0.001, report = function(event) told:send(event.what) end,
             children = {{id = 1, spawn = {thread = true}, start = function()
                 begun:send(true)
-                os.execute "sleep 0.3"
+                os.execute(("while [ -e %s ]; do sleep 0.01; done"):format(path))
             end}}}
         begun:receive(t.patience)
-        t.ok(s:stop(t.patience))
+        local stopped = s:stop(t.patience)
+        os.remove(path) -- now it ends
+        t.ok(stopped)
         t.eq(told:receive(t.patience), "does not end, and is left behind")
     end,
 

@@ -34,13 +34,15 @@ esac''',
 "-x "*/chrony_1.2_amd64.deb*) mkdir -p "$3/usr/sbin"; touch "$3/usr/sbin/chronyd" ;;
 "-x "*/etcd-server_1.2_amd64.deb*) mkdir -p "$3/usr/bin"; touch "$3/usr/bin/etcd" ;;
 "-x "*/nginx_1.2_amd64.deb*) mkdir -p "$3/usr/sbin"; touch "$3/usr/sbin/nginx" ;;
+"-x "*/postgresql-15_1.2_amd64.deb*) mkdir -p "$3/usr/lib"; touch "$3/usr/lib/postgres" ;;
 *) exit 2 ;;
 esac''',
     'id': '''echo "${FAKE_UID:-0}"''',
 }
 
 # What the group `test` has of such packages, when it is there.
-UNPACKED = ['chrony/usr/sbin/chronyd', 'etcd-server/usr/bin/etcd', 'nginx/usr/sbin/nginx']
+UNPACKED = ['chrony/usr/sbin/chronyd', 'etcd-server/usr/bin/etcd', 'nginx/usr/sbin/nginx',
+            'postgresql-15/usr/lib/postgres']
 
 
 class Setup(unittest.TestCase):
@@ -128,9 +130,9 @@ class Setup(unittest.TestCase):
 
     def test_what_is_unpacked_or_installed_is_left_alone(self):
         have = ' '.join(self.packages('test'))
-        for env in ({'UNPACKED': 'chrony etcd-server nginx'},
-                    {'HAVE': have + ' chrony etcd-server nginx'},
-                    {'UNPACKED': 'nginx etcd-server', 'HAVE': have + ' chrony'}):
+        for env in ({'UNPACKED': 'chrony etcd-server nginx postgresql-15'},
+                    {'HAVE': have + ' chrony etcd-server nginx postgresql-15'},
+                    {'UNPACKED': 'nginx etcd-server', 'HAVE': have + ' chrony postgresql-15'}):
             done = self.setup_sh('test', **{'HAVE': have, 'UPDATED': '1', **env})
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''), env)
 

@@ -45,17 +45,18 @@ end
 
 -- Reads until nobody needs the connection: it is silent for too long, or was left.
 local function run(connection, idle)
-    local _, message = pcall(http2.read_all, connection, function()
+    local _, message, code = pcall(http2.read_all, connection, function()
         if next(connection.streams) then return math.huge end
         if connection.leaving then return 0 end
         return math.max(0, connection.quiet + idle - mare.now())
-    end, function(code)
+    end, function(word)
         return next(connection.streams) ~= nil
-            or code ~= "timeout" and not connection.leaving and not connection.going
+            or word ~= "timeout" and not connection.leaving and not connection.going
     end)
     connection.going = true
+    local said = code and code ~= "closed" -- by TLS, as that the server does not know the client
     for _, one in pairs(connection.streams) do
-        one.lost = connection.failed or message
+        one.lost, one.lost_code = not said and connection.failed or message, said and code or nil
         http2.close_stream(one, CANCEL)
     end
     connection.session:goodbye(true)
@@ -134,7 +135,7 @@ local function await_head(one, wanted)
             return nil, one.unsent, one.unsent_code
         end
         if one.closed then
-            return nil, one.lost or "the server has reset the stream", "closed"
+            return nil, one.lost or "the server has reset the stream", one.lost_code or "closed"
         end
         local time = wanted.deadline or one.drained and seconds_of(wanted.time) or nil
         local ok, message, code = bell:receive(time)

@@ -125,7 +125,7 @@ def from_h11(rng, kind):
     if kind == 'Q':
         connection = h11.Connection(h11.CLIENT)
         what = h11.Request(method=rng.choice(['GET', 'POST', 'PUT', 'DELETE']),
-                           target='/' + some(rng, 'ab%20?=&/', 0, 10),
+                           target='/' + some(rng, ['a', 'b', '%20', '%c3', '?', '=', '&', '/'], 0, 10),
                            headers=[('Host', 'example.org')] + headers)
     else:
         connection = h11.Connection(h11.SERVER)
