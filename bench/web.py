@@ -140,6 +140,8 @@ def rows(Row, key, note):
         peers = {"nginx": nginx(kind, load), "node": node(kind, load), "ours": ours(kind, load)}
         if kind == "websocket":
             del peers["nginx"]
+        if name == "resumed":
+            del peers["node"]  # which gives no ticket for the next time to one who resumes
         if kind == "hello":
             peers["ours"] = lambda tools, scale: events.ours_http(1, load=load)(tools, scale)
         return Row(name, title, unit, peers, dict.fromkeys(peers, key("per_second", factor)),
