@@ -2,6 +2,7 @@
 -- Replicas and multicasts of a group, as programs see them. The process behind one is
 -- _group_replica.lua.
 local mare, checks, party = require "mare", require "mare._check", require "mare._party"
+local launch = require "mare._launch"
 
 local shared = {}
 
@@ -37,20 +38,7 @@ local function start(group, settings, kind, name, log_bytes, ...)
     settings.inbox = ("group.%s.%s"):format(group.name, title)
     settings.folder = ("%s/log-%s-%s"):format(settings.folder, kind, name)
     settings.group, settings.title, settings.log_bytes = group.name, title, log_bytes or LOG_BYTES
-    local started = mare.channel(1)
-    local process, problem, why = mare.spawn({_background = true},
-        function(...) return require "mare._group_replica"(...) end, settings, channel, started,
-        ...)
-    if not process then
-        channel:close()
-        return nil, problem, why
-    end
-    local which, ok, text, word = mare.select {started, process}
-    if which == 2 and #started > 0 then which, ok, text, word = 1, started:tryreceive() end
-    if which == 1 and ok then return channel end
-    channel:close()
-    if which == 1 then return nil, text, word end
-    return nil, ("the %s has ended: %s"):format(kind, text), "died"
+    return launch(kind, "mare._group_replica", settings, channel, ...)
 end
 
 local function found(group, kind, name)

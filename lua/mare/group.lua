@@ -14,7 +14,7 @@
 -- its disk, _group_state.lua.
 local mare, checks, raw = require "mare", require "mare._check", require "mare._node"
 local state, shared = require "mare._group_state", require "mare._group_shared"
-local where = require "mare._group_where"
+local where, start_process = require "mare._group_where", require "mare._launch"
 
 local group, group_type, lock_type = {}, {__name = "group"}, {__name = "lock"}
 group_type.__index, lock_type.__index = {}, {}
@@ -142,19 +142,7 @@ local function launch(name, settings)
             return nil, message, code
         end
     end
-    local started = mare.channel(1)
-    local process, problem, why = mare.spawn({_background = true},
-        function(module, ...) return require(module)(...) end, engine, settings, channel, started)
-    if not process then
-        channel:close()
-        return nil, problem, why
-    end
-    local which, ok, text, word = mare.select {started, process}
-    if which == 2 and #started > 0 then which, ok, text, word = 1, started:tryreceive() end
-    if which == 1 and ok then return channel end
-    channel:close()
-    if which == 1 then return nil, text, word end
-    return nil, ("the member has ended: %s"):format(text), "died"
+    return start_process("member", engine, settings, channel)
 end
 
 --- Makes this node a member again. Returns the group; or nil, message, code.

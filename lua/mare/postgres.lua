@@ -20,13 +20,11 @@ local BATCH <const> = 100 -- rows that are made into tables at once
 
 local methods = {}
 local Connection = {__index = methods, __name = "postgres.connection"}
-local Statement, Listener = {__name = "postgres.statement"}, {__name = "postgres.listener"}
-local Pool = {__name = "postgres.pool"}
-Statement.__index, Listener.__index, Pool.__index = Statement, Listener, Pool
+local Statement = {__name = "postgres.statement"}
+Statement.__index = Statement
 
 local function stays() error("a connection belongs to the process that made it", 0) end
-Connection.__travel, Statement.__travel, Listener.__travel, Pool.__travel = stays, stays, stays,
-    stays
+Connection.__travel, Statement.__travel = stays, stays
 
 -- ---- Values ------------------------------------------------------------------------------------
 
@@ -642,23 +640,28 @@ function methods:close()
 end
 Connection.__close = methods.close
 
--- ---- Notifications -----------------------------------------------------------------------------
+-- ---- Notifications and pools --------------------------------------------------------------------
 
-local function quoted(name) return '"' .. name:gsub('"', '""') .. '"' end
-
-local function listen(self, deadline)
-    local handle, stream, code = dial(self._options, deadline)
+-- A connection's shared part; or nil, message, code.
+local function open(options, deadline)
+    local handle, stream, code = dial(options, deadline)
     if not handle then return nil, stream, code end
-    local shared = share(self._options, handle, stream)
-    for _, name in ipairs(self._channels) do
-        local ok, why, word, state = exec({_shared = shared}, deadline, "LISTEN " .. quoted(name))
-        if not ok then
-            lose(shared)
-            return nil, why, word, state
-        end
-    end
-    self._shared = shared
-    return true
+    return share(options, handle, stream)
+end
+
+local tools = {open = open, exec = exec, lose = lose, wait = wait}
+
+function tools.connect(options, deadline)
+    local shared, why, code = open(options, deadline)
+    if not shared then return nil, why, code end
+    return setmetatable({_shared = shared}, Connection)
+end
+
+-- Whether the next one can have it: nothing is under way.
+function tools.is_idle(connection)
+    local shared = connection._shared
+    return shared.handle and not shared.stopping and not shared.abandoned
+        and raw.state(shared.handle) == "idle"
 end
 
 --- Hears notifications, over a connection of its own.
@@ -667,57 +670,9 @@ function methods:listen(...)
     for i = 1, math.max(#channels, 1) do
         check.argument("listen", channels[i], i, "string")
     end
-    local made = setmetatable({_options = self._shared.options, _channels = channels}, Listener)
-    local ok, why, code, state = listen(made, sql.deadline_of(self))
-    if not ok then return nil, why, code, state end
-    return made
+    return require "mare._postgres_listener"(tools, stays, self._shared.options, channels,
+        sql.deadline_of(self))
 end
-
--- A notification that has come; or true, or nil, a message and a code.
-local function look(self)
-    local shared = self._shared
-    local channel, payload, pid = raw.notice(shared.handle)
-    if channel then return channel, payload, pid end
-    local ok, why = raw.consume(shared.handle)
-    channel, payload, pid = raw.notice(shared.handle)
-    if channel then return channel, payload, pid end
-    if ok then return true end
-    lose(shared)
-    self._shared = nil -- the next call listens anew
-    return nil, why, "closed"
-end
-
---- The next notification: its channel, its payload, and the server's number of who has sent it.
-function Listener:next(timeout)
-    local deadline = check.deadline("next", timeout, 1)
-    if self._closed then return nil, "the listener was closed", "closed" end
-    if not self._shared then
-        local ok, why, code = listen(self, deadline or sql.deadline_of {_shared = self._options})
-        if not ok then return nil, why, code end
-    end
-    while true do
-        local channel, payload, pid = look(self)
-        if channel ~= true then return channel, payload, pid end
-        local ok, why, code = wait(self._shared.stream, false, deadline)
-        if not ok then return nil, why, code end
-    end
-end
-
-function Listener.__select(self)
-    if self._closed then return true, nil, "the listener was closed", "closed" end
-    if not self._shared then return true, nil, "the connection was lost", "closed" end
-    local channel, payload, pid = look(self)
-    if channel ~= true then return true, channel, payload, pid end
-    return self._shared.stream
-end
-
-function Listener:close()
-    self._closed = true
-    if self._shared then lose(self._shared) end
-end
-Listener.__close = Listener.close
-
--- ---- Pools -------------------------------------------------------------------------------------
 
 --- Some connections that the routines of a process share: see docs/reference/postgres.md.
 function postgres.pool(options)
@@ -729,66 +684,7 @@ function postgres.pool(options)
     local own = {}
     for key, value in pairs(options) do own[key] = value end
     own.size = nil
-    local size = options.size or 10
-    local places = mare.channel(size)
-    for _ = 1, size do places:send(true) end
-    return setmetatable({_options = own, _places = places, _free = {}}, Pool)
+    return require "mare._postgres_pool"(tools, stays, own, options.size or 10)
 end
-
--- One that is there; after a restart of the server the old ones are not.
-local function take_free(self)
-    while #self._free > 0 do
-        local connection = table.remove(self._free)
-        if connection:alive() then return connection end
-        connection:close()
-    end
-end
-
---- Calls f(connection) with one of the connections, and returns what it returns.
-function Pool:use(f, timeout)
-    check.argument("use", f, 1, "function")
-    if self._closed then return nil, "the pool is closed", "closed" end
-    local deadline = check.deadline("use", timeout, 2)
-        or self._options.timeout and mare.deadline(self._options.timeout)
-    local ok, why, code = self._places:receive(deadline)
-    if not ok then return nil, why, code end
-    local connection
-    local _ <close> = setmetatable({}, {__close = function()
-        local shared = connection and connection._shared
-        local clean = shared and shared.handle and not shared.stopping and not shared.abandoned
-            and raw.state(shared.handle) == "idle" and not self._closed
-        if clean then
-            self._free[#self._free + 1] = connection
-        elseif connection then
-            connection:close()
-        end
-        self._places:trysend(true)
-    end})
-    if self._closed then return nil, "the pool is closed", "closed" end
-    connection = take_free(self)
-    if not connection then
-        local handle, stream
-        handle, stream, code = dial(self._options, deadline)
-        if not handle then return nil, stream, code end
-        connection = setmetatable({_shared = share(self._options, handle, stream)}, Connection)
-    end
-    return f(connection)
-end
-
-for _, name in ipairs {"exec", "query", "row", "transaction", "copyin", "copyout"} do
-    Pool[name] = function(self, ...)
-        local arguments = table.pack(...)
-        return self:use(function(connection)
-            return connection[name](connection, table.unpack(arguments, 1, arguments.n))
-        end)
-    end
-end
-
-function Pool:close()
-    self._closed = true
-    for _, connection in ipairs(self._free) do connection:close() end
-    self._free = {}
-end
-Pool.__close = Pool.close
 
 return postgres

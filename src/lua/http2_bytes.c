@@ -148,12 +148,8 @@ static int write_all(lua_State *L, struct mare__stream *stream)
             return 1;
         }
         if (wrote == -EAGAIN) {
-            if (lua_isnil(L, DEADLINE)) {
-                lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, DEADLINE));
-                lua_replace(L, DEADLINE);
-            }
-            int waited = mare__lua_wait_stream(L, stream, MARE__TO_WRITE,
-                                               (uint64_t)lua_tointeger(L, DEADLINE), write_more, 0);
+            int waited =
+                mare__lua_wait_first(L, stream, MARE__TO_WRITE, DEADLINE, DEADLINE, write_more, 0);
             if (waited != MARE__WAITED)
                 return waited;
             continue;

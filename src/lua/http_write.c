@@ -188,13 +188,8 @@ static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
             return 1;
         }
         if (wrote == -EAGAIN) {
-            if (lua_isnil(L, DEADLINE)) {
-                lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, DEADLINE));
-                lua_replace(L, DEADLINE);
-            }
-            int waited = mare__lua_wait_stream(L, stream, MARE__TO_WRITE,
-                                               (uint64_t)lua_tointeger(L, DEADLINE), write_more,
-                                               (lua_KContext)sent);
+            int waited = mare__lua_wait_first(L, stream, MARE__TO_WRITE, DEADLINE, DEADLINE,
+                                              write_more, (lua_KContext)sent);
             if (waited != MARE__WAITED)
                 return waited;
             continue;
@@ -274,13 +269,8 @@ static int send_rest(lua_State *L, struct mare__stream *stream, size_t sent)
             return 1;
         }
         if (wrote == -EAGAIN) {
-            if (lua_isnil(L, UNTIL)) {
-                lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, GIVEN));
-                lua_replace(L, UNTIL);
-            }
-            int waited =
-                mare__lua_wait_stream(L, stream, MARE__TO_WRITE, (uint64_t)lua_tointeger(L, UNTIL),
-                                      send_more, (lua_KContext)sent);
+            int waited = mare__lua_wait_first(L, stream, MARE__TO_WRITE, UNTIL, GIVEN, send_more,
+                                              (lua_KContext)sent);
             if (waited != MARE__WAITED)
                 return waited;
             continue;

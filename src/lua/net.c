@@ -161,6 +161,17 @@ int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, ui
     return err ? mare__lua_fail_stream(L, err) : MARE__WAITED;
 }
 
+int mare__lua_wait_first(lua_State *L, struct mare__stream *stream, int way, int deadline,
+                         int timeout, lua_KFunction then, lua_KContext context)
+{
+    if (lua_isnil(L, deadline)) {
+        lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, timeout));
+        lua_replace(L, deadline);
+    }
+    return mare__lua_wait_stream(L, stream, way, (uint64_t)lua_tointeger(L, deadline), then,
+                                 context);
+}
+
 // ---- The end ------------------------------------------------------------------------------------
 
 // s:close(), l:close()

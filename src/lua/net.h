@@ -39,6 +39,11 @@ int mare__lua_stream_tostring(lua_State *L);
 enum { MARE__WAITED = -1 };
 int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, uint64_t deadline,
                           lua_KFunction then, lua_KContext context);
+
+// The same, with the deadline at an index of the stack. If there is nil, it is made now, from the
+// timeout at another index.
+int mare__lua_wait_first(lua_State *L, struct mare__stream *stream, int way, int deadline,
+                         int timeout, lua_KFunction then, lua_KContext context);
 mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream);
 
 // Push `nil, message, code` for an errno value; for one that came from a stream, or from TLS; for

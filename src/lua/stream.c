@@ -104,12 +104,8 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
         again = true;
         if (got == -EAGAIN) {
             lua_settop(L, DEADLINE);
-            if (lua_isnil(L, DEADLINE)) {
-                lua_pushinteger(L, (lua_Integer)mare__lua_stream_deadline(L, stream, TIMEOUT));
-                lua_replace(L, DEADLINE);
-            }
-            int waited = mare__lua_wait_stream(L, stream, MARE__TO_READ,
-                                               (uint64_t)lua_tointeger(L, DEADLINE), read_more, 0);
+            int waited =
+                mare__lua_wait_first(L, stream, MARE__TO_READ, DEADLINE, TIMEOUT, read_more, 0);
             if (waited != MARE__WAITED)
                 return waited;
             continue;

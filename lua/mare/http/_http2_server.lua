@@ -110,18 +110,10 @@ local function give_body(one, request)
     local options = one.connection.options
     local read = body_reader(http2.reader(one, one.connection.server.body_most), nil,
         options.message_time or http.message_time, options.least_rate or http.least_rate)
-    request.next_part = function(own_time)
-        if request.expects and not request.continued then
-            request.continued = true
-            one.session:respond(one.id, 100)
-            http2.wake(one.connection)
-        end
-        local part, message, code, status = read(own_time)
-        if message and not (own_time and code == "timeout") then
-            request.failed, request.status = message, status or code == "timeout" and 408 or 400
-        end
-        return part, message, code
-    end
+    request.next_part = shared.request_reader(request, read, function()
+        one.session:respond(one.id, 100)
+        http2.wake(one.connection)
+    end)
 end
 
 local function refuse(one, status, reason)

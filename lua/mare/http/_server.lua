@@ -58,17 +58,9 @@ end
 local function give_body(reader, stream, request, options)
     local read = body_reader(reader, stream, options.message_time or http.message_time,
         options.least_rate or http.least_rate)
-    request.next_part = function(own_time)
-        if request.expects and not request.continued then
-            request.continued = true
-            stream:write "HTTP/1.1 100 Continue\r\n\r\n"
-        end
-        local part, message, code, status = read(own_time)
-        if message and not (own_time and code == "timeout") then
-            request.failed, request.status = message, status or code == "timeout" and 408 or 400
-        end
-        return part, message, code
-    end
+    request.next_part = shared.request_reader(request, read, function()
+        stream:write "HTTP/1.1 100 Continue\r\n\r\n"
+    end)
 end
 
 -- Tells the program's log, whose errors are not the client's.

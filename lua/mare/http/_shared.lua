@@ -104,6 +104,23 @@ function Message:text()
     end
 end
 
+--- The same of a request whose client may wait to be told to send it, by go_on(): what fails is
+--- noted in the request.
+local function request_reader(request, read, go_on)
+    return function(own_time)
+        if request.expects and not request.continued then
+            request.continued = true
+            go_on()
+        end
+        local part, message, code, status = read(own_time)
+        if message and not (own_time and code == "timeout") then
+            request.failed, request.status = message, status or code == "timeout" and 408 or 400
+        end
+        return part, message, code
+    end
+end
+
 return {http = http, Message = Message, seconds_of = seconds_of, body_reader = body_reader,
+    request_reader = request_reader,
     server_of = server_of, body_most = body_most, check_options = check_options,
     is_token = is_token, idempotent = idempotent}
