@@ -39,14 +39,13 @@ coordinator.__index = coordinator
 --- `settle(tx, outcome, detail)` is told of a transaction that waits: "ready" (then it is decided
 --- and committed, or aborted), "no", "error" or "gone"; or "parked", and then it goes on waiting.
 function transaction.coordinator(send, settle)
-    return setmetatable({send = send, settle = settle, last = 0, open = {}}, coordinator)
+    return setmetatable({send = send, settle = settle, last = 0, floor = 1, open = {}}, coordinator)
 end
 
 -- The smallest number that somebody may still ask about.
 local function floor_of(self)
-    local smallest = self.last + 1
-    for id in pairs(self.open) do smallest = math.min(smallest, id) end
-    return smallest
+    while self.floor <= self.last and not self.open[self.floor] do self.floor = self.floor + 1 end
+    return self.floor
 end
 
 --- Begins to ask the participants, a sorted list of keys, about a request. With `park` the first of
@@ -133,8 +132,8 @@ end
 local participant = {}
 participant.__index = participant
 
---- `rules` has guard(request) -> "yes" | "no" | "error", detail; fire(request); and ended(key),
---- which says whether that changed anything.
+--- `rules` has guard(request, member) -> "yes" | "no" | "error", detail; fire(request, member); and
+--- ended(key), which says whether that changed anything.
 function transaction.participant(key, send, rules)
     return setmetatable({
         key = key, send = send, rules = rules,
@@ -163,7 +162,7 @@ local function advance(self)
     end
     while not self.lock and self.queue[1] do
         local tx = table.remove(self.queue, 1)
-        local answer, detail = self.rules.guard(tx.request)
+        local answer, detail = self.rules.guard(tx.request, tx.member)
         if answer == "yes" then
             self.lock = tx
         elseif answer == "no" and tx.park then
@@ -184,7 +183,7 @@ local function finish(self, outcome)
     local tx = self.lock
     self.lock = nil
     if outcome == "committed" then
-        self.rules.fire(tx.request)
+        self.rules.fire(tx.request, tx.member)
         if #tx.list > 1 then
             self.committed[tx.member] = self.committed[tx.member] or {}
             self.committed[tx.member][tx.id] = true
@@ -204,8 +203,11 @@ local function prepared(self, member, id)
 end
 
 function participant:ask(member, id, floor, list, request, park)
-    for old in pairs(self.committed[member] or {}) do
-        if old < floor then self.committed[member][old] = nil end
+    local committed = self.committed[member]
+    if committed then
+        for old in pairs(committed) do
+            if old < floor then committed[old] = nil end
+        end
     end
     table.insert(self.queue, {member = member, id = id, list = list, request = request,
                               park = park or nil})
