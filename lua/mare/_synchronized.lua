@@ -61,7 +61,7 @@ local function ended(key)
 end
 
 local function dispatch(kind, ...)
-    if kind == "vote" or kind == "ack" then
+    if kind == "vote" or kind == "ack" or kind == "recall" then
         coordinator[kind](coordinator, ...)
     elseif kind == "changed" then
         sc.reload()
@@ -86,10 +86,14 @@ local function refuse(request, message)
     server.refuse(request, message, "refused")
 end
 
--- Whether the request runs. The commit is sent by another routine, which has its turn when the
--- function waits for the first time, or has ended: nobody hears of a call that has not begun.
+-- Whether the request runs. Commits are sent by other routines, which have their turn when the
+-- function waits for the first time, or has ended: nobody hears of a call that has not begun. That
+-- of a reader is sent by the one that is asked for it.
 local function conclude(tx, runs)
-    if runs then
+    if runs and tx.shared then
+        coordinator:decide(tx)
+        coordinator:commit(tx)
+    elseif runs then
         coordinator:decide(tx)
         mare.go(coordinator.commit, coordinator, tx)
     else
@@ -128,7 +132,7 @@ local function ask(request, park)
     local tx = coordinator:begin(keys, request, park)
     local outcome, detail = outcome_of(tx, request.deadline)
     if tx.state == "ready" then
-        return true, function(runs) return conclude(tx, runs) end
+        return true, conclude, tx
     elseif outcome == "no" then
         return false
     elseif outcome == "error" then

@@ -55,6 +55,7 @@ end
 
 local rules = {
     guard = guard,
+    changes = function(request, member) return listed(triggers, member, request)[1] ~= nil end,
     fire = function(request, member) run_all(listed(triggers, member, request), request) end,
     ended = function(key)
         local actions = exits[key]
@@ -153,6 +154,7 @@ local function add(name, table_of, process, fname, f)
     table_of[key][fname] = table_of[key][fname] or {}
     local list = table_of[key][fname]
     list[#list + 1] = f -- the process may ask before its answer is here
+    if table_of == triggers then machine:recall() end
     local channel, message, code = rpc.sync(process, "synchronizer.join")(fname, box)
     if not channel then
         for i = #list, 1, -1 do
