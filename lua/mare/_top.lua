@@ -124,7 +124,9 @@ return function(...)
     if not interval or interval <= 0 then fail(2, "--interval needs a number of seconds") end
     if not path:find "^[/.]" then path = "./" .. path end
     local stream, why = net.connect(path, nil, PATIENCE)
-    if not stream then fail(1, "%s: %s", path, why) end
+    if not stream then
+        fail(1, "%s; was the program started with 'mare --inspect %s'?", why, path)
+    end
     stream:limit(64 << 20)
     local on_screen = not options["--once"] and terminal.is_tty(0) and terminal.is_tty(1)
     local failure = on_screen and watch(stream, interval)
