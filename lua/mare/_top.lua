@@ -6,6 +6,7 @@ local terminal, signal = require "mare.terminal", require "mare.signal"
 local arguments = require "mare._arguments"
 
 local PATIENCE = 10 -- seconds for an answer
+local OPTIONS = {["--once"] = true, ["--interval"] = true}
 
 local function fail(code, ...) arguments.fail("top", code, ...) end
 
@@ -116,7 +117,13 @@ local function print_once(stream)
 end
 
 return function(...)
-    local words, options = arguments.read({["--once"] = true, ["--help"] = true}, ...)
+    local words, options = arguments.read({["--once"] = true}, ...)
+    for name in pairs(options) do
+        if not OPTIONS[name] then
+            fail(2, "there is no option '%s'; %s'mare help top' lists them", name,
+                arguments.near(name, OPTIONS))
+        end
+    end
     local path, interval = words[1], tonumber(options["--interval"] or 1)
     if not path or #words > 1 then
         fail(2, "the path that 'mare --inspect PATH' was given is needed")

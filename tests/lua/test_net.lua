@@ -35,8 +35,9 @@ return {
         local listener <close> = assert(net.listen(HERE, 0))
         local _, taken = listener:address()
         _, message, code = net.listen(HERE, taken)
-        t.eq({message, code}, {("cannot listen at %s:%d: Address already in use "):format(HERE, taken)
-            .. "(another program listens there, or this one does already)", "exists"})
+        t.eq({message, code}, {"cannot listen at " .. HERE .. ":" .. taken
+            .. ": Address already in use (another program listens there, or this one does already)",
+            "exists"})
         _, message = net.connect "/nowhere/socket"
         t.eq(message, "cannot connect to /nowhere/socket: No such file or directory")
         bound:close()
