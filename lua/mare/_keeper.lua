@@ -148,8 +148,8 @@ local function dial(address, name, key)
     local session
     if stream then session, message, code = begin(stream, true, name, address) end
     if not session then
-        forget_dial(key, nil, ("%s: %s"):format(address, message), code == "denied" and code
-            or "nonode")
+        if not message:find(address, 1, true) then message = address .. ": " .. message end
+        forget_dial(key, nil, message, code == "denied" and code or "nonode")
         return
     end
     sessions[session].key = key
