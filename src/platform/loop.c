@@ -31,8 +31,9 @@ static bool make(struct mare__loop *loop)
     return true;
 }
 
-bool mare__loop_init(struct mare__loop *loop)
+static bool live_init(void *context, struct mare__loop *loop)
 {
+    (void)context;
     // If the program was started without standard input, output or error, something must be in
     // their place: libuv would take those, which others write to, and refuse to close them.
     int places[STDERR_FILENO + 1], count = 0, fd;
@@ -46,7 +47,7 @@ bool mare__loop_init(struct mare__loop *loop)
     return made;
 }
 
-void mare__loop_fini(struct mare__loop *loop)
+static void live_fini(struct mare__loop *loop)
 {
     uv_close((uv_handle_t *)&loop->bell, NULL);
     uv_close((uv_handle_t *)&loop->alarm, NULL);
@@ -54,12 +55,12 @@ void mare__loop_fini(struct mare__loop *loop)
     uv_loop_close(&loop->uv);
 }
 
-void mare__loop_look(struct mare__loop *loop)
+static void live_look(struct mare__loop *loop)
 {
     uv_run(&loop->uv, UV_RUN_NOWAIT);
 }
 
-void mare__loop_wait(struct mare__loop *loop, uint64_t ns)
+static void live_wait(struct mare__loop *loop, uint64_t ns)
 {
     if (ns != UINT64_MAX) {
         uv_update_time(&loop->uv);
@@ -69,7 +70,7 @@ void mare__loop_wait(struct mare__loop *loop, uint64_t ns)
     uv_timer_stop(&loop->alarm);
 }
 
-void mare__loop_ring(struct mare__loop *loop)
+static void live_ring(struct mare__loop *loop)
 {
     uv_async_send(&loop->bell);
 }
@@ -92,14 +93,14 @@ static void on_poll_closed(uv_handle_t *uv)
     poll->closed(poll);
 }
 
-bool mare__poll_open(struct mare__loop *loop, struct mare__poll *poll, int fd)
+static bool live_open(struct mare__loop *loop, struct mare__poll *poll, int fd)
 {
     bool opened = uv_poll_init(&loop->uv, &poll->uv, fd) == 0;
     poll->uv.data = poll;
     return opened;
 }
 
-void mare__poll_want(struct mare__poll *poll, unsigned ways)
+static void live_want(struct mare__poll *poll, unsigned ways)
 {
     int events =
         (ways & MARE__READABLE ? UV_READABLE : 0) | (ways & MARE__WRITABLE ? UV_WRITABLE : 0);
@@ -109,7 +110,16 @@ void mare__poll_want(struct mare__poll *poll, unsigned ways)
         uv_poll_stop(&poll->uv);
 }
 
-void mare__poll_close(struct mare__poll *poll)
+static void live_close(struct mare__poll *poll)
 {
     uv_close((uv_handle_t *)&poll->uv, on_poll_closed);
 }
+
+const struct mare__loops mare__loops_live = {.init = live_init,
+                                             .fini = live_fini,
+                                             .look = live_look,
+                                             .wait = live_wait,
+                                             .ring = live_ring,
+                                             .open = live_open,
+                                             .want = live_want,
+                                             .close = live_close};
