@@ -146,14 +146,15 @@ def draw_nodes(points, foot):
 def draw_contention(points, foot):
     def line(figure):
         return [(p["clients"], p[figure]) for p in points]
-    draw(IMAGES / "contention.svg", "Many callers of one process on another node", [
-        Panel("Calls in a second, of all of them together",
-              Axis("callers at the same time", unit=short, base=2),
-              Axis("calls/s", log=False, unit=short, low=0),
-              [Line("a plain call", line("call"), 2, dashed=True),
-               Line("under one monitor", line("monitor")),
-               Line("asking one synchronizer", line("remote"), 1)]),
-    ], foot)
+    plain = Line("plain calls", line("call"), 2, dashed=True)
+
+    def panel(title, mechanism):
+        return Panel(title, Axis("callers at the same time", unit=short, base=2),
+                     Axis("calls/s", log=False, unit=short, low=0), [mechanism, plain])
+    draw(IMAGES / "contention.svg", "Many callers of one process on another node: calls in a second",
+         [panel("Under one monitor", Line("monitor", line("monitor"))),
+          panel("Asking one synchronizer on a third node", Line("synchronizer", line("remote"), 1))],
+         foot)
 
 
 def draw_workers(points, foot, cores):
