@@ -151,10 +151,12 @@ def draw_contention(points, foot):
     def panel(title, mechanism):
         return Panel(title, Axis("callers at the same time", unit=short, base=2),
                      Axis("calls/s", log=False, unit=short, low=0), [mechanism, plain])
-    draw(IMAGES / "contention.svg", "Many callers of one process on another node: calls in a second",
-         [panel("Under one monitor", Line("monitor", line("monitor"))),
-          panel("Asking one synchronizer on a third node", Line("synchronizer", line("remote"), 1))],
-         foot)
+    title = "Many callers of one process on another node: calls in a second"
+    draw(IMAGES / "contention.svg", title, [
+        panel("Under one monitor", Line("monitor", line("monitor"))),
+        panel("Asking one synchronizer on a third node",
+              Line("synchronizer", line("remote"), 1)),
+    ], foot)
 
 
 def draw_workers(points, foot, cores):
