@@ -2,7 +2,7 @@
 -- Calls, locks, rules, tuples and topics between nodes: as between processes of one.
 local mare, rpc = require "mare", require "mare.rpc"
 local monitor, tuple, pubsub = require "mare.monitor", require "mare.tuple", require "mare.pubsub"
-local t, peers = require "t", require "peers"
+local net, t, peers = require "mare.net", require "t", require "peers"
 
 -- A process here that can be called.
 local function server(name, body)
@@ -19,6 +19,41 @@ local TIDE = [[
     end)
     mare.sleep(1000)
 ]]
+
+-- A way to an address that can be cut: after so many bytes more, in both directions together. The
+-- next connection lasts until that is asked for again.
+local function cutter(address)
+    local listener = t.ok(net.listen("127.0.0.1", 0))
+    local port = address:match ":(%d+)$"
+    local left = math.maxinteger
+    local function pass(from, to)
+        while true do
+            local bytes = from:read()
+            if not bytes then break end
+            local part = bytes:sub(1, left)
+            left = left - #part
+            to:write(part)
+            if #part < #bytes or left == 0 then break end
+        end
+        from:close()
+        to:close()
+    end
+    mare.go(function()
+        while true do
+            local near = listener:accept()
+            if not near then return end
+            local far = t.ok(net.connect("127.0.0.1", tonumber(port)))
+            left = math.maxinteger
+            mare.go(pass, near, far)
+            mare.go(pass, far, near)
+        end
+    end)
+    local host, own = listener:address()
+    return setmetatable({
+        address = ("%s:%d"):format(host, own),
+        after = function(bytes) left = bytes end,
+    }, {__close = function() listener:close() end})
+end
 
 -- Buttons on each of three nodes, of which one may be lit, by the rules of two synchronizers. Each
 -- notes from when until when it was lit; all programs of a machine read the same clock.
@@ -101,6 +136,36 @@ return {
         end)
         for _ = 1, n do t.ok(rise(1)) end
         t.ok(done:receive(t.patience))
+    end,
+
+    a_call_runs_at_most_once_whenever_the_link_is_cut = function()
+        local home <close> = peers.home()
+        local cuts <close> = cutter(home.address)
+        local _ <close> = peers.join({address = cuts.address}, {name = "flow"}, [[
+            mare.spawn({name = "list"}, function()
+                local runs = {}
+                function run(id) runs[id] = (runs[id] or 0) + 1 return id end
+                function times() return runs end
+                require "mare.rpc".serve()
+            end)
+            mare.sleep(1000)
+        ]])
+        local answered, id = {}, 0
+        for round = 1, 3 do
+            local list = peers.find "list@flow"
+            t.eq(rpc.sync(list, "run", t.patience)(0), 0)
+            cuts.after(300 * round + 37 * #answered % 300) -- bytes, somewhere in a message
+            repeat
+                id = id + 1
+                local result, message, code = rpc.sync(list, "run", t.patience)(id)
+                t.ok(result == id or code == "nonode", message)
+                answered[#answered + 1] = result
+            until not result
+        end
+        local runs = rpc.sync(peers.find "list@flow", "times", t.patience)()
+        for _, number in ipairs(answered) do t.eq(runs[number], 1) end
+        for number = 1, id do t.ok((runs[number] or 0) <= 1, "it ran twice") end
+        t.eq(runs[0], 3)
     end,
 
     rules_hold_for_callers_of_other_nodes = function()
