@@ -53,7 +53,7 @@ static void release(void *context, void *owner)
 static void settle(struct mare__link_settings *settings, const char *name)
 {
     mare__link_settings_init(settings);
-    settings->self.name = (struct mare__span){(const uint8_t *)name, strlen(name)};
+    settings->self.name = (struct mare__span){name, strlen(name)};
     settings->self.incarnation = now_us();
     if (getrandom(&settings->secret, sizeof settings->secret, 0) < 0)
         floor_fail("getrandom");
