@@ -87,4 +87,13 @@ def rows(row_class, key, note):
         mechanism("queue", "call through the queue", 1.05, 1.02),
         mechanism("constraint", "call with a local constraint", 1.06, 1.03),
         mechanism("remote", "call with a remote constraint", 2.2, 2.0),
+        row_class(
+            "nodeparallel", "get beside set, in parallel", "µs",
+            {"alone": ours("get", 1000), "ours": ours("parallel", 1000)},
+            dict.fromkeys(("alone", "ours"), key("us")), must=1.1, against="alone"),
+        row_class(
+            "nodeserial", "get beside set, one at a time", "µs",
+            {"parallel": ours("parallel", 1000), "ours": ours("serial", 1000)},
+            dict.fromkeys(("parallel", "ours"), key("us")), must=1.1, aim=1.24,
+            against="parallel", more_is_better=True),
     ]
