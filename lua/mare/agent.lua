@@ -53,6 +53,7 @@ end
 --- a list of "host:port"; `dimensions` (3); `interval`, seconds between probes (1); `hold`, seconds
 --- by which packets leave later, as over a slow line. The timeout is for all the names.
 function agent.open(host, port, options, timeout)
+    checks.address("open", host, port)
     options = options == nil and {} or options
     check_open(options)
     for _, peer in ipairs(options.peers or {}) do check_address("open", peer) end

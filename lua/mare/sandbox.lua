@@ -49,10 +49,10 @@ local function is_count(value) return math.type(value) == "integer" and value > 
 
 -- The policy with its defaults, as data for the sandbox.
 local function settings_of(name, policy)
-    checks.argument(name, policy, 1, "table", 4)
-    checks.options(name, policy, 1, OPTIONS, 4)
+    checks.argument(name, policy, 1, "table", 5)
+    checks.options(name, policy, 1, OPTIONS, 5)
     local function option(key, good, expected)
-        checks.option(name, policy, 1, key, good, expected, 5)
+        checks.option(name, policy, 1, key, good, expected, 6)
     end
     option("allow", is_list, "a list of names, or of lists: a name and a check for each argument")
     for _, key in ipairs {"memory", "instructions", "output", "source"} do
@@ -145,10 +145,10 @@ end
 --- Ends it, wherever it is. (Its guard does: then it is known what could not be ended at once.)
 function Job:kill() return self.stop:trysend(true) or false end
 
---- Begins to run a text with what a policy allows, and arguments: a job.
-function sandbox.start(policy, text, ...)
-    local settings = settings_of("start", policy)
-    checks.argument("start", text, 2, "string")
+-- For the function of that name, whose caller is blamed for what is wrong.
+local function start(name, policy, text, ...)
+    local settings = settings_of(name, policy)
+    checks.argument(name, text, 2, "string", 4)
     if #text > settings.source then
         return nil, ("the text has %d bytes; %d are allowed"):format(#text, settings.source),
             "toobig"
@@ -160,10 +160,16 @@ function sandbox.start(policy, text, ...)
         to = policy.to or function(piece) io.write(piece) end}, Job)
 end
 
+--- Begins to run a text with what a policy allows, and arguments: a job.
+function sandbox.start(policy, text, ...)
+    local job, message, code = start("start", policy, text, ...)
+    return job, message, code -- no tail call: it would hide the caller
+end
+
 --- Runs a text, and waits for its end: true and its results; or nil, message, and what ended it:
 --- `syntax`, `failed`, `time`, `memory`, `instructions`, `output`, `toobig`, `badmsg`, `invalid`.
 function sandbox.run(policy, text, ...)
-    local job, message, code = sandbox.start(policy, text, ...)
+    local job, message, code = start("run", policy, text, ...)
     if not job then return nil, message, code end
     return job:wait()
 end

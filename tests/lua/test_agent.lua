@@ -235,6 +235,8 @@ return {
                 agent.open(HERE, 0, options)
             end)
         end
+        t.raises("test_agent.lua:%d+: bad argument #1 to 'open' %(string expected, got table%)",
+            function() agent.open {peers = {}} end)
         refused("unknown option 'peer'", {peer = "localhost:1"})
         refused("option 'peers' must be a list", {peers = "localhost:1"})
         refused("option 'dimensions' must be a whole number from 1 to 8", {dimensions = 9})

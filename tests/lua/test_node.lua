@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Nodes: what crosses between two programs, and what each fault does to those who wait.
 local mare, node = require "mare", require "mare.node"
-local t, peers = require "t", require "peers"
+local t, peers, file = require "t", require "peers", require "mare.file"
 
 -- A peer with a channel of a name that answers each message with what it got.
 local ECHO = [[
@@ -279,6 +279,29 @@ return {
             done:close()
         end)()
     end,
+
+    -- What others start here finds the modules of this program, and none of theirs.
+    modules_are_found_where_the_node_finds_them = t.in_folder(function(folder)
+        for _, name in ipairs {"here", "there"} do
+            assert(file.mkdir(folder .. "/" .. name))
+            t.ok(file.write(("%s/%s/whose.lua"):format(folder, name), ("return %q"):format(name)))
+        end
+        local before = package.path
+        package.path = folder .. "/here/?.lua;" .. before
+        local home <close> = peers.home {code = "source"}
+        node.export("whose", function() return (require "whose") end)
+        local told = mare.channel(2, "told")
+        local _ <close> = peers.join(home, {name = "flow"}, ([[
+            package.path = %q
+            find "told@home":send(select(2, mare.spawn({node = "home"}, "whose"):join(20)))
+            local source = {source = "return (require 'whose')"}
+            find "told@home":send(select(2, mare.spawn({node = "home"}, source):join(20)))
+            mare.sleep(1000)
+        ]]):format(folder .. "/there/?.lua"))
+        t.eq({told:receive(t.patience), told:receive(t.patience)}, {"here", "here"})
+        package.path = before
+        told:close()
+    end),
 
     who_asks_a_node_that_is_lost_is_told = function()
         local home <close> = peers.home {silence = 0.5}

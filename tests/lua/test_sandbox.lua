@@ -379,6 +379,16 @@ local uses = {
         t.raises("option 'time' must be", sandbox.run, {time = 0}, "")
         t.raises("option 'allow' must be", sandbox.run, {allow = {{"os.time", 5}}}, "")
         t.raises("string expected", sandbox.run, {}, print)
+        for _, name in ipairs {"run", "start"} do -- in the caller's line, by the name it called
+            local here = ("test_sandbox.lua:%%d+: bad argument #%%d to '%s' "):format(name)
+            t.raises(here .. "%(unknown option 'tiem'", function()
+                local _ = sandbox[name]({tiem = 1}, "")
+            end)
+            t.raises(here .. "%(option 'time'", function()
+                local _ = sandbox[name]({time = 0}, "")
+            end)
+            t.raises(here .. "%(string expected", function() local _ = sandbox[name]({}, 5) end)
+        end
     end,
 }
 

@@ -72,7 +72,9 @@ FIGURES = (
      r'18 sent'),
     ('voting-risk', 'VIOLATED  EM1', r'n = 32, m = 24.* 2\.1e-43$'),
     ('wireless-ten', r'h +-> g .*REPORT id=10 best=7 capacity=8',
-     r'g +-> b .*REPORT id=10 best=7 capacity=8', r'a +elected h', r'j +elected h'),
+     r'g +-> b .*REPORT id=10 best=7 capacity=8', r'a +elected h', r'j +elected h',
+     # the tree of the figure, on the map: from g to e and on to f, from h to i
+     r'a4 .* g2 [* ]+ e1 [* ]+ f4 ', r'j4 .*\(h8\) [* ]+i5 '),
 )
 
 

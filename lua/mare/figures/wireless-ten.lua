@@ -15,6 +15,50 @@ for a, b in LINKS:gmatch "(%a)(%a)" do
     neighbours[a .. b], neighbours[b .. a] = true, true
 end
 
+-- Where they are on the map: column and row.
+local PLACES = {a = {3, 5}, b = {14, 1}, c = {31, 1}, d = {48, 1}, e = {36, 5}, f = {54, 5},
+                g = {20, 5}, h = {31, 9}, i = {47, 9}, j = {12, 9}}
+
+-- The first message that a node gets is that of its parent; and who leads.
+local function remember(event, seen)
+    if event.what == "message" and event.process ~= 0 then
+        seen[event.process] = seen[event.process] or event.peer
+    elseif event.what == "elected" then
+        seen.leader = event.peer
+    end
+end
+
+-- A line of letters between two nodes.
+local function connect(rows, a, b, letter)
+    local x, y = PLACES[a][1], PLACES[a][2]
+    local dx, dy = PLACES[b][1] - x, PLACES[b][2] - y
+    local steps = math.max(math.abs(dx) // 2, math.abs(dy))
+    for i = 1, steps - 1 do
+        rows[(y + dy * i / steps + 0.5) // 1][(x + dx * i / steps + 0.5) // 1] = letter
+    end
+end
+
+-- The network from above: who hears whom, the tree that ELECTION has built, and capacities.
+local function map(seen)
+    local rows = {}
+    for y = 1, 9 do
+        rows[y] = {}
+        for x = 1, 58 do rows[y][x] = " " end
+    end
+    for a, b in LINKS:gmatch "(%a)(%a)" do connect(rows, a, b, ".") end
+    for i = 1, #NODES - 1 do connect(rows, names[seen[i]], names[i], "*") end
+    for i = 0, #NODES - 1 do
+        local x, y = table.unpack(PLACES[names[i]])
+        local form = i == seen.leader and "(%s%d)" or " %s%d "
+        for letter in form:format(names[i], CAPACITY[i]):gmatch "." do
+            rows[y][x - 1], x = letter, x + 1
+        end
+    end
+    for y = 1, 9 do rows[y] = ("  | " .. table.concat(rows[y]) .. " |") end
+    return table.concat(rows, "\n")
+end
+
+
 return {
     title = "An election in a wireless network (Tanenbaum and Van Steen, figure 6.21)",
     text = [[
@@ -33,6 +77,11 @@ have answered, a node sends its parent REPORT, with the best node below it.]],
     -- c is slow, so that e hears g first and f hears e first, as in the figure.
     route = function(message) if message.from == C then return 1400 end end,
     requests = {{0, "elect", at_us = 1000}},
+    see = remember,
+    report = function(outcome)
+        return "The network with the tree (*), each node with its capacity, the leader in "
+            .. "brackets:\n" .. map(outcome.seen)
+    end,
     notes = {
         {1000, "(b) a calls, and asks b and j."},
         {2000, "(c) b asks c and g; j asks g, which will have heard b first."},
