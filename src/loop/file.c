@@ -37,7 +37,8 @@ static void let_go(struct mare__descriptor *descriptor)
     // Acquire and release, as in mare__unref.
     if (atomic_fetch_sub_explicit(&descriptor->holders, 1, memory_order_acq_rel) > 1)
         return;
-    if (descriptor->fd < 0 && !descriptor->folder)
+    bool closed = descriptor->fd < 0 && !descriptor->folder;
+    if (closed || (descriptor->near && mare__file_is_linked(descriptor->fd)))
         close_descriptor(descriptor);
     else
         mare__jobs_post(descriptor->jobs, MARE__LANE_FILES, close_descriptor, descriptor);
@@ -188,6 +189,19 @@ int mare__act_target(struct mare__file_job *job)
 int mare__act_real(struct mare__file_job *job)
 {
     return with_size(job, mare__file_real(job->path, &job->bytes));
+}
+
+int mare__act_near(struct mare__file_job *job)
+{
+    int fd = mare__file_open_near(job->path);
+    int err = fd < 0 ? fd : mare__file_info(NULL, fd, true, &job->info);
+    if (err < 0 && fd >= 0)
+        mare__file_close(fd);
+    if (err >= 0)
+        err = keep(job, fd, NULL);
+    if (err >= 0)
+        job->opened->near = true;
+    return err;
 }
 
 // What would be four jobs, for who serves files. A pipe is not opened: that would wait.

@@ -7,10 +7,12 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -37,6 +39,30 @@ int mare__file_open(const char *path, unsigned how, unsigned permissions)
     flags |= how & MARE__FILE_APPENDS ? O_APPEND : 0;
     flags |= how & MARE__FILE_IS_NEW ? O_CREAT | O_EXCL : 0;
     return outcome(open(path, flags, (mode_t)permissions));
+}
+
+static int open_cached(const char *path, int flags)
+{
+    struct open_how how = {.flags = (unsigned)flags | O_CLOEXEC, .resolve = RESOLVE_CACHED};
+    return (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+}
+
+int mare__file_open_near(const char *path)
+{
+    struct stat facts;
+    int fd = open_cached(path, O_PATH); // to open what is no file may have effects
+    if (fd < 0)
+        return -EAGAIN;
+    bool is_file = fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode);
+    close(fd);
+    fd = is_file ? open_cached(path, O_RDONLY | O_NOCTTY | O_NONBLOCK) : -1;
+    return fd < 0 ? -EAGAIN : fd;
+}
+
+bool mare__file_is_linked(int fd)
+{
+    struct stat facts;
+    return fstat(fd, &facts) == 0 && facts.st_nlink > 0;
 }
 
 int mare__file_close(int fd)

@@ -21,6 +21,13 @@ enum {
 
 int mare__file_open(const char *path, unsigned how, unsigned permissions);
 int mare__file_close(int fd);
+
+// Opens a file for reading if the system has all that it needs for that in memory. -EAGAIN: it has
+// not, or it cannot say so, or this is no file. And whether a file still has a name: to close one
+// that has none may take long. These do not block.
+int mare__file_open_near(const char *path);
+bool mare__file_is_linked(int fd);
+
 ssize_t mare__file_read(int fd, void *bytes, size_t size); // 0: the end
 
 // All of them, or a failure: then some may have been written.

@@ -274,13 +274,14 @@ ssize_t mare__socket_send_file(int fd, int file, size_t size)
     return sent < 0 ? -errno : sent;
 }
 
-ssize_t mare__socket_write(int fd, struct iovec *pieces, int count)
+ssize_t mare__socket_write(int fd, struct iovec *pieces, int count, bool more)
 {
     struct msghdr message = {.msg_iov = pieces, .msg_iovlen = (size_t)count};
+    int flags = MSG_NOSIGNAL | (more ? MSG_MORE : 0);
     ssize_t sent;
     do {
-        sent = count == 1 ? send(fd, pieces->iov_base, pieces->iov_len, MSG_NOSIGNAL)
-                          : sendmsg(fd, &message, MSG_NOSIGNAL);
+        sent = count == 1 ? send(fd, pieces->iov_base, pieces->iov_len, flags)
+                          : sendmsg(fd, &message, flags);
         if (sent < 0 && errno == ENOTSOCK)
             sent = write_quietly(fd, pieces, count);
     } while (sent < 0 && errno == EINTR);

@@ -35,6 +35,8 @@ struct mare__transport {
     bool moved;
     bool settled; // it has ended the handshake, for which all may wait that want to read or write
     bool dry;     // the last read took all there was, here and below
+    // Set by who writes: more follows at once.
+    bool more;
 };
 
 struct mare__transport_ops {

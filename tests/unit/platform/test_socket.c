@@ -50,7 +50,7 @@ static void await(int fd, enum mare__look_for what)
 static ssize_t put(int fd, const char *text)
 {
     struct iovec piece = {(char *)text, strlen(text)};
-    return mare__socket_write(fd, &piece, 1);
+    return mare__socket_write(fd, &piece, 1, false);
 }
 
 static void steps_of_a_connection(void **state)
