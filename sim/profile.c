@@ -9,8 +9,10 @@
  *   joiners     who joins crashes, loses its memory or stands still, at once or later
  *   suspected   processes stand still for longer than the detector waits, and are taken for dead
  *               (for those that tolerate a wrong detector)
- *   quiet       the usual faults; from some time on, some processes want nothing any more: what
- *               they last said may have been lost, and they say nothing more that makes up for it
+ *   brief       processes stay inside for long, and others crash for a moment: who has voted is
+ * back, as another that may have forgotten, before it is over what it has voted for quiet       the
+ * usual faults; from some time on, some processes want nothing any more: what they last said may
+ * have been lost, and they say nothing more that makes up for it
  *
  * In each but the usual one, half of the seeds are also quiet. Everything is drawn from a stream of
  * its own, so that the network and the pace of a seed are the same in all of them. */
@@ -21,8 +23,9 @@
 
 #define STREAM 9u
 #define QUIET_STREAM 4000000u
+#define STAY 30u /* delays of a message that a stay is long */
 
-static const char *const names[] = {"usual", "clustered", "joiners", "suspected", "quiet"};
+static const char *const names[] = {"usual", "clustered", "joiners", "suspected", "brief", "quiet"};
 _Static_assert(sizeof names / sizeof *names == MARE_SIM_PROFILES, "a name each");
 
 const char *mare_sim_profile_name(mare_sim_profile profile)
@@ -147,6 +150,20 @@ static void draw_suspected(draw *d)
     }
 }
 
+static void draw_brief(draw *d)
+{
+    mare_sim_options *options = d->options;
+    uint64_t delay_us = options->network.delay_us + 1;
+    options->hold_us = STAY * delay_us;
+    for (uint64_t left = 2 + mare_sim_below(&d->random, 8); left > 0; left--) {
+        mare_sim_fault fault = {.kind = MARE_SIM_CRASH};
+        fault.process = (uint32_t)mare_sim_below(&d->random, options->setup.members);
+        fault.at_us = mare_sim_below(&d->random, options->duration_us * 3 / 4 + 1);
+        fault.for_us = 1 + mare_sim_below(&d->random, 2 * delay_us);
+        add(d, &fault);
+    }
+}
+
 /* The joins of the usual draw give way to those of the profile. */
 static void drop_joins(mare_sim_fault_list *list)
 {
@@ -175,6 +192,8 @@ void mare_sim_profile_draw(mare_sim_options *options, unsigned tolerated, uint32
         draw_joiners(&d);
     } else if (profile == MARE_SIM_SUSPECTED && tolerated & MARE_COORD_SUSPECTS) {
         draw_suspected(&d);
+    } else if (profile == MARE_SIM_BRIEF && tolerated & MARE_COORD_CRASH) {
+        draw_brief(&d);
     }
 }
 

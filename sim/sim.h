@@ -60,6 +60,7 @@ typedef enum mare_sim_profile {
     MARE_SIM_CLUSTERED, /* crashes close together */
     MARE_SIM_JOINERS,   /* who joins fails */
     MARE_SIM_SUSPECTED, /* who stands still is taken for dead */
+    MARE_SIM_BRIEF,     /* stays are long, crashes short */
     MARE_SIM_QUIET,     /* some want nothing any more from some time on */
     MARE_SIM_PROFILES
 } mare_sim_profile;

@@ -83,7 +83,9 @@ typedef enum mare_coord_event_kind {
 
     /* What the host's failure detector says of `peer`. Algorithms state whether they need it to be
      * right. Between DOWN and UP the peer is not listened to: its messages are REFUSED, so that the
-     * dead do not speak. */
+     * dead do not speak. Of a DOWN, `number` is not 0 if the peer has held nothing at a moment
+     * since this member's process began, whatever an earlier one has let it have: a lease can tell.
+     */
     MARE_COORD_PEER_DOWN,
     MARE_COORD_PEER_UP,
 

@@ -46,7 +46,7 @@ end
 local acts = {}
 
 function acts.save(self, effect)
-    local ok, message = state.save(self.folder, effect.lock, effect.data)
+    local ok, message = state.save(self.folder, self.kept, effect.data)
     if not ok then error(message, 0) end -- it must not go on as if it were kept
 end
 
@@ -114,9 +114,8 @@ function host:lock(name)
     if not lock then
         lock = {line = {}}
         self.locks[name] = lock
-        local effects = self.member:_add(now_us(), name, self.saved[name])
-        if not effects then error(("the stored state of lock '%s' is damaged"):format(name), 0) end
-        self.saved[name] = nil
+        local effects = self.member:_add(now_us(), name, self.saved)
+        if not effects then error("what this member has saved is not of this group", 0) end
         self:act(effects)
     end
     return lock
@@ -236,7 +235,7 @@ end
 local function make(settings, channel, inbox)
     local kept = settings.kept
     local self = setmetatable(base.fields(settings, channel, inbox), host)
-    self.folder, self.saved, self.numbers = settings.folder, kept.locks, {}
+    self.folder, self.kept, self.saved, self.numbers = settings.folder, kept, kept.saved, {}
     self.timers, self.pending, self.queues = {}, {}, {}
     for i, name in ipairs(self.names) do
         self.numbers[name] = i

@@ -1,21 +1,22 @@
 -- SPDX-License-Identifier: MIT
 -- What a member of a group has on its disk: a folder with a file for the member, which says who is
--- in the group and how often it was started, and one for each lock that it has voted on. A file is
+-- in the group, how often it was started, and a bound on what it has voted for. The bound is set
+-- far ahead, so a vote costs no write (src/coord/mutex/majority.c, decision 402). A file is
 -- replaced as a whole (written beside, forced to the disk, renamed), so a write that was cut short
 -- is never seen; what it has left beside is removed. A file is its bytes behind a line
--- "mare group 1 CHECKSUM LENGTH": one that does not match was damaged, and is refused.
+-- "mare group 2 CHECKSUM LENGTH": one that does not match was damaged, and is refused.
 local file, party = require "mare.file", require "mare._party"
 
 local state = {}
 
-local HEAD = "mare group 1 %016x %d\n"
+local HEAD = "mare group 2 %016x %d\n"
 
 local function pack(text)
     return HEAD:format(party._checksum(text), #text) .. text
 end
 
 local function unpack_text(path, whole)
-    local sum, length, text = whole:match "^mare group 1 (%x+) (%d+)\n(.*)$"
+    local sum, length, text = whole:match "^mare group 2 (%x+) (%d+)\n(.*)$"
     if sum and #text == tonumber(length) and ("%016x"):format(party._checksum(text)) == sum then
         return text
     end
@@ -35,40 +36,27 @@ local function write(path, text)
     return file.write(path, pack(text), {atomic = true, permissions = "600"})
 end
 
-local LONGEST = 200 -- bytes of a file's name; systems allow 255
-
-local function hex_of(c) return ("%02x"):format(c:byte()) end
-
-local function char_of(hex) return string.char(tonumber(hex, 16)) end
-
--- A name to read, or one that is always short enough.
-local function name_of(lock)
-    local name = "lock-" .. lock:gsub("[^%w_-]", function(c) return "%" .. hex_of(c) end)
-    return #name <= LONGEST and name or "hex-" .. lock:gsub(".", hex_of)
+-- The member's own file: whose it is, how often it was started, whether it votes, and what its
+-- locks have saved.
+local function write_member(folder, kept)
+    return write(folder .. "/member", ("%s\n%d\n%s\n%s"):format(kept.digest, kept.incarnation,
+        kept.votes and "votes" or "lost", kept.saved or ""))
 end
 
-local function lock_of(name)
-    local rest, hex = name:match "^lock%-([%w_%%-]*)$", name:match "^hex%-(%x*)$"
-    return rest and rest:gsub("%%(%x%x)", char_of) or hex and hex:gsub("%x%x", char_of)
-end
-
--- The locks that have been voted on: name -> what was saved.
-local function read_locks(folder)
-    local locks = {}
-    local entries, message, code = file.list(folder)
-    if not entries then return nil, message, code end
-    for _, entry in ipairs(entries) do
-        local name = entry
-        local lock = lock_of(name)
-        if lock then
-            local text, why, what = read(folder .. "/" .. name)
-            if not text then return nil, why, what end
-            locks[lock] = text
-        elseif name ~= "member" and not name:find "^log%-" then
-            file.remove(folder .. "/" .. name) -- what a write has left that was cut short
-        end
+local function parse_member(folder, text, digest)
+    local whose, incarnation, votes, saved = text:match "^([^\n]*)\n(%d+)\n(%a+)\n(.*)$"
+    if whose ~= digest then
+        return nil, ("%s is of another member or group: %s"):format(folder, whose), "denied"
     end
-    return locks
+    return {digest = digest, incarnation = math.tointeger(tonumber(incarnation)),
+        votes = votes == "votes", saved = saved ~= "" and saved or nil}
+end
+
+-- Removes what a write has left that was cut short.
+local function tidy(folder)
+    for _, name in ipairs(file.list(folder) or {}) do
+        if name ~= "member" and not name:find "^log%-" then file.remove(folder .. "/" .. name) end
+    end
 end
 
 --- The first start of a member of this group, ever.
@@ -78,39 +66,37 @@ function state.found(folder, digest)
     if file.stat(folder .. "/member") then
         return nil, ("%s has the state of a member: it was founded before"):format(folder), "exists"
     end
-    return write(folder .. "/member", ("%s\n0\nvotes\n"):format(digest))
+    return write_member(folder, {digest = digest, incarnation = 0, votes = true})
 end
 
---- What is there, counting this start: {incarnation =, votes =, locks =}. With `lost` a member that
---- has nothing begins, which does not vote.
+--- What is there, counting this start: {digest =, incarnation =, votes =, saved =}. With `lost` a
+--- member that has nothing begins, which does not vote.
 function state.open(folder, digest, lost)
-    local path = folder .. "/member"
-    local text, message, code = read(path)
+    local kept
+    local text, message, code = read(folder .. "/member")
     if not text and code == "noname" and lost then
         local ok, why, what = file.mkdir(folder, {parents = true, permissions = "700"})
         if not ok and what ~= "exists" then return nil, why, what end
-        text = ("%s\n%d\nlost\n"):format(digest, os.time()) -- more than any life before
-    elseif not text and code == "noname" then
+        kept = {digest = digest, incarnation = os.time(), votes = false}
+    elseif not text and code == "noname" then -- os.time: more than any life before
         return nil, ("there is no state of a member in %s. The first time, found the group: "
             .. "group.found, once on each member; if this member has lost its state, join with "
             .. "'lost = true'"):format(folder), "nostate"
+    elseif text then
+        kept, message, code = parse_member(folder, text, digest)
     end
-    if not text then return nil, message, code end
-    local whose, incarnation, votes = text:match "^(.*)\n(%d+)\n(%a+)\n$"
-    if whose ~= digest then
-        return nil, ("%s is of another member or group: %s"):format(folder, whose), "denied"
-    end
-    local locks, why, what = read_locks(folder)
-    if not locks then return nil, why, what end
-    incarnation = math.tointeger(tonumber(incarnation)) + 1
-    local ok, problem, word = write(path, ("%s\n%d\n%s\n"):format(digest, incarnation, votes))
+    if not kept then return nil, message, code end
+    tidy(folder)
+    kept.incarnation = kept.incarnation + 1
+    local ok, problem, word = write_member(folder, kept)
     if not ok then return nil, problem, word end
-    return {incarnation = incarnation, votes = votes == "votes", locks = locks}
+    return kept
 end
 
---- Keeps what a lock must not forget. It is on the disk when this returns.
-function state.save(folder, lock, data)
-    return write(folder .. "/" .. name_of(lock), data)
+--- Keeps what the locks of this member must not forget. It is on the disk when this returns.
+function state.save(folder, kept, data)
+    kept.saved = data
+    return write_member(folder, kept)
 end
 
 state.read, state.write = read, write

@@ -47,7 +47,8 @@ const char mare__cli_sim_help[] =
     "Faults\n"
     "  --profile NAME     what the seed's faults are like: usual, clustered (crashes close\n"
     "                     together), joiners (newcomers fail), suspected (a paused process is\n"
-    "                     taken for dead), quiet (some fall silent)\n"
+    "                     taken for dead), brief (long stays, short crashes), quiet (some\n"
+    "                     fall silent)\n"
     "  --faults LIST      crash:3@120000+50000,partition:0.1@200000+80000: process 3 is down from\n"
     "                     120 ms for 50 ms; then 0 and 1 are cut off from the others for 80 ms.\n"
     "                     Kinds: crash (returns with its memory), amnesia (without), pause,\n"
@@ -171,8 +172,7 @@ static int run_once(const struct arguments *args)
 
 static int refuse(const char *what, const char *word)
 {
-    fprintf(stderr, "mare sim: %s '%s'; 'mare help sim' tells more\n", what, word);
-    return EXIT_USAGE;
+    return mare__cli_refuse("sim", mare__cli_sim_help, what, word);
 }
 
 // A whole number that is not negative, or −1. With `ppm`, "5%" is 50,000 parts in a million.

@@ -20,7 +20,7 @@
 
 /* What is saved: the algorithm's tag, the member and its group, then what the algorithm keeps. The
  * last of the head's numbers says that something was saved at all. */
-enum { HEAD_TAG, HEAD_SELF, HEAD_MEMBERS, HEAD_SAVED, HEAD };
+enum { HEAD_TAG, HEAD_SELF, HEAD_MEMBERS, HEAD_SAVED, HEAD = MARE__SAVED_HEAD };
 
 static uint32_t saved_numbers(const mare_coord_setup *setup)
 {

@@ -27,9 +27,12 @@ typedef struct mare__set {
     uint64_t *word;
 } mare__set;
 
+/* 64-bit words of a set. */
+#define MARE__SET_WORDS(capacity) (((capacity) + 63) / 64)
+
 static inline size_t mare__set_bytes(uint32_t capacity)
 {
-    return ((size_t)capacity + 63) / 64 * 8;
+    return MARE__SET_WORDS((size_t)capacity) * 8;
 }
 
 static inline int mare__set_has(mare__set set, uint32_t member)
@@ -67,8 +70,9 @@ struct mare_coord {
     void *state;
     uint64_t *kept; /* what was last SAVEd, if it keeps anything */
     uint8_t started, waiting, inside;
-    uint8_t limited; /* the present wait has a deadline */
-    uint32_t armed;  /* timers of mare__arm() that have not run out yet: one bit each */
+    uint8_t limited : 1; /* the present wait has a deadline */
+    uint8_t unsure : 1;  /* does not know how it has voted in an earlier life, and is asking */
+    uint32_t armed;      /* timers of mare__arm() that have not run out yet: one bit each */
 };
 
 /* The algorithm's parameter by its place in the list. */
@@ -161,6 +165,9 @@ static inline void mare__declare(uint64_t most, uint64_t most_bytes, uint32_t *e
     *effects = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
     *bytes = most_bytes < UINT32_MAX ? (uint32_t)most_bytes : UINT32_MAX;
 }
+
+/* Numbers of what is SAVEd that are the core's; then come the algorithm's own. */
+enum { MARE__SAVED_HEAD = 4 };
 
 /* No Lamport clock gets here by counting: at a million events a second it would take four years.
  * Who claims to be beyond is not believed, so that none is pushed to where numbers end; a time

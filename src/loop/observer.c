@@ -9,7 +9,8 @@
 #include "sched/worker.h"
 
 struct mare__observer {
-    struct mare__lookout lookout; // what the worker knows of it
+    struct mare__lookout lookout;    // what the worker knows of it
+    const struct mare__loops *loops; // the platform's
     struct mare__loop loop;
     pthread_mutex_t turn;        // to touch the loop; held during a wait, so others only try
     mare__lock lock;             // guards the commands
@@ -57,7 +58,7 @@ static void on_ready(struct mare__poll *poll, unsigned ways)
         tell(observed->ready[way]);
     }
     if (dropped)
-        mare__poll_want(poll, atomic_load(&observed->wanted));
+        observed->observer->loops->want(poll, atomic_load(&observed->wanted));
 }
 
 // Of a connection that is watched for changes nothing is ever stopped, or begun again: a bit in
@@ -116,23 +117,23 @@ static void on_closed(struct mare__poll *poll)
 static void obey(struct mare__observer *observer, struct mare__observed *observed, bool doomed)
 {
     if (!doomed && !observed->opened && observed->edges &&
-        mare__poll_open_edges(&observer->loop, &observed->poll, observed->fd)) {
+        observer->loops->open_edges(&observer->loop, &observed->poll, observed->fd)) {
         observed->opened = true;
         observed->poll.ready = on_change;
         atomic_fetch_or(&observed->wanted, EDGES);
     }
     if (!doomed && !observed->opened)
-        observed->opened = mare__poll_open(&observer->loop, &observed->poll, observed->fd);
+        observed->opened = observer->loops->open(&observer->loop, &observed->poll, observed->fd);
     if (!doomed) {
         if (observed->opened)
-            mare__poll_want(&observed->poll, atomic_load(&observed->wanted));
+            observer->loops->want(&observed->poll, atomic_load(&observed->wanted));
         else // a descriptor that cannot be watched is always ready
             for (int way = 0; way < MARE__WAYS; way++)
                 if (atomic_fetch_and(&observed->wanted, ~(1u << way)) & 1u << way)
                     tell(observed->ready[way]);
         return;
     }
-    bool later = observed->opened && mare__poll_close(&observed->poll);
+    bool later = observed->opened && observer->loops->close(&observed->poll);
     if (!observed->lent)
         mare__socket_close(observed->fd);
     if (!later)
@@ -161,7 +162,8 @@ static void obey_all(struct mare__observer *observer)
 
 static void ring(void *argument)
 {
-    mare__loop_ring(&((struct mare__observer *)argument)->loop);
+    struct mare__observer *observer = argument;
+    observer->loops->ring(&observer->loop);
 }
 
 // Waits until something happens, the worker is wanted elsewhere or the time has come; what is ready
@@ -176,12 +178,12 @@ static void wait_for_events(struct mare__lookout *lookout, uint64_t deadline)
         deadline = 0; // what that made ready is this worker's, and nobody would wake it
     }
     if (deadline == 0) {
-        mare__loop_look(&observer->loop);
+        observer->loops->look(&observer->loop);
     } else if (mare__park_elsewhere(lookout->parker)) {
         uint64_t now = deadline == MARE_FOREVER ? 0 : mare__now(lookout->runtime);
-        mare__loop_wait(&observer->loop, deadline == MARE_FOREVER ? UINT64_MAX
-                                         : deadline > now         ? deadline - now
-                                                                  : 0);
+        observer->loops->wait(&observer->loop, deadline == MARE_FOREVER ? UINT64_MAX
+                                               : deadline > now         ? deadline - now
+                                                                        : 0);
         mare__park_return(lookout->parker);
         if (atomic_load(&lookout->called))
             obey_all(observer);
@@ -197,7 +199,7 @@ static void attend(struct mare__lookout *lookout)
         return;
     if (atomic_load(&lookout->called))
         obey_all(observer);
-    mare__loop_look(&observer->loop);
+    observer->loops->look(&observer->loop);
     pthread_mutex_unlock(&observer->turn);
 }
 
@@ -207,7 +209,7 @@ static void destroy(struct mare__lookout *lookout)
 {
     struct mare__observer *observer = MARE__ENTRY(lookout, struct mare__observer, lookout);
     obey_all(observer);
-    mare__loop_fini(&observer->loop);
+    observer->loops->fini(&observer->loop);
     pthread_mutex_destroy(&observer->turn);
     mare__free(observer);
 }
@@ -215,10 +217,12 @@ static void destroy(struct mare__lookout *lookout)
 static struct mare__observer *create(mare_runtime *runtime)
 {
     struct mare__observer *observer = mare__alloc_zero(sizeof *observer);
-    if (!observer || !mare__loop_init(&observer->loop)) {
+    const struct mare__platform *platform = &runtime->platform;
+    if (!observer || !platform->loops->init(platform->context, &observer->loop)) {
         mare__free(observer);
         return NULL;
     }
+    observer->loops = platform->loops;
     pthread_mutex_init(&observer->turn, NULL);
     mare__list_init(&observer->commanded);
     observer->lookout = (struct mare__lookout){.runtime = runtime,

@@ -5,10 +5,13 @@
 #include <string.h>
 
 #include "coord/lease/tenants.h"
+#include "coord/mutex/majority.h"
 #include "lua/binding.h"
 #include "lua/guest.h"
 
 #define PARTY "mare.group.party"
+#define MEMBERS_MOST 256
+#define KEPT_MOST 128 // bytes: enough for the sets of so many
 
 // Each lock is a userdata of its own, in the table that is the party's user value.
 struct lock {
@@ -22,9 +25,11 @@ struct party {
     mare__tenants tenants;
     mare_coord_effects lease_effects, effects;
     mare_coord_setup lock_setup;
-    lua_State *L; // of the step under way; its effects are in the table at `effects_at`
+    uint64_t clock; // the latest of any lock
+    lua_State *L;   // of the step under way; its effects are in the table at `effects_at`
     int effects_at;
     lua_Integer count;
+    uint8_t kept[KEPT_MOST]; // what must be on the disk, for all locks together
     uint64_t memory[];
 };
 
@@ -45,11 +50,18 @@ static void set_text(lua_State *L, const char *name, const char *text)
     lua_setfield(L, -2, name);
 }
 
-// An effect becomes {what =, lock =, peer =, number =, timer =, data =, text =, epoch =}.
+// An effect becomes {what =, lock =, peer =, number =, timer =, data =, text =, epoch =}. What a
+// lock SAVEs is taken into what is kept for all of them; most of it is there already.
 static void carry(void *context, mare__tenant *tenant, const mare_coord_effect *effect)
 {
     struct party *party = context;
     lua_State *L = party->L;
+    const uint8_t *data = effect->data;
+    if (effect->kind == MARE_COORD_SAVE) {
+        if (!mare__majority_merge(party->kept, data, effect->length))
+            return;
+        data = party->kept;
+    }
     luaL_checkstack(L, 4, NULL);
     lua_newtable(L);
     set_text(L, "what", mare_coord_effect_name(effect->kind));
@@ -65,7 +77,7 @@ static void carry(void *context, mare__tenant *tenant, const mare_coord_effect *
     set_number(L, "epoch", mare__lease_epoch(party->tenants.lease, NULL));
     if (effect->text)
         set_text(L, "text", effect->text);
-    lua_pushlstring(L, (const char *)effect->data, effect->length);
+    lua_pushlstring(L, (const char *)data, effect->length);
     lua_setfield(L, -2, "data");
     lua_rawseti(L, party->effects_at, ++party->count);
 }
@@ -133,7 +145,9 @@ static int party_new(lua_State *L)
     lock_setup.keeps = 1;
     lease_setup.founds = (uint32_t)option(L, "first"); // no life before this one has promised
     size_t lease_size = padded(mare_coord_size(&lease_setup));
-    luaL_argcheck(L, lease_size && mare_coord_size(&lock_setup), 1, "no such group can be");
+    luaL_argcheck(L,
+                  lease_size && mare_coord_size(&lock_setup) && lock_setup.members < MEMBERS_MOST,
+                  1, "no such group can be");
     size_t effects = lay_out(&counted, &lease_setup, NULL) + lay_out(&counted, &lock_setup, NULL);
     struct party *party = lua_newuserdatauv(L, sizeof *party + lease_size + effects, 1);
     memset(party, 0, sizeof *party);
@@ -154,7 +168,8 @@ static int party_new(lua_State *L)
     return 1;
 }
 
-// member:_add(now_us, name, saved or nil) -> effects; nil when what was saved is not of this lock
+// member:_add(now_us, name, saved or nil) -> effects; nil when what was saved is not of this
+// member. What was saved is the same for all locks: what was there when this life began.
 static int party_add(lua_State *L)
 {
     struct party *party = check_party(L);
@@ -169,6 +184,7 @@ static int party_add(lua_State *L)
     if (bytes && mare_coord_load(lock->tenant.machine, (const uint8_t *)bytes, (uint32_t)saved) !=
                      MARE_COORD_OK)
         return 0;
+    mare__majority_merge(party->kept, (const uint8_t *)bytes, (uint32_t)saved);
     lua_pushvalue(L, 3); // the key keeps the name
     lua_insert(L, -2);
     lua_rawset(L, -3);
@@ -185,6 +201,16 @@ static mare_coord_event_kind check_kind(lua_State *L, int index)
             return (mare_coord_event_kind)kind;
     }
     return (mare_coord_event_kind)luaL_argerror(L, index, "no such event");
+}
+
+// A new lock begins with the latest clock of all: who has come back finds its stamps new enough.
+static void note_clock(struct party *party, const struct lock *lock)
+{
+    mare_coord_view view;
+    mare_coord_look(lock->tenant.machine, &view);
+    if (view.lamport > party->clock &&
+        mare_coord_setup_set(&party->lock_setup, "clock", (int64_t)view.lamport) == MARE_COORD_OK)
+        party->clock = view.lamport;
 }
 
 // member:_step(now_us, lock or nil, what, peer or nil, number, data, epoch) -> status, effects
@@ -211,6 +237,7 @@ static int party_step(lua_State *L)
         struct lock *lock = lua_touserdata(L, -1);
         luaL_argcheck(L, lock, 3, "no such lock");
         status = mare__tenants_step(&party->tenants, &lock->tenant, &event, epoch);
+        note_clock(party, lock);
     }
     lua_pushstring(L, mare_coord_status_name(status));
     lua_pushvalue(L, party->effects_at);

@@ -39,8 +39,9 @@ static bool make(struct mare__loop *loop)
     return false;
 }
 
-bool mare__loop_init(struct mare__loop *loop)
+static bool live_init(void *context, struct mare__loop *loop)
 {
+    (void)context;
     // If the program was started without standard input, output or error, something must be in
     // their place: libuv would take those, which others write to, and refuse to close them.
     int places[STDERR_FILENO + 1], count = 0, fd;
@@ -54,7 +55,7 @@ bool mare__loop_init(struct mare__loop *loop)
     return made;
 }
 
-void mare__loop_fini(struct mare__loop *loop)
+static void live_fini(struct mare__loop *loop)
 {
     close(loop->bell);
     close(loop->epoll);
@@ -96,18 +97,18 @@ static void turn(struct mare__loop *loop, int ms)
     }
 }
 
-void mare__loop_look(struct mare__loop *loop)
+static void live_look(struct mare__loop *loop)
 {
     turn(loop, 0);
 }
 
-void mare__loop_wait(struct mare__loop *loop, uint64_t ns)
+static void live_wait(struct mare__loop *loop, uint64_t ns)
 {
     uint64_t ms = ns / 1000000 + (ns % 1000000 > 0);
     turn(loop, ns == UINT64_MAX ? -1 : ms < INT_MAX ? (int)ms : INT_MAX);
 }
 
-void mare__loop_ring(struct mare__loop *loop)
+static void live_ring(struct mare__loop *loop)
 {
     int saved = errno; // of what a signal has interrupted
     uint64_t one = 1;
@@ -135,7 +136,7 @@ static void on_poll_closed(uv_handle_t *uv)
     poll->closed(poll);
 }
 
-bool mare__poll_open(struct mare__loop *loop, struct mare__poll *poll, int fd)
+static bool live_open(struct mare__loop *loop, struct mare__poll *poll, int fd)
 {
     bool opened = uv_poll_init(&loop->uv, &poll->uv, fd) == 0;
     poll->uv.data = poll;
@@ -146,7 +147,7 @@ bool mare__poll_open(struct mare__loop *loop, struct mare__poll *poll, int fd)
 
 enum { CHANGES = (int)(EPOLLIN | EPOLLOUT | EPOLLPRI | EPOLLRDHUP | EPOLLET) };
 
-bool mare__poll_open_edges(struct mare__loop *loop, struct mare__poll *poll, int fd)
+static bool live_open_edges(struct mare__loop *loop, struct mare__poll *poll, int fd)
 {
     uint8_t state; // the first byte of what the system tells of a connection
     socklen_t size = sizeof state;
@@ -158,7 +159,7 @@ bool mare__poll_open_edges(struct mare__loop *loop, struct mare__poll *poll, int
     return add(loop, fd, CHANGES, poll);
 }
 
-void mare__poll_want(struct mare__poll *poll, unsigned ways)
+static void live_want(struct mare__poll *poll, unsigned ways)
 {
     if (poll->edges) {
         struct epoll_event event = {.events = CHANGES, .data.ptr = poll};
@@ -176,7 +177,7 @@ void mare__poll_want(struct mare__poll *poll, unsigned ways)
         uv_poll_stop(&poll->uv);
 }
 
-bool mare__poll_close(struct mare__poll *poll)
+static bool live_close(struct mare__poll *poll)
 {
     if (poll->edges) {
         epoll_ctl(poll->loop->epoll, EPOLL_CTL_DEL, poll->fd, NULL);
@@ -186,3 +187,13 @@ bool mare__poll_close(struct mare__poll *poll)
     uv_close((uv_handle_t *)&poll->uv, on_poll_closed);
     return true;
 }
+
+const struct mare__loops mare__loops_live = {.init = live_init,
+                                             .fini = live_fini,
+                                             .look = live_look,
+                                             .wait = live_wait,
+                                             .ring = live_ring,
+                                             .open = live_open,
+                                             .open_edges = live_open_edges,
+                                             .want = live_want,
+                                             .close = live_close};

@@ -242,6 +242,106 @@ static void what_was_saved_is_of_one_member(void **state)
     free(fx.bytes);
 }
 
+/* A voter under a lease, of three, that steps by hand. */
+typedef struct voter {
+    uint64_t memory[1024];
+    mare_coord *machine;
+    mare_coord_effects fx;
+    uint8_t saved[200];
+    uint32_t length, saves;
+} voter;
+
+static void make_voter(voter *v, uint64_t incarnation)
+{
+    mare_coord_setup setup;
+    mare_coord_setup_init(&setup, &mare_coord_majority, 3);
+    mare_coord_setup_set(&setup, "lease", 1);
+    setup.founds = incarnation == 0;
+    setup.incarnation = incarnation;
+    setup.keeps = 1;
+    mare_coord_room(&setup, &v->fx.room, &v->fx.bytes_room);
+    v->fx.list = calloc(v->fx.room, sizeof *v->fx.list);
+    v->fx.bytes = malloc(v->fx.bytes_room);
+    v->machine = mare_coord_init(v->memory, sizeof v->memory, &setup);
+}
+
+static void free_voter(voter *v)
+{
+    free(v->fx.list);
+    free(v->fx.bytes);
+}
+
+static void step_voter(voter *v, mare_coord_event event)
+{
+    assert_int_equal(mare_coord_step(v->machine, &event, &v->fx), MARE_COORD_OK);
+    for (uint32_t i = 0; i < v->fx.count; i++) {
+        if (v->fx.list[i].kind != MARE_COORD_SAVE)
+            continue;
+        v->saves++;
+        v->length = v->fx.list[i].length;
+        assert_true(i == 0 && v->length <= sizeof v->saved);
+        memcpy(v->saved, v->fx.list[i].data, v->length);
+    }
+}
+
+/* Somebody else asks for the vote, or gives it back. */
+static void hear(voter *v, uint32_t kind, uint64_t count)
+{
+    uint8_t bytes[64];
+    mare_coord_message msg = {.kind = kind, .field = {10 * count, count, 10 * count}};
+    uint32_t length = mare_coord_encode(&mare_coord_majority, &msg, bytes, sizeof bytes);
+    assert_true(length > 0);
+    step_voter(v, (mare_coord_event){
+                      .kind = MARE_COORD_MESSAGE, .peer = 1, .data = bytes, .length = length});
+}
+
+static void a_thousand_votes_are_one_write(void **state)
+{
+    enum { REQUEST = 0, RELEASE = 4 };
+    voter v = {0};
+    (void)state;
+    make_voter(&v, 0);
+    step_voter(&v, (mare_coord_event){.kind = MARE_COORD_START});
+    v.saves = 0; /* that it has begun */
+    for (uint64_t i = 1; i <= 1000; i++) {
+        hear(&v, REQUEST, i);
+        assert_true(v.fx.count > 0); /* it has the vote */
+        hear(&v, RELEASE, i);
+    }
+    assert_int_equal(v.saves, 1);
+    free_voter(&v);
+}
+
+static const char *phase_of(const voter *v)
+{
+    mare_coord_view view;
+    mare_coord_look(v->machine, &view);
+    return view.phase;
+}
+
+/* One that is down may still be inside by a vote of the life before, if what is over is only an
+ * epoch that this life has heard of. */
+static void who_comes_back_is_unsure_until_it_knows(void **state)
+{
+    enum { REQUEST = 0 };
+    voter v = {0}, again = {0};
+    (void)state;
+    make_voter(&v, 0);
+    step_voter(&v, (mare_coord_event){.kind = MARE_COORD_START});
+    hear(&v, REQUEST, 1);
+    make_voter(&again, 1);
+    assert_int_equal(mare_coord_load(again.machine, v.saved, v.length), MARE_COORD_OK);
+    step_voter(&again, (mare_coord_event){.kind = MARE_COORD_START});
+    assert_string_equal(phase_of(&again), "unsure");
+    for (uint64_t silent = 0; silent <= 1; silent++) {
+        mare_coord_event down = {.kind = MARE_COORD_PEER_DOWN, .peer = 1, .number = silent};
+        step_voter(&again, down);
+        assert_string_equal(phase_of(&again), silent ? "idle" : "unsure");
+    }
+    free_voter(&v);
+    free_voter(&again);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -253,6 +353,8 @@ int main(void)
         cmocka_unit_test(half_of_a_group_is_not_enough),
         cmocka_unit_test(garbage_harms_nobody),
         cmocka_unit_test(what_was_saved_is_of_one_member),
+        cmocka_unit_test(a_thousand_votes_are_one_write),
+        cmocka_unit_test(who_comes_back_is_unsure_until_it_knows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

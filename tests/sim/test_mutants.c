@@ -25,7 +25,7 @@ int mare_mutant;
 
 /* clang-format off */
 #define TABLES(X)                                                                                  \
-    X(central) X(ricart) X(ricart_lease) X(majority) X(token) X(voting)                            \
+    X(central) X(ricart) X(ricart_lease) X(majority) X(majority_lease) X(token) X(voting)          \
     X(bully) X(ring) X(wireless) X(superpeer_dht) X(superpeer_tokens)                              \
     X(fifo) X(causal) X(total) X(views) X(berkeley)
 /* clang-format on */

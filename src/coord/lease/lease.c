@@ -32,6 +32,10 @@
  * A member that starts without being a founder at the beginning may have promised, or said of
  * somebody that it is silent: for `lease_us` it does neither. Nothing has to be remembered, but
  * that the incarnation grows (and if it did not, the others' lists say which epoch they know of).
+ * It does not know either which epochs it has dealt with, so that a DOWN could be of an older one.
+ * Therefore it does not listen to who is called silent in answers to what it asked in that time.
+ * What it asks later is about a time when none of its own promises ran: who is called silent then,
+ * by so many, held no lease of any epoch at a moment since the start (mare__lease_was_silent).
  *
  * Founding. A founder that comes late, or is not heard at first, may have been counted as down: the
  * others have gone on without it, and it must not begin as if the group did. So an answer also says
@@ -70,6 +74,7 @@ typedef struct lease {
     mare__set down;     /* of whom I have said DOWN */
     mare__set led;      /* whose known epoch is known to have been held */
     mare__set called;   /* whom I have ever called silent */
+    mare__set judged;   /* who has held no lease at a moment since this life began */
     mare__set *silent;  /* by voter: whom it has called silent … */
     uint64_t *told_us;  /* … in an answer that holds until here */
     uint64_t *promised; /* by voter: when I sent the last RENEW that it has promised for */
@@ -149,8 +154,12 @@ static void judge(mare_coord *m, uint32_t member, mare_coord_effects *fx)
         votes += i != member && l->told_us[i] > m->now_us && mare__set_has(l->silent[i], member);
     if (member == m->setup.self || votes < m->setup.members - m->setup.members / 2)
         return;
+    int known = mare__set_has(l->judged, member) || !mare__set_has(l->down, member);
     mare__set_add(l->called, member);
+    mare__set_add(l->judged, member);
     say_down(m, member, l->known[member], fx);
+    if (!known) /* that an epoch was over had been said: now it is that of a lease */
+        mare__peer_news(fx, MARE_COORD_DOWN, member, l->known[member]);
 }
 
 static void judge_all(mare_coord *m, mare_coord_effects *fx)
@@ -301,8 +310,8 @@ static void on_answer(mare_coord *m, uint32_t from, const mare_coord_message *ms
         l->promised[from] = sent_us;
         count(m, fx);
     }
-    if (sent_us + short_term_us(m) < l->told_us[from])
-        return; /* it has answered a later one already */
+    if (sent_us + short_term_us(m) < l->told_us[from] || sent_us < l->quiet_us)
+        return; /* it has answered a later one already, or one that I might misunderstand */
     l->told_us[from] = sent_us + short_term_us(m);
     mare__set_clear(l->silent[from], m->setup.capacity);
     for (uint32_t at = 0; at < msg->tail_length; at += ENTRY_BYTES) {
@@ -412,6 +421,12 @@ int mare__lease_is_down(const mare_coord *m, uint32_t member)
     return mare__set_has(l->down, member);
 }
 
+int mare__lease_was_silent(const mare_coord *m, uint32_t member)
+{
+    const lease *l = m->state;
+    return mare__set_has(l->judged, member);
+}
+
 int mare__lease_is_late(const mare_coord *m)
 {
     const lease *l = m->state;
@@ -436,6 +451,7 @@ static void lay_out(lease *l, mare__block *block, const mare_coord_setup *setup)
     l->down = mare__carve_set(block, setup->capacity);
     l->led = mare__carve_set(block, setup->capacity);
     l->called = mare__carve_set(block, setup->capacity);
+    l->judged = mare__carve_set(block, setup->capacity);
     l->silent = mare__carve_array(block, setup->members, sizeof *l->silent);
     for (uint32_t i = 0; i < setup->members; i++) {
         mare__set set = mare__carve_set(block, setup->capacity);

@@ -23,6 +23,10 @@ uint64_t mare__lease_epoch(const mare_coord *lease, uint64_t *until_us);
 /* Whether it is known to be down, as the last DOWN or UP said. */
 int mare__lease_is_down(const mare_coord *lease, uint32_t peer);
 
+/* Whether it has held no lease at a moment since this life began: a DOWN of it that came before
+ * may be of an epoch that is older than what an earlier life of this member dealt with. */
+int mare__lease_was_silent(const mare_coord *lease, uint32_t peer);
+
 /* Whether the others may have counted this member as down before its first lease. */
 int mare__lease_is_late(const mare_coord *lease);
 

@@ -32,6 +32,15 @@ static void tell_members(mare__tenants *t, mare__tenant *tenant, uint64_t now_us
     }
 }
 
+/* With `number` 1 when it has held nothing at a moment since this member's life began. */
+static mare_coord_event down_of(const mare__tenants *t, uint32_t peer, uint64_t now_us)
+{
+    return (mare_coord_event){.kind = MARE_COORD_PEER_DOWN,
+                              .peer = peer,
+                              .now_us = now_us,
+                              .number = (uint64_t)mare__lease_was_silent(t->lease, peer)};
+}
+
 /* One that starts for the first time knows its group before; one that comes back hears first that
  * it was away. A founder that the others have gone on without does not found, unless its algorithm
  * lets all be away at once: then there is nothing that it could have missed. */
@@ -49,9 +58,8 @@ static void resume(mare__tenants *t, mare__tenant *tenant, uint64_t now_us)
     if (!first)
         tell_members(t, tenant, now_us);
     for (uint32_t i = 0; i < t->lease->setup.capacity; i++) {
-        mare_coord_event news = {.kind = MARE_COORD_PEER_DOWN, .peer = i, .now_us = now_us};
         if (mare__lease_is_down(t->lease, i) && mare_coord_has_member(tenant->machine, i))
-            step(t, tenant, news);
+            step(t, tenant, down_of(t, i, now_us));
     }
 }
 
@@ -74,22 +82,31 @@ static void suspend(mare__tenants *t, mare__tenant *tenant)
         t->carry(t->context, tenant, &lost);
 }
 
+/* A second DOWN says more than the first only to one that asks about an earlier life. */
+static void pass_on(mare__tenants *t, mare__tenant *tenant, const mare_coord_effect *effect,
+                    uint64_t now_us)
+{
+    const mare_coord *machine = tenant->machine;
+    mare_coord_event news = down_of(t, effect->peer, now_us);
+    if (effect->kind == MARE_COORD_UP)
+        news.kind = MARE_COORD_PEER_UP;
+    else if (mare__set_has(machine->down, effect->peer) && !machine->unsure)
+        return;
+    if (tenant->acts && mare_coord_has_member(machine, effect->peer))
+        step(t, tenant, news);
+}
+
 /* The lease's own messages and timers are the host's to carry out; its news are for the tenants
  * first, so that a host which hears of a loss finds it done. */
 static void obey(mare__tenants *t, const mare_coord_effect *effect, uint64_t now_us)
 {
-    int up = effect->kind == MARE_COORD_UP;
-    mare_coord_event news = {.kind = up ? MARE_COORD_PEER_UP : MARE_COORD_PEER_DOWN,
-                             .peer = effect->peer,
-                             .now_us = now_us};
     for (mare__tenant *i = t->first; i; i = i->next) {
         if (effect->kind == MARE_COORD_LEASED)
             resume(t, i, now_us);
         else if (effect->kind == MARE_COORD_UNLEASED)
             suspend(t, i);
-        else if ((up || effect->kind == MARE_COORD_DOWN) && i->acts &&
-                 mare_coord_has_member(i->machine, effect->peer))
-            step(t, i, news);
+        else if (effect->kind == MARE_COORD_UP || effect->kind == MARE_COORD_DOWN)
+            pass_on(t, i, effect, now_us);
     }
     t->carry(t->context, NULL, effect);
 }

@@ -34,9 +34,22 @@
  * a holder that is down is free again, for it is not inside any more. Then a minority need not
  * return.
  *
- * What is kept on disk (SAVE) is the last vote that was given, before anybody hears of it. That it
- * is over is not kept: who comes back takes it for given, and hears better from its holder, or that
- * the holder is down. What was asked for is asked for again; tickets go on with the incarnation.
+ * What is kept on disk (SAVE) without a lease is the last vote that was given, before anybody hears
+ * of it. That it is over is not kept: who comes back takes it for given, and hears better from its
+ * holder. What was asked for is asked for again; tickets go on with the incarnation.
+ *
+ * With a lease votes are not kept, for that would be a write to the disk for each. Kept is a bound:
+ * stamps below it may have had the vote; and who has ever had it. A write is for RESERVE stamps in
+ * advance.
+ *
+ *     voting ── crash ──▶ unsure ── CLEAR of each of those, or it is down ──▶ voting
+ *                           └── BACK to them: my votes up to this number are forgotten
+ *
+ * Who comes back takes all stamps up to the bound for used, and does not know to whom it has given
+ * its vote. It asks, by BACK; who is inside by such a vote answers when it has gone out, all others
+ * give the vote up and say CLEAR at once (one that is still on its way is of an epoch of the lease
+ * that is over, and is not listened to). Until all have, it votes for nobody. A member that is down
+ * has nothing, if it is known to have had nothing at a moment since the crash.
  *
  * Invariants: a vote counts for one ticket, and not after it was yielded (votes are numbered);
  * nobody votes again before the holder has said so, or is down. The fencing number is the stamp of
@@ -46,13 +59,16 @@
  * number is larger, whatever became of the one before.
  * Does not promise EM3: a majority may answer before an older request has reached it. */
 
+#include "coord/mutex/majority.h"
+
 #include "coord/mutex/ballot.h"
 #include "coord/table.h"
 
-enum { REPAIR, RETRY_US, LEASE };                                 /* parameters */
-enum { RETRY };                                                   /* timers */
-enum { REQUEST, GRANT, INQUIRE, YIELD, RELEASE, ABSTAIN, STALE }; /* messages */
-enum { TIME, TICKET, STAMP }; /* fields; a vote's number, as STAMP */
+enum { REPAIR, RETRY_US, LEASE, CLOCK };                                       /* parameters */
+enum { RETRY };                                                                /* timers */
+enum { REQUEST, GRANT, INQUIRE, YIELD, RELEASE, ABSTAIN, STALE, BACK, CLEAR }; /* messages */
+enum { TIME, TICKET, STAMP }; /* fields; a vote's number, as STAMP; a life's, as TICKET */
+enum { RESERVE = 65536 };     /* stamps that one write to the disk is for */
 
 /* What is kept of a vote: its number, whose, for which ticket and stamp, and the latest used. */
 enum { VOTE, HOLDER, HELD_TICKET, HELD_STAMP, USED, USER, KEPT };
@@ -66,6 +82,9 @@ typedef struct majority {
     uint64_t given[KEPT]; /* my last vote, as it is kept */
     uint64_t used;        /* the latest stamp that had it and did not yield it … */
     uint32_t user;        /* … and whose */
+    uint64_t reserved;    /* stamps below this are used, for a later life */
+    mare__set voted;      /* who has ever had my vote, also in an earlier life */
+    mare__set asked;      /* who may still be inside by a vote of an earlier life */
     mare__set granted;    /* whose votes I have */
     mare__set abstained;  /* who has said that it has none to give */
     uint64_t *vote;       /* by member: its last vote for me … */
@@ -90,7 +109,7 @@ static void say(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t kin
 
 static void arm(mare_coord *m, mare_coord_effects *fx)
 {
-    if (mare__param(m, REPAIR) && m->waiting)
+    if (mare__param(m, REPAIR) && (m->waiting || m->unsure))
         mare__arm(m, fx, RETRY, RETRY_US);
 }
 
@@ -99,6 +118,9 @@ static void arm(mare_coord *m, mare_coord_effects *fx)
 static void note_given(majority *x)
 {
     const mare__ballot *b = &x->ballot;
+    if (b->stamp[b->holder] >= x->reserved)
+        x->reserved = b->stamp[b->holder] + RESERVE;
+    mare__set_add(x->voted, b->holder);
     x->given[VOTE] = b->vote;
     x->given[HOLDER] = b->holder;
     x->given[HELD_TICKET] = b->ticket[b->holder];
@@ -113,6 +135,8 @@ static void serve(mare_coord *m, int insists, mare_coord_effects *fx)
 {
     majority *x = m->state;
     mare__ballot *b = &x->ballot;
+    if (m->unsure)
+        return;
     int given = mare__ballot_next(b, m->setup.capacity) != MARE_COORD_NOBODY;
     if (b->holder == MARE_COORD_NOBODY)
         return;
@@ -185,6 +209,49 @@ static void on_request(mare_coord *m, uint32_t from, uint64_t ticket, uint64_t s
         serve(m, news == 2, fx);
 }
 
+/* As voter that has come back ---------------------------------------------------------------- */
+
+/* What the votes of earlier lives are numbered up to. */
+static uint64_t last_vote(const mare_coord *m)
+{
+    return m->setup.incarnation << 32;
+}
+
+/* This one is not inside by a vote of an earlier life, and will not be. */
+static void clear(mare_coord *m, uint32_t member, mare_coord_effects *fx)
+{
+    majority *x = m->state;
+    mare__set_remove(x->asked, member);
+    if (!m->unsure || mare__set_count(x->asked, m->setup.capacity))
+        return;
+    m->unsure = 0;
+    serve(m, 0, fx);
+}
+
+static void ask_back(mare_coord *m, uint32_t to, mare_coord_effects *fx)
+{
+    const majority *x = m->state;
+    if (m->unsure && mare__set_has(x->asked, to))
+        say(m, fx, to, BACK, m->setup.incarnation, last_vote(m));
+}
+
+static void ask_all_back(mare_coord *m, mare_coord_effects *fx)
+{
+    for (uint32_t i = 0; m->unsure && i < m->setup.capacity; i++) {
+        if (mare__alive(m, i))
+            ask_back(m, i, fx);
+    }
+}
+
+/* One that is no member any more has nothing. Not to be asked in START: JOINs come behind it. */
+static void forget_strangers(mare_coord *m, mare_coord_effects *fx)
+{
+    for (uint32_t i = 0; m->unsure && i < m->setup.capacity; i++) {
+        if (!mare__set_has(m->members, i))
+            clear(m, i, fx);
+    }
+}
+
 /* As requester ------------------------------------------------------------------------------- */
 
 static void on_grant(mare_coord *m, uint32_t from, uint64_t ticket, uint64_t vote,
@@ -231,6 +298,21 @@ static void on_abstain(mare_coord *m, uint32_t from, mare_coord_effects *fx)
     mare__no_group(fx, abstained);
 }
 
+/* A voter has forgotten its votes up to this one. Who is inside by one of them says nothing now: it
+ * will be asked again. */
+static void on_back(mare_coord *m, uint32_t from, uint64_t life, uint64_t vote,
+                    mare_coord_effects *fx)
+{
+    majority *x = m->state;
+    if (m->inside && mare__set_has(x->granted, from) && x->vote[from] <= vote)
+        return;
+    if (x->vote[from] <= vote)
+        mare__set_remove(x->granted, from);
+    say(m, fx, from, CLEAR, life, 0);
+    if (m->waiting && !mare__set_has(x->granted, from))
+        say(m, fx, from, REQUEST, x->ticket, x->stamp);
+}
+
 static void on_inquire(mare_coord *m, uint32_t from, uint64_t ticket, uint64_t vote,
                        mare_coord_effects *fx)
 {
@@ -264,8 +346,14 @@ static void handle(mare_coord *m, uint32_t from, uint32_t kind, uint64_t ticket,
     } else if (kind == STALE) {
         if (ticket == x->ticket && m->waiting)
             ask(m, fx);
+    } else if (kind == BACK) {
+        on_back(m, from, ticket, number, fx);
+    } else if (kind == CLEAR) {
+        if (ticket == m->setup.incarnation)
+            clear(m, from, fx);
     } else {
         end_ticket(m, from, ticket, fx);
+        ask_back(m, from, fx);
         serve(m, 0, fx);
     }
 }
@@ -312,6 +400,8 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
         if (!mare__set_has(x->granted, i))
             say(m, fx, i, REQUEST, x->ticket, x->stamp);
     }
+    forget_strangers(m, fx);
+    ask_all_back(m, fx);
     arm(m, fx);
 }
 
@@ -319,43 +409,79 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
 static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effects *fx)
 {
     majority *x = m->state;
+    if (event->kind == MARE_COORD_LEAVE && event->peer != m->setup.self)
+        clear(m, event->peer, fx);
     if (event->kind != MARE_COORD_PEER_DOWN || !mare__param(m, LEASE))
         return;
     end_ticket(m, event->peer, x->ballot.ticket[event->peer], fx);
+    if (event->number)
+        clear(m, event->peer, fx);
     serve(m, 0, fx);
 }
 
 static void start(mare_coord *m, mare_coord_effects *fx)
 {
     majority *x = m->state;
-    if (!m->started) {
-        x->clock = x->abstains = !m->setup.founds; /* to be born again is an event */
-        return;
-    }
-    if (x->ticket) /* one that has never asked, in this life or the last, has nothing to return */
+    uint64_t none = mare__param(m, LEASE) ? m->setup.incarnation << 32 : 0;
+    if (m->started && x->ticket > none) /* one that has never asked has nothing to return */
         finish(m, fx);
+    if (!m->started) {
+        x->abstains = !m->setup.founds;
+        x->clock += x->abstains; /* to be born again is an event */
+    }
+    ask_all_back(m, fx);
+    arm(m, fx);
 }
 
 /* Keeping ------------------------------------------------------------------------------------ */
 
 static uint32_t kept(const mare_coord_setup *setup)
 {
-    (void)setup;
-    return KEPT + 1;
+    return setup->param[LEASE] ? MARE__MAJORITY_VOTED + MARE__SET_WORDS(setup->capacity) : KEPT + 1;
 }
 
 static void keep(const mare_coord *m, uint64_t *out)
 {
     const majority *x = m->state;
+    if (mare__param(m, LEASE)) {
+        out[MARE__MAJORITY_BOUND] = x->reserved;
+        out[MARE__MAJORITY_ABSTAINS] = x->abstains;
+        for (uint32_t i = 0; i < MARE__SET_WORDS(m->setup.capacity); i++)
+            out[MARE__MAJORITY_VOTED + i] = x->voted.word[i];
+        return;
+    }
     for (uint32_t i = 0; i < KEPT; i++)
         out[i] = x->given[i];
     out[KEPT] = x->abstains;
+}
+
+/* Takes all stamps up to the bound for used. */
+static mare_coord_status recall_bound(mare_coord *m, const uint64_t *in)
+{
+    majority *x = m->state;
+    if (in[MARE__MAJORITY_BOUND] >= MARE__CLOCK_LIMIT || in[MARE__MAJORITY_ABSTAINS] > 1)
+        return MARE_COORD_MALFORMED;
+    x->reserved = in[MARE__MAJORITY_BOUND];
+    x->used = in[MARE__MAJORITY_BOUND];
+    x->user = m->setup.capacity - 1;
+    x->clock = x->clock > in[MARE__MAJORITY_BOUND] ? x->clock : in[MARE__MAJORITY_BOUND];
+    x->abstains = (uint32_t)in[MARE__MAJORITY_ABSTAINS];
+    for (uint32_t i = 0; i < m->setup.capacity; i++) {
+        if (in[MARE__MAJORITY_VOTED + i / 64] >> (i % 64) & 1)
+            mare__set_add(x->voted, i);
+        if (i != m->setup.self && mare__set_has(x->voted, i))
+            mare__set_add(x->asked, i);
+    }
+    m->unsure = !x->abstains && mare__set_count(x->asked, m->setup.capacity);
+    return MARE_COORD_OK;
 }
 
 static mare_coord_status recall(mare_coord *m, const uint64_t *in)
 {
     majority *x = m->state;
     mare__ballot *b = &x->ballot;
+    if (mare__param(m, LEASE))
+        return recall_bound(m, in);
     if ((in[VOTE] && in[HOLDER] >= m->setup.capacity) || in[USER] >= m->setup.capacity ||
         in[HELD_STAMP] >= MARE__CLOCK_LIMIT || in[USED] >= MARE__CLOCK_LIMIT || in[KEPT] > 1)
         return MARE_COORD_MALFORMED;
@@ -378,6 +504,8 @@ static mare_coord_status recall(mare_coord *m, const uint64_t *in)
 
 static void lay_out(majority *x, mare__block *block, const mare_coord_setup *setup)
 {
+    x->voted = mare__carve_set(block, setup->capacity);
+    x->asked = mare__carve_set(block, setup->capacity);
     x->granted = mare__carve_set(block, setup->capacity);
     x->abstained = mare__carve_set(block, setup->capacity);
     x->vote = mare__carve_array(block, setup->capacity, sizeof *x->vote);
@@ -398,18 +526,22 @@ static void init(mare_coord *m)
     majority *x = m->state;
     lay_out(x, &(mare__block){m->state, sizeof *x}, &m->setup);
     x->ticket = m->setup.incarnation << 32;
+    x->ballot.vote = mare__param(m, LEASE) ? last_vote(m) : 0;
+    x->clock = (uint64_t)mare__param(m, CLOCK);
 }
 
 static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
 {
-    *effects = setup->capacity + 8;
-    *bytes = (setup->capacity + 4) * MARE__MESSAGE_BYTES(3);
+    *effects = 2 * setup->capacity + 8;
+    *bytes = (2 * setup->capacity + 4) * MARE__MESSAGE_BYTES(3);
 }
 
 static void look(const mare_coord *m, mare_coord_view *view)
 {
     const majority *x = m->state;
     view->lamport = x->clock;
+    if (m->unsure && !m->waiting && !m->inside)
+        view->phase = "unsure";
 }
 
 static unsigned promises(const mare_coord_setup *setup)
@@ -441,6 +573,7 @@ static const mare_coord_param params[] = {
     {"repair", "0: nothing is lost; 1: repeats requests and grants", 1, 0, 1},
     {"retry_us", "how long to wait before asking again", 50000, 1, INT64_C(1) << 40},
     {"lease", "1: DOWN is only said of who has no lease, and its votes are free", 0, 0, 1},
+    {"clock", "what the Lamport clock begins with", 0, 0, INT64_C(1) << 46},
     {0},
 };
 
@@ -452,6 +585,8 @@ static const mare_coord_form forms[] = {
     {"RELEASE", {"clock", "ticket"}, 0},
     {"ABSTAIN", {"clock", "ticket"}, 0},
     {"STALE", {"clock", "ticket"}, 0},
+    {"BACK", {"clock", "life", "vote"}, 0},
+    {"CLEAR", {"clock", "life"}, 0},
     {0},
 };
 

@@ -274,6 +274,52 @@ static void who_starts_again_promises_nothing_for_a_lease(void **state)
     assert_true(read_letter(&w.out[1][0]).field[GIVEN] != NOTHING);
 }
 
+static void start_again(world *w, uint32_t i, uint64_t now_us)
+{
+    make(w, i, 0, 1, 0);
+    step(w, i, (mare_coord_event){.kind = MARE_COORD_START, .now_us = now_us});
+}
+
+// Member 0 may have a promise of member 1's earlier life until that life's promises have run out.
+// What member 2 was asked before that time says nothing about it.
+static void who_starts_again_does_not_judge_by_early_answers(void **state)
+{
+    enum { AGAIN = 2 * TERM };
+    world w;
+    (void)state;
+    begin(&w);
+    start_again(&w, 1, AGAIN);
+    ask(&w, 1, 2, AGAIN + 10); // member 2 calls member 0 silent
+    assert_true(read_letter(&w.out[2][1]).tail_length > 0);
+    beat(&w, 1, AGAIN + TERM + 5); // and so does member 1 now
+    assert_false(mare__lease_is_down(w.member[1], 0));
+    ask(&w, 1, 2, AGAIN + TERM + 6);
+    assert_true(mare__lease_is_down(w.member[1], 0));
+    assert_true(mare__lease_was_silent(w.member[1], 0));
+}
+
+// That an epoch is over says nothing of a later one, which this member's earlier life knew.
+static void to_begin_another_epoch_is_not_to_be_silent(void **state)
+{
+    enum { AGAIN = 3 * TERM };
+    world w;
+    (void)state;
+    begin(&w);
+    ask(&w, 0, 1, 2);
+    letter first = w.out[0][1]; // it has a lease
+    beat(&w, 0, TERM + 10);
+    letter second = w.out[0][1]; // it has lost it, and asks for another
+    start_again(&w, 1, AGAIN);
+    give(&w, 0, 1, first, AGAIN + 1);
+    give(&w, 0, 1, second, AGAIN + 2);
+    assert_true(said(&w, MARE_COORD_DOWN, 0));
+    assert_true(mare__lease_is_down(w.member[1], 0));
+    assert_false(mare__lease_was_silent(w.member[1], 0));
+    ask(&w, 1, 2, AGAIN + TERM + 20);
+    assert_true(said(&w, MARE_COORD_DOWN, 0)); // once more: now nothing of it is left
+    assert_true(mare__lease_was_silent(w.member[1], 0));
+}
+
 UNIT_TESTS(cmocka_unit_test(who_has_lost_it_begins_another_number),
            cmocka_unit_test(it_is_shorter_by_the_drift_of_both_clocks),
            cmocka_unit_test(who_does_not_get_it_in_time_begins_another_number),
@@ -282,4 +328,6 @@ UNIT_TESTS(cmocka_unit_test(who_has_lost_it_begins_another_number),
            cmocka_unit_test(who_was_called_silent_is_promised_nothing_for_a_lease),
            cmocka_unit_test(what_another_has_said_is_believed_for_a_lease),
            cmocka_unit_test(a_lease_begins_with_all_being_alive),
-           cmocka_unit_test(who_starts_again_promises_nothing_for_a_lease))
+           cmocka_unit_test(who_starts_again_promises_nothing_for_a_lease),
+           cmocka_unit_test(who_starts_again_does_not_judge_by_early_answers),
+           cmocka_unit_test(to_begin_another_epoch_is_not_to_be_silent))
