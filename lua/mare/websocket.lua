@@ -174,7 +174,28 @@ local function send_parts(self, deadline, kind, parts)
     return ok, message, code
 end
 
+-- Sends a message that nothing stands in the way of. Most go at once, and so need no lock.
+local function send_now(self, kind, data, timeout)
+    local left, message, code = next_part(kind, data)
+    if not left then return nil, message, code end
+    left, message, code = raw.send(self.stream, kind, data, self.masks)
+    if left == true then return true end
+    if not left then
+        finish(self, 1006, message)
+        return nil, message, code
+    end
+    local _ <close> = self.writing:enter() -- which nobody has
+    local ok
+    ok, message, code = write(self, left, timeout or self.time or websocket.write_time)
+    write_pong(self)
+    return ok, message, code
+end
+
 local function send(self, kind, data, timeout)
+    if type(data) == "string" and not (self.sending.held or self.writing.held or self.bits
+        or self.over or self.closing or self.pong) then
+        return send_now(self, kind, data, timeout)
+    end
     local deadline = timeout or self.time or websocket.write_time -- of the write alone, but if
     if self.sending.held or self.writing.held or type(data) == "function" then -- others come first
         deadline = as_deadline(deadline)

@@ -54,7 +54,7 @@ static ssize_t write_some(struct mare__transport *transport, struct iovec *piece
 {
     struct mare__observed *observed = &of(transport)->observed;
     mare__observed_expect(observed, MARE__TO_WRITE);
-    ssize_t sent = mare__socket_write(observed->fd, pieces, count);
+    ssize_t sent = mare__socket_write(observed->fd, pieces, count, transport->more);
     if (sent != -EAGAIN)
         mare__observed_unexpect(observed, MARE__TO_WRITE);
     return sent;

@@ -31,13 +31,23 @@ static struct mare__descriptor *hold(struct mare__descriptor *descriptor)
     return descriptor;
 }
 
+// Whether it can be closed without waiting: not the last that is left of a file without a name.
+static bool closes_at_once(const struct mare__descriptor *descriptor)
+{
+    struct mare__file_info info;
+    return descriptor->near &&
+           descriptor->files->info(descriptor->context, NULL, descriptor->fd, true, &info) == 0 &&
+           info.links > 0;
+}
+
 // To close may block, and this may be a worker.
 static void let_go(struct mare__descriptor *descriptor)
 {
     // Acquire and release, as in mare__unref.
     if (atomic_fetch_sub_explicit(&descriptor->holders, 1, memory_order_acq_rel) > 1)
         return;
-    if (descriptor->fd < 0 && !descriptor->folder)
+    bool closed = descriptor->fd < 0 && !descriptor->folder;
+    if (closed || closes_at_once(descriptor))
         close_descriptor(descriptor);
     else
         mare__jobs_post(descriptor->jobs, MARE__LANE_FILES, close_descriptor, descriptor);
@@ -192,6 +202,20 @@ int mare__act_target(struct mare__file_job *job)
 int mare__act_real(struct mare__file_job *job)
 {
     return with_size(job, job->files->real(job->context, job->path, &job->bytes));
+}
+
+int mare__act_near(struct mare__file_job *job)
+{
+    const struct mare__files *files = job->files;
+    int fd = files->open_near ? files->open_near(job->context, job->path) : -EAGAIN;
+    int err = fd < 0 ? fd : files->info(job->context, NULL, fd, true, &job->info);
+    if (err < 0 && fd >= 0)
+        files->close(job->context, fd);
+    if (err >= 0)
+        err = keep(job, fd, NULL);
+    if (err >= 0)
+        job->opened->near = true;
+    return err;
 }
 
 // What would be four jobs, for who serves files. A pipe is not opened: that would wait.

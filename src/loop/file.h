@@ -21,6 +21,7 @@ struct mare__descriptor {
     int fd;         // -1: a folder, or closed
     bool seekable;  // it has a place that can be changed; a pipe has none
     bool in_memory; // and nowhere else: to read it never waits for a disk
+    bool near;      // it was opened without waiting, for reading: so it is closed
     struct mare__folder *folder;
 };
 
@@ -71,6 +72,8 @@ int mare__act_real(struct mare__file_job *job);      // path; bytes, size
 int mare__act_temporary(struct mare__file_job *job); // path, flag: a folder; bytes, size: its name
 int mare__act_info(struct mare__file_job *job);      // path, flag: follow; info
 int mare__act_scan(struct mare__file_job *job);      // path; opened
+int mare__act_near(struct mare__file_job *job);      // path; opened, info; -EAGAIN: it is not near.
+                                                     // This one may be done by a worker.
 int mare__act_find(struct mare__file_job *job); // path; bytes, size: without links; info; if it
                                                 // is a file, opened, or number: why not
 

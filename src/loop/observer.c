@@ -27,6 +27,15 @@ static bool tell(mare_channel *channel)
     return mare__chan_send(channel, &message, NULL) == MARE_OK;
 }
 
+// The bits in `wanted`: a way, it is watched for that; KNOWN, for a way, there is a channel for it.
+// EDGES and ODD are for on_change.
+enum {
+    WAYS = (1 << MARE__WAYS) - 1,
+    KNOWN = MARE__WAYS,
+    EDGES = 1 << 2 * MARE__WAYS,
+    ODD = EDGES << 1
+};
+
 // The loop says that a descriptor can be read or written. Two threads meet here:
 //
 //     this one, which has the turn:         the owner, on any other:
@@ -58,7 +67,7 @@ static void on_ready(struct mare__poll *poll, unsigned ways)
         tell(observed->ready[way]);
     }
     if (dropped)
-        observed->observer->loops->want(poll, atomic_load(&observed->wanted));
+        observed->observer->loops->want(poll, atomic_load(&observed->wanted) & WAYS);
 }
 
 // Of a connection that is watched for changes nothing is ever stopped, or begun again: a bit in
@@ -67,9 +76,8 @@ static void on_ready(struct mare__poll *poll, unsigned ways)
 // leaves a message; and who comes to b and finds it clear has the system look. Changes are told
 // whether or not the bit is set, for it may have been cleared by one routine while another waits.
 //
-// Other bits: KNOWN, for a way, there is a channel for it; EDGES, it is watched like this; ODD, the
-// system must be asked each time, for it will say no more of what has changed already.
-enum { KNOWN = MARE__WAYS, EDGES = 1 << 2 * MARE__WAYS, ODD = EDGES << 1 };
+// EDGES: it is watched like this. ODD: the system must be asked each time, for it will say no more
+// of what has changed already.
 
 static void on_change(struct mare__poll *poll, unsigned ways)
 {
@@ -126,7 +134,7 @@ static void obey(struct mare__observer *observer, struct mare__observed *observe
         observed->opened = observer->loops->open(&observer->loop, &observed->poll, observed->fd);
     if (!doomed) {
         if (observed->opened)
-            observer->loops->want(&observed->poll, atomic_load(&observed->wanted));
+            observer->loops->want(&observed->poll, atomic_load(&observed->wanted) & WAYS);
         else // a descriptor that cannot be watched is always ready
             for (int way = 0; way < MARE__WAYS; way++)
                 if (atomic_fetch_and(&observed->wanted, ~(1u << way)) & 1u << way)

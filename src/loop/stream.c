@@ -137,7 +137,8 @@ ssize_t mare__stream_read(struct mare__stream *stream, char bytes[MARE__STREAM_R
 {
     ssize_t got = mare__transport_read(stream->transport, bytes, MARE__STREAM_ROOM);
     if (got != -EAGAIN)
-        stream->drained = stream->transport->ops->plain && got > 0 && got < MARE__STREAM_ROOM;
+        stream->drained = got > 0 && (stream->transport->ops->plain ? got < MARE__STREAM_ROOM
+                                                                    : stream->transport->dry);
     stream->at_end = got == 0;
     if (stream->object.waiters > 0)
         share(stream, got);

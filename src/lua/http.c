@@ -435,7 +435,7 @@ void mare__lua_http_limits(lua_State *L, struct mare__http_limits *limits)
 static int new_reader(lua_State *L)
 {
     static const char *const kinds[] = {"requests", "responses", NULL};
-    static const luaL_Reg with_names[] = {
+    static const luaL_Reg private_with_names[] = {
         {"head", reader_head}, {"serve", mare__lua_http_serve}, {NULL, NULL}};
     static const luaL_Reg private_methods[] = {{"body", reader_body},
                                                {"expect", reader_expect},
@@ -461,7 +461,7 @@ static int new_reader(lua_State *L)
         luaL_checkstack(L, MARE__KEYS + 2, NULL);
         for (int i = 0; i < MARE__KEYS; i++)
             lua_pushstring(L, names[i]);
-        luaL_setfuncs(L, with_names, MARE__KEYS);
+        luaL_setfuncs(L, private_with_names, MARE__KEYS);
         lua_setfield(L, -2, "__index");
         lua_pushcfunction(L, reader_gc);
         lua_setfield(L, -2, "__gc");
@@ -493,6 +493,7 @@ int mare__lua_open_http(lua_State *L)
                                                  {"response", mare__lua_http_response},
                                                  {"request", mare__lua_http_request},
                                                  {"write", mare__lua_http_write},
+                                                 {"begin", mare__lua_http_begin},
                                                  {"send_file", mare__lua_http_send_file},
                                                  {"phrase", phrase},
                                                  {"at_end", at_end_of},

@@ -75,6 +75,7 @@ void mare__lua_http_limits(lua_State *L, struct mare__http_limits *limits);
 int mare__lua_http_response(lua_State *L);
 int mare__lua_http_request(lua_State *L);
 int mare__lua_http_write(lua_State *L);
+int mare__lua_http_begin(lua_State *L);
 int mare__lua_http_send_file(lua_State *L);
 int mare__lua_encode64(lua_State *L);
 int mare__lua_decode64(lua_State *L);

@@ -225,6 +225,24 @@ int mare__lua_http_write(lua_State *L)
                                        : write_rest(L, stream, 0);
 }
 
+// begin(stream, head): writes a head that a body follows at once, if that can be without waiting,
+// so that both go together: what is left of it.
+int mare__lua_http_begin(lua_State *L)
+{
+    struct mare__stream *stream = mare__lua_stream(L, STREAM);
+    struct iovec piece;
+    ssize_t sent = 0;
+    piece.iov_base = (char *)luaL_checklstring(L, BEFORE, &piece.iov_len);
+    if (!mare__stream_closed(stream) && stream->transport->ops->send_file) {
+        stream->transport->more = true;
+        sent = mare__stream_write(stream, &piece, 1);
+        stream->transport->more = false;
+    }
+    size_t gone = sent > 0 ? (size_t)sent : 0; // who writes the rest hears what is wrong
+    lua_pushlstring(L, (char *)piece.iov_base + gone, piece.iov_len - gone);
+    return 1;
+}
+
 // ---- Files --------------------------------------------------------------------------------------
 
 enum { FILE_AT = 2, LEFT, GIVEN, UNTIL, KNOWN };

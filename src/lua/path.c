@@ -245,6 +245,18 @@ static int path_find(lua_State *L)
     return mare__lua_do_job(L, deadline, say_found);
 }
 
+// near(path): a file that can be opened without waiting, and its size; nothing: it cannot, perhaps
+// because it is none.
+static int path_near(lua_State *L)
+{
+    const char *path = mare__lua_name(L, 1);
+    struct mare__file_job *job = mare__lua_push_job(L, mare__act_near, path, NULL);
+    if (mare__act_near(job) < 0 || say_file(L, job) != 1)
+        return 0;
+    lua_pushinteger(L, (lua_Integer)job->info.size);
+    return 2;
+}
+
 // load(path, limit, timeout)
 static int path_load(lua_State *L)
 {
@@ -362,23 +374,13 @@ static int path_symlink(lua_State *L) // the link, then its target
 
 int mare__lua_open_file(lua_State *L)
 {
-    static const luaL_Reg private[] = {{"open", path_open},
-                                       {"find", path_find},
-                                       {"load", path_load},
-                                       {"store", path_store},
-                                       {"stat", path_stat},
-                                       {"remove", path_remove},
-                                       {"readlink", path_readlink},
-                                       {"realpath", path_realpath},
-                                       {"scan", path_scan},
-                                       {"temporary", path_temporary},
-                                       {"mkdir", path_mkdir},
-                                       {"chmod", path_chmod},
-                                       {"copy", path_copy},
-                                       {"rename", path_rename},
-                                       {"symlink", path_symlink},
-                                       {"watch", mare__lua_watch},
-                                       {NULL, NULL}};
+    static const luaL_Reg private[] = {
+        {"open", path_open},       {"find", path_find},           {"near", path_near},
+        {"load", path_load},       {"store", path_store},         {"stat", path_stat},
+        {"remove", path_remove},   {"readlink", path_readlink},   {"realpath", path_realpath},
+        {"scan", path_scan},       {"temporary", path_temporary}, {"mkdir", path_mkdir},
+        {"chmod", path_chmod},     {"copy", path_copy},           {"rename", path_rename},
+        {"symlink", path_symlink}, {"watch", mare__lua_watch},    {NULL, NULL}};
     mare__lazy_table(L, private);
     return 1;
 }

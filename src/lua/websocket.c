@@ -247,17 +247,22 @@ static const uint8_t *make_mask(lua_State *L, bool masked, uint8_t mask[4])
     return mask;
 }
 
-// frame(kind, last, data, masked [, compressed]): as a string. The kind is "text", "binary", "more"
-// (of the message that was begun), "ping" or "pong".
-static int put_frame(lua_State *L)
+// The kind at the index: "text", "binary", "more" (of the message that was begun), "ping", "pong".
+static unsigned get_opcode(lua_State *L, int index)
 {
     static const char *const names[] = {"text", "binary", "more", "ping", "pong", NULL};
     static const enum mare__ws_opcode opcodes[] = {MARE__WS_OP_TEXT, MARE__WS_OP_BINARY,
                                                    MARE__WS_OP_CONTINUATION, MARE__WS_OP_PING,
                                                    MARE__WS_OP_PONG};
+    return opcodes[luaL_checkoption(L, index, NULL, names)];
+}
+
+// frame(kind, last, data, masked [, compressed]): as a string.
+static int put_frame(lua_State *L)
+{
     struct mare__bytes out = {0};
     uint8_t mask[4];
-    unsigned opcode = opcodes[luaL_checkoption(L, 1, NULL, names)];
+    unsigned opcode = get_opcode(L, 1);
     if (lua_toboolean(L, 5))
         opcode |= MARE__WS_COMPRESSED;
     bool last = lua_toboolean(L, 2);
@@ -265,6 +270,50 @@ static int put_frame(lua_State *L)
     const char *data = luaL_checklstring(L, 3, &size);
     const uint8_t *masked = make_mask(L, lua_toboolean(L, 4), mask);
     return push_written(L, &out, mare__ws_put_frame(&out, opcode, last, data, size, masked));
+}
+
+// Writes as much as can be without waiting: how many bytes are left, or what is wrong.
+static ssize_t write_some(struct mare__stream *stream, const struct mare__bytes *bytes)
+{
+    size_t gone = 0;
+    while (gone < bytes->size) {
+        struct iovec piece = {bytes->at + gone, bytes->size - gone};
+        ssize_t sent = mare__stream_write(stream, &piece, 1);
+        if (sent == -EAGAIN)
+            break;
+        if (sent < 0)
+            return sent;
+        gone += (size_t)sent;
+    }
+    return (ssize_t)(bytes->size - gone);
+}
+
+// send(stream, kind, data, masked): writes a message in one frame without waiting. True; or what is
+// left of the frame, perhaps "", and then the stream is to be flushed; or nil, message, code.
+static int send_frame(lua_State *L)
+{
+    struct mare__stream *stream = mare__lua_stream(L, 1);
+    struct mare__bytes out = {0};
+    uint8_t mask[4];
+    unsigned opcode = get_opcode(L, 2);
+    size_t size;
+    const char *data = luaL_checklstring(L, 3, &size);
+    const uint8_t *masked = make_mask(L, lua_toboolean(L, 4), mask);
+    if (mare__stream_closed(stream))
+        return mare__lua_fail_stream(L, MARE_CLOSED);
+    mare_err err = mare__ws_put_frame(&out, opcode, true, data, size, masked);
+    if (err)
+        return push_written(L, &out, err);
+    ssize_t left = write_some(stream, &out);
+    int flushed = left == 0 ? mare__stream_flush(stream) : -EAGAIN;
+    if (left < 0)
+        mare__lua_fail_io(L, stream, (int)-left);
+    else if (flushed == 0)
+        lua_pushboolean(L, 1);
+    else
+        lua_pushlstring(L, out.at + out.size - left, (size_t)left);
+    mare__bytes_fini(&out);
+    return left < 0 ? 3 : 1;
 }
 
 // close(code, reason, masked): as a string.
@@ -434,6 +483,7 @@ int mare__lua_open_websocket(lua_State *L)
 {
     static const luaL_Reg private_functions[] = {{"reader", new_reader},
                                                  {"frame", put_frame},
+                                                 {"send", send_frame},
                                                  {"close", put_close},
                                                  {"key", make_key},
                                                  {"check_request", check_request},

@@ -7,10 +7,12 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -38,6 +40,25 @@ static int live_open(void *context, const char *path, unsigned how, unsigned per
     flags |= how & MARE__FILE_APPENDS ? O_APPEND : 0;
     flags |= how & MARE__FILE_IS_NEW ? O_CREAT | O_EXCL : 0;
     return outcome(open(path, flags, (mode_t)permissions));
+}
+
+static int open_cached(const char *path, int flags)
+{
+    struct open_how how = {.flags = (unsigned)flags | O_CLOEXEC, .resolve = RESOLVE_CACHED};
+    return (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+}
+
+static int live_open_near(void *context, const char *path)
+{
+    (void)context;
+    struct stat facts;
+    int fd = open_cached(path, O_PATH); // to open what is no file may have effects
+    if (fd < 0)
+        return -EAGAIN;
+    bool is_file = fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode);
+    close(fd);
+    fd = is_file ? open_cached(path, O_RDONLY | O_NOCTTY | O_NONBLOCK) : -1;
+    return fd < 0 ? -EAGAIN : fd;
 }
 
 static int live_close(void *context, int fd)
@@ -522,6 +543,7 @@ static void live_close_folder(void *context, struct mare__folder *folder)
 
 const struct mare__files mare__files_live = {
     .open = live_open,
+    .open_near = live_open_near,
     .close = live_close,
     .read = live_read,
     .write = live_write,

@@ -43,6 +43,11 @@ typedef bool mare__go_on(void *argument);
 // The context is that of the platform.
 struct mare__files {
     int (*open)(void *context, const char *path, unsigned how, unsigned permissions);
+
+    // Opens a file for reading if all that this needs is in memory; may be NULL. -EAGAIN: it is
+    // not, or that cannot be said, or this is no file. This one does not block.
+    int (*open_near)(void *context, const char *path);
+
     int (*close)(void *context, int fd);
     ssize_t (*read)(void *context, int fd, void *bytes, size_t size); // 0: the end
 

@@ -237,12 +237,14 @@ static void be_quiet(struct quiet *quiet)
     pthread_sigmask(SIG_BLOCK, &quiet->pipe, &quiet->before);
 }
 
-// Returns what it is given: the number of bytes, or -1, with errno as it was.
-static ssize_t was_quiet(const struct quiet *quiet, ssize_t wrote)
+// Returns what it is given: the number of bytes, or -1, with errno as it was. The peer may have
+// gone when some were written already: then there is a signal and no error.
+static ssize_t was_quiet(const struct quiet *quiet, ssize_t wrote, size_t size)
 {
     static const struct timespec now = {0, 0};
     int err = errno;
-    if (wrote < 0 && err == EPIPE && !quiet->was_pending)
+    bool gone = wrote < 0 ? err == EPIPE : (size_t)wrote < size;
+    if (gone && !quiet->was_pending)
         while (sigtimedwait(&quiet->pipe, NULL, &now) < 0 && errno == EINTR)
             ;
     pthread_sigmask(SIG_SETMASK, &quiet->before, NULL);
@@ -254,8 +256,11 @@ static ssize_t was_quiet(const struct quiet *quiet, ssize_t wrote)
 static ssize_t write_quietly(int fd, struct iovec *pieces, int count)
 {
     struct quiet quiet;
+    size_t size = 0;
+    for (int i = 0; i < count; i++)
+        size += pieces[i].iov_len;
     be_quiet(&quiet);
-    return was_quiet(&quiet, writev(fd, pieces, count));
+    return was_quiet(&quiet, writev(fd, pieces, count), size);
 }
 
 ssize_t mare__socket_send_file(int fd, int file, size_t size)
@@ -264,18 +269,19 @@ ssize_t mare__socket_send_file(int fd, int file, size_t size)
     ssize_t sent;
     do {
         be_quiet(&quiet);
-        sent = was_quiet(&quiet, sendfile(fd, file, NULL, size));
+        sent = was_quiet(&quiet, sendfile(fd, file, NULL, size), size);
     } while (sent < 0 && errno == EINTR);
     return sent < 0 ? -errno : sent;
 }
 
-ssize_t mare__socket_write(int fd, struct iovec *pieces, int count)
+ssize_t mare__socket_write(int fd, struct iovec *pieces, int count, bool more)
 {
     struct msghdr message = {.msg_iov = pieces, .msg_iovlen = (size_t)count};
+    int flags = MSG_NOSIGNAL | (more ? MSG_MORE : 0);
     ssize_t sent;
     do {
-        sent = count == 1 ? send(fd, pieces->iov_base, pieces->iov_len, MSG_NOSIGNAL)
-                          : sendmsg(fd, &message, MSG_NOSIGNAL);
+        sent = count == 1 ? send(fd, pieces->iov_base, pieces->iov_len, flags)
+                          : sendmsg(fd, &message, flags);
         if (sent < 0 && errno == ENOTSOCK)
             sent = write_quietly(fd, pieces, count);
     } while (sent < 0 && errno == EINTR);

@@ -64,7 +64,8 @@ int mare__socket_address(int fd, bool peer, struct mare__address *address);
 
 // Pipes and terminals can be read from and written to as well.
 ssize_t mare__socket_read(int fd, void *bytes, size_t size); // 0: the peer sends no more
-ssize_t mare__socket_write(int fd, struct iovec *pieces, int count);
+// `more`: more follows at once, and this may wait for it.
+ssize_t mare__socket_write(int fd, struct iovec *pieces, int count, bool more);
 
 // Writes what a file has from its place on, which moves, without a copy in this program. It waits
 // for the disk: see mare__file_near. 0: there is no more. -EINVAL: not of such a file, or to such a

@@ -32,6 +32,7 @@ struct tls {
     bool http2; // it is offered
     bool ready; // the handshake is over, and went well
     bool ended; // the transport below has no more to read
+    bool dry;   // the last read below took all there was
     bool shut;  // the peer was told that we send no more
     bool closed;
     bool to_write[MARE__WAYS]; // by what was asked for: whether the way below is to write
@@ -69,6 +70,7 @@ static int bio_read(BIO *bio, char *bytes, int size)
         memcpy(bytes, tls->early + tls->early_first, part);
         tls->early_first += part;
         tls->transport.moved = true;
+        tls->dry = false;
         return (int)part;
     }
     ssize_t got = mare__transport_read(tls->below, bytes, (size_t)size);
@@ -77,6 +79,7 @@ static int bio_read(BIO *bio, char *bytes, int size)
         return -1;
     }
     tls->transport.moved = true;
+    tls->dry = tls->below->ops->plain && got > 0 && got < size;
     tls->ended = got == 0;
     if (got < 0)
         tls->broken = (int)-got;
@@ -117,6 +120,13 @@ static void make_method(void)
 }
 
 // ---- What went wrong ----------------------------------------------------------------------------
+
+// Before a call: nearly always there are none, and to look costs less than to forget.
+static void forget_errors(void)
+{
+    if (ERR_peek_error() != 0)
+        ERR_clear_error();
+}
 
 // The session is over.
 static int fail(struct tls *tls)
@@ -325,15 +335,19 @@ static ssize_t read_some(struct mare__transport *transport, void *bytes, size_t 
     struct tls *tls = of(transport);
     size_t got;
     bool *to_write = &tls->to_write[MARE__TO_READ];
-    tls->transport.moved = tls->transport.settled = false;
+    tls->transport.moved = tls->transport.settled = tls->transport.dry = false;
     int err = shake_hands(tls, to_write);
     if (err)
         return err;
-    ERR_clear_error();
+    forget_errors();
     int result = SSL_read_ex(tls->ssl, bytes, size, &got);
     ssize_t count = result == 1 ? (ssize_t)got : outcome(tls, result, to_write);
     if (count >= 0)
         tls->transport.moved = true; // there may be another record, or the end for others too
+    if (count > 0 && tls->dry && !SSL_has_pending(tls->ssl)) {
+        tls->transport.dry = true;
+        *to_write = false; // what comes next is for the transport below to tell
+    }
     return count;
 }
 
@@ -341,7 +355,7 @@ static ssize_t read_some(struct mare__transport *transport, void *bytes, size_t 
 static ssize_t put(struct tls *tls, const char *bytes, size_t size)
 {
     size_t sent;
-    ERR_clear_error();
+    forget_errors();
     int result = SSL_write_ex(tls->ssl, bytes, size, &sent);
     if (result == 1)
         return (ssize_t)sent;

@@ -34,6 +34,9 @@ struct mare__transport {
     // another who waits would have been told of. Only TLS sets these.
     bool moved;
     bool settled; // it has ended the handshake, for which all may wait that want to read or write
+    bool dry;     // the last read took all there was, here and below
+    // Set by who writes: more follows at once.
+    bool more;
 };
 
 struct mare__transport_ops {

@@ -178,6 +178,16 @@ return {
         t.ok(got == text)
     end,
 
+    what_is_near_is_opened_without_waiting = function()
+        local near, f <close> = require "mare._file".near, stored "hello"
+        t.eq({near(f.folder)}, {})
+        t.eq({near(f.folder .. "/none")}, {})
+        t.eq({near "/dev/null"}, {}) -- to open a device may have effects
+        local opened <close>, size = near(f.path)
+        if not opened then t.skip "the system cannot say what it has in memory" end
+        t.eq({size, opened:read "a"}, {5, "hello"})
+    end,
+
     over_tls_it_is_read = function()
         local text = bytes(200000)
         local f <close> = stored(text)

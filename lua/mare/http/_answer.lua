@@ -141,8 +141,11 @@ end
 local function send(stream, request, head, body, length, rest)
     if not body or request.method == "HEAD" then return stream:write(head) end
     if type(body) == "string" then return bodies.write(stream, nil, head, body, "") end
-    local ok, message, code = stream:write(head)
-    if not ok then return nil, message, code end
+    if rest and rest.left > 0 then head = raw.begin(stream, head) end -- the file is near
+    if head ~= "" then
+        local ok, message, code = stream:write(head)
+        if not ok then return nil, message, code end
+    end
     return bodies.write_parts(stream, body, length, nil, rest)
 end
 

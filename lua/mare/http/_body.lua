@@ -94,6 +94,8 @@ end
 
 --- The file of a path, and its length, unless another was given; or nil, message, code.
 function body.open_file(path, length)
+    local near, size = require "mare._file".near(path)
+    if near then return near, length or size end
     local real, facts, opened, message, code = require "mare._file".find(path)
     if not real then return nil, facts, opened end
     if opened then return opened, length or facts.size end
