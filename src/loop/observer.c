@@ -27,15 +27,6 @@ static bool tell(mare_channel *channel)
     return mare__chan_send(channel, &message, NULL) == MARE_OK;
 }
 
-// The bits in `wanted`: a way, it is watched for that; KNOWN, for a way, there is a channel for it.
-// EDGES and ODD are for on_change.
-enum {
-    WAYS = (1 << MARE__WAYS) - 1,
-    KNOWN = MARE__WAYS,
-    EDGES = 1 << 2 * MARE__WAYS,
-    ODD = EDGES << 1
-};
-
 // The loop says that a descriptor can be read or written. Two threads meet here:
 //
 //     this one, which has the turn:         the owner, on any other:
@@ -67,47 +58,7 @@ static void on_ready(struct mare__poll *poll, unsigned ways)
         tell(observed->ready[way]);
     }
     if (dropped)
-        observed->observer->loops->want(poll, atomic_load(&observed->wanted) & WAYS);
-}
-
-// Of a connection that is watched for changes nothing is ever stopped, or begun again: a bit in
-// `wanted` says that the last who tried was told "not now", and that nothing has changed since. It
-// is set before that call (mare__observed_expect), so a change that comes meanwhile clears it, and
-// leaves a message; and who comes to b and finds it clear has the system look. Changes are told
-// whether or not the bit is set, for it may have been cleared by one routine while another waits.
-//
-// EDGES: it is watched like this. ODD: the system must be asked each time, for it will say no more
-// of what has changed already.
-
-static void on_change(struct mare__poll *poll, unsigned ways)
-{
-    struct mare__observed *observed = MARE__ENTRY(poll, struct mare__observed, poll);
-    unsigned wanted =
-        ways & MARE__ODD ? atomic_fetch_or(&observed->wanted, ODD) : atomic_load(&observed->wanted);
-    for (int way = 0; way < MARE__WAYS; way++) {
-        unsigned bit = 1u << way;
-        if (!(ways & bit) || !(wanted & bit << KNOWN))
-            continue;
-        atomic_fetch_and(&observed->wanted, ~bit);
-        tell(observed->ready[way]);
-    }
-}
-
-void mare__observed_expect(struct mare__observed *observed, int way)
-{
-    unsigned bit = 1u << way,
-             wanted = atomic_load_explicit(&observed->wanted, memory_order_relaxed);
-    // Relaxed: who misses that it is watched by now asks once too often.
-    if (wanted & EDGES && wanted & bit << KNOWN && !(wanted & bit))
-        atomic_fetch_or(&observed->wanted, bit);
-}
-
-void mare__observed_unexpect(struct mare__observed *observed, int way)
-{
-    unsigned bit = 1u << way,
-             wanted = atomic_load_explicit(&observed->wanted, memory_order_relaxed);
-    if (wanted & EDGES && wanted & bit)
-        atomic_fetch_and(&observed->wanted, ~bit);
+        observed->observer->loops->want(poll, atomic_load(&observed->wanted));
 }
 
 static void end(struct mare__observed *observed)
@@ -124,27 +75,22 @@ static void on_closed(struct mare__poll *poll)
 // What is wanted of the descriptor now: to be watched, or to end.
 static void obey(struct mare__observer *observer, struct mare__observed *observed, bool doomed)
 {
-    if (!doomed && !observed->opened && observed->edges &&
-        observer->loops->open_edges(&observer->loop, &observed->poll, observed->fd)) {
-        observed->opened = true;
-        observed->poll.ready = on_change;
-        atomic_fetch_or(&observed->wanted, EDGES);
-    }
     if (!doomed && !observed->opened)
         observed->opened = observer->loops->open(&observer->loop, &observed->poll, observed->fd);
     if (!doomed) {
         if (observed->opened)
-            observer->loops->want(&observed->poll, atomic_load(&observed->wanted) & WAYS);
+            observer->loops->want(&observed->poll, atomic_load(&observed->wanted));
         else // a descriptor that cannot be watched is always ready
             for (int way = 0; way < MARE__WAYS; way++)
                 if (atomic_fetch_and(&observed->wanted, ~(1u << way)) & 1u << way)
                     tell(observed->ready[way]);
         return;
     }
-    bool later = observed->opened && observer->loops->close(&observed->poll);
+    if (observed->opened)
+        observer->loops->close(&observed->poll);
     if (!observed->lent)
         mare__socket_close(observed->fd);
-    if (!later)
+    if (!observed->opened)
         end(observed);
 }
 
@@ -333,11 +279,8 @@ mare_channel *mare__observed_await(mare_runtime *runtime, struct mare__observed 
         atomic_fetch_add(&observed->observer->lookout.busy, 1);
     if (!observed->ready[way] || !observed->observer)
         return NULL;
-    unsigned bit = 1u << way, known = bit << KNOWN;
-    unsigned before = atomic_load(&observed->wanted);
-    if ((before & (bit | known)) != (bit | known))
-        before = atomic_fetch_or(&observed->wanted, bit | known);
-    if (!(before & bit) || before & ODD)
+    unsigned bit = 1u << way;
+    if (!(atomic_fetch_or(&observed->wanted, bit) & bit))
         command(observed, false);
     return observed->ready[way];
 }

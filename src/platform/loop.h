@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The event loop of a thread, and what it can watch, which a runtime takes from its platform. Only
-// the thread that waits in a loop may touch it, but for ringing.
-//
-// In a live loop descriptors are watched by libuv, as long as they are ready; connections of TCP by
-// an epoll of ours, which tells of each change once, so that nothing has to be called to begin or
-// to end watching them. What is waited in is ours, and libuv's is one of the descriptors in it.
+// the thread that waits in a loop may touch it, but for ringing. The live loops are libuv's.
 #pragma once
 
 #include <stdbool.h>
@@ -12,26 +8,19 @@
 #include <uv.h>
 
 struct mare__loop {
-    // The live platform's.
-    uv_loop_t uv;
-    int epoll;    // what a thread waits in: connections, the bell, and libuv's own
-    int bell;     // an eventfd, which nobody reads: each ring is a change
-    bool stirred; // libuv was asked for something, which it does when it is run
-    bool told;    // something was ready
-    void *other;  // another's
+    uv_loop_t uv; // the live platform's
+    uv_async_t bell;
+    uv_timer_t alarm;
+    void *other; // another's
 };
 
 // A descriptor that is watched. BROKEN: something is wrong with it. It is not watched any more
 // until that is wanted again.
-enum { MARE__READABLE = 1, MARE__WRITABLE = 2, MARE__BROKEN = 4, MARE__ODD = 8 };
+enum { MARE__READABLE = 1, MARE__WRITABLE = 2, MARE__BROKEN = 4 };
 
 struct mare__poll {
-    uv_poll_t uv; // the live platform's
-    struct mare__loop *loop;
-    int fd;
-    bool edges;  // it is told of changes
-    bool fresh;  // and what is so now will be told without asking
-    void *other; // another's
+    uv_poll_t uv;                                          // the live platform's
+    void *other;                                           // another's
     void (*ready)(struct mare__poll *poll, unsigned ways); // all when something is wrong
     void (*closed)(struct mare__poll *poll);
 };
@@ -54,15 +43,8 @@ struct mare__loops {
     bool (*open)(struct mare__loop *loop, struct mare__poll *poll, int fd);
     void (*want)(struct mare__poll *poll, unsigned ways);
 
-    // The same for a connection of TCP: `ready` is called once for each change in whether it can be
-    // read or written, and with ODD when the peer sends no more, or something urgent: then a read
-    // that gets less than it could may not have got all there is. `want`, with any ways, has what
-    // is so told again. False: it is none, or a listener.
-    bool (*open_edges)(struct mare__loop *loop, struct mare__poll *poll, int fd);
-
-    // Not watched any more, so that the descriptor can be closed at once. True: `closed` comes
-    // later.
-    bool (*close)(struct mare__poll *poll);
+    // Not watched any more, so that the descriptor can be closed at once; `closed` comes later.
+    void (*close)(struct mare__poll *poll);
 };
 
 extern const struct mare__loops mare__loops_live;

@@ -123,10 +123,9 @@ static void want(struct mare__poll *poll, unsigned ways)
     ((struct outside *)poll->other)->wanted = ways;
 }
 
-static bool close_poll(struct mare__poll *poll)
+static void close_poll(struct mare__poll *poll)
 {
     ((struct outside *)poll->other)->closing = true;
-    return true;
 }
 
 static const struct mare__loops loops = {.init = init,
