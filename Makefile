@@ -65,6 +65,7 @@ plots: ## measure how it scales, and draw the plots in docs/img
 	@python3 tools/plot_formulas.py
 	@python3 tools/plot_clocks.py
 	@python3 bench/scaling.py
+	@python3 bench/mechanisms.py
 
 sweep: ## simulate SWEEP_SEEDS (100000) runs of each algorithm, and of links between nodes, with faults
 	@tools/setup.sh build

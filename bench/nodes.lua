@@ -11,6 +11,9 @@
 --   nodes.lua queue N       … through the queue of mare.sc, without rules
 --   nodes.lua constraint N  … with a rule in the server that says yes
 --   nodes.lua remote N      … with a rule in a third program
+--   nodes.lua get N         as `call`; get is free
+--   nodes.lua parallel N    get, while another calls set, which a third program thinks about: 1 ms
+--   nodes.lua serial N      the same, and requests are taken one at a time
 --
 -- With a third argument, so many processes of the client call at the same time.
 local mare, node, rpc = require "mare", require "mare.node", require "mare.rpc"
@@ -47,9 +50,13 @@ function prepare.constraint()
     require "mare.sc".add_constraint("nothing", function() return true end)
 end
 
+function prepare.serial() require "mare.sc".serial(true) end
+
 function serve.server(kind)
     mare.spawn({name = "server"}, function()
         function nothing() end -- luacheck: ignore
+        function get() end     -- luacheck: ignore
+        function set() end     -- luacheck: ignore
         if prepare[kind] then prepare[kind]() end
         require "mare.rpc".serve()
     end)
@@ -65,11 +72,18 @@ function serve.server(kind)
     end)
 end
 
-function serve.rules()
+function serve.rules(kind)
     mare.spawn(function()
         local synchronizer = require "mare.synchronizer"
         local server = wait_for "server@server"
-        synchronizer.add_constraint(server, "nothing", function() return true end)
+        if kind == "remote" then
+            synchronizer.add_constraint(server, "nothing", function() return true end)
+        else
+            synchronizer.add_constraint(server, "set", function()
+                mare.sleep(0.001)
+                return true
+            end)
+        end
         local ready = mare.channel(1, "ready")
         ready:send(true)
         rpc.serve()
@@ -102,7 +116,8 @@ end
 
 local server <close> = start "server"
 local process = wait_for "server@server"
-local rules <close> = ROLE == "remote" and start "rules" or nil
+local RULED = {remote = true, parallel = true, serial = true}
+local rules <close> = RULED[ROLE] and start "rules" or nil
 if rules then wait_for "ready@rules":receive() end
 
 local measure = {}
@@ -120,6 +135,20 @@ end
 for _, kind in ipairs {"tls", "monitor", "queue", "constraint", "remote"} do
     measure[kind] = measure.call
 end
+
+-- One calls get, and another set until that is over.
+function measure.get(n)
+    local over = mare.channel(1)
+    local setter = RULED[ROLE] and mare.spawn(function()
+        local set = require "mare.rpc".sync(process, "set")
+        repeat assert(select("#", set()) == 0) until over:closed()
+    end)
+    local get = rpc.sync(process, "get")
+    for _ = 1, n do assert(select("#", get()) == 0) end
+    over:close()
+    if setter then assert(setter:join()) end
+end
+measure.parallel, measure.serial = measure.get, measure.get
 
 function measure.pipelined(n)
     local done, left = mare.channel(1), n

@@ -29,6 +29,12 @@ def ours(kind, calls):
     return lambda t, s: t.mare("nodes.lua", kind, max(100, int(calls * s)))
 
 
+def hub(tools, scale):
+    """A node that light ones are connected with, all of them in a program of their own."""
+    lights = tools.build / "bench" / "floor_peers"
+    return tools.mare("hub.lua", lights, 5000, max(4, 20 * scale))
+
+
 def pair(row_class, key, kind, title, must, aim):
     """A mechanism in calls, against calls without it in the same repetition."""
     return row_class(
@@ -66,8 +72,28 @@ def rows(row_class, key, note):
              "ours": ours("big", 1500)},
             dict.fromkeys(("floor", "ours"), key("per_second")),
             must=0.5, aim=0.8, against="floor", more_is_better=True),
+        row_class(
+            "nodepeers", "5,000 peers held, with heartbeats", "",
+            {"floor": lambda t, s: t.floor("peers", "hold", 5000, max(4, 20 * s)),
+             "ours": hub},
+            dict.fromkeys(("floor", "ours"), key("held")),
+            must=1, against="floor", more_is_better=True, repetitions=3,
+            notes=[note("floor", "kib", "floor, links in C alone: {:.0f} KiB a peer"),
+                   note("floor", "cpu", "floor: {:.0f} % of a core"),
+                   note("ours", "kib", "ours: {:.0f} KiB a peer"),
+                   note("ours", "cpu", "ours: {:.0f} % of a core"),
+                   note("ours", "up_s", "ours: all connected after {:.1f} s")]),
         mechanism("monitor", "call under a monitor", 1.10, 1.05),
         mechanism("queue", "call through the queue", 1.05, 1.02),
         mechanism("constraint", "call with a local constraint", 1.06, 1.03),
         mechanism("remote", "call with a remote constraint", 2.2, 2.0),
+        row_class(
+            "nodeparallel", "get beside set, in parallel", "µs",
+            {"alone": ours("get", 1000), "ours": ours("parallel", 1000)},
+            dict.fromkeys(("alone", "ours"), key("us")), must=1.1, against="alone"),
+        row_class(
+            "nodeserial", "get beside set, one at a time", "µs",
+            {"parallel": ours("parallel", 1000), "ours": ours("serial", 1000)},
+            dict.fromkeys(("parallel", "ours"), key("us")), must=1.1, aim=1.24,
+            against="parallel", more_is_better=True),
     ]

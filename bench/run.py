@@ -16,7 +16,7 @@ from rows import rows
 
 HEADINGS = {"floor": "floor", "erlang": "Erlang", "go": "Go", "nginx": "nginx", "node": "Node",
             "cjson": "lua-cjson", "java": "Java", "plain": "plain call",
-            "messages": "messages",
+            "messages": "messages", "alone": "alone", "parallel": "parallel",
             "one": "one worker", "ours": "ours"}
 
 

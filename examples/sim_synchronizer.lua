@@ -1,13 +1,16 @@
 -- SPDX-License-Identifier: MIT
 -- The transaction of mare.synchronizer in the simulator: every member is a radio button, the first
--- three are synchronizers as well, and members crash. To be lit is to be inside; at most one is.
+-- one or three are synchronizers as well, and members crash. To be lit is to be inside; at most one
+-- is. With one synchronizer a button looks whether all are dark before it asks to be lit.
+--
+--     mare sim_synchronizer.lua [SEEDS [FROM]]
 local sim, transaction = require "mare.sim", require "mare._transaction"
 
 local radio = {
-    name = "radio", title = "radio buttons under three synchronizers",
+    name = "radio", title = "radio buttons under synchronizers", params = {synchronizers = 3},
     messages = {
         {"ASK", "tx", "floor", "on", "park"}, {"VOTE", "tx", "answer"}, {"COMMIT", "tx"},
-        {"ABORT", "tx"},
+        {"ABORT", "tx"}, {"RECALL", "tx"},
         {"ACK", "tx"}, {"CHANGED"}, {"ORPHAN", "member", "tx"}, {"QUERY", "member", "tx"},
         {"STATE", "member", "tx", "answer"}, {"DECIDE", "member", "tx", "answer"}, {"ENDED"},
     },
@@ -18,7 +21,7 @@ local function key(letter, id) return ("%s%03d"):format(letter, id) end
 local function id_of(text) return tonumber(text:sub(2)) end
 
 local SYNCHRONIZERS -- their keys, in a run
-local WORDS = {"yes", "no", "parked", "committed", "aborted", "prepared"}
+local WORDS = {"yes", "no", "parked", "committed", "aborted", "prepared", "shared"}
 local NUMBERS = {}
 for i, word in ipairs(WORDS) do NUMBERS[word] = i end
 
@@ -35,7 +38,8 @@ local PACK = {
         return {member = id_of(member), tx = tx, answer = NUMBERS[answer]}
     end,
 }
-PACK.abort, PACK.ack, PACK.query, PACK.decide = PACK.commit, PACK.commit, PACK.orphan, PACK.state
+PACK.abort, PACK.ack, PACK.recall = PACK.commit, PACK.commit, PACK.commit
+PACK.query, PACK.decide = PACK.orphan, PACK.state
 
 local function unpacked(from, message)
     local kind = message.kind
@@ -45,7 +49,7 @@ local function unpacked(from, message)
             message.park == 1
     elseif kind == "COMMIT" or kind == "ABORT" then
         return key("m", from), message.tx
-    elseif kind == "VOTE" or kind == "ACK" or kind == "CHANGED" then
+    elseif kind == "VOTE" or kind == "ACK" or kind == "RECALL" or kind == "CHANGED" then
         return key("s", from), message.tx, WORDS[message.answer]
     end
     return key("s", from), key("m", message.member), message.tx, WORDS[message.answer]
@@ -66,11 +70,28 @@ end
 
 -- ---- A button -----------------------------------------------------------------------------------
 
+local OFF, ON, LOOK = 0, 1, 2
+local lit = {} -- in a run, the buttons that are
+
 local function try(self)
     if self.busy or self.gone or self.want == self.lit then return end
     self.busy = true
-    local request = {member = key("m", self.id), on = self.want and 1 or 0}
+    local what = self.want and ON or OFF
+    if what == ON and not SYNCHRONIZERS[2] and not self.looked then what = LOOK end
+    local request = {member = key("m", self.id), on = what}
     self.tx = self.button:begin(SYNCHRONIZERS, request, true)
+end
+
+-- The call that was allowed begins.
+local function call(self, what)
+    self.looked = what == LOOK
+    if what == LOOK then
+        if self.all_live and next(lit) then error("one is lit, and another looks") end
+        return
+    end
+    self.lit = what == ON
+    lit[self.id] = self.lit or nil
+    if self.lit and self.want then self:grant() end
 end
 
 local function settled(self, tx, outcome)
@@ -78,8 +99,7 @@ local function settled(self, tx, outcome)
     self.busy = false
     if outcome == "ready" then
         self.button:decide(tx)
-        self.lit = tx.request.on == 1
-        if self.lit and self.want then self:grant() end
+        call(self, tx.request.on)
         self.button:commit(tx)
         try(self)
     elseif outcome == "gone" then
@@ -92,8 +112,11 @@ end
 
 local function rules_of(self)
     return {
-        guard = function(request) return (request.on == 0 or not self.group) and "yes" or "no" end,
-        fire = function(request) self.group = request.on == 1 and request.member or nil end,
+        guard = function(request)
+            return (request.on == OFF or not self.group) and "yes" or "no"
+        end,
+        changes = function(request) return request.on ~= LOOK end,
+        fire = function(request) self.group = request.on == ON and request.member or nil end,
         ended = function(who)
             local was = self.group == who
             if was then self.group = nil end
@@ -105,8 +128,11 @@ end
 -- ---- A member -----------------------------------------------------------------------------------
 
 function radio.init(self)
-    SYNCHRONIZERS = {}
-    for i = 1, math.min(3, self.n) do SYNCHRONIZERS[i] = key("s", i - 1) end
+    SYNCHRONIZERS, lit = {}, {}
+    self.all_live = radio.promises[2]
+    for i = 1, math.min(self.params.synchronizers, self.n) do
+        SYNCHRONIZERS[i] = key("s", i - 1)
+    end
     self.own, self.down, self.want, self.lit = {}, {}, false, false
     self.button = transaction.coordinator(sender(self), function(...) settled(self, ...) end)
     if self.id < #SYNCHRONIZERS then
@@ -122,7 +148,7 @@ function radio.start(self)
     if self.dead then self:broadcast "ENDED" end
 end
 
-local BUTTON = {VOTE = "vote", ACK = "ack"}
+local BUTTON = {VOTE = "vote", ACK = "ack", RECALL = "recall"}
 
 local function hear(self, from, message)
     local kind = message.kind
@@ -186,14 +212,17 @@ local CASES = {
     {"all live", promises = {"EM1", "EM2"}, tolerates = {"pause"}, settle_us = 100000000},
     {"some crash", promises = {"EM1"}, tolerates = {"crash"}, settle_us = 0},
 }
-for _, case in ipairs(CASES) do
-    radio.promises, radio.tolerates = case.promises, case.tolerates
-    local broken, seeds = sim.sweep({algorithm = radio, duration_us = 100000,
-                                     settle_us = case.settle_us}, 60)
-    if broken then
-        print(("%s: %s is violated by seed %d: %s"):format(case[1], broken.violation, seeds,
-            broken.detail))
-    else
-        print(("%s: %d seeds, no violation"):format(case[1], seeds))
+local SEEDS, FROM = tonumber(arg[1]) or 60, tonumber(arg[2]) or 1
+local kept = true
+for _, synchronizers in ipairs {3, 1} do
+    for _, case in ipairs(CASES) do
+        radio.promises, radio.tolerates = case.promises, case.tolerates
+        local broken, seeds = sim.sweep({algorithm = radio, duration_us = 100000,
+            settle_us = case.settle_us, params = {synchronizers = synchronizers}}, SEEDS, FROM)
+        local words = broken and ("%s is violated by seed %d: %s"):format(broken.violation, seeds,
+            broken.detail) or ("%d seeds, no violation"):format(seeds)
+        print(("%d, %s: %s"):format(synchronizers, case[1], words))
+        kept = kept and not broken
     end
 end
+if not kept then os.exit(1) end

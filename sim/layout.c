@@ -4,8 +4,10 @@
 
 #include "sim/layout.h"
 
+#include "sim/boxes.h"
 #include "sim/heap.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +15,13 @@
 #define LEAST_STEP 17.0
 #define MORE_STEP 44.0
 #define PLEASANT 980.0 /* what a short run is stretched to */
-#define STRETCH_MOST 3.2
-#define NAME_STEP 7    /* a letter of a name */
-#define DIGIT_STEP 6.1 /* of a clock … */
-#define COMMA_STEP 3.6 /* … and what stands between its numbers */
-#define BETWEEN_CLOCKS 6.0
+#define STRETCH_MOST 6.5
+#define NAME_STEP 7 /* a letter of a name */
+#define BETWEEN 6.0 /* two texts on the same line */
+#define LANE_LEAST 60.0
+#define LANE_MOST 74.0
+#define BOTTOM 16.0
+#define PLEASANT_HEIGHT 664.0 /* what fits on a screen without scrolling */
 
 static int is_message(const mare_sim_record *record)
 {
@@ -113,32 +117,66 @@ int mare_sim_layout_clock(const mare_sim_layout *layout, const mare_sim_record *
     return 1;
 }
 
-static double clock_width(const mare_sim_layout *layout, const mare_sim_record *record)
+double mare_sim_layout_clock_width(const mare_sim_layout *layout, const mare_sim_record *record)
 {
-    const mare_sim_recording *r = layout->recording;
-    const uint64_t *number = &record->lamport;
-    uint32_t count = 1, digits = 0, commas = 0;
-    if (record->clock != MARE_SIM_NONE) {
-        number = (const uint64_t *)(const void *)(r->bytes + record->clock);
-        count = r->capacity;
-        commas = count + 1; /* and brackets */
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        for (uint64_t rest = number[i]; rest >= 10; rest /= 10)
-            digits++;
-        digits++;
-    }
-    return DIGIT_STEP * digits + COMMA_STEP * commas;
+    char *text = NULL;
+    size_t length = 0;
+    FILE *memory = open_memstream(&text, &length);
+    if (!memory)
+        abort();
+    if (record->clock != MARE_SIM_NONE)
+        mare_sim_write_vector(layout->recording, record->clock, memory);
+    else
+        fprintf(memory, "%" PRIu64, record->lamport);
+    fclose(memory);
+    double width = mare_sim_text_width(text, MARE_SIM_CLOCK_SIZE, 0);
+    free(text);
+    return width;
 }
 
-typedef struct clock_place {
-    mare_sim_shown_clock shown;
-    double end; /* of what is written, or 0 */
-} clock_place;
+/* Texts with a place of their own ------------------------------------------------------------- */
 
-/* How far to the right the clocks of a moment have to be, so that none lies on the one before it at
- * its process. The records from `at` on are those of the moment; returns the first after them. */
-static size_t place_clocks(const mare_sim_layout *layout, size_t at, double *x, clock_place *places)
+enum { CLOCKS, VIEWS, BELOW, LINES }; /* lines of text at a process */
+
+typedef struct texts {
+    mare_sim_shown_clock shown;
+    double end[LINES]; /* of what is written, or 0 */
+} texts;
+
+/* Whether a record writes something whose place is fixed: on which line, and from where to where,
+ * seen from its moment. */
+static int fixed_text(const mare_sim_layout *layout, const mare_sim_record *record, texts *at,
+                      int *line, double *from, double *to)
+{
+    char text[80];
+    if (!mare_sim_layout_has(layout, record) || record->process == MARE_COORD_NOBODY)
+        return 0;
+    if (mare_sim_layout_clock(layout, record, &at->shown)) {
+        *line = CLOCKS;
+        *to = mare_sim_layout_clock_width(layout, record) / 2;
+        *from = -*to;
+        return 1;
+    }
+    if (record->sight == MARE_SIM_CRASHED || record->sight == MARE_SIM_DEPARTED) {
+        *line = CLOCKS;
+        *from = -6; /* the cross */
+        *to = 10 + mare_sim_text_width("crashed", MARE_SIM_LABEL_SIZE, 1);
+        return 1;
+    }
+    if (record->sight != MARE_SIM_EFFECT || !mare__sim_has_its_place(layout->recording, record))
+        return 0;
+    mare__sim_words_of(layout->recording, record, text, sizeof text);
+    *line = record->effect == MARE_COORD_VIEW ? VIEWS : BELOW;
+    *from = -8; /* the square of a delivery */
+    *to = 2 + mare_sim_text_width(text, MARE_SIM_LABEL_SIZE, record->effect == MARE_COORD_GRANTED);
+    return text[0] != '\0';
+}
+
+/* How far to the right a moment has to be, so that none of its texts lies on the one before it on
+ * the same line. The records from `at` on are those of the moment; returns the first after them,
+ * and in `*right` how far the texts reach. */
+static size_t place_texts(const mare_sim_layout *layout, size_t at, double *x, double *right,
+                          texts *of)
 {
     const mare_sim_recording *r = layout->recording;
     uint64_t now_us = r->record[at].time_us;
@@ -148,15 +186,20 @@ static size_t place_clocks(const mare_sim_layout *layout, size_t at, double *x, 
             const mare_sim_record *record = &r->record[end];
             if (record->process == MARE_COORD_NOBODY)
                 continue;
-            clock_place *place = &places[record->process];
-            mare_sim_shown_clock shown = place->shown;
-            if (!mare_sim_layout_clock(layout, record, &shown))
+            texts *mine = &of[record->process], seen = *mine;
+            int line = 0;
+            double from = 0, to = 0;
+            if (!fixed_text(layout, record, &seen, &line, &from, &to))
                 continue;
-            double half = clock_width(layout, record) / 2;
-            double least = place->end > 0 ? place->end + BETWEEN_CLOCKS + half : 0;
-            *x = *x > least ? *x : least;
-            if (again)
-                *place = (clock_place){shown, *x + half};
+            double least = mine->end[line] > 0 ? mine->end[line] + BETWEEN - from : 0;
+            if (!again) {
+                *x = *x > least ? *x : least;
+                continue;
+            }
+            double reached = *x + to;
+            mine->shown = seen.shown;
+            mine->end[line] = mine->end[line] > reached ? mine->end[line] : reached;
+            *right = *right > to ? *right : to;
         }
     }
     return end;
@@ -167,24 +210,30 @@ static void place_on_scale(mare_sim_layout *layout)
 {
     const mare_sim_recording *r = layout->recording;
     double middle = (double)middle_gap(layout), x = 0, first = MARE_SIM_LEFT + 30;
-    clock_place *places = mare_sim_realloc(NULL, r->capacity * sizeof *places);
+    texts *of = mare_sim_realloc(NULL, r->capacity * sizeof *of);
+    double *right = mare_sim_realloc(NULL, (layout->moments + 1) * sizeof *right);
     size_t at = 0;
-    memset(places, 0, r->capacity * sizeof *places);
+    memset(of, 0, r->capacity * sizeof *of);
     for (size_t i = 0; i < layout->moments; i++) {
         double gap = i ? (double)(layout->time_us[i] - layout->time_us[i - 1]) : 0;
         x += i ? LEAST_STEP + MORE_STEP * gap / (gap + middle) : 0;
         while (r->record[at].time_us < layout->time_us[i])
             at++;
-        at = place_clocks(layout, at, &x, places);
+        right[i] = 0;
+        at = place_texts(layout, at, &x, &right[i], of);
         layout->x[i] = x;
     }
-    free(places);
+    free(of);
     double stretch = x > 0 ? PLEASANT / x : 1;
     stretch = stretch < 1 ? 1 : stretch > STRETCH_MOST ? STRETCH_MOST : stretch;
-    for (size_t i = 0; i < layout->moments; i++)
-        layout->x[i] = first + stretch * layout->x[i];
     int room = 90 + NAME_STEP * (mare_sim_name_width(layout->recording) - 4); /* for "p6 leads" */
     layout->width = first + stretch * x + room;
+    for (size_t i = 0; i < layout->moments; i++) {
+        layout->x[i] = first + stretch * layout->x[i];
+        double end = layout->x[i] + right[i] + BETWEEN;
+        layout->width = layout->width > end ? layout->width : end;
+    }
+    free(right);
 }
 
 static void place_moments(mare_sim_layout *layout)
@@ -205,10 +254,30 @@ static void place_moments(mare_sim_layout *layout)
     place_on_scale(layout);
 }
 
+/* Deliveries of one moment stand below each other: how many at the most, by process. */
+static void count_stacks(const mare_sim_layout *layout, uint32_t *stack)
+{
+    const mare_sim_recording *r = layout->recording;
+    memset(stack, 0, r->capacity * sizeof *stack);
+    for (size_t i = 0; i < r->count; i++) {
+        const mare_sim_record *record = &r->record[i];
+        if (record->sight != MARE_SIM_EFFECT || record->effect != MARE_COORD_DELIVER ||
+            !mare_sim_layout_has(layout, record))
+            continue;
+        uint32_t rank = mare__sim_rank_of(r, record);
+        rank = rank < MARE_SIM_STACK_MOST ? rank : MARE_SIM_STACK_MOST - 1;
+        if (rank > stack[record->process])
+            stack[record->process] = rank;
+    }
+}
+
+/* Rows are lower when there are many, and higher where deliveries are stacked. */
 static void place_rows(mare_sim_layout *layout)
 {
     const mare_sim_recording *r = layout->recording;
     layout->row = mare_sim_realloc(NULL, r->capacity * sizeof *layout->row);
+    layout->middle = mare_sim_realloc(NULL, r->capacity * sizeof *layout->middle);
+    uint32_t *stack = mare_sim_realloc(NULL, r->capacity * sizeof *stack);
     memset(layout->row, 0, r->capacity * sizeof *layout->row);
     for (size_t i = 0; i < r->count; i++) {
         if (r->record[i].process != MARE_COORD_NOBODY)
@@ -216,7 +285,18 @@ static void place_rows(mare_sim_layout *layout)
     }
     for (uint32_t i = 0; i < r->capacity; i++)
         layout->row[i] = layout->row[i] ? layout->rows++ : MARE_COORD_NOBODY;
-    layout->height = MARE_SIM_TOP + MARE_SIM_LANE * (double)layout->rows + 16;
+    count_stacks(layout, stack);
+    double room = (PLEASANT_HEIGHT - MARE_SIM_TOP - BOTTOM) / (layout->rows ? layout->rows : 1);
+    layout->lane = room < LANE_LEAST ? LANE_LEAST : room > LANE_MOST ? LANE_MOST : room;
+    double y = MARE_SIM_TOP;
+    for (uint32_t i = 0; i < r->capacity; i++) {
+        if (layout->row[i] == MARE_COORD_NOBODY)
+            continue;
+        layout->middle[layout->row[i]] = y + layout->lane / 2;
+        y += layout->lane + MARE_SIM_STACK_STEP * stack[i];
+    }
+    layout->height = y + BOTTOM;
+    free(stack);
 }
 
 static void find_sendings(mare_sim_layout *layout)
@@ -250,6 +330,7 @@ void mare_sim_layout_fini(mare_sim_layout *layout)
     free(layout->time_us);
     free(layout->x);
     free(layout->row);
+    free(layout->middle);
     free(layout->sent);
 }
 
@@ -273,5 +354,5 @@ double mare_sim_layout_x(const mare_sim_layout *layout, uint64_t time_us)
 
 double mare_sim_layout_y(const mare_sim_layout *layout, uint32_t process)
 {
-    return MARE_SIM_TOP + MARE_SIM_LANE * ((double)layout->row[process] + 0.5);
+    return layout->middle[layout->row[process]];
 }

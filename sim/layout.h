@@ -18,15 +18,24 @@ typedef struct mare_sim_layout {
     double width, height;
     uint32_t *row; /* by process: its line, or MARE_COORD_NOBODY */
     uint32_t rows;
+    double *middle;    /* by row: where its line is */
+    double lane;       /* how high a row is, if nothing is stacked in it */
     size_t *sent;      /* by message number: the record of its sending, or MARE_SIM_NONE */
     uint64_t messages; /* the largest message number */
     uint32_t shown;    /* messages inside the window */
 } mare_sim_layout;
 
-#define MARE_SIM_LEFT 64.0 /* names of the processes */
-#define MARE_SIM_TOP 44.0  /* the axis */
-#define MARE_SIM_LANE 74.0
+#define MARE_SIM_LEFT 64.0       /* names of the processes */
+#define MARE_SIM_TOP 44.0        /* the axis */
 #define MARE_SIM_VECTOR_MOST 12u /* members of a group whose vector clocks are written */
+#define MARE_SIM_STACK_MOST 6u   /* deliveries of one moment, below each other */
+#define MARE_SIM_STACK_STEP 11.0
+
+/* Font sizes: style.c has the same. */
+#define MARE_SIM_CLOCK_SIZE 10.0
+#define MARE_SIM_WORD_SIZE 10.5
+#define MARE_SIM_NAME_SIZE 10.0
+#define MARE_SIM_LABEL_SIZE 11.0
 
 void mare_sim_layout_init(mare_sim_layout *layout, const mare_sim_recording *recording,
                           const mare_sim_show *show, int from_the_end);
@@ -45,6 +54,19 @@ typedef struct mare_sim_shown_clock {
  * shown. */
 int mare_sim_layout_clock(const mare_sim_layout *layout, const mare_sim_record *record,
                           mare_sim_shown_clock *shown);
+
+/* How wide the clock of a step is when it is written. */
+double mare_sim_layout_clock_width(const mare_sim_layout *layout, const mare_sim_record *record);
+
+/* What is written beside an effect (words.c); empty for most. And how many of the same kind came
+ * before it at this process and moment: they stand below each other. */
+void mare__sim_words_of(const mare_sim_recording *r, const mare_sim_record *record, char *text,
+                        size_t room);
+uint32_t mare__sim_rank_of(const mare_sim_recording *r, const mare_sim_record *record);
+
+/* Whether the words of an effect always stand at the same place: views above the line, deliveries
+ * and stays below it, where one looks for them. */
+int mare__sim_has_its_place(const mare_sim_recording *r, const mare_sim_record *record);
 
 /* Whether a record falls into the window. */
 int mare_sim_layout_has(const mare_sim_layout *layout, const mare_sim_record *record);

@@ -56,10 +56,13 @@ static void draw_cut(const mare_sim_drawing *d, const mare_sim_fault *fault, uin
         if (l->row[i] != MARE_COORD_NOBODY && on_side(fault, i))
             fprintf(d->out,
                     "<rect class=\"side\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
-                    x1, mare_sim_layout_y(l, i) - MARE_SIM_LANE / 2, x2 - x1, MARE_SIM_LANE);
+                    x1, mare_sim_layout_y(l, i) - l->lane / 2, x2 - x1, l->lane);
     }
-    fprintf(d->out, "<text x=\"%.1f\" y=\"%.1f\">%s</text></g>\n", x1 + 6, MARE_SIM_TOP + 14,
-            fault->kind == MARE_SIM_ONE_WAY ? "nothing leaves the dark side" : "partition");
+    const char *word =
+        fault->kind == MARE_SIM_ONE_WAY ? "nothing leaves the dark side" : "partition";
+    if (mare__sim_take_text(d, x1 + 6, MARE_SIM_TOP + 14, word, MARE_SIM_LABEL_SIZE, 1))
+        fprintf(d->out, "<text x=\"%.1f\" y=\"%.1f\">%s</text>", x1 + 6, MARE_SIM_TOP + 14, word);
+    fputs("</g>\n", d->out);
 }
 
 void mare__sim_draw_cuts(const mare_sim_drawing *d)
@@ -100,10 +103,10 @@ static void draw_span(const spans *s, uint32_t who, int what, uint64_t to_us)
     else
         fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"4\" rx=\"2\"/>", x1,
                 what == WAITS ? y - 2 : y + 12, x2 - x1);
-    if (what == INSIDE && span->number)
+    if (what == INSIDE && span->number && span->since_us >= l->from_us)
         fprintf(out, "<text x=\"%.1f\" y=\"%.1f\">inside · %" PRIu64 "</text>", x1 + 2, y + 27,
                 span->number);
-    if (what == LEADS)
+    if (what == LEADS && mare__sim_take_text(s->d, x1 - 11, y + 18, "★", MARE_SIM_LABEL_SIZE, 0))
         fprintf(out, "<text x=\"%.1f\" y=\"%.1f\">★</text>", x1 - 11, y + 18);
     fputs("</g>", out);
 }

@@ -12,6 +12,7 @@
  * page can follow a message, and show all that happened before an event. */
 
 #include "sim/svg.h"
+#include "sim/boxes.h"
 #include "sim/heap.h"
 
 #include <inttypes.h>
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define VIOLATION_SIZE 14.0
 #define NAMED 90u /* messages in a drawing whose arrows carry their names */
 
 void mare__sim_escape(const char *text, FILE *out)
@@ -156,11 +158,14 @@ static void draw_name(const mare_sim_drawing *d, const arrow *a)
     if (kind >= count)
         return;
     double angle = atan2(a->y2 - a->y1, a->x2 - a->x1) * 180 / 3.14159265358979;
-    double part = mare__sim_place_name(d, a->x1, a->y1, a->x2, a->y2, forms[kind].name);
-    fprintf(d->out,
-            "<text class=\"n\" transform=\"translate(%.1f %.1f) rotate(%.1f)\" dy=\"-4\">%s</text>",
-            a->x1 + part * (a->x2 - a->x1), a->y1 + part * (a->y2 - a->y1), angle,
-            forms[kind].name);
+    double part, above;
+    if (!mare__sim_place_name(d, a->x1, a->y1, a->x2, a->y2, forms[kind].name, &part, &above))
+        return;
+    fprintf(
+        d->out,
+        "<text class=\"n\" transform=\"translate(%.1f %.1f) rotate(%.1f)\" dy=\"%.0f\">%s</text>",
+        a->x1 + part * (a->x2 - a->x1), a->y1 + part * (a->y2 - a->y1), angle, above,
+        forms[kind].name);
 }
 
 static void draw_arrow(const mare_sim_drawing *d, arrow *a)
@@ -241,6 +246,24 @@ static void draw_arrows(const mare_sim_drawing *d)
 
 /* Events ------------------------------------------------------------------------------------- */
 
+/* What came of a step, whether there was room to write it beside the dot or not. */
+static void hint_words(const mare_sim_drawing *d, const mare_sim_record *step)
+{
+    const mare_sim_recording *r = d->layout.recording;
+    char text[80];
+    for (const mare_sim_record *i = step + 1; i < r->record + r->count; i++) {
+        if (i->sight != MARE_SIM_EFFECT && i->sight != MARE_SIM_SENT)
+            return;
+        if (i->sight != MARE_SIM_EFFECT || i->process != step->process)
+            continue;
+        mare__sim_words_of(r, i, text, sizeof text);
+        if (text[0]) {
+            fputs("\n", d->out);
+            mare__sim_escape(text, d->out);
+        }
+    }
+}
+
 static void hint_step(const mare_sim_drawing *d, const mare_sim_record *record)
 {
     const mare_sim_recording *r = d->layout.recording;
@@ -256,6 +279,7 @@ static void hint_step(const mare_sim_drawing *d, const mare_sim_record *record)
     } else if (record->event >= MARE_COORD_PEER_DOWN) {
         fprintf(d->out, " %s", mare_sim_name(r, record->peer).text);
     }
+    hint_words(d, record);
     if (record->phase)
         fprintf(d->out, "\n%s", record->phase);
     if (record->lamport)
@@ -365,11 +389,14 @@ static void draw_violation(const mare_sim_drawing *d)
     const mare_sim_layout *l = &d->layout;
     if (!d->outcome->violation[0] || l->cut_after)
         return;
-    double x = mare_sim_layout_x(l, d->outcome->time_us);
+    double x = mare_sim_layout_x(l, d->outcome->time_us), base = l->height - 4;
+    double width = mare_sim_text_width(d->outcome->violation, VIOLATION_SIZE, 1);
+    double left = x + 6 + width > l->width ? x - 6 - width : x + 6;
+    mare__sim_take_text(d, left, base, d->outcome->violation, VIOLATION_SIZE, 1);
     fprintf(d->out,
             "<g class=\"broken\"><path d=\"M%.1f %.1fV%.1f\"/><text x=\"%.1f\" y=\"%.1f\">%s</text>"
             "</g>\n",
-            x, MARE_SIM_TOP - 8, l->height, x + 6, MARE_SIM_TOP + 6, d->outcome->violation);
+            x, MARE_SIM_TOP - 8, l->height, left, base, d->outcome->violation);
 }
 
 void mare__sim_draw(mare_sim_drawing *d)
@@ -383,13 +410,14 @@ void mare__sim_draw(mare_sim_drawing *d)
         fprintf(d->out, "<style>%s</style>\n", mare__sim_style);
     fprintf(d->out, "<rect class=\"paper\" width=\"%.1f\" height=\"%.1f\"/>\n", l->width,
             l->height);
-    mare__sim_place_words(d);
+    mare__sim_begin_words(d);
     mare__sim_draw_cuts(d);
     draw_axis(d);
+    draw_violation(d);
+    mare__sim_place_words(d);
     mare__sim_draw_spans(d);
     draw_arrows(d);
     draw_events(d);
-    draw_violation(d);
     draw_notes(d);
     draw_names(d);
     fputs("</svg>\n", d->out);

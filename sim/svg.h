@@ -24,12 +24,22 @@ void mare__sim_draw(mare_sim_drawing *d);
 void mare__sim_draw_cuts(const mare_sim_drawing *d);
 void mare__sim_draw_spans(const mare_sim_drawing *d);
 
-/* words.c: finds places for the words beside events, and for names along arrows (which part of the
- * way from the sender), where they cover each other least; draws the words of one record. */
+/* words.c: finds places for the words beside events, and draws the words of one record. Between
+ * begin and forget, whoever writes something else takes its place; place comes when all who write
+ * without asking have done so. */
+void mare__sim_begin_words(mare_sim_drawing *d);
 void mare__sim_place_words(mare_sim_drawing *d);
 void mare__sim_forget_words(mare_sim_drawing *d);
-double mare__sim_place_name(const mare_sim_drawing *d, double x1, double y1, double x2, double y2,
-                            const char *name);
+
+/* Takes the place of a text that begins there. Returns 0 if it would lie on another, or beyond the
+ * edge: then it is not to be written. */
+int mare__sim_take_text(const mare_sim_drawing *d, double left, double base, const char *text,
+                        double size, int bold);
+
+/* Finds a place for a name along an arrow: which part of the way from the sender, and how far above
+ * it. Returns 0 if there is none. */
+int mare__sim_place_name(const mare_sim_drawing *d, double x1, double y1, double x2, double y2,
+                         const char *name, double *part, double *above);
 void mare__sim_draw_words(const mare_sim_drawing *d, size_t index);
 
 /* Text for XML, and a moment as people write it. */

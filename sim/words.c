@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The words of a drawing: what happened beside its dot, what a message is called along its arrow.
+ * No text lies on another.
  *
- *      above left  │  above right       A word stands in one of four places about its event: where
- *     ─────────────●──────────────      no arrow of that moment leaves or arrives, and where the
- *      below left  │  below right       fewest others stand already.
+ *      above left  │  above right       A word stands in one of four places about its event, on the
+ *     ─────────────●──────────────      first or second line: where no other stands, and, if that
+ *      below left  │  below right       can be, where no arrow of that moment leaves or arrives.
  *
- * Names of messages come after, somewhere on the first half of the arrow if there is room, else
- * further on. What is taken is a list of points, one each few pixels of what is written; a drawing
- * with names has at most a hundred messages, so that each can be compared with all. */
+ * Texts that have a place of their own (clocks, views, deliveries, stays, crashes) come first, and
+ * the layout has made room for them. Other words come next, then names of messages, somewhere along
+ * the arrow. For what finds no place the hint of its event, or of its arrow, has to do. */
 
+#include "sim/boxes.h"
 #include "sim/heap.h"
 #include "sim/svg.h"
 
@@ -18,103 +20,100 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NEAR 9.0         /* pixels: closer points cover each other */
-#define LETTER 5.6       /* width of one, on average */
-#define NAME_LETTER 6.2  /* … in capitals */
-#define BLOCKED 100u     /* an arrow through a word is worse than any number of neighbours */
-#define PLACES_OF_NAME 9 /* along an arrow */
+#define CROSSED 10u /* cost of an arrow through a word; the second line costs 1 */
 
 enum { BELOW_RIGHT, BELOW_LEFT, ABOVE_RIGHT, ABOVE_LEFT, PLACES };
-
-typedef struct point {
-    double x, y;
-} point;
+#define WORD_LINES 2u
+#define NOWHERE UINT8_MAX
 
 struct mare_sim_words {
-    point *point;
-    size_t points, room;
-    uint8_t *place; /* by record */
+    mare_sim_boxes taken;
+    uint8_t *place; /* by record: PLACES * line + place, or NOWHERE */
 };
 
-/* Places that are taken ---------------------------------------------------------------------- */
-
-static void take(struct mare_sim_words *words, double x, double y)
+int mare__sim_take_text(const mare_sim_drawing *d, double left, double base, const char *text,
+                        double size, int bold)
 {
-    if (words->points == words->room) {
-        words->room = words->room ? 2 * words->room : 256;
-        words->point = mare_sim_realloc(words->point, words->room * sizeof *words->point);
-    }
-    words->point[words->points++] = (point){x, y};
+    double width = mare_sim_text_width(text, size, bold);
+    mare_sim_box box = mare_sim_box_of(left, base, width, size);
+    if (left + width > d->layout.width || mare_sim_boxes_hit(&d->words->taken, &box))
+        return 0;
+    mare_sim_boxes_take(&d->words->taken, &box);
+    return 1;
 }
 
-static unsigned others_at(const struct mare_sim_words *words, double x, double y)
+int mare__sim_place_name(const mare_sim_drawing *d, double x1, double y1, double x2, double y2,
+                         const char *name, double *part, double *above)
 {
-    unsigned others = 0;
-    for (size_t i = 0; i < words->points; i++)
-        others += fabs(words->point[i].x - x) < NEAR && fabs(words->point[i].y - y) < NEAR;
-    return others;
-}
-
-/* A line of text from x, y on, into the direction of dx, dy (of length 1). Returns what stands in
- * its way; takes the place only if told to. */
-static unsigned pass(struct mare_sim_words *words, point from, point towards, double width,
-                     int takes)
-{
-    unsigned others = 0;
-    for (unsigned step = 0; step * (NEAR - 1) <= width; step++) {
-        double at = step * (NEAR - 1);
-        others += others_at(words, from.x + at * towards.x, from.y + at * towards.y);
-        if (takes)
-            take(words, from.x + at * towards.x, from.y + at * towards.y);
-    }
-    return others;
-}
-
-double mare__sim_place_name(const mare_sim_drawing *d, double x1, double y1, double x2, double y2,
-                            const char *name)
-{
-    static const double parts[PLACES_OF_NAME] = {0.34, 0.42, 0.26, 0.5, 0.58,
-                                                 0.66, 0.74, 0.82, 0.88};
-    double length = hypot(x2 - x1, y2 - y1), width = NAME_LETTER * (double)strlen(name);
+    static const double parts[] = {0.34, 0.42, 0.26, 0.5, 0.58, 0.66, 0.18, 0.74, 0.82, 0.88};
+    static const double sides[] = {-4, 11}; /* of the line: above, below */
+    double length = hypot(x2 - x1, y2 - y1);
     if (length < 1)
-        return parts[0];
-    point towards = {(x2 - x1) / length, (y2 - y1) / length};
-    double best = parts[0];
-    unsigned least = UINT32_MAX;
-    for (int again = 0; again < 2; again++) { /* to look, then to take */
-        for (int i = 0; i < PLACES_OF_NAME; i++) {
-            double middle = parts[i] * length;
-            point from = {x1 + (middle - width / 2) * towards.x + 7 * towards.y,
-                          y1 + (middle - width / 2) * towards.y - 7 * towards.x};
-            if (again && parts[i] != best)
+        return 0;
+    mare_sim_box box =
+        mare_sim_box_of(0, 0, mare_sim_text_width(name, MARE_SIM_NAME_SIZE, 0), MARE_SIM_NAME_SIZE);
+    double up = box.y;
+    box.ux = (x2 - x1) / length;
+    box.uy = (y2 - y1) / length;
+    for (size_t side = 0; side < sizeof sides / sizeof *sides; side++) {
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            double away = up + sides[side];
+            box.x = x1 + parts[i] * (x2 - x1) - away * box.uy;
+            box.y = y1 + parts[i] * (y2 - y1) + away * box.ux;
+            if (box.x - box.half_width < MARE_SIM_LEFT ||
+                mare_sim_boxes_hit(&d->words->taken, &box))
                 continue;
-            unsigned others = pass(d->words, from, towards, width, again);
-            if (!again && others < least) {
-                least = others;
-                best = parts[i];
-            }
+            mare_sim_boxes_take(&d->words->taken, &box);
+            *part = parts[i];
+            *above = sides[side];
+            return 1;
         }
     }
-    return best;
+    return 0;
 }
 
 /* What is written ---------------------------------------------------------------------------- */
 
-/* How many of the same kind came before it at this process and moment: words go below each other.
- */
-static int rank_of(const mare_sim_recording *r, const mare_sim_record *record)
+static int is_same_kind(const mare_sim_record *a, const mare_sim_record *b)
 {
-    int rank = 0;
+    return a->process == b->process && a->sight == MARE_SIM_EFFECT && a->effect == b->effect;
+}
+
+uint32_t mare__sim_rank_of(const mare_sim_recording *r, const mare_sim_record *record)
+{
+    uint32_t rank = 0;
     for (const mare_sim_record *i = record; i-- > r->record && i->time_us == record->time_us;)
-        rank += i->process == record->process && i->sight == MARE_SIM_EFFECT &&
-                i->effect == record->effect;
+        rank += (uint32_t)is_same_kind(i, record);
     return rank;
 }
 
-/* Its words if it has any, and if not whose it is. */
+/* How many come after it. */
+static uint32_t more_after(const mare_sim_recording *r, const mare_sim_record *record)
+{
+    uint32_t more = 0;
+    for (const mare_sim_record *i = record + 1;
+         i < r->record + r->count && i->time_us == record->time_us; i++)
+        more += (uint32_t)is_same_kind(i, record);
+    return more;
+}
+
+int mare__sim_has_its_place(const mare_sim_recording *r, const mare_sim_record *record)
+{
+    return record->effect == MARE_COORD_DELIVER || record->effect == MARE_COORD_GRANTED ||
+           (record->effect == MARE_COORD_VIEW && mare__sim_rank_of(r, record) == 0);
+}
+
+/* Its words if it has any, and if not whose it is. Of a high stack the last says how many more. */
 static void name_delivery(const mare_sim_recording *r, const mare_sim_record *record, char *text,
                           size_t room)
 {
+    uint32_t rank = mare__sim_rank_of(r, record), more = more_after(r, record);
+    if (rank >= MARE_SIM_STACK_MOST)
+        return;
+    if (rank == MARE_SIM_STACK_MOST - 1 && more) {
+        snprintf(text, room, "… and %" PRIu32 " more", more + 1);
+        return;
+    }
     const uint8_t *data = record->data == MARE_SIM_NONE ? NULL : r->bytes + record->data;
     uint32_t length = record->length < 24 ? record->length : 24, words = 0;
     while (words < length && data && data[words] >= 32 && data[words] <= 126)
@@ -142,15 +141,17 @@ static void name_view(const mare_sim_recording *r, const mare_sim_record *record
     }
 }
 
-/* The words of a record, or none. */
-static void words_of(const mare_sim_recording *r, const mare_sim_record *record, char *text,
-                     size_t room)
+void mare__sim_words_of(const mare_sim_recording *r, const mare_sim_record *record, char *text,
+                        size_t room)
 {
     text[0] = '\0';
     switch (record->effect) {
     case MARE_COORD_ELECTED:
         snprintf(text, room, "%s leads · %" PRIu64, mare_sim_name(r, record->peer).text,
                  record->number);
+        break;
+    case MARE_COORD_GRANTED: /* spans.c writes it */
+        snprintf(text, room, "inside · %" PRIu64, record->number);
         break;
     case MARE_COORD_DELIVER:
         name_delivery(r, record, text, room);
@@ -177,6 +178,10 @@ static void words_of(const mare_sim_recording *r, const mare_sim_record *record,
 
 /* Where it is written ------------------------------------------------------------------------ */
 
+typedef struct point {
+    double x, y;
+} point;
+
 /* Arrows that leave or reach this process at this moment, as a bit for each place they cross. */
 static unsigned crossed(const mare_sim_drawing *d, const mare_sim_record *record)
 {
@@ -197,97 +202,121 @@ static unsigned crossed(const mare_sim_drawing *d, const mare_sim_record *record
     return places;
 }
 
+static int is_left(unsigned place)
+{
+    return place % PLACES == BELOW_LEFT || place % PLACES == ABOVE_LEFT;
+}
+
 /* The beginning of the text, or its end for what stands on the left. */
 static point spot(const mare_sim_drawing *d, const mare_sim_record *record, unsigned place)
 {
     double x = mare_sim_layout_x(&d->layout, record->time_us);
     double y = mare_sim_layout_y(&d->layout, record->process);
-    double line = 11 * rank_of(d->layout.recording, record);
-    double below = record->effect == MARE_COORD_MARK ? 38 : 27;
-    if (record->effect == MARE_COORD_VIEW)
-        return (point){x + 2, y - 21 + line};
-    return (point){place == BELOW_LEFT || place == ABOVE_LEFT ? x - 5 : x + 2,
-                   place < ABOVE_RIGHT ? y + below + line : y - 20 - line};
+    unsigned line = place / PLACES;
+    if (record->effect == MARE_COORD_DELIVER)
+        line = mare__sim_rank_of(d->layout.recording, record);
+    double away = MARE_SIM_STACK_STEP * line;
+    if (record->effect == MARE_COORD_VIEW && mare__sim_has_its_place(d->layout.recording, record))
+        return (point){x + 2, y - 21};
+    return (point){is_left(place) ? x - 5 : x + 2,
+                   place % PLACES < ABOVE_RIGHT ? y + 27 + away : y - 20 - away};
 }
 
-static unsigned try_place(const mare_sim_drawing *d, const mare_sim_record *record,
-                          const char *text, unsigned place, int takes)
+static mare_sim_box box_of(const mare_sim_drawing *d, const mare_sim_record *record,
+                           const char *text, unsigned place)
 {
+    int bold = record->effect == MARE_COORD_ELECTED || record->effect == MARE_COORD_GRANTED;
+    double width = mare_sim_text_width(text, MARE_SIM_WORD_SIZE, bold);
     point at = spot(d, record, place);
-    int left = place == BELOW_LEFT || place == ABOVE_LEFT;
-    double width = LETTER * (double)strlen(text);
-    unsigned hidden = left && at.x - width < MARE_SIM_LEFT; /* by the names of the processes */
-    return hidden * BLOCKED +
-           pass(d->words, (point){at.x, at.y - 4}, (point){left ? -1 : 1, 0}, width, takes);
+    return mare_sim_box_of(is_left(place) ? at.x - width : at.x, at.y, width, MARE_SIM_WORD_SIZE);
 }
 
-/* Views stand above the line, deliveries and stays below it, where one looks for them. */
-static int has_its_place(const mare_sim_record *record)
+/* Inside the picture, and nearer to its own line than to its neighbour's. */
+static int is_within(const mare_sim_drawing *d, const mare_sim_record *record,
+                     const mare_sim_box *box)
 {
-    return record->effect == MARE_COORD_VIEW || record->effect == MARE_COORD_DELIVER ||
-           record->effect == MARE_COORD_GRANTED;
+    const mare_sim_layout *l = &d->layout;
+    return box->x - box->half_width >= MARE_SIM_LEFT && box->x + box->half_width <= l->width &&
+           box->y - box->half_height >= MARE_SIM_TOP && box->y + box->half_height <= l->height &&
+           fabs(box->y - mare_sim_layout_y(l, record->process)) <= l->lane / 2 + 4;
 }
 
 static void place_one(const mare_sim_drawing *d, size_t index)
 {
     const mare_sim_record *record = &d->layout.recording->record[index];
     char text[80];
-    words_of(d->layout.recording, record, text, sizeof text);
-    if (record->effect == MARE_COORD_GRANTED) /* spans.c writes it */
-        snprintf(text, sizeof text, "inside · %" PRIu64, record->number);
+    mare__sim_words_of(d->layout.recording, record, text, sizeof text);
     if (!text[0])
         return;
-    int fixed = has_its_place(record);
-    unsigned arrows = crossed(d, record), best = BELOW_RIGHT, least = UINT32_MAX;
-    for (unsigned place = 0; place < PLACES && !fixed; place++) {
-        unsigned cost = try_place(d, record, text, place, 0);
-        cost += arrows >> place & 1 ? BLOCKED : 0;
-        if (cost < least) {
-            least = cost;
-            best = place;
-        }
+    unsigned arrows = crossed(d, record), best = NOWHERE, least = UINT32_MAX;
+    if (mare__sim_has_its_place(d->layout.recording, record))
+        best = BELOW_RIGHT;
+    for (unsigned place = 0; place < PLACES * WORD_LINES && best != BELOW_RIGHT; place++) {
+        mare_sim_box box = box_of(d, record, text, place);
+        unsigned cost = (arrows >> place % PLACES & 1 ? CROSSED : 0) + place / PLACES;
+        if (cost >= least || !is_within(d, record, &box) ||
+            mare_sim_boxes_hit(&d->words->taken, &box))
+            continue;
+        least = cost;
+        best = place;
     }
-    try_place(d, record, text, best, 1);
     d->words->place[index] = (uint8_t)best;
+    if (best == NOWHERE)
+        return;
+    mare_sim_box box = box_of(d, record, text, best);
+    mare_sim_boxes_take(&d->words->taken, &box);
 }
 
-/* Clocks stand above the line, in the middle: svg.c writes them. */
-static void take_clock(const mare_sim_drawing *d, const mare_sim_record *record)
+/* What svg.c and spans.c write without asking: clocks, and who crashed. */
+static void take_others(const mare_sim_drawing *d, const mare_sim_record *record,
+                        mare_sim_shown_clock *shown)
 {
-    int vector = record->clock != MARE_SIM_NONE;
-    if (record->sight != MARE_SIM_STEPPED || !mare_sim_layout_has(&d->layout, record) ||
-        (!record->lamport && !vector) ||
-        (vector && d->layout.recording->capacity > MARE_SIM_VECTOR_MOST))
+    if (record->process == MARE_COORD_NOBODY || !mare_sim_layout_has(&d->layout, record))
         return;
-    double half = vector ? LETTER * (double)d->layout.recording->capacity : LETTER / 2;
     double x = mare_sim_layout_x(&d->layout, record->time_us);
     double y = mare_sim_layout_y(&d->layout, record->process);
-    pass(d->words, (point){x - half, y - 14}, (point){1, 0}, 2 * half, 1);
+    mare_sim_box box = mare_sim_box_of(x, y, 0, MARE_SIM_CLOCK_SIZE);
+    if (mare_sim_layout_clock(&d->layout, record, &shown[record->process])) {
+        double width = mare_sim_layout_clock_width(&d->layout, record);
+        box = mare_sim_box_of(x - width / 2, y - 11, width, MARE_SIM_CLOCK_SIZE);
+    } else if (record->sight == MARE_SIM_CRASHED || record->sight == MARE_SIM_DEPARTED) {
+        box = mare_sim_box_of(x + 10, y - 8, mare_sim_text_width("crashed", MARE_SIM_LABEL_SIZE, 1),
+                              MARE_SIM_LABEL_SIZE);
+    } else {
+        return;
+    }
+    mare_sim_boxes_take(&d->words->taken, &box);
+}
+
+void mare__sim_begin_words(mare_sim_drawing *d)
+{
+    const mare_sim_recording *r = d->layout.recording;
+    d->words = mare_sim_realloc(NULL, sizeof *d->words);
+    *d->words = (struct mare_sim_words){.place = mare_sim_realloc(NULL, r->count + 1)};
+    memset(d->words->place, NOWHERE, r->count + 1);
 }
 
 void mare__sim_place_words(mare_sim_drawing *d)
 {
     const mare_sim_recording *r = d->layout.recording;
-    d->words = mare_sim_realloc(NULL, sizeof *d->words);
-    *d->words = (struct mare_sim_words){.place = mare_sim_realloc(NULL, r->count + 1)};
-    memset(d->words->place, BELOW_RIGHT, r->count + 1);
-    for (size_t i = 0; r->captions && i < r->captions->notes; i++)
-        take(d->words, mare_sim_layout_x(&d->layout, r->captions->note[i].at_us), MARE_SIM_TOP);
+    mare_sim_shown_clock *shown = mare_sim_realloc(NULL, (r->capacity + 1) * sizeof *shown);
+    memset(shown, 0, (r->capacity + 1) * sizeof *shown);
     for (size_t i = 0; i < r->count; i++)
-        take_clock(d, &r->record[i]);
+        take_others(d, &r->record[i], shown);
     for (int fixed = 1; fixed >= 0; fixed--) { /* others make way for those that cannot */
         for (size_t i = 0; i < r->count; i++) {
             const mare_sim_record *record = &r->record[i];
             if (mare_sim_layout_has(&d->layout, record) && record->sight == MARE_SIM_EFFECT &&
-                has_its_place(record) == fixed)
+                mare__sim_has_its_place(r, record) == fixed)
                 place_one(d, i);
         }
     }
+    free(shown);
 }
 
 void mare__sim_forget_words(mare_sim_drawing *d)
 {
-    free(d->words->point);
+    mare_sim_boxes_fini(&d->words->taken);
     free(d->words->place);
     free(d->words);
     d->words = NULL;
@@ -297,17 +326,16 @@ void mare__sim_draw_words(const mare_sim_drawing *d, size_t index)
 {
     const mare_sim_record *record = &d->layout.recording->record[index];
     char text[80];
-    words_of(d->layout.recording, record, text, sizeof text);
-    if (!text[0])
-        return;
     unsigned place = d->words->place[index];
+    mare__sim_words_of(d->layout.recording, record, text, sizeof text);
+    if (!text[0] || place == NOWHERE || record->effect == MARE_COORD_GRANTED)
+        return;
     point at = spot(d, record, place);
     if (record->effect == MARE_COORD_DELIVER)
         fprintf(d->out, "<rect class=\"deliver\" x=\"%.1f\" y=\"%.1f\" width=\"7\" height=\"7\"/>",
-                at.x - 5.5, at.y - 15);
+                at.x - 9, at.y - 7);
     fprintf(d->out, "<text class=\"w %s%s\" x=\"%.1f\" y=\"%.1f\">",
-            mare_coord_effect_name(record->effect),
-            place == BELOW_LEFT || place == ABOVE_LEFT ? " left" : "", at.x, at.y);
+            mare_coord_effect_name(record->effect), is_left(place) ? " left" : "", at.x, at.y);
     mare__sim_escape(text, d->out);
     fputs("</text>", d->out);
 }

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Turns the functions described in docs/reference into a C file, for `mare help FUNCTION`.
+"""Turns the functions and modules described in docs/reference into a C file, for `mare help NAME`.
 
     help.py OUTPUT FILE...
 
-A function is a heading of the third level that is a signature, as ### `mare.spawn(body, ...)`; its
-text goes to the next heading. src/cli/help.h declares the table.
+A function is a heading that is a signature, as ### `mare.spawn(body, ...)`, whose text goes to the
+next heading; or the first cell of a row of a table. A module is a heading that names one, as
+# The `mare.http` module. src/cli/help.h declares the table.
 """
 import pathlib
 import re
@@ -26,16 +27,41 @@ WIDTH = 92  # as the help of the commands
 LINK = re.compile(r'\[([^\]]+)\]\([^)]*\)')
 
 
+def sections(text):
+    """The level, the heading and the text of everything that has a heading."""
+    level, title, body, code = 0, None, [], False
+    for line in text.splitlines() + ['# ']:
+        code ^= line.startswith('```')
+        heading = not code and re.match(r'(#{1,4}) (.*)', line)
+        if not heading:
+            body.append(line)
+            continue
+        if title:
+            yield level, title, '\n'.join(body).strip()
+        level, title, body = len(heading[1]), heading[2], []
+
+
 def entries(text):
     """The heading and the text of every function of a page."""
-    title, body = None, []
-    for line in text.splitlines() + ['## ']:
-        if re.match(r'#{2,4} ', line):
-            if title:
-                yield title, '\n'.join(body).strip()
-            title, body = (line[4:], []) if line.startswith('### `') else (None, [])
-        elif title:
-            body.append(line)
+    for level, title, body in sections(text):
+        if level > 1 and re.match(r'`[^`]*[(`]', title) and (level == 3 or '(' in title):
+            yield title, body
+        for line in body.splitlines():
+            row = re.match(r'\| (`\w+[.:]\w[^|]*[({][^|]*?) \|(.*)\|$', line)
+            if row:
+                yield row[1], row[2].strip().replace(' | ', ': ')
+
+
+def modules(text):
+    """The names, the heading and the text of every module of a page, with what is in it."""
+    functions = []
+    for title, _ in entries(text):
+        functions += [before + name for before, name in SIGNATURE.findall(title) if before]
+    for level, title, body in sections(text):
+        found = re.findall(r'`((?:mare\.)?[a-z0-9.]+)`', title) if level < 3 else []
+        if found:
+            what = ', '.join(dict.fromkeys(functions))
+            yield found, title, body + (f'\n\nFunctions: {what}.' if functions else '')
 
 
 def names_of(title):
@@ -69,10 +95,14 @@ def plain(text):
 def generate(pages):
     out, count = [HEAD, 'const struct mare__help mare__help[] = {'], 0
     for path in sorted(pages, key=lambda path: (path.name != 'lua.md', path)):  # mare.* first
-        for title, body in entries(path.read_text(encoding='utf-8')):
+        text = path.read_text(encoding='utf-8')
+        found = [(names_of(title), title, body) for title, body in entries(text)]
+        for names, title, body in modules(text):
+            found.append((names + [name.removeprefix('mare.') for name in names], title, body))
+        for names, title, body in found:
             heading = title.replace('`', '')
             text = f'{heading}\n\n{plain(body)}\n\n(docs/reference/{path.name})\n'
-            names = ' ' + ' '.join(names_of(title)) + ' '
+            names = ' ' + ' '.join(dict.fromkeys(names)) + ' '
             out.append(f'    {{"{names}",\n{literal(text.encode())}}},')
             count += 1
     out += ['    {0, 0},', '};', f'const size_t mare__help_count = {count};', '']

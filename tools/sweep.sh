@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Simulates many seeds of every coordination algorithm, or of those named, with the settings that
-# change what it does besides the usual ones, of nodes that move about, and of the link between two
-# nodes (`link`); goes on after a violation, and fails in the end if there was one.
+# change what it does besides the usual ones, of nodes that move about, of the link between two
+# nodes (`link`), and of the transaction of synchronizers (`synchronizer`, a tenth as many); goes on
+# after a violation, and fails in the end if there was one.
 #
 #   SWEEP_SEEDS=1000 SWEEP_FROM=1 tools/sweep.sh [NAME...]
 set -u
@@ -54,11 +55,16 @@ sweep() { # NAME [SETTING...]
 }
 
 # shellcheck disable=SC2046 # a list of names
-[ $# -gt 0 ] || set -- link central+lease ricart+lease token+lease majority+lease \
+[ $# -gt 0 ] || set -- link synchronizer central+lease ricart+lease token+lease majority+lease \
     $(build/mare sim list | sed -n '/^Figures/q; s/^\([a-z][a-z0-9-]*\) .*/\1/p')
 for name in "$@"; do
     if [ "$name" = link ]; then
         build/tests/link/test_link_seeds || failed="$failed link"
+        continue
+    fi
+    if [ "$name" = synchronizer ]; then
+        build/mare examples/sim_synchronizer.lua $((SWEEP_SEEDS / 10 + 1)) "$SWEEP_FROM" ||
+            failed="$failed synchronizer"
         continue
     fi
     sweep "$name"

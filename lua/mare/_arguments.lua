@@ -40,6 +40,39 @@ function arguments.address(host, port)
     return (host:find ":" and "[%s]:%d" or "%s:%d"):format(host, port)
 end
 
+-- How many letters have to be put in, left out, changed or swapped with the next to make one word
+-- of the other; src/cli/near.c does the same.
+local function edits(a, b)
+    local rows = {[0] = {}}
+    for i = 0, #b do rows[0][i] = i end
+    for j = 1, #a do
+        local now, last = {[0] = j}, rows[j - 1]
+        for i = 1, #b do
+            local changed = last[i - 1] + (a:byte(j) == b:byte(i) and 0 or 1)
+            now[i] = math.min(changed, last[i] + 1, now[i - 1] + 1)
+            if i > 1 and j > 1 and a:sub(j - 1, j) == b:sub(i - 1, i):reverse() then
+                now[i] = math.min(now[i], rows[j - 2][i - 2] + 1)
+            end
+        end
+        rows[j] = now
+    end
+    return rows[#a][#b]
+end
+
+--- The key of a table that a misspelt word is nearest to, as "is it '--name'? "; or "". Keys may be
+--- without their dashes.
+function arguments.near(word, known)
+    local best, least = nil, #word < 8 and 2 or 3 -- edits that are too many
+    for name in pairs(known) do
+        local whole = word:sub(1, 2) == "--" and name:sub(1, 2) ~= "--" and "--" .. name or name
+        local distance = edits(whole, word)
+        if distance < least or distance == least and best and whole < best then
+            best, least = whole, distance
+        end
+    end
+    return best and ("is it '%s'? "):format(best) or ""
+end
+
 --- Says on standard error what is wrong, and ends the program with a code: 1, something failed; 2,
 --- wrong usage.
 function arguments.fail(command, code, format, ...)

@@ -148,8 +148,8 @@ local function dial(address, name, key)
     local session
     if stream then session, message, code = begin(stream, true, name, address) end
     if not session then
-        forget_dial(key, nil, ("%s: %s"):format(address, message), code == "denied" and code
-            or "nonode")
+        if not message:find(address, 1, true) then message = address .. ": " .. message end
+        forget_dial(key, nil, message, code == "denied" and code or "nonode")
         return
     end
     sessions[session].key = key
@@ -277,8 +277,8 @@ local function on_up(session, name, incarnation, their_stamp, _, service, addres
     member.incarnation = incarnation
     if mine.proved == nil and mine.host then failures[mine.host] = nil end
     mare.go(serve_peer, mine.service, name)
-    member.behind = not service:trysend(nil, "gossip", news.news())
-    news.tell({{name, member.address or "", incarnation}}, name)
+    news.greet(member)
+    news.tell(name, name, member.address or "", incarnation)
     forget_dial(mine.key or name, true, name)
     if mine.key ~= name then forget_dial(name, true, name) end
     places.begin(session, self, sessions, members)
@@ -358,7 +358,7 @@ local asked = {}
 
 function asked.ping(_, reply) answer(reply, true) end
 
-function asked.gossip(from, _, list) news.hear(list, from) end
+function asked.gossip(from, _, items) news.hear(items, from) end
 
 function asked.find(_, reply, name)
     if name:find "^mare%." then return answer(reply, nil, "nobody has that name", "noname") end

@@ -8,7 +8,10 @@ local FLAGS = {["--json"] = true, ["--code"] = true, ["--replace"] = true}
 local DAY = 86400
 
 local function fail(code, ...) arguments.fail("keys", code, ...) end
-local function refuse(what, word) fail(2, "%s '%s'; 'mare help keys' tells more", what, word) end
+local function refuse(what, word, known)
+    fail(2, "%s '%s'; %s'mare help keys' tells more", what, word,
+        known and arguments.near(word, known) or "")
+end
 
 -- ---- Printing -----------------------------------------------------------------------------------
 
@@ -182,7 +185,7 @@ local function check_options(command, given)
         local word = given[i]
         if word:sub(1, 1) == "-" then
             local mine, value = OPTIONS[word], given[i + 1]
-            if not mine then refuse("there is no option", word) end
+            if not mine then refuse("there is no option", word, OPTIONS) end
             if mine ~= true and not mine[command] then
                 fail(2, "%s is not for %s; 'mare help keys' tells more", word, command)
             end
@@ -201,7 +204,7 @@ end
 
 return function(command, ...)
     local run, form = commands[command], WORDS[command]
-    if not run then refuse("there is no", command) end
+    if not run then refuse("there is no", command, commands) end
     check_options(command, {command, ...})
     local words, options = arguments.read(FLAGS, ...)
     if #words < form[1] then refuse(form[3], form[4]) end

@@ -36,6 +36,7 @@ return function(...)
     local given, program = settings.split(SPEC, ...)
     local options, words = settings.gather(SPEC, given)
     local json = words["--json"]
+    if not options.name then fail(2, "--name NAME is needed, as in 'mare node --name ebb'") end
     local log = mare.channel(100)
     options.log = log
     local ending = #program == 0 and arguments.ending()

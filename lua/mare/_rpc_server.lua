@@ -102,9 +102,12 @@ end
 local ours = setmetatable({}, {__mode = "k"}) -- function -> what it is written in
 
 local function callable(fname)
-    local found = server.exported
-    for part in fname:gmatch "[^.]+" do
-        found = type(found) == "table" and rawget(found, part) or nil
+    local found = server.exported[fname]
+    if found == nil and fname:find(".", 1, true) then
+        found = server.exported
+        for part in fname:gmatch "[^.]+" do
+            found = type(found) == "table" and rawget(found, part) or nil
+        end
     end
     if type(found) == "function" then return found end
     found = not STANDARD[fname] and rawget(_G, fname)

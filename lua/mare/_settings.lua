@@ -36,8 +36,8 @@ local function fail(spec, ...) arguments.fail(spec.command, ...) end
 local function set(spec, options, known, name, value, where)
     local make = known[name]
     if not make then
-        fail(spec, 2, "%s: there is no option '%s'; 'mare help %s' lists them", where, name,
-            spec.command)
+        fail(spec, 2, "%s: there is no option '%s'; %s'mare help %s' lists them", where, name,
+            arguments.near(name, known), spec.command)
     end
     options[name] = make(value, options[name], where)
 end
@@ -73,7 +73,9 @@ function settings.split(spec, ...)
         local word = given[i]
         if not spec.flags[word] then
             if word ~= "--config" and not spec.options[word:sub(3)] then
-                fail(spec, 2, "there is no option '%s'; 'mare help %s' lists them", word,
+                local near = arguments.near(word, spec.flags)
+                if near == "" then near = arguments.near(word, spec.options) end
+                fail(spec, 2, "there is no option '%s'; %s'mare help %s' lists them", word, near,
                     spec.command)
             end
             if not given[i + 1] then fail(spec, 2, "there is no value for '%s'", word) end

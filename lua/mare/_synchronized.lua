@@ -11,16 +11,13 @@ local CAPACITY = 256
 
 local box                  -- where the synchronizers' messages arrive
 local synchronizers = {}   -- key -> {key, channel, process, gone}
-local rules = {}           -- fname -> sorted list of keys
+local rules = {}           -- fname -> sorted list of keys, with `number` and `told`
+local lists = {}           -- the keys as text -> the list: there is one of each
+local list_count = 0
 local accepts              -- function(process, fname), or nil: whose rules count here
 local me                   -- this process's {key, channel, process}
 
 -- ---- Messages -----------------------------------------------------------------------------------
-
--- What a synchronizer is sent of a request: not what only this process can use.
-local function told(request)
-    return {fname = request.fname, args = request.args, from = request.from, process = mare.self()}
-end
 
 local function addresses(keys)
     local list = {}
@@ -31,11 +28,23 @@ local function addresses(keys)
     return list
 end
 
+-- The number by which a synchronizer knows a list, of which it was told in a message before; false
+-- if it is the only one.
+local function number_for(it, list)
+    if not list[2] then return false end
+    if not list.told[it.key] then
+        list.told[it.key] = true
+        post(it.channel, it.process, "list", me.key, list.number, addresses(list))
+    end
+    return list.number
+end
+
 local coordinator = transaction.coordinator(function(to, kind, id, floor, list, request, park)
     local it = synchronizers[to]
     if kind == "ask" then
-        post(it.channel, it.process, kind, me, id, floor, addresses(list), told(request),
-            park)
+        local number, args = number_for(it, list), request.args
+        post(it.channel, it.process, kind, me.key, id, floor, number, request.fname, request.from,
+            park, args.n > 0 and args)
     else
         post(it.channel, it.process, kind, me.key, id)
     end
@@ -52,7 +61,7 @@ local function ended(key)
 end
 
 local function dispatch(kind, ...)
-    if kind == "vote" or kind == "ack" then
+    if kind == "vote" or kind == "ack" or kind == "recall" then
         coordinator[kind](coordinator, ...)
     elseif kind == "changed" then
         sc.reload()
@@ -77,16 +86,36 @@ local function refuse(request, message)
     server.refuse(request, message, "refused")
 end
 
--- Whether the request runs. The commit is sent by another routine, which has its turn when the
--- function waits for the first time, or has ended: nobody hears of a call that has not begun.
+-- Whether the request runs. Commits are sent by other routines, which have their turn when the
+-- function waits for the first time, or has ended: nobody hears of a call that has not begun. That
+-- of a reader is sent by the one that is asked for it.
 local function conclude(tx, runs)
-    if runs then
+    if runs and tx.shared then
+        coordinator:decide(tx)
+        coordinator:commit(tx)
+    elseif runs then
         coordinator:decide(tx)
         mare.go(coordinator.commit, coordinator, tx)
     else
         coordinator:abort(tx)
     end
     return runs
+end
+
+local spare = {} -- channels at which nothing more can arrive
+
+-- Waits for what becomes of it: a word, or nil if the wait was not long enough.
+local function outcome_of(tx, deadline)
+    local wake = table.remove(spare) or mare.channel(2)
+    tx.wake = wake
+    local outcome, detail = wake:receive(deadline)
+    if outcome == "parked" then
+        sc.parked = sc.parked + 1
+        outcome, detail = wake:receive(deadline)
+        sc.parked = sc.parked - 1
+    end
+    if outcome then spare[#spare + 1] = wake end
+    return outcome, detail
 end
 
 -- In the routine of the request: waits until all have answered. With `park` a synchronizer keeps
@@ -101,15 +130,9 @@ local function ask(request, park)
         end
     end
     local tx = coordinator:begin(keys, request, park)
-    tx.wake = mare.channel(2)
-    local outcome, detail = tx.wake:receive(request.deadline)
-    if outcome == "parked" then
-        sc.parked = sc.parked + 1
-        outcome, detail = tx.wake:receive(request.deadline)
-        sc.parked = sc.parked - 1
-    end
+    local outcome, detail = outcome_of(tx, request.deadline)
     if tx.state == "ready" then
-        return true, function(runs) return conclude(tx, runs) end
+        return true, conclude, tx
     elseif outcome == "no" then
         return false
     elseif outcome == "error" then
@@ -126,6 +149,18 @@ local function begin()
     me = {key = who.key(mare.self()), channel = box, process = mare.self()}
     mare.go(loop):detach()
     sc.ask_first(ask)
+end
+
+-- The one list of these keys.
+local function listed(keys)
+    table.sort(keys)
+    local text = table.concat(keys, " ")
+    if not lists[text] then
+        list_count = list_count + 1
+        keys.number, keys.told = list_count, {}
+        lists[text] = keys
+    end
+    return lists[text]
 end
 
 --- "synchronizer.join": from now on requests for `fname` are subject to it. Answers with where its
@@ -148,13 +183,13 @@ function synchronized.join(request)
     if not synchronizers[key] then
         synchronizers[key] = {key = key, channel = channel, process = request.from}
         request.from:monitor(box)
+        post(channel, request.from, "member", me)
     end
     local keys = {key}
     for _, other in ipairs(rules[fname] or {}) do
         if other ~= key then keys[#keys + 1] = other end
     end
-    table.sort(keys)
-    rules[fname] = keys
+    rules[fname] = listed(keys)
     server.answer(request, true, box)
 end
 
@@ -173,7 +208,7 @@ function synchronized.forget(process)
             if other ~= key then rest[#rest + 1] = other end
         end
         had = had or #rest < #keys
-        rules[fname] = rest[1] and rest or nil
+        rules[fname] = rest[1] and listed(rest) or nil
     end
     sc.reload()
     return had

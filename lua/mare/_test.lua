@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mare test`: runs files of tests, each case in a process of its own, and reports in TAP. A file
 -- returns a table: name = function, or name = {function, timeout = seconds}.
-local mare = require "mare"
+local mare, near = require "mare", require "mare._arguments".near
 
 local DEFAULT_TIMEOUT = 60
 local slow = tonumber(os.getenv "MARE_TEST_SLOW" or "1")
@@ -115,7 +115,8 @@ local function read(arguments)
                 fail "--timeout needs a number of seconds above 0"
             end
         elseif argument:sub(1, 2) == "--" then
-            fail("unknown option '", argument, "'; 'mare help test' lists them")
+            fail("there is no option '", argument, "'; ", near(argument, {["--timeout"] = true}),
+                "'mare help test' lists them")
         elseif argument:find "%.lua$" then
             files[#files + 1] = argument
         elseif is_folder(argument) then

@@ -2,9 +2,11 @@
 -- `mare top PATH`: what the processes of a program do, again and again, as a table in the terminal.
 -- The program was started with `mare --inspect PATH`.
 local mare, net, json = require "mare", require "mare.net", require "mare.json"
-local terminal, arguments = require "mare.terminal", require "mare._arguments"
+local terminal, signal = require "mare.terminal", require "mare.signal"
+local arguments = require "mare._arguments"
 
 local PATIENCE = 10 -- seconds for an answer
+local OPTIONS = {["--once"] = true, ["--interval"] = true}
 
 local function fail(code, ...) arguments.fail("top", code, ...) end
 
@@ -65,18 +67,63 @@ local function ask(stream)
     return line and json.decode(line), why or "the program has ended"
 end
 
--- Waits for a key or for the time: false, it is over.
-local function pause(keys, seconds)
-    if not keys then
-        mare.sleep(seconds)
-        return true
+-- One picture, each line to its end, then nothing below. The last column stays free: terminals
+-- differ in what they do when it is written.
+local function draw(lines)
+    io.write("\27[H", table.concat(lines, "\27[K\r\n"), "\27[K\27[J")
+    io.flush()
+end
+
+-- A screen of its own, without a cursor: what was on the terminal is there again afterwards.
+local function open_screen()
+    local raw = terminal.raw(true)
+    if not raw then return nil end
+    io.write "\27[?1049h\27[?25l"
+    return setmetatable({}, {__close = function()
+        io.write "\27[?25h\27[?1049l"
+        io.flush()
+        getmetatable(raw).__close(raw)
+    end})
+end
+
+-- Shows one picture after the other, until a key or a signal says that it is enough. Another key,
+-- and another size of the terminal, bring the next one at once. Returns why it ended, if not so.
+local function watch(stream, interval)
+    local _ <close> = open_screen()
+    local keys, before = terminal.input(), nil
+    local resized <close> = terminal.resizes()
+    local ended <close> = signal.watch("SIGINT", "SIGTERM", "SIGHUP")
+    local now, why = ask(stream)
+    while now do
+        local columns, rows = terminal.size()
+        draw(table_of(now, before, (columns or 120) - 1, rows or 24))
+        local which = mare.select({keys, resized, ended}, interval)
+        if which == 3 then return end
+        local key = which == 1 and keys:read(nil, 0)
+        if which == 1 and (not key or key:find "[qQ\3]" or key == "\27") then return end
+        before = now
+        now, why = ask(stream)
     end
-    local key, _, code = keys:read(nil, seconds)
-    return code == "timeout" or (key and not key:find "^[qQ\3\27]")
+    return why
+end
+
+local function print_once(stream)
+    local now, why = ask(stream)
+    local columns = terminal.size()
+    for _, line in ipairs(now and table_of(now, nil, columns or 120, math.huge) or {}) do
+        print((line:gsub("%s+$", "")))
+    end
+    return not now and why or nil
 end
 
 return function(...)
-    local words, options = arguments.read({["--once"] = true, ["--help"] = true}, ...)
+    local words, options = arguments.read({["--once"] = true}, ...)
+    for name in pairs(options) do
+        if not OPTIONS[name] then
+            fail(2, "there is no option '%s'; %s'mare help top' lists them", name,
+                arguments.near(name, OPTIONS))
+        end
+    end
     local path, interval = words[1], tonumber(options["--interval"] or 1)
     if not path or #words > 1 then
         fail(2, "the path that 'mare --inspect PATH' was given is needed")
@@ -84,23 +131,12 @@ return function(...)
     if not interval or interval <= 0 then fail(2, "--interval needs a number of seconds") end
     if not path:find "^[/.]" then path = "./" .. path end
     local stream, why = net.connect(path, nil, PATIENCE)
-    if not stream then fail(1, "%s: %s", path, why) end
+    if not stream then
+        fail(1, "%s; was the program started with 'mare --inspect %s'?", why, path)
+    end
     stream:limit(64 << 20)
-    local once = options["--once"] or not terminal.is_tty(1)
-    local raw <close> = not once and terminal.raw(true) or nil
-    local keys, before = raw and terminal.input(), nil
-    repeat
-        local now, failure = ask(stream)
-        if not now then fail(1, "%s: %s", path, failure) end
-        local columns, rows = terminal.size()
-        local lines = table_of(now, before, columns or 120, once and math.huge or rows or 24)
-        if once then
-            for _, line in ipairs(lines) do print((line:gsub("%s+$", ""))) end
-        else -- from the top, each line to its end, then nothing below
-            io.write("\27[H", table.concat(lines, "\27[K\r\n"), "\27[K\27[J")
-            io.flush()
-        end
-        before = now
-    until once or not pause(keys, interval)
-    if not once then io.write "\r\n" end
+    local on_screen = not options["--once"] and terminal.is_tty(0) and terminal.is_tty(1)
+    local failure = on_screen and watch(stream, interval)
+    if not on_screen then failure = print_once(stream) end
+    if failure then fail(1, "%s: %s", path, failure) end
 end

@@ -13,7 +13,15 @@
 --   commit -------------------------->  the triggers fire, the lock is free, `ack` goes back
 --   else: abort --------------------->  the lock is free
 --
--- No deadlock: whoever waits for a lock holds only locks of smaller keys, and who is parked none.
+-- A request under one synchronizer that has no trigger for it is a *reader*: the vote is "shared",
+-- readers do not exclude each other, and no commit is sent. The synchronizer learns that it is over
+-- when the member asks next, by `floor`; or it asks, if somebody is to change the state:
+--
+--   <---- recall                       the next one in the queue, or an end, needs the lock alone
+--   abort ---------------------------> at once, if it is over; else the outcome, when it is
+--
+-- No deadlock: whoever waits for a lock holds only locks of smaller keys, and who is parked none. A
+-- reader that holds one waits for nobody.
 -- No starvation, as far as the first one refuses: there the oldest goes first. What crashes leave:
 --
 --   - A synchronizer ends before the outcome: the member aborts, and the request is refused. After
@@ -39,14 +47,13 @@ coordinator.__index = coordinator
 --- `settle(tx, outcome, detail)` is told of a transaction that waits: "ready" (then it is decided
 --- and committed, or aborted), "no", "error" or "gone"; or "parked", and then it goes on waiting.
 function transaction.coordinator(send, settle)
-    return setmetatable({send = send, settle = settle, last = 0, open = {}}, coordinator)
+    return setmetatable({send = send, settle = settle, last = 0, floor = 1, open = {}}, coordinator)
 end
 
 -- The smallest number that somebody may still ask about.
 local function floor_of(self)
-    local smallest = self.last + 1
-    for id in pairs(self.open) do smallest = math.min(smallest, id) end
-    return smallest
+    while self.floor <= self.last and not self.open[self.floor] do self.floor = self.floor + 1 end
+    return self.floor
 end
 
 --- Begins to ask the participants, a sorted list of keys, about a request. With `park` the first of
@@ -55,18 +62,29 @@ function coordinator:begin(participants, request, park)
     local floor = floor_of(self)
     self.last = self.last + 1
     local tx = {id = self.last, list = participants, request = request, at = 1, floor = floor,
-                state = "asking", dead = {}}
+                state = "asking"}
     self.open[tx.id] = tx
     self.send(participants[1], "ask", tx.id, floor, participants, request, park or false)
     return tx
 end
 
+local LAG = 64 -- readers that are over and not told, at most
+
+-- Whether the synchronizer learns of the outcome by the next question.
+local function learns_later(self, tx)
+    return tx.shared and not tx.recalled and tx.id - floor_of(self) < LAG
+end
+
 local function close(self, tx, outcome, upto)
     tx.state = outcome
-    for i = 1, upto do self.send(tx.list[i], outcome, tx.id) end
+    if not learns_later(self, tx) then
+        for i = 1, upto do self.send(tx.list[i], outcome, tx.id) end
+    end
     if outcome == "commit" and #tx.list > 1 then
         tx.missing = {}
-        for _, key in ipairs(tx.list) do tx.missing[key] = not tx.dead[key] or nil end
+        for _, key in ipairs(tx.list) do
+            tx.missing[key] = not (tx.dead and tx.dead[key]) or nil
+        end
         if not next(tx.missing) then self.open[tx.id] = nil end
     else
         self.open[tx.id] = nil
@@ -92,16 +110,22 @@ function coordinator:vote(from, id, answer, detail)
     if not tx or tx.state ~= "asking" or tx.list[tx.at] ~= from then return end
     if answer == "parked" then
         self.settle(tx, answer)
-    elseif answer ~= "yes" then
+    elseif answer ~= "yes" and answer ~= "shared" then
         close(self, tx, "abort", tx.at - 1)
         self.settle(tx, answer, detail)
     elseif tx.at < #tx.list then
         tx.at = tx.at + 1
         self.send(tx.list[tx.at], "ask", id, tx.floor, tx.list, tx.request, false)
     else
-        tx.state = "ready"
+        tx.state, tx.shared = "ready", answer == "shared" or nil
         self.settle(tx, "ready")
     end
+end
+
+--- A synchronizer wants to know of a reader's outcome.
+function coordinator:recall(from, id)
+    local tx = self.open[id]
+    if tx then tx.recalled = true else self.send(from, "abort", id) end
 end
 
 function coordinator:ack(from, id)
@@ -118,6 +142,7 @@ function coordinator:ended(who)
     for id, tx in pairs(open) do
         local concerned = false
         for _, key in ipairs(tx.list) do concerned = concerned or key == who end
+        tx.dead = tx.dead or {}
         tx.dead[who] = true
         if concerned and tx.missing then
             self:ack(who, id)
@@ -133,12 +158,14 @@ end
 local participant = {}
 participant.__index = participant
 
---- `rules` has guard(request) -> "yes" | "no" | "error", detail; fire(request); and ended(key),
---- which says whether that changed anything.
+--- `rules` has guard(request, member) -> "yes" | "no" | "error", detail; changes(request, member),
+--- whether fire(request, member) may do anything; and ended(key), which says whether it did.
 function transaction.participant(key, send, rules)
     return setmetatable({
         key = key, send = send, rules = rules,
         lock = nil,     -- the transaction that is prepared
+        readers = {},   -- those that are prepared together, and their number by member
+        reading = {},
         queue = {},     -- those that wait for the lock
         parked = {},    -- those that may not run now, older than those in the queue
         committed = {}, -- member -> the transactions of several that were committed
@@ -157,14 +184,50 @@ local function changed(self)
     self.parked = {}
 end
 
+-- Whether nobody reads; who does is asked to say when it is over.
+local function is_alone(self)
+    for _, tx in ipairs(self.readers) do
+        if not tx.recalled then self.send(tx.member, "recall", tx.id) end
+        tx.recalled = true
+    end
+    return not self.readers[1]
+end
+
+local function reads(self, tx)
+    return not tx.list[2] and not self.rules.changes(tx.request, tx.member)
+end
+
+-- Takes out a member's readers: one, or those before `floor`, or all. Returns the last of them.
+local function release(self, member, id, floor)
+    local left, count, out = self.reading[member], 0, nil
+    if not left then return nil end
+    for i, tx in ipairs(self.readers) do
+        self.readers[i] = nil
+        if tx.member ~= member or (id and tx.id ~= id) or (floor and tx.id >= floor) then
+            count = count + 1
+            self.readers[count] = tx
+        else
+            out, left = tx, left - 1
+        end
+    end
+    self.reading[member] = left > 0 and left or nil
+    return out
+end
+
 local function advance(self)
-    while not self.lock and self.graves[1] do
+    while not self.lock and self.graves[1] and is_alone(self) do
         if self.rules.ended(table.remove(self.graves, 1)) then changed(self) end
     end
-    while not self.lock and self.queue[1] do
+    while not self.lock and not self.graves[1] and self.queue[1] do
+        local shared = reads(self, self.queue[1])
+        if not shared and not is_alone(self) then return end
         local tx = table.remove(self.queue, 1)
-        local answer, detail = self.rules.guard(tx.request)
-        if answer == "yes" then
+        local answer, detail = self.rules.guard(tx.request, tx.member)
+        if answer == "yes" and shared then
+            answer = "shared"
+            table.insert(self.readers, tx)
+            self.reading[tx.member] = (self.reading[tx.member] or 0) + 1
+        elseif answer == "yes" then
             self.lock = tx
         elseif answer == "no" and tx.park then
             table.insert(self.parked, tx)
@@ -184,7 +247,7 @@ local function finish(self, outcome)
     local tx = self.lock
     self.lock = nil
     if outcome == "committed" then
-        self.rules.fire(tx.request)
+        self.rules.fire(tx.request, tx.member)
         if #tx.list > 1 then
             self.committed[tx.member] = self.committed[tx.member] or {}
             self.committed[tx.member][tx.id] = true
@@ -204,9 +267,13 @@ local function prepared(self, member, id)
 end
 
 function participant:ask(member, id, floor, list, request, park)
-    for old in pairs(self.committed[member] or {}) do
-        if old < floor then self.committed[member][old] = nil end
+    local committed = self.committed[member]
+    if committed then
+        for old in pairs(committed) do
+            if old < floor then committed[old] = nil end
+        end
     end
+    release(self, member, nil, floor)
     table.insert(self.queue, {member = member, id = id, list = list, request = request,
                               park = park or nil})
     advance(self)
@@ -220,11 +287,24 @@ local function drop(list, member, id)
 end
 
 function participant:commit(member, id)
-    if prepared(self, member, id) then finish(self, "committed") end
+    if prepared(self, member, id) then return finish(self, "committed") end
+    local tx = release(self, member, id)
+    if not tx then return end
+    if self.rules.changes(tx.request, member) then -- there is a trigger by now
+        self.rules.fire(tx.request, member)
+        changed(self)
+    end
+    advance(self)
+end
+
+--- There is a new trigger: readers that have not begun are subject to it.
+function participant:recall()
+    is_alone(self)
 end
 
 function participant:abort(member, id)
     if prepared(self, member, id) then return finish(self, "aborted") end
+    if release(self, member, id) then return advance(self) end
     drop(self.queue, member, id)
     drop(self.parked, member, id)
 end
@@ -328,6 +408,7 @@ function participant:ended(who)
     self.dead[who] = true
     drop(self.queue, who)
     drop(self.parked, who)
+    release(self, who)
     table.insert(self.graves, who)
     if self.lock and self.dead[self.lock.member] then resolve(self) end
     advance(self)

@@ -23,6 +23,20 @@ local function finish(socket, result, message, code)
     return nil, message, code
 end
 
+-- What a person would try next, by the code of a failure.
+local advice = {
+    connect = {refused = " (is the server running, and does it listen there?)"},
+    listen = {exists = " (another program listens there, or this one does already)"},
+}
+
+-- A failure with what was to be done, and where: "cannot connect to 127.0.0.1:80: …".
+local function explain(what, host, port, message, code)
+    if code == "cancelled" then return nil, message, code end
+    local at = port and (host:find ":" and "[%s]:%d" or "%s:%d"):format(host, port) or host
+    local words = what == "connect" and "cannot connect to" or "cannot listen at"
+    return nil, ("%s %s: %s%s"):format(words, at, message, advice[what][code] or ""), code
+end
+
 local function connect(address, port, deadline)
     local stream, message, code = open(address, "stream")
     if not stream then return nil, message, code end
@@ -34,17 +48,18 @@ end
 --- timeout)`). Every address of a name is tried in turn.
 function net.connect(host, port, timeout)
     checks.address("connect", host, port)
-    if is_path(host) then return connect(host, nil, deadline_of("connect", timeout, 3)) end
     local deadline = deadline_of("connect", timeout, 3)
-    local addresses, message, code = raw.resolve(host, deadline)
+    local addresses, message, code = {host}, nil, nil
+    if is_path(host) then port = nil else addresses, message, code = raw.resolve(host, deadline) end
     if not addresses then return nil, message, code end
     local stream
     for _, address in ipairs(addresses) do
         stream, message, code = connect(address, port, deadline)
         local over = code == "timeout" and deadline and deadline:left() == 0
-        if stream or over or code == "cancelled" then break end
+        if stream then return stream end
+        if over or code == "cancelled" then break end
     end
-    return stream, message, code
+    return explain("connect", host, port, message, code)
 end
 
 -- Sets some options, binds the socket and does the rest.
@@ -72,23 +87,25 @@ function net.listen(host, port, options, timeout)
     if limit ~= nil and (math.type(limit) ~= "integer" or limit < 1) then
         error("bad argument #3 to 'listen' (option 'limit' must be a positive integer)", 2)
     end
+    local address = host
     if is_path(host) then
         port = nil
     else
         local addresses, message, code = raw.resolve(host, deadline)
         if not addresses then return nil, message, code end
-        host = addresses[1]
+        address = addresses[1]
     end
-    local socket, message, code = open(host, "stream")
+    local socket, message, code = open(address, "stream")
     if not socket then return nil, message, code end
     local set = port and {"reuseaddr", "nodelay"} or {} -- which those that it accepts have, too
     if options.shared then set[#set + 1] = "reuseport" end
-    return bind(socket, set, host, port, function()
-        local listener
-        listener, message, code = raw.listen(socket, options.backlog or 1024)
-        if listener and limit then listener:limit(limit) end
-        return listener, message, code
+    local listener
+    listener, message, code = bind(socket, set, address, port, function()
+        return raw.listen(socket, options.backlog or 1024)
     end)
+    if not listener then return explain("listen", host, port, message, code) end
+    if limit then listener:limit(limit) end
+    return listener
 end
 
 --- Two streams joined in memory: what is written to one is read from the other. Each way has room
@@ -121,7 +138,8 @@ function net.udp(host, port, options, timeout)
     for name, meant in pairs(early) do
         if options[name] then set[#set + 1] = meant end
     end
-    return bind(socket, set, host, port, function()
+    local bound
+    bound, message, code = bind(socket, set, host, port, function()
         local ok = socket
         for name, value in pairs(options) do
             if name == "limit" then
@@ -132,6 +150,8 @@ function net.udp(host, port, options, timeout)
         end
         return ok, message, code
     end)
+    if not bound then return explain("listen", host, port, message, code) end
+    return bound
 end
 
 -- The connections of a listener that are being served, or about to be accepted; `count` is how

@@ -11,7 +11,7 @@
 --
 -- What the process behind it does is in _keeper.lua.
 local mare, checks, keys = require "mare", require "mare._check", require "mare.keys"
-local time, raw = require "mare.time", require "mare._node"
+local time, raw, address_of = require "mare.time", require "mare._node", require "mare._address"
 
 local node = {}
 
@@ -96,6 +96,9 @@ local function credentials(options)
         addresses[#addresses + 1] = address:gsub("^[%w._-]+@", "")
     end
     for _, address in pairs(addresses) do
+        local ok, why = true, nil
+        if not address:find "^[/.]" then ok, why = address_of(address, nil, true) end
+        if not ok then return nil, why, "invalid" end
         if not is_local(address) then
             return nil, ("'%s' can be reached by others: give the node 'keys' or a 'secret' (see "
                 .. "'mare help keys'), or 'insecure' if everybody may come in"):format(address),

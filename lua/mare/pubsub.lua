@@ -156,8 +156,9 @@ function subscription:lost()
     return self.count
 end
 
---- Ends it. What has arrived can still be received.
+--- Ends it. What has arrived can still be received; a function is not called any more.
 function subscription:close()
+    self.closed = true
     return service.insist(self.broker, "close", self.channel)
 end
 
@@ -194,9 +195,11 @@ end
 local never = mare.channel()
 local OPTIONS = check.set("size", "policy")
 
+-- A function that fails is called with the next message all the same; the error is printed.
 local function deliver(sub, cb, ...)
-    if ... == nil then return false end
-    cb(...)
+    if ... == nil or sub.closed then return false end
+    local fine, err = pcall(cb, ...)
+    if not fine then mare.go(error, err, 0) end
     return true
 end
 

@@ -28,9 +28,11 @@ local remote         -- what asks the synchronizers: see _synchronized.lua
 
 -- ---- May it run? --------------------------------------------------------------------------------
 
+local NONE = {}
+
 -- True, false, or nil if a guard failed; then the request was refused.
 local function allowed(request)
-    for _, guard in ipairs(guards[request.fname] or {}) do
+    for _, guard in ipairs(guards[request.fname] or NONE) do
         local fine, result = pcall(guard, request)
         if not fine then
             rpc.refuse(request, "a guard failed: " .. tostring(result), "refused")
@@ -59,7 +61,9 @@ local start
 --- Puts the blocked requests back in line: what their guards look at may have changed.
 function sc.reload()
     local list = blocked
-    blocked, reloads = {}, reloads + 1
+    reloads = reloads + 1
+    if not list[1] then return end
+    blocked = {}
     for _, request in ipairs(list) do
         if request.open then start(request) end
     end
@@ -73,10 +77,10 @@ local reloading = setmetatable({}, {__close = function() sc.reload() end})
 local function process(request)
     local may, before = request.open and allowed(request), reloads
     if may and remote then
-        local commit
-        may, commit = remote(request, not line)
+        local commit, tx
+        may, commit, tx = remote(request, not line)
         -- Others ran while the synchronizers were asked.
-        if may and commit then may = commit(request.open and allowed(request)) end
+        if may and commit then may = commit(tx, request.open and allowed(request)) end
     end
     if may then
         local _ <close> = reloading -- however it ends
@@ -147,8 +151,8 @@ function sc.blocked()
 end
 
 --- For mare._synchronized: what is asked after the guards. `ask(request, wait)` returns true, false
---- (unless it is to wait) or nil, if it has refused it; after true, a function that is told whether
---- the guards still let it run.
+--- (unless it is to wait) or nil, if it has refused it; after true, a function that is told, after
+--- the third result, whether the guards still let it run.
 function sc.ask_first(ask)
     remote = ask
     sc.install()

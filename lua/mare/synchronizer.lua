@@ -23,17 +23,21 @@ local CAPACITY = 256
 local box              -- where messages arrive
 local addresses = {}   -- key -> {key, channel, process}, members and other synchronizers
 local constraints, triggers, exits = {}, {}, {} -- key of a member -> fname -> list of functions
+local lists = {}       -- key of a member -> number -> keys of those who have rules for a request
 local machine, me      -- me: its own {key, channel, process}
+local alone            -- the list of itself
 
 -- ---- The rules ----------------------------------------------------------------------------------
 
-local function listed(rules, request)
-    local member = rules[who.key(request.process)]
-    return member and member[request.fname] or {}
+local NONE = {}
+
+local function listed(rules, member, request)
+    local of_member = rules[member]
+    return of_member and of_member[request.fname] or NONE
 end
 
-local function guard(request)
-    for _, f in ipairs(listed(constraints, request)) do
+local function guard(request, member)
+    for _, f in ipairs(listed(constraints, member, request)) do
         local fine, result = pcall(f, request)
         if not fine then return "error", tostring(result) end
         if not result then return "no" end
@@ -43,7 +47,7 @@ end
 
 -- What was decided is decided: a trigger that fails is printed, and the others run.
 local function run_all(list, ...)
-    for _, f in ipairs(list or {}) do
+    for _, f in ipairs(list) do
         local fine, err = pcall(f, ...)
         if not fine then mare.go(error, err, 0) end
     end
@@ -51,11 +55,13 @@ end
 
 local rules = {
     guard = guard,
-    fire = function(request) run_all(listed(triggers, request), request) end,
+    changes = function(request, member) return listed(triggers, member, request)[1] ~= nil end,
+    fire = function(request, member) run_all(listed(triggers, member, request), request) end,
     ended = function(key)
         local actions = exits[key]
-        run_all(actions, addresses[key] and addresses[key].process)
+        run_all(actions or NONE, addresses[key] and addresses[key].process)
         constraints[key], triggers[key], exits[key], addresses[key] = nil, nil, nil, nil
+        lists[key] = nil
         return actions ~= nil
     end,
 }
@@ -78,15 +84,32 @@ local function learn(it)
     return it.key
 end
 
-local function dispatch(kind, from, id, floor, list, request, park)
+-- A member says who it is, and which synchronizers a number stands for, before it uses either.
+local function hear_list(from, number, list)
+    local keys = {}
+    for i, it in ipairs(list) do keys[i] = learn(it) end
+    lists[from] = lists[from] or {}
+    lists[from][number] = keys
+end
+
+local function hear_ask(from, id, floor, number, fname, caller, park, args)
+    local member = addresses[from]
+    if not member then return end -- it has ended
+    machine:ask(from, id, floor, number and lists[from][number] or alone,
+        {fname = fname, args = args or {n = 0}, from = caller, process = member.process}, park)
+end
+
+local function dispatch(kind, from, ...)
     if kind == "ask" then
-        local keys = {}
-        for i, it in ipairs(list) do keys[i] = learn(it) end
-        machine:ask(learn(from), id, floor, keys, request, park)
+        hear_ask(from, ...)
     elseif kind == "commit" or kind == "abort" then
-        machine[kind](machine, from, id)
+        machine[kind](machine, from, ...)
+    elseif kind == "member" then
+        learn(from)
+    elseif kind == "list" then
+        hear_list(from, ...)
     elseif BETWEEN[kind] then
-        machine[kind](machine, learn(from), id, floor, list)
+        machine[kind](machine, learn(from), ...)
     elseif kind == "gone" then
         machine:ended(from)
     elseif getmetatable(kind) == "process" then
@@ -108,7 +131,7 @@ local function begin()
     if box then return end
     box = mare.channel(CAPACITY)
     me = {key = who.key(mare.self()), channel = box, process = mare.self()}
-    machine = transaction.participant(me.key, send, rules)
+    machine, alone = transaction.participant(me.key, send, rules), {me.key}
     mare.go(loop, box)
 end
 
@@ -131,6 +154,7 @@ local function add(name, table_of, process, fname, f)
     table_of[key][fname] = table_of[key][fname] or {}
     local list = table_of[key][fname]
     list[#list + 1] = f -- the process may ask before its answer is here
+    if table_of == triggers then machine:recall() end
     local channel, message, code = rpc.sync(process, "synchronizer.join")(fname, box)
     if not channel then
         for i = #list, 1, -1 do

@@ -75,6 +75,14 @@ extern const char mare__cli_inspect_help[];
 int mare__cli_top(int argc, char **argv);
 extern const char mare__cli_top_help[];
 
+// How many edits make one word of the other, and how many a misspelt word may have.
+unsigned mare__cli_edits(const char *a, const char *b);
+unsigned mare__cli_edits_most(const char *word);
+
+// Says "mare COMMAND: WHAT 'WORD'", which word of the command's help was perhaps meant, and where
+// there is more. Returns the exit code.
+int mare__cli_refuse(const char *command, const char *help, const char *what, const char *word);
+
 // The simulator: `mare sim …`, and what `mare help sim` says.
 int mare__cli_sim(int argc, char **argv);
 extern const char mare__cli_sim_help[];

@@ -101,8 +101,7 @@ enum { OPTIONS = sizeof options / sizeof *options, SERVERS_MOST = 32 };
 
 static int refuse(const char *what, const char *word)
 {
-    fprintf(stderr, "mare clock: %s '%s'; 'mare help clock' tells more\n", what, word);
-    return EXIT_USAGE;
+    return mare__cli_refuse("clock", mare__cli_clock_help, what, word);
 }
 
 static const struct option *find(const char *name)

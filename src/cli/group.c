@@ -27,8 +27,7 @@ const char mare__cli_group_help[] =
 
 static int refuse(const char *problem, const char *word)
 {
-    fprintf(stderr, "mare group: %s '%s'; 'mare help group' lists the options\n", problem, word);
-    return EXIT_USAGE;
+    return mare__cli_refuse("group", mare__cli_group_help, problem, word);
 }
 
 int mare__cli_group(int argc, char **argv)

@@ -92,9 +92,9 @@ static int run_leniently(int argc, char **argv)
 
 static const struct command commands[] = {
     {"help", "what commands and functions do: mare help [command | function]",
-     "mare help [command | function]\n\n"
-     "Without a command, lists them all. A function is one of the reference: spawn, mare.spawn,\n"
-     "ch:send.\n",
+     "mare help [command | function | module ...]\n\n"
+     "Without a command, lists them all. Functions and modules are those of the reference: spawn,\n"
+     "mare.spawn, ch:send, mare.http.\n",
      help},
     {"-e", "runs a piece of Lua: mare -e CODE [args]",
      "mare -e CODE [args]\n\n"
@@ -185,14 +185,34 @@ static bool help_functions(const char *name)
     return found;
 }
 
+// Whether one of the names, which have spaces between them, is nearly the word.
+static bool has_near(const char *names, const char *word)
+{
+    char one[64];
+    for (const char *at = names; *at; at += strcspn(at, " ")) {
+        at += strspn(at, " ");
+        snprintf(one, sizeof one, "%.*s", (int)strcspn(at, " "), at);
+        if (one[0] && mare__cli_edits(one, word) <= mare__cli_edits_most(word))
+            return true;
+    }
+    return false;
+}
+
 // There is no such thing; but perhaps some that are called alike.
 static int help_nothing(const char *name)
 {
     bool first = true;
-    fprintf(stderr, "mare: there is no command or function '%s'; 'mare help' lists the commands\n",
+    fprintf(stderr,
+            "mare: there is no command, function or module '%s'; 'mare help' lists the commands\n",
             name);
+    for (size_t i = 0; i < COMMAND_COUNT && *name; i++)
+        if (has_near(commands[i].name, name)) {
+            fprintf(stderr, "%smare %s\n", first ? "mare: perhaps " : "              ",
+                    commands[i].name);
+            first = false;
+        }
     for (size_t i = 0; i < mare__help_count && *name; i++)
-        if (strstr(mare__help[i].names, name)) {
+        if (strstr(mare__help[i].names, name) || has_near(mare__help[i].names, name)) {
             fprintf(stderr, "%s%.*s\n", first ? "mare: perhaps " : "              ",
                     (int)strcspn(mare__help[i].text, "\n"), mare__help[i].text);
             first = false;
@@ -200,15 +220,30 @@ static int help_nothing(const char *name)
     return EXIT_USAGE;
 }
 
+// A command, or any number of functions and modules. `mare help trace` is of `mare --trace` too.
 static int help(int argc, char **argv)
 {
     if (argc > 1) {
-        const struct command *command = find(argv[1]);
+        const struct command *command = find(argv[1]), *option = NULL;
+        char dashed[64];
+        if (argv[1][0] != '-') {
+            snprintf(dashed, sizeof dashed, "--%s", argv[1]);
+            option = find(dashed);
+        }
         if (command)
             fputs(command->help, stdout);
-        else if (!help_functions(argv[1]))
-            return help_nothing(argv[1]);
-        return 0;
+        if (option && option != command && option->run != help)
+            printf("%s%s", command ? "\n" : "", option->help);
+        if (command || option)
+            return 0;
+        int code = 0;
+        for (int i = 1; i < argc; i++) {
+            if (i > 1)
+                putchar('\n');
+            if (!help_functions(argv[i]))
+                code = help_nothing(argv[i]);
+        }
+        return code;
     }
     puts("Maré: concurrent Lua 5.4.\n\n"
          "  mare app.lua [args]   runs a program\n"
@@ -221,6 +256,21 @@ static int help(int argc, char **argv)
     return 0;
 }
 
+// The command that was perhaps meant, or NULL.
+static const char *nearest_command(const char *word)
+{
+    const char *best = NULL;
+    unsigned least = mare__cli_edits_most(word) + 1;
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        unsigned edits = mare__cli_edits(commands[i].name, word);
+        if (strlen(commands[i].name) > 2 && edits < least) {
+            least = edits;
+            best = commands[i].name;
+        }
+    }
+    return best;
+}
+
 // argv[1] is a command or a program.
 static int dispatch(int argc, char **argv)
 {
@@ -230,9 +280,18 @@ static int dispatch(int argc, char **argv)
     const struct command *command = find(argv[1]);
     if (command)
         return command->run(argc - 1, argv + 1);
-    if (argv[1][0] == '-') {
-        fprintf(stderr, "mare: unknown option '%s'; 'mare help' lists them\n", argv[1]);
-        return EXIT_USAGE;
+    if (argv[1][0] == '-' || access(argv[1], F_OK) != 0) {
+        const char *meant = nearest_command(argv[1]);
+        if (argv[1][0] == '-' || meant) {
+            fprintf(stderr,
+                    argv[1][0] == '-' ? "mare: there is no option '%s'; "
+                                      : "mare: there is no command or file '%s'; ",
+                    argv[1]);
+            if (meant)
+                fprintf(stderr, "is it '%s'? ", meant);
+            fputs("'mare help' lists them\n", stderr);
+            return EXIT_USAGE;
+        }
     }
     return mare__cli_run(SOURCE_FILE, argc - 1, argv + 1);
 }

@@ -64,8 +64,7 @@ const char mare__cli_place_help[] =
 
 static int refuse(const char *what, const char *word)
 {
-    fprintf(stderr, "mare place: %s '%s'; 'mare help place' tells more\n", what, word);
-    return EXIT_USAGE;
+    return mare__cli_refuse("place", mare__cli_place_help, what, word);
 }
 
 // ---- Arguments ---------------------------------------------------------------------------------

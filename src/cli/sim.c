@@ -172,8 +172,7 @@ static int run_once(const struct arguments *args)
 
 static int refuse(const char *what, const char *word)
 {
-    fprintf(stderr, "mare sim: %s '%s'; 'mare help sim' tells more\n", what, word);
-    return EXIT_USAGE;
+    return mare__cli_refuse("sim", mare__cli_sim_help, what, word);
 }
 
 // A whole number that is not negative, or −1. With `ppm`, "5%" is 50,000 parts in a million.

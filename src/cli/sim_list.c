@@ -160,43 +160,21 @@ bool mare__cli_sim_is_figure(const char *name)
 
 // ---- A name that is misspelt -------------------------------------------------------------------
 
-// How many letters have to be put in, left out or changed to make one word of the other
-// (Levenshtein), the rows of the table being of one word's beginnings.
-static unsigned edits(const char *a, const char *b)
-{
-    unsigned row[NAME_MOST + 1];
-    size_t width = strlen(b);
-    if (width > NAME_MOST)
-        return NAME_MOST;
-    for (size_t i = 0; i <= width; i++)
-        row[i] = (unsigned)i;
-    for (; *a; a++) {
-        unsigned before = row[0]++;
-        for (size_t i = 1; i <= width; i++) {
-            unsigned changed = before + (*a != b[i - 1]);
-            unsigned least = row[i] < row[i - 1] ? row[i] + 1 : row[i - 1] + 1;
-            before = row[i];
-            row[i] = changed < least ? changed : least;
-        }
-    }
-    return row[width];
-}
-
 const char *mare__cli_sim_nearest(const char *name)
 {
-    size_t count, letters = strlen(name);
+    size_t count;
     const char *title, *best = NULL;
     int length;
-    unsigned least = letters < 6 ? 2 : 4; // edits that are too many
+    unsigned least = mare__cli_edits_most(name) + 1;
     const mare_coord_algorithm *const *table = mare_coord_table(&count);
     const struct mare__embedded *figure = NULL;
     for (size_t i = 0; i < count; i++) {
-        unsigned now = edits(table[i]->name, name);
+        unsigned now = mare__cli_edits(table[i]->name, name);
         best = now < least ? table[i]->name : best;
         least = now < least ? now : least;
     }
     while ((figure = next_figure(figure, &title, &length))) {
-        unsigned now = edits(figure->name + strlen(FIGURES), name);
+        unsigned now = mare__cli_edits(figure->name + strlen(FIGURES), name);
         best = now < least ? figure->name + strlen(FIGURES) : best;
         least = now < least ? now : least;
     }

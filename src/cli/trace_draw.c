@@ -381,6 +381,15 @@ static bool read_processes(struct trace *trace, const char *at)
     return *at == '\0';
 }
 
+static bool is_option(const char *name)
+{
+    static const char *const names[] = {"--from", "--to", "--process", "--out"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
 static bool read_option(struct trace *trace, const char *name, const char *value, const char **out)
 {
     const char *at = value;
@@ -407,8 +416,13 @@ int mare__cli_trace(int argc, char **argv)
     for (int i = 3; i < argc; i += 2) {
         if (i + 1 < argc && read_option(&trace, argv[i], argv[i + 1], &out))
             continue;
-        fprintf(stderr, "mare trace draw: '%s%s%s' is no option; see mare help trace\n", argv[i],
-                i + 1 < argc ? " " : "", i + 1 < argc ? argv[i + 1] : "");
+        bool known = is_option(argv[i]);
+        if (!known || i + 1 == argc)
+            return mare__cli_refuse("trace", mare__cli_trace_draw_help,
+                                    known ? "there is no value for" : "there is no option",
+                                    argv[i]);
+        fprintf(stderr, "mare trace: %s cannot be '%s'; 'mare help trace' tells more\n", argv[i],
+                argv[i + 1]);
         return EXIT_USAGE;
     }
     snprintf(path, sizeof path, "%s.html", trace.path);

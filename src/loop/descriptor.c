@@ -5,6 +5,8 @@
 // to tell of the descriptor on its own thread until it has closed it. The last one frees it.
 #include "loop/descriptor.h"
 
+#include <errno.h>
+
 #include "base/alloc.h"
 #include "platform/socket.h"
 
@@ -36,19 +38,36 @@ static void on_closed(struct mare__observed *observed)
     drop(MARE__ENTRY(observed, struct descriptor, observed));
 }
 
+// A connection that gives less than there was room for has no more, unless the observer knows that
+// it is odd.
 static ssize_t read_some(struct mare__transport *transport, void *bytes, size_t size)
 {
-    return mare__socket_read(of(transport)->observed.fd, bytes, size);
+    struct mare__observed *observed = &of(transport)->observed;
+    mare__observed_expect(observed, MARE__TO_READ);
+    ssize_t got = mare__socket_read(observed->fd, bytes, size);
+    if (got != -EAGAIN && (got <= 0 || (size_t)got == size))
+        mare__observed_unexpect(observed, MARE__TO_READ);
+    return got;
 }
 
 static ssize_t write_some(struct mare__transport *transport, struct iovec *pieces, int count)
 {
-    return mare__socket_write(of(transport)->observed.fd, pieces, count);
+    struct mare__observed *observed = &of(transport)->observed;
+    mare__observed_expect(observed, MARE__TO_WRITE);
+    ssize_t sent = mare__socket_write(observed->fd, pieces, count);
+    if (sent != -EAGAIN)
+        mare__observed_unexpect(observed, MARE__TO_WRITE);
+    return sent;
 }
 
 static ssize_t send_file(struct mare__transport *transport, int file, size_t size)
 {
-    return mare__socket_send_file(of(transport)->observed.fd, file, size);
+    struct mare__observed *observed = &of(transport)->observed;
+    mare__observed_expect(observed, MARE__TO_WRITE);
+    ssize_t sent = mare__socket_send_file(observed->fd, file, size);
+    if (sent != -EAGAIN)
+        mare__observed_unexpect(observed, MARE__TO_WRITE);
+    return sent;
 }
 
 static int shut_down(struct mare__transport *transport)
@@ -106,6 +125,7 @@ struct mare__transport *mare__descriptor_new(mare_runtime *runtime, int fd)
     self->runtime = runtime;
     atomic_init(&self->holders, 2);
     mare__observed_init(&self->observed, fd, on_closed);
+    self->observed.edges = true;
     return &self->transport;
 }
 

@@ -17,9 +17,9 @@ static void close_descriptor(void *argument)
 {
     struct mare__descriptor *descriptor = argument;
     if (descriptor->fd >= 0)
-        mare__file_close(descriptor->fd);
+        descriptor->files->close(descriptor->context, descriptor->fd);
     if (descriptor->folder)
-        mare__folder_close(descriptor->folder);
+        descriptor->files->close_folder(descriptor->context, descriptor->folder);
     mare__jobs_unref(descriptor->jobs);
     mare__free(descriptor);
 }
@@ -49,16 +49,18 @@ static int keep(struct mare__file_job *job, int fd, struct mare__folder *folder)
     struct mare__descriptor *descriptor = mare__alloc_zero(sizeof *descriptor);
     if (!descriptor) {
         if (fd >= 0)
-            mare__file_close(fd);
+            job->files->close(job->context, fd);
         if (folder)
-            mare__folder_close(folder);
+            job->files->close_folder(job->context, folder);
         return -ENOMEM;
     }
     atomic_init(&descriptor->holders, 1);
     descriptor->jobs = mare__jobs_ref(job->job.jobs);
+    descriptor->files = job->files;
+    descriptor->context = job->context;
     descriptor->fd = fd;
-    descriptor->seekable = fd >= 0 && mare__file_seek(fd, 0, MARE__FROM_HERE) >= 0;
-    descriptor->in_memory = fd >= 0 && mare__file_in_memory(fd);
+    descriptor->seekable = fd >= 0 && job->files->seek(job->context, fd, 0, MARE__FROM_HERE) >= 0;
+    descriptor->in_memory = fd >= 0 && job->files->in_memory(job->context, fd);
     descriptor->folder = folder;
     job->opened = descriptor;
     return 0;
@@ -104,6 +106,8 @@ struct mare__file_job *mare__file_job_new(mare_runtime *runtime,
         return NULL;
     }
     char *room = (char *)(job + 1);
+    job->files = runtime->platform.files;
+    job->context = runtime->platform.context;
     job->job.drop = drop;
     job->act = act;
     job->path = path ? memcpy(room, path, size) : NULL;
@@ -128,49 +132,49 @@ static bool goes_on(void *argument)
 
 int mare__act_open(struct mare__file_job *job)
 {
-    int fd = mare__file_open(job->path, job->how, job->permissions);
+    int fd = job->files->open(job->context, job->path, job->how, job->permissions);
     return fd < 0 ? fd : keep(job, fd, NULL);
 }
 
 int mare__act_load(struct mare__file_job *job)
 {
-    return mare__file_load(job->path, job->limit, &job->bytes, &job->size);
+    return job->files->load(job->context, job->path, job->limit, &job->bytes, &job->size);
 }
 
 int mare__act_store(struct mare__file_job *job)
 {
     const struct mare__store how = {job->how, job->permissions, job->flag, job->sync};
-    return mare__file_store(job->path, job->bytes, job->size, &how);
+    return job->files->store(job->context, job->path, job->bytes, job->size, &how);
 }
 
 int mare__act_copy(struct mare__file_job *job)
 {
-    return mare__file_copy(job->path, job->other, job->flag, goes_on, &job->job);
+    return job->files->copy(job->context, job->path, job->other, job->flag, goes_on, &job->job);
 }
 
 int mare__act_mkdir(struct mare__file_job *job)
 {
-    return mare__folder_make(job->path, job->permissions, job->flag);
+    return job->files->make_folder(job->context, job->path, job->permissions, job->flag);
 }
 
 int mare__act_remove(struct mare__file_job *job)
 {
-    return mare__file_remove(job->path, job->flag, goes_on, &job->job);
+    return job->files->remove(job->context, job->path, job->flag, goes_on, &job->job);
 }
 
 int mare__act_rename(struct mare__file_job *job)
 {
-    return mare__file_rename(job->path, job->other);
+    return job->files->rename(job->context, job->path, job->other);
 }
 
 int mare__act_link(struct mare__file_job *job)
 {
-    return mare__file_link(job->other, job->path);
+    return job->files->link(job->context, job->other, job->path);
 }
 
 int mare__act_chmod(struct mare__file_job *job)
 {
-    return mare__file_permit(job->path, job->permissions);
+    return job->files->permit(job->context, job->path, job->permissions);
 }
 
 // The text in `bytes` is what was asked for.
@@ -182,29 +186,30 @@ static int with_size(struct mare__file_job *job, int err)
 
 int mare__act_target(struct mare__file_job *job)
 {
-    return with_size(job, mare__file_target(job->path, &job->bytes));
+    return with_size(job, job->files->target(job->context, job->path, &job->bytes));
 }
 
 int mare__act_real(struct mare__file_job *job)
 {
-    return with_size(job, mare__file_real(job->path, &job->bytes));
+    return with_size(job, job->files->real(job->context, job->path, &job->bytes));
 }
 
 // What would be four jobs, for who serves files. A pipe is not opened: that would wait.
 int mare__act_find(struct mare__file_job *job)
 {
     int err = mare__act_real(job);
-    if (err < 0 || (err = mare__file_info(job->bytes, -1, true, &job->info)) < 0 ||
+    if (err < 0 || (err = job->files->info(job->context, job->bytes, -1, true, &job->info)) < 0 ||
         strcmp(job->info.kind, "file") != 0)
         return err;
-    int fd = mare__file_open(job->bytes, MARE__FILE_READS, 0);
+    int fd = job->files->open(job->context, job->bytes, MARE__FILE_READS, 0);
     if (fd < 0) {
         job->number = fd;
         return 0;
     }
-    err = mare__file_info(NULL, fd, true, &job->info); // whatever the name means by now
+    err = job->files->info(job->context, NULL, fd, true,
+                           &job->info); // whatever the name means by now
     if (err < 0)
-        mare__file_close(fd);
+        job->files->close(job->context, fd);
     return err < 0 ? err : keep(job, fd, NULL);
 }
 
@@ -214,7 +219,7 @@ int mare__act_temporary(struct mare__file_job *job)
     if (!job->bytes)
         return -ENOMEM;
     strcat(strcpy(job->bytes, job->path), "XXXXXX");
-    int fd = mare__file_temporary(job->bytes, job->flag);
+    int fd = job->files->temporary(job->context, job->bytes, job->flag);
     if (!job->flag && fd >= 0)
         fd = keep(job, fd, NULL);
     return with_size(job, fd);
@@ -222,13 +227,13 @@ int mare__act_temporary(struct mare__file_job *job)
 
 int mare__act_info(struct mare__file_job *job)
 {
-    return mare__file_info(job->path, -1, job->flag, &job->info);
+    return job->files->info(job->context, job->path, -1, job->flag, &job->info);
 }
 
 int mare__act_scan(struct mare__file_job *job)
 {
     struct mare__folder *folder;
-    int err = mare__folder_open(job->path, &folder);
+    int err = job->files->open_folder(job->context, job->path, &folder);
     return err ? err : keep(job, -1, folder);
 }
 
@@ -238,14 +243,15 @@ int mare__act_scan(struct mare__file_job *job)
 static void rewind_ahead(struct mare__file_job *job)
 {
     if (job->rewind > 0)
-        mare__file_seek(job->descriptor->fd, -(int64_t)job->rewind, MARE__FROM_HERE);
+        job->files->seek(job->context, job->descriptor->fd, -(int64_t)job->rewind, MARE__FROM_HERE);
 }
 
 int mare__act_read(struct mare__file_job *job)
 {
     job->bytes = mare__alloc(job->limit);
-    ssize_t got =
-        job->bytes ? mare__file_read(job->descriptor->fd, job->bytes, job->limit) : -ENOMEM;
+    ssize_t got = job->bytes
+                      ? job->files->read(job->context, job->descriptor->fd, job->bytes, job->limit)
+                      : -ENOMEM;
     job->size = got > 0 ? (size_t)got : 0;
     return got < 0 ? (int)got : 0;
 }
@@ -253,13 +259,14 @@ int mare__act_read(struct mare__file_job *job)
 int mare__act_write(struct mare__file_job *job)
 {
     rewind_ahead(job);
-    return mare__file_write(job->descriptor->fd, job->bytes, job->size);
+    return job->files->write(job->context, job->descriptor->fd, job->bytes, job->size);
 }
 
 int mare__act_seek(struct mare__file_job *job)
 {
     rewind_ahead(job);
-    job->number = mare__file_seek(job->descriptor->fd, job->offset, (enum mare__whence)job->how);
+    job->number = job->files->seek(job->context, job->descriptor->fd, job->offset,
+                                   (enum mare__whence)job->how);
     return job->number < 0 ? (int)job->number : 0;
 }
 
@@ -268,18 +275,18 @@ int mare__act_truncate(struct mare__file_job *job)
     rewind_ahead(job);
     int64_t size = job->offset;
     if (size < 0)
-        size = mare__file_seek(job->descriptor->fd, 0, MARE__FROM_HERE);
-    return size < 0 ? (int)size : mare__file_truncate(job->descriptor->fd, size);
+        size = job->files->seek(job->context, job->descriptor->fd, 0, MARE__FROM_HERE);
+    return size < 0 ? (int)size : job->files->truncate(job->context, job->descriptor->fd, size);
 }
 
 int mare__act_sync(struct mare__file_job *job)
 {
-    return mare__file_sync(job->descriptor->fd);
+    return job->files->sync(job->context, job->descriptor->fd);
 }
 
 int mare__act_info_of(struct mare__file_job *job)
 {
-    return mare__file_info(NULL, job->descriptor->fd, true, &job->info);
+    return job->files->info(job->context, NULL, job->descriptor->fd, true, &job->info);
 }
 
 int mare__act_close(struct mare__file_job *job)
@@ -289,8 +296,8 @@ int mare__act_close(struct mare__file_job *job)
     job->descriptor->fd = -1;
     job->descriptor->folder = NULL;
     if (folder)
-        mare__folder_close(folder);
-    return fd < 0 ? 0 : mare__file_close(fd);
+        job->files->close_folder(job->context, folder);
+    return fd < 0 ? 0 : job->files->close(job->context, fd);
 }
 
 static int add_entry(struct mare__file_job *job, size_t *room, const char *kind, const char *name)
@@ -319,7 +326,8 @@ int mare__act_list(struct mare__file_job *job)
     if (!job->bytes)
         return -ENOMEM;
     while ((uint64_t)job->number < job->limit &&
-           (got = mare__folder_next(job->descriptor->folder, &name, &kind)) == 1) {
+           (got = job->files->next_entry(job->context, job->descriptor->folder, &name, &kind)) ==
+               1) {
         got = add_entry(job, &room, kind, name);
         if (got < 0)
             break;

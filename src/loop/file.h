@@ -15,16 +15,20 @@ enum {
 // of the pool when the last lets go of it.
 struct mare__descriptor {
     atomic_uint holders;
-    struct mare__jobs *jobs; // a reference
-    int fd;                  // -1: a folder, or closed
-    bool seekable;           // it has a place that can be changed; a pipe has none
-    bool in_memory;          // and nowhere else: to read it never waits for a disk
+    struct mare__jobs *jobs;         // a reference
+    const struct mare__files *files; // that opened it, with their context
+    void *context;
+    int fd;         // -1: a folder, or closed
+    bool seekable;  // it has a place that can be changed; a pipe has none
+    bool in_memory; // and nowhere else: to read it never waits for a disk
     struct mare__folder *folder;
 };
 
 // A job that has to do with files.
 struct mare__file_job {
     struct mare__job job;
+    const struct mare__files *files; // of the platform, with its context
+    void *context;
     int (*act)(struct mare__file_job *job); // what `result` shall be; on a thread of the pool
     const char *path, *other;               // NULL: none
     struct mare__descriptor *descriptor;    // what it uses, held until it is over

@@ -12,6 +12,8 @@
 // wants to touch the runtime has the lock, and looks whether it is still there.
 #include "loop/job.h"
 
+#include <errno.h>
+
 #include "base/alloc.h"
 #include "sched/runtime.h"
 
@@ -38,6 +40,7 @@ struct mare__jobs {
     pthread_mutex_t mutex; // guards all below, and the jobs
     mare_runtime *runtime; // NULL once it has ended
     struct lane lanes[MARE__LANES];
+    bool at_once;              // the platform has no threads: who starts a job does it
     unsigned holding_up;       // jobs that were begun, and that the end waits for
     struct mare__parker *ends; // who waits for them
 };
@@ -58,6 +61,11 @@ void mare__jobs_unref(struct mare__jobs *jobs)
         return;
     pthread_mutex_destroy(&jobs->mutex);
     mare__free(jobs);
+}
+
+const struct mare__platform *mare__jobs_platform(const struct mare__jobs *jobs)
+{
+    return &jobs->platform;
 }
 
 // After a fork the lock may be held for ever by a thread that does not exist here.
@@ -171,7 +179,9 @@ static void call(struct lane *lane)
         mare__jobs_ref(lane->jobs);
         lane->threads++;
         const struct mare__platform *platform = &lane->jobs->platform;
-        if (platform->start_apart(platform->context, "mare-job", serve, lane) != 0) {
+        int err = platform->start_apart(platform->context, "mare-job", serve, lane);
+        lane->jobs->at_once = err == ENOTSUP;
+        if (err && !lane->jobs->at_once) {
             lane->threads--;
             mare__jobs_unref(lane->jobs);
         }
@@ -277,12 +287,14 @@ bool mare__job_start(struct mare__job *job)
     pthread_mutex_lock(&job->jobs->mutex);
     mare__list_append(&lane->line, &job->entry);
     call(lane);
-    bool hopeless = lane->threads == 0;
+    bool hopeless = lane->threads == 0, at_once = job->jobs->at_once;
     if (hopeless)
         mare__list_remove(&job->entry);
     pthread_mutex_unlock(&job->jobs->mutex);
     if (hopeless)
         release(job);
+    else if (at_once)
+        serve(lane);
     return !hopeless;
 }
 
@@ -302,7 +314,7 @@ static struct mare__job *next(struct lane *lane)
             jobs->holding_up += job->holds_up;
             return job;
         }
-        if (idle || !jobs->runtime || lane->threads - lane->lost > AT_WORK)
+        if (idle || !jobs->runtime || jobs->at_once || lane->threads - lane->lost > AT_WORK)
             return NULL;
         struct idler idler = {.parker.word = 0};
         mare__list_append(&lane->idle, &idler.entry);

@@ -46,6 +46,9 @@ struct mare__jobs *mare__jobs_of(mare_runtime *runtime);
 struct mare__jobs *mare__jobs_ref(struct mare__jobs *jobs);
 void mare__jobs_unref(struct mare__jobs *jobs);
 
+// That of its runtime; it stays when the runtime has ended.
+const struct mare__platform *mare__jobs_platform(const struct mare__jobs *jobs);
+
 // Prepares a new job (zeros) for its one owner, a KIND_REQUEST. False: not enough memory; nothing
 // needs to be undone.
 bool mare__job_init(struct mare__job *job, mare_runtime *runtime, enum mare__lane lane,

@@ -9,7 +9,8 @@
 #include "sched/worker.h"
 
 struct mare__observer {
-    struct mare__lookout lookout; // what the worker knows of it
+    struct mare__lookout lookout;    // what the worker knows of it
+    const struct mare__loops *loops; // the platform's
     struct mare__loop loop;
     pthread_mutex_t turn;        // to touch the loop; held during a wait, so others only try
     mare__lock lock;             // guards the commands
@@ -57,7 +58,48 @@ static void on_ready(struct mare__poll *poll, unsigned ways)
         tell(observed->ready[way]);
     }
     if (dropped)
-        mare__poll_want(poll, atomic_load(&observed->wanted));
+        observed->observer->loops->want(poll, atomic_load(&observed->wanted));
+}
+
+// Of a connection that is watched for changes nothing is ever stopped, or begun again: a bit in
+// `wanted` says that the last who tried was told "not now", and that nothing has changed since. It
+// is set before that call (mare__observed_expect), so a change that comes meanwhile clears it, and
+// leaves a message; and who comes to b and finds it clear has the system look. Changes are told
+// whether or not the bit is set, for it may have been cleared by one routine while another waits.
+//
+// Other bits: KNOWN, for a way, there is a channel for it; EDGES, it is watched like this; ODD, the
+// system must be asked each time, for it will say no more of what has changed already.
+enum { KNOWN = MARE__WAYS, EDGES = 1 << 2 * MARE__WAYS, ODD = EDGES << 1 };
+
+static void on_change(struct mare__poll *poll, unsigned ways)
+{
+    struct mare__observed *observed = MARE__ENTRY(poll, struct mare__observed, poll);
+    unsigned wanted =
+        ways & MARE__ODD ? atomic_fetch_or(&observed->wanted, ODD) : atomic_load(&observed->wanted);
+    for (int way = 0; way < MARE__WAYS; way++) {
+        unsigned bit = 1u << way;
+        if (!(ways & bit) || !(wanted & bit << KNOWN))
+            continue;
+        atomic_fetch_and(&observed->wanted, ~bit);
+        tell(observed->ready[way]);
+    }
+}
+
+void mare__observed_expect(struct mare__observed *observed, int way)
+{
+    unsigned bit = 1u << way,
+             wanted = atomic_load_explicit(&observed->wanted, memory_order_relaxed);
+    // Relaxed: who misses that it is watched by now asks once too often.
+    if (wanted & EDGES && wanted & bit << KNOWN && !(wanted & bit))
+        atomic_fetch_or(&observed->wanted, bit);
+}
+
+void mare__observed_unexpect(struct mare__observed *observed, int way)
+{
+    unsigned bit = 1u << way,
+             wanted = atomic_load_explicit(&observed->wanted, memory_order_relaxed);
+    if (wanted & EDGES && wanted & bit)
+        atomic_fetch_and(&observed->wanted, ~bit);
 }
 
 static void end(struct mare__observed *observed)
@@ -74,22 +116,27 @@ static void on_closed(struct mare__poll *poll)
 // What is wanted of the descriptor now: to be watched, or to end.
 static void obey(struct mare__observer *observer, struct mare__observed *observed, bool doomed)
 {
+    if (!doomed && !observed->opened && observed->edges &&
+        observer->loops->open_edges(&observer->loop, &observed->poll, observed->fd)) {
+        observed->opened = true;
+        observed->poll.ready = on_change;
+        atomic_fetch_or(&observed->wanted, EDGES);
+    }
     if (!doomed && !observed->opened)
-        observed->opened = mare__poll_open(&observer->loop, &observed->poll, observed->fd);
+        observed->opened = observer->loops->open(&observer->loop, &observed->poll, observed->fd);
     if (!doomed) {
         if (observed->opened)
-            mare__poll_want(&observed->poll, atomic_load(&observed->wanted));
+            observer->loops->want(&observed->poll, atomic_load(&observed->wanted));
         else // a descriptor that cannot be watched is always ready
             for (int way = 0; way < MARE__WAYS; way++)
                 if (atomic_fetch_and(&observed->wanted, ~(1u << way)) & 1u << way)
                     tell(observed->ready[way]);
         return;
     }
-    if (observed->opened)
-        mare__poll_close(&observed->poll);
+    bool later = observed->opened && observer->loops->close(&observed->poll);
     if (!observed->lent)
         mare__socket_close(observed->fd);
-    if (!observed->opened)
+    if (!later)
         end(observed);
 }
 
@@ -115,7 +162,8 @@ static void obey_all(struct mare__observer *observer)
 
 static void ring(void *argument)
 {
-    mare__loop_ring(&((struct mare__observer *)argument)->loop);
+    struct mare__observer *observer = argument;
+    observer->loops->ring(&observer->loop);
 }
 
 // Waits until something happens, the worker is wanted elsewhere or the time has come; what is ready
@@ -130,12 +178,12 @@ static void wait_for_events(struct mare__lookout *lookout, uint64_t deadline)
         deadline = 0; // what that made ready is this worker's, and nobody would wake it
     }
     if (deadline == 0) {
-        mare__loop_look(&observer->loop);
+        observer->loops->look(&observer->loop);
     } else if (mare__park_elsewhere(lookout->parker)) {
         uint64_t now = deadline == MARE_FOREVER ? 0 : mare__now(lookout->runtime);
-        mare__loop_wait(&observer->loop, deadline == MARE_FOREVER ? UINT64_MAX
-                                         : deadline > now         ? deadline - now
-                                                                  : 0);
+        observer->loops->wait(&observer->loop, deadline == MARE_FOREVER ? UINT64_MAX
+                                               : deadline > now         ? deadline - now
+                                                                        : 0);
         mare__park_return(lookout->parker);
         if (atomic_load(&lookout->called))
             obey_all(observer);
@@ -151,7 +199,7 @@ static void attend(struct mare__lookout *lookout)
         return;
     if (atomic_load(&lookout->called))
         obey_all(observer);
-    mare__loop_look(&observer->loop);
+    observer->loops->look(&observer->loop);
     pthread_mutex_unlock(&observer->turn);
 }
 
@@ -161,7 +209,7 @@ static void destroy(struct mare__lookout *lookout)
 {
     struct mare__observer *observer = MARE__ENTRY(lookout, struct mare__observer, lookout);
     obey_all(observer);
-    mare__loop_fini(&observer->loop);
+    observer->loops->fini(&observer->loop);
     pthread_mutex_destroy(&observer->turn);
     mare__free(observer);
 }
@@ -169,10 +217,12 @@ static void destroy(struct mare__lookout *lookout)
 static struct mare__observer *create(mare_runtime *runtime)
 {
     struct mare__observer *observer = mare__alloc_zero(sizeof *observer);
-    if (!observer || !mare__loop_init(&observer->loop)) {
+    const struct mare__platform *platform = &runtime->platform;
+    if (!observer || !platform->loops->init(platform->context, &observer->loop)) {
         mare__free(observer);
         return NULL;
     }
+    observer->loops = platform->loops;
     pthread_mutex_init(&observer->turn, NULL);
     mare__list_init(&observer->commanded);
     observer->lookout = (struct mare__lookout){.runtime = runtime,
@@ -275,8 +325,11 @@ mare_channel *mare__observed_await(mare_runtime *runtime, struct mare__observed 
         atomic_fetch_add(&observed->observer->lookout.busy, 1);
     if (!observed->ready[way] || !observed->observer)
         return NULL;
-    unsigned bit = 1u << way;
-    if (!(atomic_fetch_or(&observed->wanted, bit) & bit))
+    unsigned bit = 1u << way, known = bit << KNOWN;
+    unsigned before = atomic_load(&observed->wanted);
+    if ((before & (bit | known)) != (bit | known))
+        before = atomic_fetch_or(&observed->wanted, bit | known);
+    if (!(before & bit) || before & ODD)
         command(observed, false);
     return observed->ready[way];
 }

@@ -19,8 +19,9 @@ struct mare__observer;
 struct mare__observed {
     struct mare__observer *observer; // NULL until it is first watched
     mare_channel *ready[MARE__WAYS]; // where a change is told; made when first watched for
-    atomic_uint wanted;              // bits of what it is watched for
+    atomic_uint wanted;              // bits of what it is watched for, and others (observer.c)
     int fd;
+    bool edges;       // only those who read it to the end wait for it: see mare__observed_expect
     atomic_bool ends; // somebody has closed it
     bool doomed;      // under the observer's lock: so the observer shall close it
     bool lent;        // the descriptor is somebody else's, who closes it
@@ -36,6 +37,12 @@ void mare__observed_init(struct mare__observed *observed, int fd,
 // The channel that gets a message when the descriptor is, or soon becomes, ready; at least one
 // after each call. NULL: not enough memory.
 mare_channel *mare__observed_await(mare_runtime *runtime, struct mare__observed *observed, int way);
+
+// For a connection that may be told of changes alone (`edges`): before a call to the system that
+// may find that it cannot be read, or written, now; and after one that has not found that. So who
+// waits then need not ask whether it can: any change is told.
+void mare__observed_expect(struct mare__observed *observed, int way);
+void mare__observed_unexpect(struct mare__observed *observed, int way);
 
 // Tells one who waits for it, as if it had happened.
 void mare__observed_tell(struct mare__observed *observed, int way);

@@ -9,14 +9,16 @@ static void run(struct mare__job *job)
 {
     struct mare__lookup *lookup = (struct mare__lookup *)job;
     struct mare__resolving *naming = &lookup->naming;
+    const struct mare__platform *platform = mare__jobs_platform(job->jobs);
+    const struct mare__names *names = platform->names;
     if (naming->is_service && *lookup->host)
-        naming->port = mare__service_number(lookup->host, naming->datagrams);
+        naming->port = names->service_number(platform->context, lookup->host, naming->datagrams);
     else if (naming->is_service)
-        mare__service_name(naming->port, naming->name);
+        names->service_name(platform->context, naming->port, naming->name);
     else if (*lookup->host)
-        mare__resolve_addresses(&lookup->naming, lookup->host);
+        names->find_addresses(platform->context, naming, lookup->host);
     else
-        mare__resolve_name(&lookup->naming);
+        names->find_name(platform->context, naming);
 }
 
 static void end(struct mare__job *job)

@@ -59,12 +59,13 @@ static int watch_folder(struct mare__walk *walk, const char *path, bool is_root)
 // Notes what is in a folder: folders to watch, and what there is to tell.
 static int look_into(struct mare__walk *walk, const char *path)
 {
+    const struct mare__platform *platform = mare__jobs_platform(walk->job.jobs);
     struct mare__folder *folder;
     const char *name, *kind;
-    int err = mare__folder_open(path, &folder);
+    int err = platform->files->open_folder(platform->context, path, &folder);
     if (err)
         return 0;
-    while (!err && mare__folder_next(folder, &name, &kind) == 1) {
+    while (!err && platform->files->next_entry(platform->context, folder, &name, &kind) == 1) {
         bool is_folder = strcmp(kind, "folder") == 0;
         if (walk->tells && walk->found++ == FOUND_MAX)
             walk->is_overflown = true;
@@ -81,7 +82,7 @@ static int look_into(struct mare__walk *walk, const char *path)
         if (!err && mare__job_is_lost(&walk->job))
             err = -ECANCELED;
     }
-    mare__folder_close(folder);
+    platform->files->close_folder(platform->context, folder);
     return err;
 }
 

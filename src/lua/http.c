@@ -10,21 +10,58 @@
 
 static const char metatable[] = "mare.http.reader";
 
-enum { READER = 1, STREAM, PATIENCE, HURRY, DEADLINE };
-
-static struct mare__http_reader *check(lua_State *L)
+struct mare__lua_reader *mare__lua_reader(lua_State *L)
 {
-    return luaL_checkudata(L, READER, metatable);
+    return luaL_checkudata(L, MARE__READER, metatable);
+}
+
+// One that was checked.
+static struct mare__lua_reader *reader_of(lua_State *L)
+{
+    return lua_touserdata(L, MARE__READER);
 }
 
 // ---- Heads as tables ----------------------------------------------------------------------------
 
-static void set_span(lua_State *L, const char *name, struct mare__span span)
+// The names of what a head and a request have. Functions that need them for each request have them
+// as values of their own, in this order: to look a name up costs more than to set the field.
+static const char *const names[] = {
+    [MARE__KEY_METHOD] = "method",   [MARE__KEY_TARGET] = "target",
+    [MARE__KEY_FORM] = "form",       [MARE__KEY_PATH] = "path",
+    [MARE__KEY_QUERY] = "query",     [MARE__KEY_HOST] = "host",
+    [MARE__KEY_EXPECTS] = "expects", [MARE__KEY_STATUS] = "status",
+    [MARE__KEY_REASON] = "reason",   [MARE__KEY_INTERIM] = "interim",
+    [MARE__KEY_MINOR] = "minor",     [MARE__KEY_KEEP_ALIVE] = "keep_alive",
+    [MARE__KEY_UPGRADE] = "upgrade", [MARE__KEY_HAS_BODY] = "has_body",
+    [MARE__KEY_LENGTH] = "length",   [MARE__KEY_HEADERS] = "headers",
+    [MARE__KEY_STREAM] = "stream",   [MARE__KEY_PEER] = "peer",
+    [MARE__KEY_TAKEN] = "taken",     [MARE__KEY_GONE] = "gone",
+    [MARE__KEY_LOOKING] = "looking", [MARE__KEY_ENDING] = "ending",
+};
+
+// Sets a field of the table below the value on top, and pops that.
+static void set(lua_State *L, enum mare__http_key key, bool own)
+{
+    if (own)
+        lua_pushvalue(L, lua_upvalueindex(1 + (int)key));
+    else
+        lua_pushstring(L, names[key]);
+    lua_insert(L, -2);
+    lua_rawset(L, -3);
+}
+
+static void set_span(lua_State *L, enum mare__http_key key, bool own, struct mare__span span)
 {
     if (!span.at)
         return;
     lua_pushlstring(L, span.at, span.size);
-    lua_setfield(L, -2, name);
+    set(L, key, own);
+}
+
+static void set_boolean(lua_State *L, enum mare__http_key key, bool own, bool value)
+{
+    lua_pushboolean(L, value);
+    set(L, key, own);
 }
 
 static void push_lower(lua_State *L, struct mare__span name)
@@ -70,56 +107,58 @@ static void push_fields(lua_State *L, const struct mare__http_head *head)
 }
 
 // The form of a request's target, if it is no path (RFC 9112 section 3.2).
-static void set_form(lua_State *L, const struct mare__http_head *head)
+static void set_form(lua_State *L, const struct mare__http_head *head, bool own)
 {
     if (head->target.at[0] == '/')
         return;
     lua_pushstring(L, !head->path.at                                        ? "authority"
                       : head->target.size == 1 && head->target.at[0] == '*' ? "asterisk"
                                                                             : "absolute");
-    lua_setfield(L, -2, "form");
+    set(L, MARE__KEY_FORM, own);
+}
+
+static void set_request(lua_State *L, const struct mare__http_head *head, bool own)
+{
+    set_span(L, MARE__KEY_METHOD, own, head->method);
+    set_span(L, MARE__KEY_TARGET, own, head->target);
+    set_form(L, head, own);
+    set_span(L, MARE__KEY_PATH, own, head->path);
+    set_span(L, MARE__KEY_QUERY, own, head->query);
+    set_span(L, MARE__KEY_HOST, own, head->host);
+    if (head->expect_continue)
+        set_boolean(L, MARE__KEY_EXPECTS, own, true);
+}
+
+static void set_response(lua_State *L, const struct mare__http_head *head, bool own)
+{
+    lua_pushinteger(L, head->status);
+    set(L, MARE__KEY_STATUS, own);
+    set_span(L, MARE__KEY_REASON, own, head->reason);
+    if (head->interim)
+        set_boolean(L, MARE__KEY_INTERIM, own, true);
 }
 
 int mare__lua_http_push_head(lua_State *L, const struct mare__http_head *head,
-                             enum mare__http_kind kind)
+                             enum mare__http_kind kind, bool own)
 {
     lua_createtable(L, 0, 12);
-    if (kind == MARE__HTTP_REQUESTS) {
-        set_span(L, "method", head->method);
-        set_span(L, "target", head->target);
-        set_form(L, head);
-        set_span(L, "path", head->path);
-        set_span(L, "query", head->query);
-        set_span(L, "host", head->host);
-        if (head->expect_continue) {
-            lua_pushboolean(L, 1);
-            lua_setfield(L, -2, "expects");
-        }
-    } else {
-        lua_pushinteger(L, head->status);
-        lua_setfield(L, -2, "status");
-        set_span(L, "reason", head->reason);
-        if (head->interim) {
-            lua_pushboolean(L, 1);
-            lua_setfield(L, -2, "interim");
-        }
-    }
+    if (kind == MARE__HTTP_REQUESTS)
+        set_request(L, head, own);
+    else
+        set_response(L, head, own);
     lua_pushinteger(L, head->minor);
-    lua_setfield(L, -2, "minor");
-    lua_pushboolean(L, head->keep_alive);
-    lua_setfield(L, -2, "keep_alive");
+    set(L, MARE__KEY_MINOR, own);
+    set_boolean(L, MARE__KEY_KEEP_ALIVE, own, head->keep_alive);
     if (head->upgrade.size > 0)
-        set_span(L, "upgrade", head->upgrade);
-    if (head->body != MARE__HTTP_BODY_NONE) {
-        lua_pushboolean(L, 1);
-        lua_setfield(L, -2, "has_body");
-    }
+        set_span(L, MARE__KEY_UPGRADE, own, head->upgrade);
+    if (head->body != MARE__HTTP_BODY_NONE)
+        set_boolean(L, MARE__KEY_HAS_BODY, own, true);
     if (head->body == MARE__HTTP_BODY_LENGTH) {
         lua_pushinteger(L, (lua_Integer)head->length);
-        lua_setfield(L, -2, "length");
+        set(L, MARE__KEY_LENGTH, own);
     }
     push_fields(L, head);
-    lua_setfield(L, -2, "headers");
+    set(L, MARE__KEY_HEADERS, own);
     return 1;
 }
 
@@ -135,6 +174,7 @@ static int fail_message(lua_State *L, const struct mare__http_reader *reader)
 }
 
 // What the reader makes of the bytes: results pushed, or 0: it needs more. `*used` bytes are gone.
+// Who reads a head has the names.
 static int interpret(lua_State *L, struct mare__http_reader *reader, bool body, const char *bytes,
                      size_t size, size_t *used)
 {
@@ -147,7 +187,7 @@ static int interpret(lua_State *L, struct mare__http_reader *reader, bool body, 
         case MARE__HTTP_MORE:
             return 0;
         case MARE__HTTP_HEAD:
-            return mare__lua_http_push_head(L, &reader->head, reader->kind);
+            return mare__lua_http_push_head(L, &reader->head, reader->kind, !body);
         case MARE__HTTP_BODY:
             lua_pushlstring(L, reader->slice.at, reader->slice.size);
             return 1;
@@ -190,14 +230,41 @@ static uint64_t deadline_in(lua_State *L, const struct mare__stream *stream, int
 
 static int read_more(lua_State *L, int status, lua_KContext context);
 
-// Goes on reading: a head, or a part of a body. `ready`: the stream has been waited for.
-static int read_message(lua_State *L, struct mare__stream *stream, bool body, bool ready)
+// Waits until the stream can be read: as mare__lua_wait_stream.
+static int wait_for_bytes(lua_State *L, struct mare__stream *stream, enum mare__reading what)
 {
-    struct mare__http_reader *reader = check(L);
+    // A head may be long in coming, but once it has begun it must be there soon.
+    bool begun = lua_toboolean(L, MARE__BEGUN);
+    if (lua_isnil(L, MARE__UNTIL)) {
+        uint64_t deadline = deadline_in(L, stream, begun ? MARE__HURRY : MARE__PATIENCE);
+        lua_pushinteger(L, (lua_Integer)deadline);
+        lua_replace(L, MARE__UNTIL);
+    }
+    return mare__lua_wait_stream(L, stream, MARE__TO_READ, (uint64_t)lua_tointeger(L, MARE__UNTIL),
+                                 read_more, (lua_KContext)what);
+}
+
+// It moves: the time is counted anew, but only once for a head.
+static void begin_anew(lua_State *L, bool body)
+{
+    if (!body && lua_toboolean(L, MARE__BEGUN))
+        return;
+    lua_pushboolean(L, 1);
+    lua_replace(L, MARE__BEGUN);
+    lua_pushnil(L);
+    lua_replace(L, MARE__UNTIL);
+}
+
+// Goes on reading: a head, or a part of a body. `ready`: the stream has been waited for.
+static int read_message(lua_State *L, struct mare__stream *stream, enum mare__reading what,
+                        bool ready)
+{
+    struct mare__http_reader *reader = &reader_of(L)->http;
+    bool body = what == MARE__READ_BODY;
     char bytes[MARE__STREAM_ROOM];
     size_t used, have = mare__stream_buffered(stream);
     const char *before = have > 0 ? stream->bytes + stream->first : bytes;
-    int results = interpret(L, reader, body, before, have, &used);
+    int results = have > 0 || !ready ? interpret(L, reader, body, before, have, &used) : 0;
     if (have > 0)
         mare__stream_used(stream, used);
     while (results == 0) {
@@ -206,14 +273,7 @@ static int read_message(lua_State *L, struct mare__stream *stream, bool body, bo
         ssize_t got = stream->drained && !ready ? -EAGAIN : mare__stream_read(stream, bytes);
         ready = true;
         if (got == -EAGAIN) {
-            // A head may be long in coming, but once it has begun it must be there soon.
-            bool begun = lua_toboolean(L, DEADLINE + 1);
-            if (lua_isnil(L, DEADLINE)) {
-                lua_pushinteger(L, (lua_Integer)deadline_in(L, stream, begun ? HURRY : PATIENCE));
-                lua_replace(L, DEADLINE);
-            }
-            int waited = mare__lua_wait_stream(
-                L, stream, MARE__TO_READ, (uint64_t)lua_tointeger(L, DEADLINE), read_more, body);
+            int waited = wait_for_bytes(L, stream, what);
             if (waited != MARE__WAITED)
                 return waited;
             continue;
@@ -222,12 +282,7 @@ static int read_message(lua_State *L, struct mare__stream *stream, bool body, bo
             return mare__lua_fail_io(L, stream, (int)-got);
         if (got == 0)
             continue;
-        if (body || !lua_toboolean(L, DEADLINE + 1)) { // it moves: the time is counted anew
-            lua_pushboolean(L, 1);
-            lua_replace(L, DEADLINE + 1);
-            lua_pushnil(L);
-            lua_replace(L, DEADLINE);
-        }
+        begin_anew(L, body);
         results = interpret(L, reader, body, bytes, (size_t)got, &used);
         if (used < (size_t)got && !mare__stream_keep(stream, bytes + used, (size_t)got - used))
             return mare__lua_fail(L, MARE_NOMEM);
@@ -238,63 +293,119 @@ static int read_message(lua_State *L, struct mare__stream *stream, bool body, bo
 static int read_more(lua_State *L, int status, lua_KContext context)
 {
     (void)status;
-    struct mare__stream *stream = mare__lua_stream(L, STREAM);
+    enum mare__reading what = (enum mare__reading)context;
+    struct mare__stream *stream = mare__lua_stream(L, MARE__READ_FROM);
     mare_err err = mare__lua_outcome(L, stream);
-    bool begun = lua_toboolean(L, DEADLINE + 1);
-    if (err == MARE_TIMEOUT && begun && !context) { // it trickles
-        mare__lua_fail(L, err);
+    int results;
+    if (err == MARE_TIMEOUT && lua_toboolean(L, MARE__BEGUN) && what != MARE__READ_BODY) {
+        mare__lua_fail(L, err); // it trickles
         lua_pushinteger(L, 408);
-        return 4;
+        results = 4;
+    } else {
+        results = err ? mare__lua_fail_stream(L, err) : read_message(L, stream, what, true);
     }
-    return err ? mare__lua_fail_stream(L, err) : read_message(L, stream, context, true);
+    reader_of(L)->awaits = false;
+    return what == MARE__READ_TO_SERVE ? mare__lua_http_serve_on(L, results) : results;
 }
 
-static int start_reading(lua_State *L, bool body)
+int mare__lua_http_read(lua_State *L, enum mare__reading what)
 {
-    struct mare__stream *stream = mare__lua_stream(L, STREAM);
-    check(L);
-    lua_settop(L, HURRY);
+    struct mare__stream *stream = mare__lua_stream(L, MARE__READ_FROM);
+    struct mare__lua_reader *reader = reader_of(L);
     if (mare__stream_closed(stream))
         return mare__lua_fail_stream(L, MARE_CLOSED);
-    lua_settop(L, DEADLINE);
-    lua_pushboolean(L, body || mare__stream_buffered(stream) > 0);
-    return read_message(L, stream, body, false);
+    lua_pushnil(L);
+    lua_replace(L, MARE__UNTIL);
+    lua_pushboolean(L, what == MARE__READ_BODY || mare__stream_buffered(stream) > 0);
+    lua_replace(L, MARE__BEGUN);
+    reader->awaits = what != MARE__READ_BODY;
+    int results = read_message(L, stream, what, false);
+    reader->awaits = false;
+    return results;
 }
 
 // reader:head(stream, patience, hurry): the next message's head, as a table; `patience` seconds for
 // its first byte, `hurry` for the whole of it.
 static int reader_head(lua_State *L)
 {
-    return start_reading(L, false);
+    mare__lua_reader(L);
+    lua_settop(L, MARE__HURRY);
+    lua_settop(L, MARE__BEGUN);
+    return mare__lua_http_read(L, MARE__READ_HEAD);
 }
 
 // reader:body(stream, patience, hurry): the next part of the body, or false at its end; `hurry`
 // seconds for each part.
 static int reader_body(lua_State *L)
 {
-    return start_reading(L, true);
+    mare__lua_reader(L);
+    lua_settop(L, MARE__HURRY);
+    lua_settop(L, MARE__BEGUN);
+    return mare__lua_http_read(L, MARE__READ_BODY);
 }
 
 // reader:expect(method): what the next response answers.
 static int reader_expect(lua_State *L)
 {
-    struct mare__http_reader *reader = check(L);
     size_t size;
     const char *method = luaL_checklstring(L, 2, &size);
-    mare__http_reader_expect(reader, (struct mare__span){method, size});
+    mare__http_reader_expect(&mare__lua_reader(L)->http, (struct mare__span){method, size});
     return 0;
 }
 
-// reader:idle(): whether no message has begun.
+// reader:idle(): whether somebody waits for a message, and none has begun.
 static int reader_idle(lua_State *L)
 {
-    lua_pushboolean(L, mare__http_reader_idle(check(L)));
+    const struct mare__lua_reader *reader = mare__lua_reader(L);
+    lua_pushboolean(L, reader->awaits && mare__http_reader_idle(&reader->http));
     return 1;
+}
+
+enum { METHODS = 1, REQUEST }; // the values of a reader
+
+void mare__lua_http_enter(lua_State *L, struct mare__lua_reader *reader, int index)
+{
+    reader->inside = true;
+    reader->turn++;
+    lua_pushvalue(L, index);
+    lua_setiuservalue(L, MARE__READER, REQUEST);
+}
+
+void mare__lua_http_leave(lua_State *L, struct mare__lua_reader *reader)
+{
+    reader->inside = false;
+    lua_pushnil(L);
+    lua_setiuservalue(L, MARE__READER, REQUEST);
+}
+
+// reader:enter(request), reader:leave(): a function of the program's begins to handle the request,
+// or ends.
+static int reader_enter(lua_State *L)
+{
+    luaL_checktype(L, 2, LUA_TTABLE);
+    mare__lua_http_enter(L, mare__lua_reader(L), 2);
+    return 0;
+}
+
+static int reader_leave(lua_State *L)
+{
+    mare__lua_http_leave(L, mare__lua_reader(L));
+    return 0;
+}
+
+// reader:inside(): the request that the program handles, or nil, and how often it did.
+static int reader_inside(lua_State *L)
+{
+    const struct mare__lua_reader *reader = mare__lua_reader(L);
+    lua_settop(L, 1);
+    lua_getiuservalue(L, MARE__READER, REQUEST);
+    lua_pushinteger(L, (lua_Integer)reader->turn);
+    return 2;
 }
 
 static int reader_gc(lua_State *L)
 {
-    mare__http_reader_fini(check(L));
+    mare__http_reader_fini(&mare__lua_reader(L)->http);
     return 0;
 }
 
@@ -324,24 +435,33 @@ void mare__lua_http_limits(lua_State *L, struct mare__http_limits *limits)
 static int new_reader(lua_State *L)
 {
     static const char *const kinds[] = {"requests", "responses", NULL};
-    static const luaL_Reg private_methods[] = {{"head", reader_head},
-                                               {"body", reader_body},
+    static const luaL_Reg with_names[] = {
+        {"head", reader_head}, {"serve", mare__lua_http_serve}, {NULL, NULL}};
+    static const luaL_Reg private_methods[] = {{"body", reader_body},
                                                {"expect", reader_expect},
                                                {"idle", reader_idle},
+                                               {"enter", reader_enter},
+                                               {"leave", reader_leave},
+                                               {"inside", reader_inside},
                                                {NULL, NULL}};
     int kind = luaL_checkoption(L, 1, NULL, kinds);
     lua_settop(L, 3);
     if (!lua_isnil(L, 2))
         luaL_checktype(L, 2, LUA_TTABLE);
     const char *methods = luaL_optstring(L, 3, NULL);
-    struct mare__http_reader *reader = lua_newuserdatauv(L, sizeof *reader, 1);
-    mare__http_reader_init(reader, kind == 0 ? MARE__HTTP_REQUESTS : MARE__HTTP_RESPONSES);
-    reader->methods = methods;
+    struct mare__lua_reader *reader = lua_newuserdatauv(L, sizeof *reader, REQUEST);
+    *reader = (struct mare__lua_reader){0};
+    mare__http_reader_init(&reader->http, kind == 0 ? MARE__HTTP_REQUESTS : MARE__HTTP_RESPONSES);
+    reader->http.methods = methods;
     lua_pushvalue(L, 3); // and so it stays
-    lua_setiuservalue(L, -2, 1);
-    mare__lua_http_limits(L, &reader->limits);
+    lua_setiuservalue(L, -2, METHODS);
+    mare__lua_http_limits(L, &reader->http.limits);
     if (luaL_newmetatable(L, metatable)) {
         luaL_newlib(L, private_methods);
+        luaL_checkstack(L, MARE__KEYS + 2, NULL);
+        for (int i = 0; i < MARE__KEYS; i++)
+            lua_pushstring(L, names[i]);
+        luaL_setfuncs(L, with_names, MARE__KEYS);
         lua_setfield(L, -2, "__index");
         lua_pushcfunction(L, reader_gc);
         lua_setfield(L, -2, "__gc");
@@ -369,6 +489,7 @@ static int phrase(lua_State *L)
 int mare__lua_open_http(lua_State *L)
 {
     static const luaL_Reg private_functions[] = {{"reader", new_reader},
+                                                 {"clock", mare__lua_http_new_clock},
                                                  {"response", mare__lua_http_response},
                                                  {"request", mare__lua_http_request},
                                                  {"write", mare__lua_http_write},

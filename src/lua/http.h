@@ -1,13 +1,73 @@
 // SPDX-License-Identifier: MIT
-// What the bindings of HTTP share: functions in Lua that live in http_write.c and base64.c, and
-// what HTTP/2 has in common with HTTP/1.1.
+// What the bindings of HTTP share: the reader, functions in Lua that live in http_serve.c,
+// http_write.c and base64.c, and what HTTP/2 has in common with HTTP/1.1.
 #pragma once
 
 #include "lua/net.h"
 
-// Pushes a head as a table; returns 1.
+// ---- The reader ---------------------------------------------------------------------------------
+// A userdata. Its first value is the string of the methods that it knows, its second the request
+// that the program handles.
+struct mare__lua_reader {
+    struct mare__http_reader http;
+    bool awaits;       // a head
+    bool inside;       // of a function of the program's, with a request
+    uint32_t requests; // that mare__lua_http_serve has had answered
+    uint64_t turn;     // counts how often it was inside
+};
+
+// Where the arguments of its methods are, and two values of those who wait: until when, or nil, and
+// whether the message has begun.
+enum { MARE__READER = 1, MARE__READ_FROM, MARE__PATIENCE, MARE__HURRY, MARE__UNTIL, MARE__BEGUN };
+
+enum mare__reading { MARE__READ_HEAD, MARE__READ_BODY, MARE__READ_TO_SERVE };
+
+struct mare__lua_reader *mare__lua_reader(lua_State *L);
+
+// Begins to read: the results are on top of the stack, and are counted; one, if it went well. Who
+// reads to serve goes on in mare__lua_http_serve_on if it had to wait.
+int mare__lua_http_read(lua_State *L, enum mare__reading what);
+int mare__lua_http_serve_on(lua_State *L, int results);
+int mare__lua_http_serve(lua_State *L);
+int mare__lua_http_new_clock(lua_State *L);
+
+// The program begins, or ends, to handle the request at the index.
+void mare__lua_http_enter(lua_State *L, struct mare__lua_reader *reader, int index);
+void mare__lua_http_leave(lua_State *L, struct mare__lua_reader *reader);
+
+// ---- Heads and bodies ---------------------------------------------------------------------------
+
+// Names in Lua.
+enum mare__http_key {
+    MARE__KEY_METHOD,
+    MARE__KEY_TARGET,
+    MARE__KEY_FORM,
+    MARE__KEY_PATH,
+    MARE__KEY_QUERY,
+    MARE__KEY_HOST,
+    MARE__KEY_EXPECTS,
+    MARE__KEY_STATUS,
+    MARE__KEY_REASON,
+    MARE__KEY_INTERIM,
+    MARE__KEY_MINOR,
+    MARE__KEY_KEEP_ALIVE,
+    MARE__KEY_UPGRADE,
+    MARE__KEY_HAS_BODY,
+    MARE__KEY_LENGTH,
+    MARE__KEY_HEADERS,
+    MARE__KEY_STREAM,
+    MARE__KEY_PEER,
+    MARE__KEY_TAKEN,
+    MARE__KEY_GONE,
+    MARE__KEY_LOOKING,
+    MARE__KEY_ENDING,
+    MARE__KEYS
+};
+
+// Pushes a head as a table; returns 1. `own`: the function that runs has the names, in the order of
+// mare__http_key, as its first values.
 int mare__lua_http_push_head(lua_State *L, const struct mare__http_head *head,
-                             enum mare__http_kind kind);
+                             enum mare__http_kind kind, bool own);
 
 // Sets the limits that the table at index 2 has, if there is one.
 void mare__lua_http_limits(lua_State *L, struct mare__http_limits *limits);

@@ -103,7 +103,7 @@ static int session_request(lua_State *L)
         return 3;
     if (!mare__http2_request_head(http2, stream, check(L)->methods, &head))
         return push_refused(L, stream);
-    return mare__lua_http_push_head(L, &head, MARE__HTTP_REQUESTS);
+    return mare__lua_http_push_head(L, &head, MARE__HTTP_REQUESTS, false);
 }
 
 // s:response(id): likewise.
@@ -116,7 +116,7 @@ static int session_response(lua_State *L)
         return 3;
     if (!mare__http2_response_head(http2, stream, &head))
         return push_refused(L, stream);
-    return mare__lua_http_push_head(L, &head, MARE__HTTP_RESPONSES);
+    return mare__lua_http_push_head(L, &head, MARE__HTTP_RESPONSES, false);
 }
 
 // What is to be sent with a head: a text, true for parts that come later, or nothing. A text stays.

@@ -241,12 +241,13 @@ static int send_more(lua_State *L, int status, lua_KContext context);
 static size_t near(lua_State *L, const struct mare__file *file, size_t sent, size_t left)
 {
     size_t known = (size_t)lua_tointeger(L, KNOWN);
-    if (!file->descriptor || file->job || mare__file_buffered(file) > 0)
+    const struct mare__descriptor *descriptor = file->descriptor;
+    if (!descriptor || file->job || mare__file_buffered(file) > 0)
         return 0;
     if (sent >= known && sent < left) {
-        known = file->descriptor->in_memory
-                    ? left
-                    : sent + mare__file_near(file->descriptor->fd, left - sent);
+        known = descriptor->in_memory ? left
+                                      : sent + descriptor->files->near(descriptor->context,
+                                                                       descriptor->fd, left - sent);
         lua_pushinteger(L, (lua_Integer)known);
         lua_replace(L, KNOWN);
     }

@@ -93,8 +93,14 @@ static void compile_body(lua_State *L, int body)
         lua_pop(L, 1);
         status = luaL_loadfile(L, code);
     }
-    if (status != LUA_OK)
+    if (status != LUA_OK) {
+        luaL_where(L, 1);
+        lua_insert(L, -2);
+        if (status == LUA_ERRFILE)
+            lua_pushliteral(L, " (paths are relative to the working folder)");
+        lua_concat(L, status == LUA_ERRFILE ? 3 : 2);
         lua_error(L);
+    }
     lua_replace(L, body);
 }
 

@@ -199,7 +199,8 @@ int mare__lua_socket_service(lua_State *L)
     const char *name = luaL_checkstring(L, 1);
     uint64_t deadline = mare__lua_deadline(L, 3);
     if (*name && !name[strspn(name, "0123456789")]) {
-        int number = mare__service_number(name, false);
+        const struct mare__platform *platform = &mare__self(L)->shared.runtime->platform;
+        int number = platform->names->service_number(platform->context, name, false);
         if (number >= 0)
             lua_pushinteger(L, number);
         return number >= 0;

@@ -27,8 +27,9 @@ static int outcome(int result)
 
 // ---- Descriptors --------------------------------------------------------------------------------
 
-int mare__file_open(const char *path, unsigned how, unsigned permissions)
+static int live_open(void *context, const char *path, unsigned how, unsigned permissions)
 {
+    (void)context;
     int flags = O_CLOEXEC | O_NOCTTY;
     if (how & MARE__FILE_WRITES)
         flags |= how & MARE__FILE_READS ? O_RDWR : O_WRONLY;
@@ -39,14 +40,16 @@ int mare__file_open(const char *path, unsigned how, unsigned permissions)
     return outcome(open(path, flags, (mode_t)permissions));
 }
 
-int mare__file_close(int fd)
+static int live_close(void *context, int fd)
 {
+    (void)context;
     int err = outcome(close(fd));
     return err == -EINTR ? 0 : err; // on Linux it is closed all the same
 }
 
-ssize_t mare__file_read(int fd, void *bytes, size_t size)
+static ssize_t live_read(void *context, int fd, void *bytes, size_t size)
 {
+    (void)context;
     ssize_t got;
     do
         got = read(fd, bytes, size);
@@ -54,8 +57,9 @@ ssize_t mare__file_read(int fd, void *bytes, size_t size)
     return got < 0 ? -errno : got;
 }
 
-int mare__file_write(int fd, const void *bytes, size_t size)
+static int live_write(void *context, int fd, const void *bytes, size_t size)
 {
+    (void)context;
     const char *at = bytes;
     while (size > 0) {
         ssize_t wrote = write(fd, at, size);
@@ -69,16 +73,18 @@ int mare__file_write(int fd, const void *bytes, size_t size)
     return 0;
 }
 
-bool mare__file_in_memory(int fd)
+static bool live_in_memory(void *context, int fd)
 {
+    (void)context;
     struct statfs system;
     return fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC;
 }
 
-size_t mare__file_near(int fd, size_t size)
+static size_t live_near(void *context, int fd, size_t size)
 {
+    (void)context;
     enum { STEP = 128 << 10 }; // what the system reads ahead of a reader
-    int64_t place = mare__file_seek(fd, 0, MARE__FROM_HERE);
+    int64_t place = lseek(fd, 0, SEEK_CUR);
     if (place < 0)
         return 0;
     for (size_t near = 0; near < size; near += STEP) {
@@ -91,20 +97,23 @@ size_t mare__file_near(int fd, size_t size)
     return size;
 }
 
-int64_t mare__file_seek(int fd, int64_t offset, enum mare__whence whence)
+static int64_t live_seek(void *context, int fd, int64_t offset, enum mare__whence whence)
 {
+    (void)context;
     static const int numbers[] = {SEEK_SET, SEEK_CUR, SEEK_END};
     off_t at = lseek(fd, offset, numbers[whence]);
     return at < 0 ? -errno : at;
 }
 
-int mare__file_truncate(int fd, int64_t size)
+static int live_truncate(void *context, int fd, int64_t size)
 {
+    (void)context;
     return outcome(ftruncate(fd, size));
 }
 
-int mare__file_sync(int fd)
+static int live_sync(void *context, int fd)
 {
+    (void)context;
     return outcome(fsync(fd));
 }
 
@@ -133,8 +142,10 @@ static double seconds(struct timespec t)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-int mare__file_info(const char *path, int fd, bool follow, struct mare__file_info *info)
+static int live_info(void *context, const char *path, int fd, bool follow,
+                     struct mare__file_info *info)
 {
+    (void)context;
     struct stat s;
     int err = outcome(!path ? fstat(fd, &s) : follow ? stat(path, &s) : lstat(path, &s));
     if (err)
@@ -161,7 +172,7 @@ static int load_rest(int fd, size_t limit, char **bytes, size_t *size)
 {
     struct mare__file_info info = {.size = 0};
     size_t room = 0;
-    int err = mare__file_info(NULL, fd, true, &info);
+    int err = live_info(NULL, NULL, fd, true, &info);
     *size = 0;
     for (size_t want = info.size; !err; want = room * 2) {
         if (want == 0 || (room > 0 && want < CHUNK))
@@ -172,7 +183,7 @@ static int load_rest(int fd, size_t limit, char **bytes, size_t *size)
             return -ENOMEM;
         *bytes = more;
         while (*size <= room) {
-            ssize_t got = mare__file_read(fd, *bytes + *size, room + 1 - *size);
+            ssize_t got = live_read(NULL, fd, *bytes + *size, room + 1 - *size);
             if (got <= 0)
                 return (int)got;
             *size += (size_t)got;
@@ -182,14 +193,15 @@ static int load_rest(int fd, size_t limit, char **bytes, size_t *size)
     return err;
 }
 
-int mare__file_load(const char *path, size_t limit, char **bytes, size_t *size)
+static int live_load(void *context, const char *path, size_t limit, char **bytes, size_t *size)
 {
-    int fd = mare__file_open(path, MARE__FILE_READS, 0);
+    (void)context;
+    int fd = live_open(NULL, path, MARE__FILE_READS, 0);
     *bytes = NULL;
     if (fd < 0)
         return fd;
     int err = load_rest(fd, limit, bytes, size);
-    mare__file_close(fd);
+    live_close(NULL, fd);
     if (err) {
         mare__free(*bytes);
         *bytes = NULL;
@@ -199,10 +211,10 @@ int mare__file_load(const char *path, size_t limit, char **bytes, size_t *size)
 
 static int write_and_close(int fd, const char *bytes, size_t size, bool sync)
 {
-    int err = mare__file_write(fd, bytes, size);
+    int err = live_write(NULL, fd, bytes, size);
     if (!err && sync)
-        err = mare__file_sync(fd);
-    int closed = mare__file_close(fd);
+        err = live_sync(NULL, fd);
+    int closed = live_close(NULL, fd);
     return err ? err : closed;
 }
 
@@ -213,11 +225,11 @@ static int sync_folder(const char *path)
     char folder[PATH_MAX];
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 1,
              slash ? path : ".");
-    int fd = mare__file_open(folder, MARE__FILE_READS, 0);
+    int fd = live_open(NULL, folder, MARE__FILE_READS, 0);
     if (fd < 0)
         return fd;
-    int err = mare__file_sync(fd);
-    mare__file_close(fd);
+    int err = live_sync(NULL, fd);
+    live_close(NULL, fd);
     return err == -EINVAL ? 0 : err; // a file system that has no such thing
 }
 
@@ -237,11 +249,11 @@ static int open_beside(const char *path, unsigned permissions, char name[PATH_MA
                           path, (unsigned long long)chance);
         if (length >= PATH_MAX)
             return -ENAMETOOLONG;
-        fd = mare__file_open(name, MARE__FILE_WRITES | MARE__FILE_IS_NEW, permissions);
+        fd = live_open(NULL, name, MARE__FILE_WRITES | MARE__FILE_IS_NEW, permissions);
     } while (fd == -EEXIST);
     if (fd >= 0 && exists && fchmod(fd, old.st_mode & 07777) != 0) {
         int err = -errno;
-        mare__file_close(fd);
+        live_close(NULL, fd);
         unlink(name);
         return err;
     }
@@ -267,13 +279,14 @@ static int replace(const char *path, const char *bytes, size_t size, const struc
     return sync_folder(path);
 }
 
-int mare__file_store(const char *path, const char *bytes, size_t size,
-                     const struct mare__store *how)
+static int live_store(void *context, const char *path, const char *bytes, size_t size,
+                      const struct mare__store *how)
 {
+    (void)context;
     if (how->atomic)
         return replace(path, bytes, size, how);
     int fd =
-        mare__file_open(path, how->how | MARE__FILE_WRITES | MARE__FILE_CREATES, how->permissions);
+        live_open(NULL, path, how->how | MARE__FILE_WRITES | MARE__FILE_CREATES, how->permissions);
     return fd < 0 ? fd : write_and_close(fd, bytes, size, how->sync);
 }
 
@@ -282,8 +295,8 @@ static int copy_bytes(int from, int to, mare__go_on *go_on, void *argument)
     char *chunk = mare__alloc(CHUNK);
     ssize_t got;
     int err = chunk ? 0 : -ENOMEM;
-    while (!err && (got = mare__file_read(from, chunk, CHUNK)) != 0) {
-        err = got < 0 ? (int)got : mare__file_write(to, chunk, (size_t)got);
+    while (!err && (got = live_read(NULL, from, chunk, CHUNK)) != 0) {
+        err = got < 0 ? (int)got : live_write(NULL, to, chunk, (size_t)got);
         if (!err && !go_on(argument))
             err = -ECANCELED;
     }
@@ -296,29 +309,30 @@ static int open_copy(const char *path, const struct stat *from, bool is_new, boo
 {
     struct stat to;
     unsigned permissions = from->st_mode & 07777;
-    int fd = mare__file_open(path, MARE__FILE_WRITES | MARE__FILE_IS_NEW, permissions);
+    int fd = live_open(NULL, path, MARE__FILE_WRITES | MARE__FILE_IS_NEW, permissions);
     *made = fd >= 0;
     if (fd != -EEXIST || is_new)
         return fd;
-    fd = mare__file_open(path, MARE__FILE_WRITES, 0);
+    fd = live_open(NULL, path, MARE__FILE_WRITES, 0);
     if (fd < 0)
         return fd;
     int err = outcome(fstat(fd, &to));
     if (!err && to.st_dev == from->st_dev && to.st_ino == from->st_ino)
         err = -EEXIST;
     if (!err && S_ISREG(to.st_mode))
-        err = mare__file_truncate(fd, 0);
+        err = live_truncate(NULL, fd, 0);
     if (err)
-        mare__file_close(fd);
+        live_close(NULL, fd);
     return err ? err : fd;
 }
 
-int mare__file_copy(const char *from, const char *to, bool is_new, mare__go_on *go_on,
-                    void *argument)
+static int live_copy(void *context, const char *from, const char *to, bool is_new,
+                     mare__go_on *go_on, void *argument)
 {
+    (void)context;
     struct stat s;
     bool made = false;
-    int in = mare__file_open(from, MARE__FILE_READS, 0);
+    int in = live_open(NULL, from, MARE__FILE_READS, 0);
     if (in < 0)
         return in;
     int err = outcome(fstat(in, &s));
@@ -327,12 +341,12 @@ int mare__file_copy(const char *from, const char *to, bool is_new, mare__go_on *
     int out = err ? err : open_copy(to, &s, is_new, &made);
     if (out >= 0) {
         err = copy_bytes(in, out, go_on, argument);
-        int closed = mare__file_close(out);
+        int closed = live_close(NULL, out);
         err = err ? err : closed;
     } else {
         err = out;
     }
-    mare__file_close(in);
+    live_close(NULL, in);
     if (err && made)
         unlink(to); // nothing is better than half of it
     return err;
@@ -346,8 +360,9 @@ static bool is_folder(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-int mare__folder_make(const char *path, unsigned permissions, bool parents)
+static int live_make_folder(void *context, const char *path, unsigned permissions, bool parents)
 {
+    (void)context;
     char part[PATH_MAX];
     size_t length = strlen(path);
     if (length >= sizeof part)
@@ -389,23 +404,28 @@ static int remove_in(int parent, const char *name, int depth, mare__go_on *go_on
     return err ? err : outcome(unlinkat(parent, name, AT_REMOVEDIR));
 }
 
-int mare__file_remove(const char *path, bool tree, mare__go_on *go_on, void *argument)
+static int live_remove(void *context, const char *path, bool tree, mare__go_on *go_on,
+                       void *argument)
 {
+    (void)context;
     return tree ? remove_in(AT_FDCWD, path, 0, go_on, argument) : outcome(remove(path));
 }
 
-int mare__file_rename(const char *from, const char *to)
+static int live_rename(void *context, const char *from, const char *to)
 {
+    (void)context;
     return outcome(rename(from, to));
 }
 
-int mare__file_link(const char *target, const char *path)
+static int live_link(void *context, const char *target, const char *path)
 {
+    (void)context;
     return outcome(symlink(target, path));
 }
 
-int mare__file_permit(const char *path, unsigned permissions)
+static int live_permit(void *context, const char *path, unsigned permissions)
 {
+    (void)context;
     return outcome(chmod(path, (mode_t)permissions));
 }
 
@@ -418,8 +438,9 @@ static int keep(const char *text, char **out)
     return 0;
 }
 
-int mare__file_target(const char *path, char **target)
+static int live_target(void *context, const char *path, char **target)
 {
+    (void)context;
     char text[PATH_MAX];
     ssize_t length = readlink(path, text, sizeof text - 1);
     if (length < 0)
@@ -428,14 +449,16 @@ int mare__file_target(const char *path, char **target)
     return keep(text, target);
 }
 
-int mare__file_real(const char *path, char **real)
+static int live_real(void *context, const char *path, char **real)
 {
+    (void)context;
     char text[PATH_MAX];
     return realpath(path, text) ? keep(text, real) : -errno;
 }
 
-int mare__file_temporary(char *name, bool folder)
+static int live_temporary(void *context, char *name, bool folder)
 {
+    (void)context;
     if (folder)
         return mkdtemp(name) ? 0 : -errno;
     return outcome(mkostemp(name, O_CLOEXEC));
@@ -447,8 +470,9 @@ struct mare__folder {
     DIR *stream;
 };
 
-int mare__folder_open(const char *path, struct mare__folder **folder)
+static int live_open_folder(void *context, const char *path, struct mare__folder **folder)
 {
+    (void)context;
     DIR *stream = opendir(path);
     if (!stream)
         return -errno;
@@ -471,8 +495,10 @@ static const char *kind_of_entry(DIR *stream, const struct dirent *entry)
                                                                                : "unknown";
 }
 
-int mare__folder_next(struct mare__folder *folder, const char **name, const char **kind)
+static int live_next_entry(void *context, struct mare__folder *folder, const char **name,
+                           const char **kind)
 {
+    (void)context;
     struct dirent *entry;
     do {
         errno = 0;
@@ -485,8 +511,38 @@ int mare__folder_next(struct mare__folder *folder, const char **name, const char
     return 1;
 }
 
-void mare__folder_close(struct mare__folder *folder)
+static void live_close_folder(void *context, struct mare__folder *folder)
 {
+    (void)context;
     closedir(folder->stream);
     mare__free(folder);
 }
+
+// ---- All of it ----------------------------------------------------------------------------------
+
+const struct mare__files mare__files_live = {
+    .open = live_open,
+    .close = live_close,
+    .read = live_read,
+    .write = live_write,
+    .in_memory = live_in_memory,
+    .near = live_near,
+    .seek = live_seek,
+    .truncate = live_truncate,
+    .sync = live_sync,
+    .info = live_info,
+    .load = live_load,
+    .store = live_store,
+    .copy = live_copy,
+    .make_folder = live_make_folder,
+    .remove = live_remove,
+    .rename = live_rename,
+    .link = live_link,
+    .permit = live_permit,
+    .target = live_target,
+    .real = live_real,
+    .temporary = live_temporary,
+    .open_folder = live_open_folder,
+    .next_entry = live_next_entry,
+    .close_folder = live_close_folder,
+};

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Files and folders by the system's own calls, which may block for as long as a disk or a peer
-// likes: for threads that may wait. Functions return 0, a count or a descriptor; failures are errno
-// values, negated.
+// Files and folders, which a runtime takes from its platform. They may block for as long as a disk
+// or a peer likes: for threads that may wait. Functions return 0, a count or a descriptor; failures
+// are errno values, negated. The live ones are the system's own calls.
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+struct mare__folder; // what the files that opened it know
 
 // How to open a file.
 enum {
@@ -19,25 +21,7 @@ enum {
     MARE__FILE_IS_NEW = 32 // it must not exist
 };
 
-int mare__file_open(const char *path, unsigned how, unsigned permissions);
-int mare__file_close(int fd);
-ssize_t mare__file_read(int fd, void *bytes, size_t size); // 0: the end
-
-// All of them, or a failure: then some may have been written.
-int mare__file_write(int fd, const void *bytes, size_t size);
-
-// Whether it is in memory, and nowhere else.
-bool mare__file_in_memory(int fd);
-
-// How many bytes from the file's place on, at most so many, are in memory, as far as looks here and
-// there can tell, so that to read them does not wait for a disk. 0 also where the file system
-// cannot say. This one does not block.
-size_t mare__file_near(int fd, size_t size);
-
 enum mare__whence { MARE__FROM_START, MARE__FROM_HERE, MARE__FROM_END };
-int64_t mare__file_seek(int fd, int64_t offset, enum mare__whence whence);
-int mare__file_truncate(int fd, int64_t size);
-int mare__file_sync(int fd);
 
 struct mare__file_info {
     const char *kind; // "file", "folder", "link", "pipe", "socket", "device"
@@ -46,49 +30,68 @@ struct mare__file_info {
     double read, written, changed; // seconds since 1970
 };
 
-// Of the path (with `follow`, of what a link leads to), or of a descriptor if the path is NULL.
-int mare__file_info(const char *path, int fd, bool follow, struct mare__file_info *info);
-
-// ---- Whole files --------------------------------------------------------------------------------
-// Asked now and then by what may take long: false, and it stops with -ECANCELED.
-typedef bool mare__go_on(void *argument);
-
-// Everything in a file, allocated. -EFBIG: it is longer than `limit`.
-int mare__file_load(const char *path, size_t limit, char **bytes, size_t *size);
-
 struct mare__store {
     unsigned how; // as above: appends, or is new, or empties
     unsigned permissions;
     bool atomic; // whoever looks sees the old contents or the new: written beside it, then renamed
     bool sync;   // wait until they are on the disk
 };
-int mare__file_store(const char *path, const char *bytes, size_t size,
-                     const struct mare__store *how);
 
-int mare__file_copy(const char *from, const char *to, bool is_new, mare__go_on *go_on,
-                    void *argument);
+// Asked now and then by what may take long: false, and it stops with -ECANCELED.
+typedef bool mare__go_on(void *argument);
 
-// ---- Names --------------------------------------------------------------------------------------
-int mare__folder_make(const char *path, unsigned permissions, bool parents);
-int mare__file_remove(const char *path, bool tree, mare__go_on *go_on, void *argument);
-int mare__file_rename(const char *from, const char *to);
-int mare__file_link(const char *target, const char *path); // symbolic
-int mare__file_permit(const char *path, unsigned permissions);
+// The context is that of the platform.
+struct mare__files {
+    int (*open)(void *context, const char *path, unsigned how, unsigned permissions);
+    int (*close)(void *context, int fd);
+    ssize_t (*read)(void *context, int fd, void *bytes, size_t size); // 0: the end
 
-// Allocated.
-int mare__file_target(const char *path, char **target); // of a symbolic link
-int mare__file_real(const char *path, char **real);
+    // All of them, or a failure: then some may have been written.
+    int (*write)(void *context, int fd, const void *bytes, size_t size);
 
-// A new file (a descriptor) or folder with a name that begins so; the name is completed in place:
-// it ends with "XXXXXX".
-int mare__file_temporary(char *name, bool folder);
+    // Whether it is in memory, and nowhere else.
+    bool (*in_memory)(void *context, int fd);
 
-// ---- Folders ------------------------------------------------------------------------------------
-struct mare__folder;
+    // How many bytes from the file's place on, at most so many, are in memory, as far as looks here
+    // and there can tell, so that to read them does not wait for a disk. 0 also where the file
+    // system cannot say. This one does not block.
+    size_t (*near)(void *context, int fd, size_t size);
 
-int mare__folder_open(const char *path, struct mare__folder **folder);
+    int64_t (*seek)(void *context, int fd, int64_t offset, enum mare__whence whence);
+    int (*truncate)(void *context, int fd, int64_t size);
+    int (*sync)(void *context, int fd);
 
-// The next name but for "." and "..", and its kind as above, or "unknown"; both valid until the
-// next call. 1, or 0 at the end.
-int mare__folder_next(struct mare__folder *folder, const char **name, const char **kind);
-void mare__folder_close(struct mare__folder *folder);
+    // Of the path (with `follow`, of what a link leads to), or of a descriptor if the path is NULL.
+    int (*info)(void *context, const char *path, int fd, bool follow, struct mare__file_info *info);
+
+    // Whole files. Everything in one, allocated; -EFBIG: it is longer than `limit`.
+    int (*load)(void *context, const char *path, size_t limit, char **bytes, size_t *size);
+    int (*store)(void *context, const char *path, const char *bytes, size_t size,
+                 const struct mare__store *how);
+    int (*copy)(void *context, const char *from, const char *to, bool is_new, mare__go_on *go_on,
+                void *argument);
+
+    // Names.
+    int (*make_folder)(void *context, const char *path, unsigned permissions, bool parents);
+    int (*remove)(void *context, const char *path, bool tree, mare__go_on *go_on, void *argument);
+    int (*rename)(void *context, const char *from, const char *to);
+    int (*link)(void *context, const char *target, const char *path); // symbolic
+    int (*permit)(void *context, const char *path, unsigned permissions);
+
+    // Allocated: of a symbolic link, and without any.
+    int (*target)(void *context, const char *path, char **target);
+    int (*real)(void *context, const char *path, char **real);
+
+    // A new file (a descriptor) or folder with a name that begins so; the name is completed in
+    // place: it ends with "XXXXXX".
+    int (*temporary)(void *context, char *name, bool folder);
+
+    // The entries of a folder. The next name but for "." and "..", and its kind as above, or
+    // "unknown"; both valid until the next call. 1, or 0 at the end.
+    int (*open_folder)(void *context, const char *path, struct mare__folder **folder);
+    int (*next_entry)(void *context, struct mare__folder *folder, const char **name,
+                      const char **kind);
+    void (*close_folder)(void *context, struct mare__folder *folder);
+};
+
+extern const struct mare__files mare__files_live;

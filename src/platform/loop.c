@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: MIT
-// The event loop, by libuv.
+// The event loop, by epoll and libuv.
 #include "platform/loop.h"
 
+#include <errno.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "platform/socket.h"
 
-static void on_bell(uv_async_t *bell)
-{
-    (void)bell; // it has done its work: the wait is over
-}
+// So many changes are taken at a time; the others stay in line.
+enum { EVENTS_MAX = 512 };
 
-// uv_run calls this before it waits if the time has come by then, and would wait all the same.
-static void on_alarm(uv_timer_t *alarm)
+static bool add(struct mare__loop *loop, int fd, uint32_t events, void *what)
 {
-    uv_stop(alarm->loop);
+    struct epoll_event event = {.events = events, .data.ptr = what};
+    return epoll_ctl(loop->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 static bool make(struct mare__loop *loop)
@@ -23,16 +26,22 @@ static bool make(struct mare__loop *loop)
     enum { NEEDED = 8 }; // descriptors: libuv's first loop ends the program when there are less
     if (!mare__descriptors_left(NEEDED) || uv_loop_init(&loop->uv) != 0)
         return false;
-    if (uv_async_init(&loop->uv, &loop->bell, on_bell) != 0) {
-        uv_loop_close(&loop->uv);
-        return false;
-    }
-    uv_timer_init(&loop->uv, &loop->alarm);
-    return true;
+    loop->stirred = loop->told = false;
+    loop->epoll = epoll_create1(EPOLL_CLOEXEC);
+    loop->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (loop->epoll >= 0 && loop->bell >= 0 &&
+        add(loop, loop->bell, EPOLLIN | EPOLLET, &loop->bell) &&
+        add(loop, uv_backend_fd(&loop->uv), EPOLLIN, &loop->uv))
+        return true;
+    close(loop->bell);
+    close(loop->epoll);
+    uv_loop_close(&loop->uv);
+    return false;
 }
 
-bool mare__loop_init(struct mare__loop *loop)
+static bool live_init(void *context, struct mare__loop *loop)
 {
+    (void)context;
     // If the program was started without standard input, output or error, something must be in
     // their place: libuv would take those, which others write to, and refuse to close them.
     int places[STDERR_FILENO + 1], count = 0, fd;
@@ -46,32 +55,66 @@ bool mare__loop_init(struct mare__loop *loop)
     return made;
 }
 
-void mare__loop_fini(struct mare__loop *loop)
+static void live_fini(struct mare__loop *loop)
 {
-    uv_close((uv_handle_t *)&loop->bell, NULL);
-    uv_close((uv_handle_t *)&loop->alarm, NULL);
+    close(loop->bell);
+    close(loop->epoll);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
     uv_loop_close(&loop->uv);
 }
 
-void mare__loop_look(struct mare__loop *loop)
+static void run_uv(struct mare__loop *loop)
 {
+    loop->stirred = false;
     uv_run(&loop->uv, UV_RUN_NOWAIT);
 }
 
-void mare__loop_wait(struct mare__loop *loop, uint64_t ns)
+static void on_change(struct mare__poll *poll, uint32_t events)
 {
-    if (ns != UINT64_MAX) {
-        uv_update_time(&loop->uv);
-        uv_timer_start(&loop->alarm, on_alarm, ns / 1000000 + (ns % 1000000 > 0), 0);
-    }
-    uv_run(&loop->uv, UV_RUN_ONCE);
-    uv_timer_stop(&loop->alarm);
+    unsigned ways = (events & (EPOLLIN | EPOLLRDHUP) ? MARE__READABLE : 0) |
+                    (events & EPOLLOUT ? MARE__WRITABLE : 0) |
+                    (events & (EPOLLRDHUP | EPOLLPRI) ? MARE__ODD : 0);
+    if (events & (EPOLLERR | EPOLLHUP))
+        ways = MARE__READABLE | MARE__WRITABLE | MARE__BROKEN | MARE__ODD;
+    poll->ready(poll, ways);
 }
 
-void mare__loop_ring(struct mare__loop *loop)
+static void turn(struct mare__loop *loop, int ms)
 {
-    uv_async_send(&loop->bell);
+    struct epoll_event events[EVENTS_MAX];
+    if (loop->stirred) {
+        loop->told = false;
+        run_uv(loop);
+        ms = loop->told ? 0 : ms;
+    }
+    int count = epoll_wait(loop->epoll, events, EVENTS_MAX, ms);
+    for (int i = 0; i < count; i++) {
+        void *what = events[i].data.ptr;
+        if (what == &loop->uv)
+            run_uv(loop);
+        else if (what != &loop->bell) // it has done its work: the wait is over
+            on_change(what, events[i].events);
+    }
+}
+
+static void live_look(struct mare__loop *loop)
+{
+    turn(loop, 0);
+}
+
+static void live_wait(struct mare__loop *loop, uint64_t ns)
+{
+    uint64_t ms = ns / 1000000 + (ns % 1000000 > 0);
+    turn(loop, ns == UINT64_MAX ? -1 : ms < INT_MAX ? (int)ms : INT_MAX);
+}
+
+static void live_ring(struct mare__loop *loop)
+{
+    int saved = errno; // of what a signal has interrupted
+    uint64_t one = 1;
+    ssize_t unused = write(loop->bell, &one, sizeof one);
+    (void)unused; // it cannot be full in the life of a program
+    errno = saved;
 }
 
 // ---- Descriptors --------------------------------------------------------------------------------
@@ -83,6 +126,7 @@ static void on_poll(uv_poll_t *uv, int status, int events)
     if (status == 0)
         ways = (events & UV_READABLE ? MARE__READABLE : 0) |
                (events & UV_WRITABLE ? MARE__WRITABLE : 0);
+    poll->loop->told = true;
     poll->ready(poll, ways); // with an error, libuv has stopped to watch it
 }
 
@@ -92,24 +136,64 @@ static void on_poll_closed(uv_handle_t *uv)
     poll->closed(poll);
 }
 
-bool mare__poll_open(struct mare__loop *loop, struct mare__poll *poll, int fd)
+static bool live_open(struct mare__loop *loop, struct mare__poll *poll, int fd)
 {
     bool opened = uv_poll_init(&loop->uv, &poll->uv, fd) == 0;
     poll->uv.data = poll;
+    poll->loop = loop;
+    poll->edges = false;
     return opened;
 }
 
-void mare__poll_want(struct mare__poll *poll, unsigned ways)
+enum { CHANGES = (int)(EPOLLIN | EPOLLOUT | EPOLLPRI | EPOLLRDHUP | EPOLLET) };
+
+static bool live_open_edges(struct mare__loop *loop, struct mare__poll *poll, int fd)
 {
+    uint8_t state; // the first byte of what the system tells of a connection
+    socklen_t size = sizeof state;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &state, &size) != 0 || state == TCP_LISTEN)
+        return false;
+    poll->loop = loop;
+    poll->fd = fd;
+    poll->edges = poll->fresh = true;
+    return add(loop, fd, CHANGES, poll);
+}
+
+static void live_want(struct mare__poll *poll, unsigned ways)
+{
+    if (poll->edges) {
+        struct epoll_event event = {.events = CHANGES, .data.ptr = poll};
+        if (!poll->fresh)
+            epoll_ctl(poll->loop->epoll, EPOLL_CTL_MOD, poll->fd, &event);
+        poll->fresh = false;
+        return;
+    }
     int events =
         (ways & MARE__READABLE ? UV_READABLE : 0) | (ways & MARE__WRITABLE ? UV_WRITABLE : 0);
+    poll->loop->stirred = true;
     if (events)
         uv_poll_start(&poll->uv, events, on_poll);
     else
         uv_poll_stop(&poll->uv);
 }
 
-void mare__poll_close(struct mare__poll *poll)
+static bool live_close(struct mare__poll *poll)
 {
+    if (poll->edges) {
+        epoll_ctl(poll->loop->epoll, EPOLL_CTL_DEL, poll->fd, NULL);
+        return false;
+    }
+    poll->loop->stirred = true;
     uv_close((uv_handle_t *)&poll->uv, on_poll_closed);
+    return true;
 }
+
+const struct mare__loops mare__loops_live = {.init = live_init,
+                                             .fini = live_fini,
+                                             .look = live_look,
+                                             .wait = live_wait,
+                                             .ring = live_ring,
+                                             .open = live_open,
+                                             .open_edges = live_open_edges,
+                                             .want = live_want,
+                                             .close = live_close};

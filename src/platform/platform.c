@@ -12,8 +12,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "platform/file.h"
 #include "platform/live.h"
 #include "platform/lock.h"
+#include "platform/loop.h"
+#include "platform/resolve.h"
 #include "platform/wall.h"
 
 #define NS_PER_S 1000000000u
@@ -255,6 +258,9 @@ const struct mare__platform mare__platform_live = {
     .read_wall = live_read_wall,
     .thread_time_ns = live_thread_time_ns,
     .park = live_park,
+    .loops = &mare__loops_live,
+    .names = &mare__names_live,
+    .files = &mare__files_live,
     .start = live_start,
     .join = live_join,
     .start_apart = live_start_apart,

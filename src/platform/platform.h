@@ -12,6 +12,9 @@
 #include <stdint.h>
 #include <time.h>
 
+struct mare__files;
+struct mare__loops;
+struct mare__names;
 struct mare__parker;
 struct mare__runner;
 struct mare__tick;
@@ -32,8 +35,15 @@ struct mare__platform {
     // Sleeps until woken or until the deadline. Returns whether it was woken: see mare__park.
     bool (*park)(void *context, struct mare__parker *parker, uint64_t deadline);
 
+    // Loops to wait in for descriptors, names of hosts and services, files: see loop.h, resolve.h
+    // and file.h.
+    const struct mare__loops *loops;
+    const struct mare__names *names;
+    const struct mare__files *files;
+
     // Starts a runner, which stays where it is until it is over, and waits until it is. Starts a
-    // thread that nobody waits for: see mare__thread_start_apart. They return 0 or an errno value.
+    // thread that nobody waits for: see mare__thread_start_apart. They return 0 or an errno value;
+    // ENOTSUP: there are no such threads, and who has a job for one does it at once.
     int (*start)(void *context, struct mare__runner *runner);
     void (*join)(void *context, struct mare__runner *runner);
     int (*start_apart)(void *context, const char *name, void *(*main)(void *), void *argument);

@@ -22,8 +22,9 @@ static void forget_servers(void)
     _res.options = 0; // so that the next question begins anew
 }
 
-void mare__resolve_addresses(struct mare__resolving *naming, const char *host)
+static void find_addresses(void *context, struct mare__resolving *naming, const char *host)
 {
+    (void)context;
     struct addrinfo hints = {.ai_family = naming->family,
                              .ai_socktype = SOCK_STREAM,
                              .ai_flags = naming->canonical ? AI_CANONNAME : AI_ADDRCONFIG},
@@ -45,8 +46,9 @@ void mare__resolve_addresses(struct mare__resolving *naming, const char *host)
     forget_servers();
 }
 
-void mare__resolve_name(struct mare__resolving *naming)
+static void find_name(void *context, struct mare__resolving *naming)
 {
+    (void)context;
     const struct mare__address *address = &naming->addresses[0];
     naming->status =
         getnameinfo((const struct sockaddr *)&address->storage, address->length, naming->name,
@@ -83,8 +85,9 @@ const char *mare__resolve_words(int status)
 
 enum { SERVICE_ROOM = 1024 };
 
-int mare__service_number(const char *name, bool datagrams)
+static int service_number(void *context, const char *name, bool datagrams)
 {
+    (void)context;
     char *end, room[SERVICE_ROOM];
     long number = strtol(name, &end, 10);
     if (*name && !*end)
@@ -94,8 +97,9 @@ int mare__service_number(const char *name, bool datagrams)
     return found ? ntohs((uint16_t)found->s_port) : -1;
 }
 
-void mare__service_name(int number, char name[MARE__HOST_MAX])
+static void service_name(void *context, int number, char name[MARE__HOST_MAX])
 {
+    (void)context;
     char room[SERVICE_ROOM];
     struct servent entry, *found = NULL;
     getservbyport_r(htons((uint16_t)number), "tcp", &entry, room, sizeof room, &found);
@@ -104,3 +108,8 @@ void mare__service_name(int number, char name[MARE__HOST_MAX])
     else
         snprintf(name, MARE__HOST_MAX, "%d", number);
 }
+
+const struct mare__names mare__names_live = {.find_addresses = find_addresses,
+                                             .find_name = find_name,
+                                             .service_number = service_number,
+                                             .service_name = service_name};

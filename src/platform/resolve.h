@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Names of hosts, both ways, by the system's resolver. The functions wait for as long as that
-// takes: they are for threads that may.
+// Names of hosts and services, both ways, which a runtime takes from its platform. The functions
+// wait for as long as that takes: they are for threads that may. The live ones ask the system.
 #pragma once
 
 #include "platform/socket.h"
@@ -21,13 +21,18 @@ struct mare__resolving {
     char name[MARE__NAME_MAX];
 };
 
-// The addresses of a name, and the name of an address.
-void mare__resolve_addresses(struct mare__resolving *naming, const char *host);
-void mare__resolve_name(struct mare__resolving *naming);
+// The context is that of the platform.
+struct mare__names {
+    // The addresses of a name, and the name of an address.
+    void (*find_addresses)(void *context, struct mare__resolving *naming, const char *host);
+    void (*find_name)(void *context, struct mare__resolving *naming);
 
-// The number of a service, by number or name ("http"), or -1; the name of a number.
-int mare__service_number(const char *name, bool datagrams);
-void mare__service_name(int number, char name[MARE__HOST_MAX]);
+    // The number of a service, by number or name ("http"), or -1; the name of a number.
+    int (*service_number)(void *context, const char *name, bool datagrams);
+    void (*service_name)(void *context, int number, char name[MARE__HOST_MAX]);
+};
+
+extern const struct mare__names mare__names_live;
 
 const char *mare__resolve_error(int status);
 const char *mare__resolve_words(int status); // in those of LuaSocket

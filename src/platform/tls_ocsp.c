@@ -99,7 +99,7 @@ bool mare__tls_use_staple(struct mare__tls_rules *rules, const char *source, siz
     const char *called = is_response(source, size) ? "what was given" : source;
     ERR_clear_error();
     if (called == source) {
-        int err = mare__file_load(source, RESPONSE_MOST, &loaded, &size);
+        int err = mare__files_live.load(NULL, source, RESPONSE_MOST, &loaded, &size);
         if (err < 0)
             return mare__tls_refuse(error, err == -EACCES ? MARE_DENIED : MARE_IO, "staple: %s: %s",
                                     source, strerror(-err));

@@ -97,9 +97,10 @@ void mare__hook_arm(struct mare__local *process, lua_State *L)
     int mask = lua_gethookmask(L);
     process->armed = L;
     // Where there are lines or counts, the next one will do. A count of one can be set again, and
-    // must be: Lua may have been about to find that there is no hook.
-    if (!(mask & (LUA_MASKLINE | LUA_MASKCOUNT)) ||
-        (!(mask & LUA_MASKLINE) && lua_gethookcount(L) == 1))
+    // must be: Lua may have been about to find that there is no hook. For one that was killed no
+    // count matters any more, and the next may be far: an instruction can call C for long.
+    bool near = mare__killed(process) || lua_gethookcount(L) == 1;
+    if (!(mask & (LUA_MASKLINE | LUA_MASKCOUNT)) || (!(mask & LUA_MASKLINE) && near))
         lua_sethook(L, on_event, mask | LUA_MASKCOUNT, 1);
 }
 

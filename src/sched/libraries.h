@@ -115,6 +115,9 @@ int mare__xpcall(lua_State *L);
 int mare__kill_throw(lua_State *L);
 bool mare__kill_thrown(lua_State *L);
 
+// The same after a call with a message handler, which may have made another error of it.
+bool mare__kill_passes(lua_State *L);
+
 // ---- hook_again.c -------------------------------------------------------------------------------
 // A hook of L is about to raise an error: what runs after that may have hooks again.
 void mare__hooks_again(lua_State *L);

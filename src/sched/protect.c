@@ -18,13 +18,18 @@ bool mare__kill_thrown(lua_State *L)
     return lua_touserdata(L, -1) == &kill_mark;
 }
 
+bool mare__kill_passes(lua_State *L)
+{
+    return mare__kill_thrown(L) || (mare__self(L)->throws > 0 && !mare__self(L)->winding_up);
+}
+
 // The call has ended: below its results, or its error, are `skip` values of ours and a true.
 static int ended(lua_State *L, int status, lua_KContext skip)
 {
     if (status == LUA_OK || status == LUA_YIELD)
         return lua_gettop(L) - (int)skip;
-    if (mare__kill_thrown(L) || (skip && mare__self(L)->throws > 0 && !mare__self(L)->winding_up))
-        return mare__kill_throw(L); // an xpcall's handler may have made another error of it
+    if (skip ? mare__kill_passes(L) : mare__kill_thrown(L))
+        return mare__kill_throw(L);
     lua_pushboolean(L, 0);
     lua_pushvalue(L, -2); // not moved: a hook may look at what is returned, and where
     return 2;

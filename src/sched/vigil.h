@@ -17,7 +17,8 @@
 
 struct mare__vigil {
     unsigned short_rests, needed; // needed 0: never keeps one
-    uint64_t until, looked;
+    uint64_t until, looked, length;
+    bool in_vain; // the last one has just ended too early, maybe
 };
 
 void mare__vigil_init(struct mare__vigil *vigil, bool allowed);

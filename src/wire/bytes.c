@@ -22,18 +22,6 @@ mare_err mare__bytes_reserve(struct mare__bytes *bytes, size_t more)
     return MARE_OK;
 }
 
-mare_err mare__bytes_add(struct mare__bytes *bytes, const void *data, size_t size)
-{
-    if (size == 0)
-        return MARE_OK;
-    mare_err err = mare__bytes_reserve(bytes, size);
-    if (err)
-        return err;
-    memcpy(bytes->at + bytes->size, data, size);
-    bytes->size += size;
-    return MARE_OK;
-}
-
 void mare__bytes_fini(struct mare__bytes *bytes)
 {
     mare__free(bytes->at);

@@ -30,7 +30,18 @@ struct mare__bytes {
 mare_err mare__bytes_reserve(struct mare__bytes *bytes, size_t more);
 
 // Appends: MARE_NOMEM, and then nothing has changed.
-mare_err mare__bytes_add(struct mare__bytes *bytes, const void *data, size_t size);
+static inline mare_err mare__bytes_add(struct mare__bytes *bytes, const void *data, size_t size)
+{
+    if (size == 0)
+        return MARE_OK;
+    mare_err err =
+        size > bytes->capacity - bytes->size ? mare__bytes_reserve(bytes, size) : MARE_OK;
+    if (err)
+        return err;
+    memcpy(bytes->at + bytes->size, data, size);
+    bytes->size += size;
+    return MARE_OK;
+}
 
 // Gives the memory back; the bytes are empty then, and may be used again.
 void mare__bytes_fini(struct mare__bytes *bytes);

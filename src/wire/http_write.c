@@ -60,7 +60,7 @@ struct head {
     mare_err err;
 };
 
-static void put(struct head *head, const void *data, size_t size)
+static inline void put(struct head *head, const void *data, size_t size)
 {
     if (!head->err)
         head->err = mare__bytes_add(head->out, data, size);
@@ -71,7 +71,7 @@ static void put_span(struct head *head, struct mare__span text)
     put(head, text.at, text.size);
 }
 
-static void put_string(struct head *head, const char *string)
+static inline void put_string(struct head *head, const char *string)
 {
     put(head, string, strlen(string));
 }

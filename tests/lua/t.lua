@@ -85,15 +85,25 @@ function t.with_workers(n, f)
     return table.unpack(results, 2, results.n)
 end
 
---- Calls f until it has returned something and nobody lost a turn in the middle meanwhile. When
---- that happens depends on when the system lets this program run; the order of turns is Maré's own
---- only in between. Returns what f returned.
+--- Calls f with 0.02 seconds, and with twice as many each time that it returns false: for what fits
+--- into some time, on a machine that may be busy.
+function t.in_some_time(f)
+    local time = 0.02
+    while not f(time) do
+        time = time * 2
+        if time > t.patience then error("not in time", 2) end
+    end
+end
+
+--- Calls f until it has returned something and nobody lost a turn in the middle after f had called
+--- its argument. When that happens depends on when the system lets this program run; the order of
+--- turns is Maré's own only in between. Returns what f returned.
 function t.undisturbed(f)
     local mare = require "mare"
     local deadline = mare.deadline(t.patience)
     repeat
-        local before = mare.stats().preemptions
-        local result = f()
+        local before
+        local result = f(function() before = mare.stats().preemptions end)
         if result ~= nil and mare.stats().preemptions == before then
             return result
         end

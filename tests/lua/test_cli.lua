@@ -389,6 +389,6 @@ return {
         for line in got.out:gmatch "[^\n]+" do t.ok(#line <= 92 or line:find "^    ", line) end
         got = shell.run(shell.mare .. " help spaw")
         t.eq({got.out, got.code}, {"", 2})
-        t.ok(got.err:find "no command or function 'spaw'.*mare.spawn%(", got.err)
+        t.ok(got.err:find "no command, function or module 'spaw'.*mare.spawn%(", got.err)
     end,
 }

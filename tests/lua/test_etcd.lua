@@ -163,19 +163,23 @@ return {
         local busy <close> = serve {["kv/put"] = bad(503, 14, "etcdserver: no leader")}
         local db <close> = connect {closed, busy.url, right.url}
         t.eq(db:put("a", "b"), 7) -- that it did not get there, or was not done, is known
-        local slow <close> = serve {["kv/put"] = silent}
-        t.fails("unsure", connect(slow.url):put("a", "b", {timeout = 0.05}))
-        t.eq(#slow.asked, 1)
+        t.in_some_time(function(time) -- enough to ask
+            local slow <close> = serve {["kv/put"] = silent}
+            local _, _, code = connect(slow.url):put("a", "b", {timeout = time})
+            return code == "unsure" and #slow.asked == 1
+        end)
     end,
 
     who_says_nothing_is_left_for_the_next = function()
         local right <close> = serve {["kv/range"] = good(ok)}
-        local mute <close> = serve {["kv/range"] = silent}
-        local db <close> = connect({mute.url, right.url}, {try_time = 0.02})
-        t.eq(db:get "a", "b")
-        t.eq(db.at, 2)
-        t.eq(db:get "a", "b")
-        t.eq(mute.count["kv/range"], 1) -- who answered last is asked first
+        t.in_some_time(function(time) -- enough for the right one to answer
+            local mute <close> = serve {["kv/range"] = silent}
+            local db <close> = connect({mute.url, right.url}, {try_time = time})
+            t.eq(db:get "a", "b")
+            t.eq(db.at, 2)
+            t.eq(db:get "a", "b")
+            return mute.count["kv/range"] == 1 -- who answered last is asked first
+        end)
     end,
 
     everything_has_a_deadline = function()
@@ -193,8 +197,9 @@ return {
         t.fails("unavailable", connect(url):get("a", {timeout = 0.02}))
         local _, _, code = connect "http://nobody.invalid:1":get("a", {timeout = 0.02})
         t.ok(code == "unavailable" or code == "timeout", code) -- and not "noname", as of a key
+        local before = mute.count["kv/range"] or 0 -- some may not have got there in time
         local waits = mare.go(db.get, db, "a")
-        t.reaches(function() return mute.count["kv/range"] == 3 end)
+        t.reaches(function() return (mute.count["kv/range"] or 0) > before end)
         waits:cancel()
         t.eq({select(4, waits:join(patience))}, {"cancelled"})
     end,

@@ -126,7 +126,8 @@ return {
         t.ok(not io.open(path), "the socket is removed")
         got = shell.run(shell.mare .. " top " .. path)
         t.eq(got.code, 1)
-        t.ok(got.err:find("mare top: " .. path, 1, true), got.err)
+        t.ok(got.err:find("mare top: cannot connect to " .. path .. ": ", 1, true), got.err)
+        t.ok(got.err:find("'mare --inspect " .. path .. "'", 1, true), got.err)
         t.eq(shell.run(shell.mare .. " top").code, 2)
         t.eq(shell.run(shell.mare .. " top " .. path .. " --interval x").code, 2)
     end),

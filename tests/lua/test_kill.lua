@@ -194,6 +194,17 @@ return {
         t.fails("killed", p:join(t.patience))
     end,
 
+    -- Its next count is some 10,000 calls away, of milliseconds each.
+    while_it_calls_c_under_a_hook_that_counts_far = function()
+        t.needs_preemption()
+        t.eq(killed("running", function(log)
+            local long = ("i"):rep(1000000)
+            debug.sethook(function() end, "", 1000000)
+            log:send "here"
+            while true do string.packsize(long) end
+        end), {})
+    end,
+
     while_it_computes_where_it_cannot_yield = function()
         t.needs_preemption()
         t.eq(killed("running", function(log)

@@ -20,6 +20,29 @@ local function resets(port, before)
 end
 
 return {
+    failures_say_where_and_what_to_try = function()
+        local raw = require "mare._net"
+        local bound = assert(raw.open("inet", "stream")) -- its port is nobody else's: it refuses
+        assert(raw.bind(bound, HERE, 0))
+        local _, port = bound:address()
+        local where = HERE .. ":" .. port
+        local _, message, code = net.connect(HERE, port)
+        t.eq({message, code}, {"cannot connect to " .. where
+            .. ": Connection refused (is the server running, and does it listen there?)",
+            "refused"})
+        _, message = require "mare.http".get("http://" .. where .. "/")
+        t.ok(message:find(where, 1, true), message)
+        local listener <close> = assert(net.listen(HERE, 0))
+        local _, taken = listener:address()
+        _, message, code = net.listen(HERE, taken)
+        t.eq({message, code}, {"cannot listen at " .. HERE .. ":" .. taken
+            .. ": Address already in use (another program listens there, or this one does already)",
+            "exists"})
+        _, message = net.connect "/nowhere/socket"
+        t.eq(message, "cannot connect to /nowhere/socket: No such file or directory")
+        bound:close()
+    end,
+
     -- Reading and writing.
 
     read_gives_what_there_is = function()

@@ -541,16 +541,19 @@ return {
         peers.find "ready@flow"
         local never = peers.find "never@flow"
         local p, monitor = mare.spawn({node = "flow", monitor = true}, "wait")
+        local there = mare.channel(1)
         local linked = mare.spawn(function()
             assert(mare.spawn({node = "flow", link = true}, "wait"))
+            there:send(true)
             mare.sleep(1000)
         end)
+        t.ok(there:receive(t.patience))
         local waiting = {
             mare.go(function() return never:receive() end),
             mare.go(function() return select(2, mare.select {mare.channel(), never}) end),
             mare.go(function() return p:join() end),
         }
-        mare.sleep(0.05)
+        mare.yield() -- they wait
         peer.signal "KILL"
         for _, routine in ipairs(waiting) do
             local ok, a, b, code = routine:join(t.patience)

@@ -20,6 +20,56 @@ local TIDE = [[
     mare.sleep(1000)
 ]]
 
+-- Buttons on each of three nodes, of which one may be lit, by the rules of two synchronizers. Each
+-- notes from when until when it was lit; all programs of a machine read the same clock.
+local EACH = (t.gc_stress or t.slow > 1) and 4 or 17
+local BUTTONS = ("local EACH = %d\n"):format(EACH) .. [[
+    local mare = require "mare"
+    for i = 1, EACH do
+        mare.spawn({name = "button" .. i}, function()
+            local times = {}
+            function on() times[#times + 1] = mare.now() return true end
+            function off() times[#times + 1] = mare.now() return true end
+            function history() return times end
+            require "mare.rpc".serve()
+        end)
+    end
+    local function one_lit()
+        local synchronizer, lit = require "mare.synchronizer", nil
+        for _, node in ipairs {"home", "east", "west"} do
+            for i = 1, EACH do
+                local name, it = ("button%d@%s"):format(i, node), nil
+                repeat
+                    it = mare.find(name)
+                    if not it then mare.sleep(0.002) end
+                until it
+                assert(synchronizer.add_constraint(it, "on", function() return not lit end))
+                assert(synchronizer.add_trigger(it, "on", function() lit = it end))
+                assert(synchronizer.add_trigger(it, "off", function() lit = nil end))
+                assert(synchronizer.add_exit(it, function() if lit == it then lit = nil end end))
+            end
+        end
+        mare.channel(0, "lit"):receive()
+    end
+]]
+local RULES = [[ mare.spawn({name = "rules"}, one_lit) ]]
+local STAY = " mare.sleep(1000)"
+
+-- No two were lit at the same time.
+local function check_disjoint()
+    local spans = {}
+    for _, node in ipairs {"home", "east", "west"} do
+        for i = 1, EACH do
+            local name = ("button%d@%s"):format(i, node)
+            local times = rpc.sync(name, "history", t.patience)()
+            t.eq(#times, 2)
+            spans[#spans + 1] = times
+        end
+    end
+    table.sort(spans, function(a, b) return a[1] < b[1] end)
+    for i = 2, #spans do t.ok(spans[i - 1][2] <= spans[i][1], "two are lit") end
+end
+
 return {
     functions_of_other_nodes_are_called = function()
         local home <close> = peers.home()
@@ -70,6 +120,35 @@ return {
         ]])
         local get = rpc.sync("store", "get", t.patience)
         for i = 1, 20 do t.eq(get(), i) end
+    end,
+
+    radio_buttons_on_three_nodes = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "east", listen = "127.0.0.1:0"},
+            BUTTONS .. RULES .. STAY)
+        local west <close> = peers.join(home, {name = "west", listen = "127.0.0.1:0"},
+            BUTTONS .. STAY)
+        local here <close> = server("radio", load(BUTTONS .. RULES))
+        for _, name in ipairs {"lit@east", "lit"} do peers.find(name) end
+        local function press(node, i)
+            local name = ("button%d@%s"):format(i, node)
+            return rpc.sync(name, "on", t.patience)(), rpc.sync(name, "off", t.patience)()
+        end
+        local list = {}
+        for _, node in ipairs {"home", "east", "west"} do
+            for i = 1, EACH do
+                list[#list + 1] = mare.go(function() t.eq({press(node, i)}, {true, true}) end)
+            end
+        end
+        for _, r in ipairs(list) do t.ok(r:join(t.patience)) end
+        check_disjoint()
+        t.eq(rpc.sync("button1@west", "on", t.patience)(), true)
+        west.signal "KILL" -- while one of its buttons is lit
+        for _, node in ipairs {"home", "east"} do t.eq({press(node, 1)}, {true, true}) end
+        t.ok(here.process:join(t.patience))
+        mare.find "rules":kill()
+        t.fails("refused", rpc.sync("button1@east", "on", t.patience)())
+        for i = 1, EACH do mare.find("button" .. i):kill() end
     end,
 
     one_lock_is_held_by_one_node_at_a_time = function()

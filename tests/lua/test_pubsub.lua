@@ -68,6 +68,31 @@ return {
         for i = 1, 20 do t.eq(got[i], i) end
     end,
 
+    a_function_that_closes_is_not_called_again = function()
+        local broker, count, sub = pubsub.create(), 0, nil
+        sub = broker:subscribe("n", function()
+            count = count + 1
+            sub:close()
+        end)
+        local others = broker:subscribe("n")
+        for i = 1, 5 do broker:publish("n", i) end
+        for _ = 1, 5 do t.ok(others:receive(t.patience)) end
+        t.reaches(function() return count > 0 end)
+        t.settle()
+        t.eq(count, 1)
+    end,
+
+    a_function_that_fails_is_called_again = function()
+        local broker, got = pubsub.create(), {}
+        broker:subscribe("n", function(_, n)
+            got[#got + 1] = n
+            if n == 1 then error "on purpose: the first" end
+        end)
+        for i = 1, 3 do broker:publish("n", i) end
+        t.reaches(function() return #got == 3 end)
+        t.eq(got, {1, 2, 3})
+    end,
+
     who_is_slow_loses_by_its_policy = function()
         local broker = pubsub.create()
         local oldest = broker:subscribe("n", {size = 3})

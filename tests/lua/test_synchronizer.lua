@@ -243,6 +243,41 @@ return {
         end
     end,
 
+    who_changes_nothing_gives_way_to_who_does = function()
+        local function door()
+            function pass() return "through" end
+            function shut() return "shut" end
+            require "mare.rpc".serve()
+        end
+        local doors, ready = {mare.spawn(door), mare.spawn(door)}, mare.channel(1)
+        local keeper = mare.spawn(function()
+            local synchronizer, open, count = require "mare.synchronizer", true, 0
+            for _, it in ipairs(doors) do
+                synchronizer.add_constraint(it, "pass", function() return open end)
+                synchronizer.add_trigger(it, "shut", function() open = false end)
+            end
+            function count_passes()
+                return synchronizer.add_trigger(doors[1], "pass", function() count = count + 1 end)
+            end
+            function passes() return count end
+            ready:send(true)
+            require "mare.rpc".serve()
+        end)
+        ready:receive()
+        local list = t.in_routines(8, function() -- more than may be over without a word
+            for _ = 1, 20 do t.eq(sync(doors[1], "pass")(), "through") end
+        end)
+        for _, r in ipairs(list) do t.ok(r:join(t.patience)) end
+        t.eq(sync(keeper, "count_passes")(), true)
+        for _ = 1, 5 do t.eq(sync(doors[1], "pass")(), "through") end
+        t.eq(sync(doors[2], "pass")(), "through")
+        t.reaches(function() return sync(keeper, "passes")() >= 5 end)
+        t.eq(sync(doors[1], "shut")(), "shut") -- though the other one may still be passing
+        for _, it in ipairs(doors) do t.fails("timeout", rpc.sync(it, "pass", 0.01)()) end
+        t.eq(sync(keeper, "passes")(), 5)
+        finish(doors, {keeper})
+    end,
+
     local_guards_are_looked_at_again = function()
         local gate, asked, ready = mare.channel(), mare.channel(1), mare.channel()
         local p = mare.spawn(function()

@@ -35,32 +35,37 @@ return {
     end,
 
     sleepers_wake_in_the_order_of_their_deadlines = function()
-        local time = 0.01
-        -- All of them must be asleep before the first is due, with deadlines not much later than
-        -- they are meant to be; if not, there is more time.
-        local function round()
-            time = time * 2
-            local woken, asleep, list = mare.channel(10), true, {}
-            local start = mare.now() + time
+        local gap = 0.001
+        -- All of them must be asleep before the first is due, with deadlines that are late by less
+        -- than what lies between two; if not, there is more time. One that wakes ends at once.
+        local function round(from_here)
+            gap = gap * 2
+            local late, ends, list = mare.channel(10), mare.channel(10), {}
+            local start = mare.now() + 4 * gap
             for i = 10, 1, -1 do
                 list[i] = mare.spawn(function()
                     local before = mare.now()
-                    local deadline = mare.deadline(start - before + i * 0.005)
-                    local delay = mare.now() - before
-                    mare.sleep(deadline)
-                    woken:send(i, delay)
+                    local deadline = mare.deadline(start - before + i * gap)
+                    late:send(mare.now() - before)
+                    return mare.sleep(deadline)
                 end)
+                list[i]:monitor(ends)
             end
+            local asleep = true
+            for _ = 1, 10 do asleep = late:receive(t.patience) < gap and asleep end
             for i = 1, 10 do
                 t.reaches(function() return list[i]:status() ~= "ready" end)
-                asleep = asleep and list[i]:status() == "blocked"
+                asleep = list[i]:status() == "blocked" and asleep
             end
-            asleep = asleep and mare.now() < start
+            asleep = mare.now() < start + gap and asleep
+            from_here()
+            mare.sleep(start + 11 * gap - mare.now())
             local order = {}
             for i = 1, 10 do
-                local delay
-                order[i], delay = woken:receive(t.patience)
-                asleep = asleep and delay < 0.004
+                local ended = ends:receive(t.patience)
+                for k, process in ipairs(list) do
+                    if process == ended then order[i] = k end
+                end
             end
             return asleep and order or nil
         end

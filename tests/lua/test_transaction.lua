@@ -17,13 +17,17 @@ local function send_from(key)
     end
 end
 
--- Radio buttons: a request is "on" or "off". A synchronizer keeps who is lit; a member that died is
--- not lit any more.
+-- Radio buttons: a request is "on" or "off"; or "look", which may run while none is lit, or "see",
+-- while one is, which change nothing. A synchronizer keeps who is lit; a member that died is not.
+local READERS = {look = true, see = true}
+
 local function synchronizer(key)
     return transaction.participant(key, send_from(key), {
         guard = function(request)
-            return (request.fname == "off" or not W.lit[key]) and "yes" or "no"
+            local lit = W.lit[key] ~= nil
+            return (request.fname == "off" or lit == (request.fname == "see")) and "yes" or "no"
         end,
+        changes = function(request) return not READERS[request.fname] end,
         fire = function(request)
             W.lit[key] = request.fname == "on" and request.member or nil
             table.insert(W.fired[key], request.member .. request.fname)
@@ -39,28 +43,46 @@ end
 local function member(key)
     return transaction.coordinator(send_from(key), function(tx, outcome)
         if outcome == "ready" then
-            W.machines[key]:decide(tx)
-            W.decided[key] = {list = tx.list}
-            W.on[key] = tx.request.fname == "on"
-            table.insert(W.commits, {key = key, tx = tx})
+            table.insert(W.ready, {key = key, tx = tx})
         elseif outcome == "no" then
-            W.blocked[key] = tx.list
+            W.blocked[key] = tx
         end
         W.outcome[key] = outcome
     end)
 end
 
-local function begin(key, list, fname)
-    W.machines[key]:begin(list, {fname = fname, member = key}, W.park)
+-- Begins with the first word of what is to be done.
+local function begin(key, list, words)
+    local fname, rest = words:match "(%a+) ?(.*)"
+    W.machines[key]:begin(list, {fname = fname, member = key, rest = rest}, W.park)
+end
+
+-- The call begins. A reader is over for the protocol then; others are when the commit is sent.
+local function calls(i)
+    local it = table.remove(W.ready, i)
+    local key, tx, fname = it.key, it.tx, it.tx.request.fname
+    if tx.state ~= "ready" then return end -- a synchronizer has ended meanwhile
+    W.machines[key]:decide(tx)
+    if READERS[fname] then
+        local lives = W.machines[tx.list[1]]
+        t.ok(fname == "see" or not next(W.on), "one is lit, and another looks")
+        t.ok(fname == "look" or not lives or W.lit[tx.list[1]], "there is no light to see")
+        W.machines[key]:commit(tx)
+        if tx.request.rest ~= "" then begin(key, tx.list, tx.request.rest) end
+    else
+        W.decided[key] = {list = tx.list}
+        W.on[key] = fname == "on" or nil
+        table.insert(W.commits, it)
+    end
 end
 
 -- ---- What can happen next -----------------------------------------------------------------------
 
 local function receive(to, from, kind, ...)
     if kind == "changed" then
-        local list = W.blocked[to]
+        local tx = W.blocked[to]
         W.blocked[to] = nil
-        if list then begin(to, list, "on") end
+        if tx then begin(to, tx.list, tx.request.fname .. " " .. tx.request.rest) end
     else
         local machine = W.machines[to]
         machine[kind](machine, from, ...)
@@ -73,7 +95,8 @@ local function arrives(way)
     if not W.ways[way][1] then W.ways[way] = nil end
     if message[1] == "ended" then
         W.machines[to]:ended(from)
-        for _, key in ipairs(W.blocked[to] or {}) do -- as requests that nobody can allow any more
+        -- As requests that nobody can allow any more.
+        for _, key in ipairs(W.blocked[to] and W.blocked[to].list or {}) do
             if key == from then W.blocked[to], W.outcome[to] = nil, "gone" end
         end
     else
@@ -93,13 +116,15 @@ local function crash(key, lost)
             table.insert(W.ways[way], {"ended"})
         end
     end
-    for i = #W.commits, 1, -1 do
-        if W.commits[i].key == key then table.remove(W.commits, i) end
+    for _, list in ipairs {W.commits, W.ready} do
+        for i = #list, 1, -1 do
+            if list[i].key == key then table.remove(list, i) end
+        end
     end
 end
 
-local function commits()
-    local it = table.remove(W.commits, 1)
+local function commits(i)
+    local it = table.remove(W.commits, i)
     W.machines[it.key]:commit(it.tx)
 end
 
@@ -120,7 +145,8 @@ local function choices()
     for way, it in pairs(W.ways) do
         if it[1] and W.machines[it.to] then list[#list + 1] = {arrives, way} end
     end
-    if W.commits[1] then list[#list + 1] = {commits} end
+    for i in ipairs(W.commits) do list[#list + 1] = {commits, i} end
+    for i in ipairs(W.ready) do list[#list + 1] = {calls, i} end
     local quiet = #list == 0
     if W.crashes > 0 then
         for _, key in ipairs(W.keys) do
@@ -147,6 +173,7 @@ local function check_end()
         local machine = W.machines[key]
         if machine and machine.queue then
             t.ok(not machine.lock, "a lock is left")
+            t.ok(#machine.readers < 2, "nobody learned that readers are over")
             t.eq(#machine.queue, 0, "somebody waits")
             local fired = table.concat(W.fired[key], " ")
             if W.common[key] then
@@ -160,8 +187,8 @@ local function check_end()
                 t.ok(not fired or fired:find(key, 1, true), "decided, and not fired")
             end
             local waits, reason = W.outcome[key] == "parked", false
-            for _, other in ipairs(W.wants[key]) do
-                reason = reason or W.machines[other] and W.lit[other]
+            for _, other in ipairs(W.wants[key].list) do
+                reason = reason or W.machines[other] and (W.lit[other] == nil) == W.wants[key].see
             end
             t.ok(waits or not next(machine.open), "a transaction is left")
             t.ok(reason or not waits and W.outcome[key] ~= "no", "blocked for no reason")
@@ -171,7 +198,7 @@ end
 
 -- ---- The search ---------------------------------------------------------------------------------
 
--- What never changes is neither copied nor compared.
+-- What never changes is not copied, and but for requests not compared.
 local FIXED = {request = true, list = true, rules = true, keys = true, common = true, send = true,
                settle = true, wants = true}
 
@@ -193,7 +220,8 @@ local function text(value, parts)
     local keys, n = {}, #value
     for i = 1, n do keys[i] = i end
     for k in next, value do
-        if not FIXED[k] and not (math.type(k) == "integer" and k <= n) then keys[#keys + 1] = k end
+        local compared = not FIXED[k] or k == "request"
+        if compared and not (math.type(k) == "integer" and k <= n) then keys[#keys + 1] = k end
     end
     if #keys > n + 1 then table.sort(keys, by_text) end
     parts[#parts + 1] = "{"
@@ -205,7 +233,7 @@ local function text(value, parts)
     parts[#parts + 1] = "}"
 end
 
-local NAMES = {[arrives] = "arrives", [crash] = "crash", [commits] = "commits"}
+local NAMES = {[arrives] = "arrives", [crash] = "crash", [commits] = "commits", [calls] = "calls"}
 
 -- Takes a choice in the world; `path` tells how it was reached.
 local function take(world, choice, path)
@@ -257,10 +285,11 @@ local function walk(world)
 end
 
 -- park: who is refused by the first one waits there; members: key -> {list of synchronizers,
--- function, lit}; common: the synchronizers at which the same must have fired.
+-- functions, lit}, "a b" one after the other, "a,b" at the same time; common: the synchronizers at
+-- which the same must have fired.
 local function beginning(park, members, synchronizers, crashes, common)
     local world = {park = park, wants = {}, machines = {}, ways = {}, lit = {}, on = {},
-                   fired = {}, outcome = {}, blocked = {}, decided = {}, commits = {},
+                   fired = {}, outcome = {}, blocked = {}, decided = {}, commits = {}, ready = {},
                    crashes = crashes, keys = {},
                    common = {}}
     W = world
@@ -278,8 +307,8 @@ local function beginning(park, members, synchronizers, crashes, common)
         end
     end
     for key, it in pairs(members) do
-        world.wants[key] = it[1]
-        begin(key, it[1], it[2])
+        world.wants[key] = {list = it[1], see = it[2] == "see"}
+        for words in it[2]:gmatch "[^,]+" do begin(key, it[1], words) end
     end
     return world
 end
@@ -314,6 +343,44 @@ return {
 
     synchronizers_that_overlap = function()
         explore({m1 = {{"s1", "s2"}, "on"}, m2 = {{"s2", "s3"}, "on"}}, {"s1", "s2", "s3"}, 0, {})
+    end,
+
+    readers_do_not_see_what_changes = function()
+        explore({m1 = {{"s1"}, "off", true}, m2 = {{"s1"}, "look look"}}, {"s1"}, 0)
+    end,
+
+    readers_and_a_writer = function()
+        explore({m1 = {{"s1"}, "look"}, m2 = {{"s1"}, "look look"}, m3 = {{"s1"}, "on"}}, {"s1"}, 0)
+    end,
+
+    two_readers_of_one_member = function()
+        explore({m1 = {{"s1"}, "look,look"}, m2 = {{"s1"}, "on"}}, {"s1"}, 0)
+    end,
+
+    an_end_waits_for_readers = function()
+        explore({m1 = {{"s1"}, "see"}, m2 = {{"s1"}, "off", true}}, {"s1"}, t.gc_stress and 0 or 1)
+    end,
+
+    a_reader_or_a_writer_crashes = function()
+        explore({m1 = {{"s1"}, "look"}, m2 = {{"s1"}, "on"}}, {"s1"}, t.gc_stress and 0 or 1)
+    end,
+
+    a_trigger_that_comes_before_the_call_fires = function()
+        local sent, triggers, fired = {}, false, 0
+        local keeper = transaction.participant("s1", function(_, kind, _, answer)
+            sent[#sent + 1] = kind .. (answer and " " .. answer or "")
+        end, {
+            guard = function() return "yes" end,
+            changes = function() return triggers end,
+            fire = function() fired = fired + 1 end,
+        })
+        for id = 1, 3 do keeper:ask("m" .. id, id, id, {"s1"}, {}, true) end
+        triggers = true
+        keeper:recall()
+        keeper:commit("m1", 1) -- it begins only now
+        keeper:abort("m2", 2)  -- it was over
+        t.eq(sent, {"vote shared", "vote shared", "vote shared", "recall", "recall", "recall"})
+        t.eq({fired, #keeper.readers}, {1, 1})
     end,
 
     one_of_three_crashes = function()

@@ -99,7 +99,7 @@ return {
 
     one_that_yields_goes_to_the_end = function()
         t.with_workers(1, function()
-            t.eq(t.undisturbed(function()
+            t.eq(t.undisturbed(function(from_here)
                 local order, go = mare.channel(100), mare.channel()
                 local list = {}
                 for i = 1, 3 do
@@ -112,6 +112,7 @@ return {
                     end, i)
                     t.reaches(function() return list[i]:status() == "blocked" end)
                 end
+                from_here()
                 go:close()
                 for _, p in ipairs(list) do t.ok(p:join(t.patience)) end
                 local got = {}

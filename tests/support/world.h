@@ -9,6 +9,9 @@
 #include <errno.h>
 
 #include "lua/binding.h"
+#include "platform/file.h"
+#include "platform/loop.h"
+#include "platform/resolve.h"
 #include "platform/wall.h"
 #include "runtime.h"
 
@@ -124,7 +127,7 @@ static void world_join(void *context, struct mare__runner *runner)
 static int world_start_apart(void *context, const char *name, void *(*main)(void *), void *argument)
 {
     (void)context, (void)name, (void)main, (void)argument;
-    return EAGAIN; // there are no threads here
+    return ENOTSUP; // there are no threads here
 }
 
 static int world_tick_init(void *context, struct mare__tick *tick, void (*handler)(void *),
@@ -166,6 +169,9 @@ static inline void world_init(struct world *world, uint64_t seed)
                                               .read_wall = world_read_wall,
                                               .thread_time_ns = world_now_ns,
                                               .park = world_park,
+                                              .loops = &mare__loops_live,
+                                              .names = &mare__names_live,
+                                              .files = &mare__files_live,
                                               .start = world_start,
                                               .join = world_join,
                                               .start_apart = world_start_apart,

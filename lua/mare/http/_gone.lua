@@ -2,8 +2,9 @@
 -- Clients that go away while their requests are handled. Nobody reads the connection then, so it is
 -- looked at, those of a server all at once, a few times a second, and only while a handler waits.
 --
--- A connection is `inside` of a function of the program's with a request, or nil; `turn` counts how
--- often it was. Most handlers never wait, so to go in and out must cost next to nothing.
+-- The reader of a connection knows whether it is inside of a function of the program's with a
+-- request, and how often it was. Most handlers never wait, so to go in and out must cost next to
+-- nothing.
 local mare, sockets = require "mare", require "mare._socket"
 local http = require "mare.http._shared".http
 
@@ -17,7 +18,7 @@ local gone = {}
 local function look_at(watched)
     local connections, streams, ways = {}, {}, {}
     for _, connection in pairs(watched) do
-        local request = connection.inside
+        local request = connection.reader:inside()
         if request and not request.taken and not request.gone then
             local n = #streams + 1
             connections[n], streams[n], ways[n] = connection, request.stream, "leave"
@@ -25,11 +26,12 @@ local function look_at(watched)
     end
     if #streams == 0 or sockets.look(streams, ways) == 0 then return #streams > 0 end
     for i, connection in ipairs(connections) do
-        if ways[i] and connection.left == connection.turn then
-            connection.inside.gone = true
+        local request, turn = connection.reader:inside()
+        if ways[i] and connection.left == turn then
+            request.gone = true
             connection.routine:cancel()
         end
-        connection.left = ways[i] and connection.turn
+        connection.left = ways[i] and turn
     end
     return true
 end
@@ -46,11 +48,11 @@ end
 --- Calls a function that makes a body on behalf of a request; see serve_request for handlers.
 function gone.call(connection, request, f)
     local server = connection.server
-    connection.inside, connection.turn = request, connection.turn + 1
+    connection.reader:enter(request)
     if not server.looking then gone.look(server) end
     if request.gone and connection.routine then connection.routine:cancel() end
     local part, message, code = f()
-    connection.inside = nil
+    connection.reader:leave()
     if request.gone then mare.sleep(0) end -- a cancellation for which there was no wait
     return part, message, code
 end

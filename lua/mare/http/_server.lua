@@ -70,9 +70,6 @@ local function note(options, request, status, message)
     if not ok then report(err) end
 end
 
--- Requests of one connection until it is the turn of other routines.
-local turn_most = 100
-
 -- The forms of a target beside a path (RFC 9112 section 3.2), as a request says them, and what one
 -- that the server does not want is answered with.
 local forms = {authority = 501, asterisk = 501, absolute = 421}
@@ -87,15 +84,6 @@ local function objection(server, request)
     end
 end
 
--- Waits for the next request. Meanwhile the stream is among those that an ending server closes.
-local function next_request(server, stream, reader, idle, hurry)
-    if server.ending then idle = math.min(idle, server.end_time) end
-    server.waiting[stream] = reader
-    local request, message, code, status = reader:head(stream, idle, hurry)
-    server.waiting[stream] = nil
-    return request, message, code, status
-end
-
 -- The client has gone while its request was handled: nothing is sent. What the handler waited for
 -- was cancelled, so its errors are no news.
 local function lose(connection, request, ok, response)
@@ -105,20 +93,9 @@ local function lose(connection, request, ok, response)
     return false
 end
 
--- Has a request handled, and answers it. False: the connection ends.
-local function serve_request(connection, request)
+-- Answers a request that was handled. False: the connection ends.
+local function conclude(connection, request, ok, response)
     local stream, options, server = connection.stream, connection.options, connection.server
-    local status, message = objection(server, request)
-    if status then
-        refuse(stream, status, message)
-        note(options, request, status, message)
-        return false
-    end
-    if request.has_body then give_body(connection.reader, stream, request, options) end
-    connection.inside, connection.turn = request, connection.turn + 1
-    if not server.looking then gone.look(server) end
-    local ok, response = xpcall(connection.handler, on_error, request)
-    connection.inside = nil
     if request.gone then mare.sleep(0) end -- a cancellation for which there was no wait
     if request.taken then -- the handler has spoken another protocol, or answered
         note(options, request, request.answered or 101)
@@ -143,6 +120,47 @@ local function serve_request(connection, request)
     return sent and request.kept -- as its head says
 end
 
+-- Has a request handled, and answers it. False: the connection ends.
+local function serve_request(connection, request)
+    local stream, options, server = connection.stream, connection.options, connection.server
+    local status, message = objection(server, request)
+    if status then
+        refuse(stream, status, message)
+        note(options, request, status, message)
+        return false
+    end
+    if request.has_body then give_body(connection.reader, stream, request, options) end
+    connection.reader:enter(request)
+    if not server.looking then gone.look(server) end
+    local ok, response = xpcall(connection.handler, on_error, request)
+    connection.reader:leave()
+    return conclude(connection, request, ok, response)
+end
+
+-- What reader:serve leaves to be done. False: the connection ends.
+local function go_on(connection, peer, what, request, ...)
+    if what == "request" then return serve_request(connection, request) end
+    if what == "response" then return conclude(connection, request, ...) end
+    if what == "rest" then return (raw.write(connection.stream, ..., "", "")) end
+    if what == "turn" then
+        mare.yield()
+        return true
+    end
+    local message, _, status = request, ...
+    if what == nil and status then
+        refuse(connection.stream, status, message)
+        note(connection.options, {stream = connection.stream, peer = peer}, status, message)
+    end
+    return false
+end
+
+local clock = raw.clock(answers.date_now)
+
+-- A connection whose requests are served here is among those that an ending server closes.
+local Waiting = {}
+
+function Waiting:__close() self.waiting[self.stream] = nil end
+
 -- Whether the client speaks HTTP/2: TLS has agreed on it, or it is wanted in clear text and the
 -- first bytes tell.
 local function speaks_http2(stream, option, idle)
@@ -153,12 +171,13 @@ local function speaks_http2(stream, option, idle)
 end
 
 -- As http.handle. `server` is what the connections of one listener share: whether it is `ending`,
--- how long it then waits for requests, the readers of streams that are `waiting` for one, the
--- connections whose clients are `watched`, by routine, and which requests it wants.
+-- how long it then waits for requests, the readers of streams that may be `waiting` for one, the
+-- connections whose clients are `watched`, by routine, whether somebody is `looking` at them, and
+-- which requests it wants. (src/lua/http_serve.c reads `ending` and `looking`.)
 local function handle(stream, handler, options, server)
     local reader = raw.reader("requests", options.limits, server.methods)
     local connection = {stream = stream, reader = reader, handler = handler, options = options,
-        server = server, turn = 0}
+        server = server}
     local _ <close> = gone.watch(connection)
     local idle = options.idle_time or http.idle_time
     local hurry = options.message_time or http.message_time
@@ -172,21 +191,12 @@ local function handle(stream, handler, options, server)
         return require "mare.http._http2_server".serve(stream, handler, options, server,
             {note = note, objection = objection, on_error = on_error})
     end
-    local count = 0
+    local _ <close> = setmetatable({waiting = server.waiting, stream = stream}, Waiting)
+    server.waiting[stream] = reader
     repeat
-        count = count + 1 -- one whose requests are there already is never waited for
-        if count % turn_most == 0 then mare.yield() end
-        local request, message, _, status = next_request(server, stream, reader, idle, hurry)
-        if not request then
-            if status then
-                refuse(stream, status, message)
-                note(options, {stream = stream, peer = peer}, status, message)
-            end
-            return
-        end
-        setmetatable(request, Message)
-        request.stream, request.peer = stream, peer
-    until not serve_request(connection, request)
+        if server.ending then idle = math.min(idle, server.end_time) end
+    until not go_on(connection, peer, reader:serve(stream, idle, hurry, nil, nil, handler, on_error,
+        server, Message, not options.log and clock or nil, peer))
 end
 
 local function new_server(options)

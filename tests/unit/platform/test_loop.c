@@ -27,12 +27,12 @@ static int setup(void **state)
 {
     static struct mare__loop loop;
     *state = &loop;
-    return mare__loop_init(&loop) ? 0 : -1;
+    return mare__loops_live.init(NULL, &loop) ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
-    mare__loop_fini(*state);
+    mare__loops_live.fini(*state);
     return 0;
 }
 
@@ -41,30 +41,30 @@ static int teardown(void **state)
 static void a_wait_ends_at_its_time_and_not_before(void **state)
 {
     uint64_t began = now();
-    mare__loop_wait(*state, 20 * MILLISECOND);
-    assert_true(now() - began >= 19 * MILLISECOND); // libuv counts in milliseconds
+    mare__loops_live.wait(*state, 20 * MILLISECOND);
+    assert_true(now() - began >= 19 * MILLISECOND); // epoll counts in milliseconds
 }
 
 // Its time has come before the loop looks at it.
 static void a_wait_for_no_time_ends(void **state)
 {
     for (int i = 0; i < 100; i++)
-        mare__loop_wait(*state, 0);
+        mare__loops_live.wait(*state, 0);
     for (int i = 0; i < 100; i++)
-        mare__loop_wait(*state, 1);
+        mare__loops_live.wait(*state, 1);
 }
 
 static void a_bell_that_was_rung_before_ends_a_wait(void **state)
 {
-    mare__loop_ring(*state);
-    mare__loop_wait(*state, UINT64_MAX);
-    mare__loop_look(*state); // which never waits
+    mare__loops_live.ring(*state);
+    mare__loops_live.wait(*state, UINT64_MAX);
+    mare__loops_live.look(*state); // which never waits
 }
 
 static void *ring_later(void *loop)
 {
     usleep(10000);
-    mare__loop_ring(loop);
+    mare__loops_live.ring(loop);
     return NULL;
 }
 
@@ -72,7 +72,7 @@ static void a_bell_that_is_rung_meanwhile_ends_a_wait(void **state)
 {
     pthread_t thread;
     assert_int_equal(mare__thread_start(&thread, "test", ring_later, *state), 0);
-    mare__loop_wait(*state, UINT64_MAX);
+    mare__loops_live.wait(*state, UINT64_MAX);
     pthread_join(thread, NULL);
 }
 
@@ -80,7 +80,7 @@ static void a_bell_that_is_rung_meanwhile_ends_a_wait(void **state)
 
 static void ring(void *loop)
 {
-    mare__loop_ring(loop);
+    mare__loops_live.ring(loop);
 }
 
 static void a_wake_that_came_before_keeps_the_thread(void **state)
@@ -90,7 +90,7 @@ static void a_wake_that_came_before_keeps_the_thread(void **state)
     assert_false(mare__park_elsewhere(&parker));
     assert_true(mare__park_elsewhere(&parker)); // it was used up
     mare__unpark(&parker);
-    mare__loop_wait(*state, UINT64_MAX);
+    mare__loops_live.wait(*state, UINT64_MAX);
     mare__park_return(&parker);
     assert_true(mare__park_elsewhere(&parker)); // so was that one
     mare__park_return(&parker);
@@ -133,7 +133,7 @@ static void wakes_are_not_lost(void **state)
             if (i % 2) {
                 mare__park(&pair.here, MARE_FOREVER);
             } else if (mare__park_elsewhere(&pair.here)) {
-                mare__loop_wait(*state, UINT64_MAX);
+                mare__loops_live.wait(*state, UINT64_MAX);
                 mare__park_return(&pair.here);
             }
         }
@@ -165,14 +165,14 @@ static void on_closed(struct mare__poll *poll)
 static void watch(struct mare__loop *loop, struct watched *watched, int fd)
 {
     *watched = (struct watched){.poll = {.ready = on_ready, .closed = on_closed}};
-    assert_true(mare__poll_open(loop, &watched->poll, fd));
+    assert_true(mare__loops_live.open(loop, &watched->poll, fd));
 }
 
 static void unwatch(struct mare__loop *loop, struct watched *watched)
 {
-    mare__poll_close(&watched->poll);
+    assert_true(mare__loops_live.close(&watched->poll));
     assert_int_equal(watched->closed, 0);
-    mare__loop_look(loop);
+    mare__loops_live.look(loop);
     assert_int_equal(watched->closed, 1);
 }
 
@@ -183,29 +183,29 @@ static void what_is_wanted_is_told_as_long_as_it_is_so(void **state)
     char byte;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
     watch(*state, &watched, ends[0]);
-    mare__loop_look(*state);
+    mare__loops_live.look(*state);
     assert_int_equal(watched.calls, 0); // nothing is wanted yet
-    mare__poll_want(&watched.poll, MARE__WRITABLE);
-    mare__loop_look(*state);
+    mare__loops_live.want(&watched.poll, MARE__WRITABLE);
+    mare__loops_live.look(*state);
     assert_int_equal(watched.ways, MARE__WRITABLE);
-    mare__poll_want(&watched.poll, MARE__READABLE);
+    mare__loops_live.want(&watched.poll, MARE__READABLE);
     watched.calls = 0;
-    mare__loop_look(*state);
+    mare__loops_live.look(*state);
     assert_int_equal(watched.calls, 0);
     assert_int_equal(write(ends[1], "x", 1), 1);
     for (int i = 1; i <= 3; i++) {
-        mare__loop_wait(*state, UINT64_MAX);
+        mare__loops_live.wait(*state, UINT64_MAX);
         assert_int_equal(watched.ways, MARE__READABLE);
         assert_int_equal(watched.calls, i);
     }
-    mare__poll_want(&watched.poll, MARE__READABLE | MARE__WRITABLE);
-    mare__loop_look(*state);
+    mare__loops_live.want(&watched.poll, MARE__READABLE | MARE__WRITABLE);
+    mare__loops_live.look(*state);
     assert_int_equal(watched.ways, MARE__READABLE | MARE__WRITABLE);
     assert_int_equal(read(ends[0], &byte, 1), 1);
-    mare__poll_want(&watched.poll, 0);
+    mare__loops_live.want(&watched.poll, 0);
     watched.calls = 0;
     assert_int_equal(write(ends[1], "x", 1), 1);
-    mare__loop_look(*state);
+    mare__loops_live.look(*state);
     assert_int_equal(watched.calls, 0);
     unwatch(*state, &watched);
     close(ends[0]);
@@ -237,19 +237,92 @@ static void what_is_broken_is_said_to_be(void **state)
     int ends[2];
     connect_pair(ends);
     watch(*state, &watched, ends[0]);
-    mare__poll_want(&watched.poll, MARE__READABLE);
+    mare__loops_live.want(&watched.poll, MARE__READABLE);
     setsockopt(ends[1], SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     mare__socket_close(ends[1]);
     while (watched.calls == 0)
-        mare__loop_wait(*state, UINT64_MAX);
+        mare__loops_live.wait(*state, UINT64_MAX);
     assert_int_equal(watched.ways, MARE__READABLE | MARE__WRITABLE | MARE__BROKEN);
-    mare__loop_look(*state);
+    mare__loops_live.look(*state);
     assert_int_equal(watched.calls, 1);
-    mare__poll_want(&watched.poll, MARE__READABLE);
-    mare__loop_look(*state);
+    mare__loops_live.want(&watched.poll, MARE__READABLE);
+    mare__loops_live.look(*state);
     assert_int_equal(watched.calls, 2);
     unwatch(*state, &watched);
     mare__socket_close(ends[0]);
+}
+
+// Looks until it is told so often.
+static void look_until(struct mare__loop *loop, const struct watched *watched, int calls)
+{
+    while (watched->calls < calls)
+        mare__loops_live.wait(loop, UINT64_MAX);
+    mare__loops_live.look(loop);
+    assert_int_equal(watched->calls, calls);
+}
+
+static void a_change_of_a_connection_is_told_once(void **state)
+{
+    struct watched watched = {.poll = {.ready = on_ready, .closed = on_closed}};
+    char bytes[2];
+    int ends[2];
+    connect_pair(ends);
+    assert_true(mare__loops_live.open_edges(*state, &watched.poll, ends[1]));
+    mare__loops_live.want(&watched.poll, 0); // it is told anyway
+    look_until(*state, &watched, 1);
+    assert_int_equal(watched.ways, MARE__WRITABLE);
+    assert_int_equal(write(ends[0], "x", 1), 1);
+    look_until(*state, &watched, 2);
+    assert_int_equal(watched.ways, MARE__READABLE | MARE__WRITABLE);
+    assert_int_equal(write(ends[0], "y", 1), 1); // though the other was not read
+    look_until(*state, &watched, 3);
+    mare__loops_live.want(&watched.poll, MARE__READABLE);
+    look_until(*state, &watched, 4);
+    assert_int_equal(watched.ways, MARE__READABLE | MARE__WRITABLE);
+    assert_int_equal(read(ends[1], bytes, 2), 2);
+    mare__loops_live.want(&watched.poll, MARE__READABLE);
+    look_until(*state, &watched, 5);
+    assert_int_equal(watched.ways, MARE__WRITABLE);
+    assert_int_equal(shutdown(ends[0], SHUT_WR), 0);
+    look_until(*state, &watched, 6);
+    assert_int_equal(watched.ways, MARE__READABLE | MARE__WRITABLE | MARE__ODD);
+    assert_false(mare__loops_live.close(&watched.poll));
+    mare__socket_close(ends[1]);
+    mare__socket_close(ends[0]);
+    mare__loops_live.look(*state);
+    assert_int_equal(watched.calls, 6);
+    assert_int_equal(watched.closed, 0);
+}
+
+static void what_is_urgent_makes_a_connection_odd(void **state)
+{
+    struct watched watched = {.poll = {.ready = on_ready, .closed = on_closed}};
+    int ends[2];
+    connect_pair(ends);
+    assert_true(mare__loops_live.open_edges(*state, &watched.poll, ends[1]));
+    look_until(*state, &watched, 1);
+    assert_int_equal(send(ends[0], "ab", 2, MSG_OOB), 2);
+    while (!(watched.ways & MARE__ODD))
+        mare__loops_live.wait(*state, UINT64_MAX);
+    mare__loops_live.close(&watched.poll);
+    mare__socket_close(ends[1]);
+    mare__socket_close(ends[0]);
+}
+
+static void what_is_no_connection_has_no_changes(void **state)
+{
+    struct mare__poll poll = {.ready = on_ready, .closed = on_closed};
+    struct mare__address address;
+    int ends[2], listener = mare__socket_open(AF_INET, SOCK_STREAM);
+    assert_true(mare__address_numeric(&address, "127.0.0.1", 0));
+    assert_int_equal(mare__socket_bind(listener, &address), 0);
+    assert_int_equal(mare__socket_listen(listener, 1), 0);
+    assert_false(mare__loops_live.open_edges(*state, &poll, listener));
+    mare__socket_close(listener);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    assert_false(mare__loops_live.open_edges(*state, &poll, ends[0]));
+    close(ends[0]);
+    close(ends[1]);
 }
 
 static void a_file_cannot_be_watched(void **state)
@@ -257,7 +330,7 @@ static void a_file_cannot_be_watched(void **state)
     struct mare__poll poll = {.ready = on_ready, .closed = on_closed};
     FILE *file = tmpfile();
     assert_non_null(file);
-    assert_false(mare__poll_open(*state, &poll, fileno(file)));
+    assert_false(mare__loops_live.open(*state, &poll, fileno(file)));
     fclose(file);
 }
 
@@ -309,8 +382,8 @@ static void the_descriptors_of_one_that_has_ended_may_be_any_threads(void **stat
     pthread_t thread;
     (void)state;
     assert_int_equal(mare__thread_start(&thread, "test", open_others, NULL), 0);
-    assert_true(mare__loop_init(&loop));
-    mare__loop_fini(&loop);
+    assert_true(mare__loops_live.init(NULL, &loop));
+    mare__loops_live.fini(&loop);
     atomic_store_explicit(&ended, true, memory_order_relaxed);
     pthread_join(thread, NULL);
 }
@@ -322,6 +395,8 @@ UNIT_TESTS(IN_LOOP(a_wait_ends_at_its_time_and_not_before), IN_LOOP(a_wait_for_n
            IN_LOOP(a_bell_that_is_rung_meanwhile_ends_a_wait),
            IN_LOOP(a_wake_that_came_before_keeps_the_thread), IN_LOOP(wakes_are_not_lost),
            IN_LOOP(what_is_wanted_is_told_as_long_as_it_is_so),
-           IN_LOOP(what_is_broken_is_said_to_be), IN_LOOP(a_file_cannot_be_watched),
+           IN_LOOP(what_is_broken_is_said_to_be), IN_LOOP(a_change_of_a_connection_is_told_once),
+           IN_LOOP(what_is_urgent_makes_a_connection_odd),
+           IN_LOOP(what_is_no_connection_has_no_changes), IN_LOOP(a_file_cannot_be_watched),
            cmocka_unit_test(addresses_become_text_and_back),
            cmocka_unit_test(the_descriptors_of_one_that_has_ended_may_be_any_threads))

@@ -200,13 +200,13 @@ static void services_by_number_and_name(void **state)
 {
     (void)state;
     char name[MARE__HOST_MAX];
-    assert_int_equal(mare__service_number("0", false), 0);
-    assert_int_equal(mare__service_number("65535", false), 65535);
-    assert_int_equal(mare__service_number("65536", false), -1);
-    assert_int_equal(mare__service_number("-1", false), -1);
-    assert_int_equal(mare__service_number("", false), -1);
-    assert_int_equal(mare__service_number("80x", false), -1);
-    mare__service_name(1, name);
+    assert_int_equal(mare__names_live.service_number(NULL, "0", false), 0);
+    assert_int_equal(mare__names_live.service_number(NULL, "65535", false), 65535);
+    assert_int_equal(mare__names_live.service_number(NULL, "65536", false), -1);
+    assert_int_equal(mare__names_live.service_number(NULL, "-1", false), -1);
+    assert_int_equal(mare__names_live.service_number(NULL, "", false), -1);
+    assert_int_equal(mare__names_live.service_number(NULL, "80x", false), -1);
+    mare__names_live.service_name(NULL, 1, name);
     assert_true(strcmp(name, "tcpmux") == 0 || strcmp(name, "1") == 0); // without /etc/services
     assert_int_equal(mare__host_name(name), 0);
     assert_true(strlen(name) > 0);

@@ -4,7 +4,7 @@
 
 #include "unit.h"
 
-enum { SHORT_US = 100, LONG_US = 2000, IN_VAIN_US = 1000 };
+enum { SHORT_US = 100, MIDDLE_US = 400, LONG_US = 2000, IN_VAIN_US = 1000 };
 
 static uint64_t us(uint64_t n)
 {
@@ -67,6 +67,23 @@ static void one_in_vain_ends_them(void **state)
     assert_int_equal(rests_needed(&vigil), needed);
 }
 
+// Peers that answer a little too late for it are waited for longer, as long as that pays.
+static void a_little_longer_when_that_pays(void **state)
+{
+    (void)state;
+    struct mare__vigil vigil;
+    mare__vigil_init(&vigil, true);
+    rests_needed(&vigil);
+    uint64_t usual = lasts_us(&vigil);
+    assert_true(keeps_one_after(&vigil, 100, MIDDLE_US));
+    assert_int_equal(lasts_us(&vigil), usual); // it would have had to be far longer
+    rests_needed(&vigil);                      // the first comes soon after
+    uint64_t longer = lasts_us(&vigil);
+    assert_true(longer > usual && longer <= IN_VAIN_US);
+    rests_needed(&vigil);
+    assert_int_equal(lasts_us(&vigil), usual);
+}
+
 static void goes_on_while_it_pays(void **state)
 {
     (void)state;
@@ -107,6 +124,7 @@ int main(void)
         cmocka_unit_test(only_after_short_rests),
         cmocka_unit_test(never_if_it_may_not),
         cmocka_unit_test(one_in_vain_ends_them),
+        cmocka_unit_test(a_little_longer_when_that_pays),
         cmocka_unit_test(goes_on_while_it_pays),
         cmocka_unit_test(whoever_else_computes_comes_first),
     };

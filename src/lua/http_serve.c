@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: MIT
+// The server's way for what most requests and answers are: no body, a text at once. One function
+// reads a head, calls the handler and writes what it returns, again and again, without anything in
+// Lua between them. What is not like that it gives to lua/mare/http/_server.lua, which knows all of
+// HTTP and then calls it again.
+//
+//     read a head --> handler --> write, all of it --> read the next
+//          |             |            '--> "rest": the peer is slow
+//          |             '--> "response": it has taken the stream, raised an error, returned a file
+//          '--> "request": it has a body, ...          after so many: "turn"
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "lua/http.h"
+#include "sched/libraries.h"
+
+// The arguments after those of a read; the request and what the handler returned are above them.
+enum { HANDLER = MARE__BEGUN + 1, ON_ERROR, SERVER, MESSAGE, CLOCK, PEER, REQUEST, RESPONSE };
+
+// Requests of one connection until it is the turn of other routines: one whose requests are there
+// already is never waited for.
+enum { TURN_MOST = 100 };
+
+// Bytes of an answer that are written here.
+enum { BODY_MOST = 65536 };
+
+static struct mare__lua_reader *reader_of(lua_State *L)
+{
+    return lua_touserdata(L, MARE__READER); // it was checked
+}
+
+// ---- The clock ----------------------------------------------------------------------------------
+// What the connections of a process share: the text of the date, which its one value, a function,
+// tells; and room for a head.
+struct clock {
+    uint64_t until; // when it is asked for again
+    char date[40];
+    size_t date_size;
+    struct mare__bytes head;
+};
+
+static const char clock_name[] = "mare.http.clock";
+
+enum { ASKED_NS = 50000000 }; // a date may be so much behind
+
+static int clock_gc(lua_State *L)
+{
+    struct clock *clock = luaL_checkudata(L, 1, clock_name);
+    mare__bytes_fini(&clock->head);
+    return 0;
+}
+
+// clock(date): of a function that returns the date.
+int mare__lua_http_new_clock(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    struct clock *clock = lua_newuserdatauv(L, sizeof *clock, 1);
+    *clock = (struct clock){0};
+    lua_pushvalue(L, 1);
+    lua_setiuservalue(L, -2, 1);
+    if (luaL_newmetatable(L, clock_name)) {
+        lua_pushcfunction(L, clock_gc);
+        lua_setfield(L, -2, "__gc");
+    }
+    lua_setmetatable(L, -2);
+    return 1;
+}
+
+static struct mare__span date_now(lua_State *L, struct clock *clock)
+{
+    uint64_t now = mare__now(mare__self(L)->shared.runtime);
+    if (now >= clock->until) {
+        size_t size;
+        lua_getiuservalue(L, CLOCK, 1);
+        lua_call(L, 0, 1);
+        const char *date = luaL_checklstring(L, -1, &size);
+        clock->date_size = size < sizeof clock->date ? size : sizeof clock->date;
+        memcpy(clock->date, date, clock->date_size);
+        clock->until = now + ASKED_NS;
+        lua_pop(L, 1);
+    }
+    return (struct mare__span){clock->date, clock->date_size};
+}
+
+// ---- Answers ------------------------------------------------------------------------------------
+
+struct answer {
+    struct mare__http_response head;
+    struct mare__http_field fields[MARE__LUA_FIELDS_MAX];
+    struct mare__span body;
+};
+
+// The string at the index; false: it is none.
+static bool get_text(lua_State *L, int index, struct mare__span *text)
+{
+    if (lua_type(L, index) != LUA_TSTRING)
+        return false;
+    text->at = lua_tolstring(L, index, &text->size);
+    return true;
+}
+
+static bool is(struct mare__span text, const char *word, size_t size)
+{
+    return text.size == size && memcmp(text.at, word, size) == 0;
+}
+
+// Headers that are strings, from the table on top. The table keeps them.
+static bool get_fields(lua_State *L, struct answer *answer)
+{
+    if (!lua_istable(L, -1))
+        return false;
+    lua_pushnil(L);
+    while (lua_next(L, -2)) {
+        struct mare__http_field *field = &answer->fields[answer->head.count];
+        if (answer->head.count == MARE__LUA_FIELDS_MAX || !get_text(L, -2, &field->name) ||
+            !get_text(L, -1, &field->value)) {
+            lua_pop(L, 2);
+            return false;
+        }
+        answer->head.count++;
+        lua_pop(L, 1);
+    }
+    return true;
+}
+
+// One field of an answer, whose name and value are on top.
+static bool get_part(lua_State *L, struct answer *answer)
+{
+    struct mare__span name;
+    if (!get_text(L, -2, &name))
+        return false;
+    if (is(name, "body", 4))
+        return get_text(L, -1, &answer->body);
+    if (is(name, "headers", 7))
+        return get_fields(L, answer);
+    lua_Integer status = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
+    if (!is(name, "status", 6) || status < 200 || status > 999 || status == 204 || status == 304)
+        return false;
+    answer->head.status = (int)status;
+    return true;
+}
+
+// What a handler returned, if it is a text, or a table with no more than a text, headers that are
+// strings and a status that lets a body be. False: it is to be looked at more closely.
+static bool understand(lua_State *L, struct answer *answer)
+{
+    answer->head = (struct mare__http_response){.status = 200, .fields = answer->fields};
+    answer->body = (struct mare__span){0};
+    if (get_text(L, RESPONSE, &answer->body))
+        return true;
+    if (!lua_istable(L, RESPONSE) || lua_getmetatable(L, RESPONSE))
+        return false;
+    lua_pushnil(L);
+    while (lua_next(L, RESPONSE)) {
+        if (!get_part(L, answer))
+            return false;
+        lua_pop(L, 1);
+    }
+    return answer->body.at != NULL;
+}
+
+// Drops bytes that were sent; how many pieces are left.
+static int advance(struct iovec **pieces, int count, size_t sent)
+{
+    for (; count > 0 && sent >= (*pieces)->iov_len; count--)
+        sent -= (*pieces)++->iov_len;
+    if (count > 0) {
+        (*pieces)->iov_base = (char *)(*pieces)->iov_base + sent;
+        (*pieces)->iov_len -= sent;
+    }
+    return count;
+}
+
+// "rest", request, and what could not be written at once.
+static int leave_rest(lua_State *L, const struct iovec *pieces, int count)
+{
+    luaL_Buffer rest;
+    lua_settop(L, REQUEST);
+    lua_pushliteral(L, "rest");
+    lua_insert(L, REQUEST);
+    luaL_buffinit(L, &rest);
+    for (int i = 0; i < count; i++)
+        luaL_addlstring(&rest, pieces[i].iov_base, pieces[i].iov_len);
+    luaL_pushresult(&rest);
+    return 3;
+}
+
+// Writes an answer: 0, or the results to return.
+static int send_answer(lua_State *L, struct mare__stream *stream, struct mare__span head,
+                       struct mare__span body)
+{
+    struct iovec both[] = {{(char *)head.at, head.size}, {(char *)body.at, body.size}};
+    struct iovec *pieces = both;
+    int count = body.size > 0 ? 2 : 1;
+    while (count > 0) {
+        ssize_t sent = mare__stream_write(stream, pieces, count);
+        if (sent == -EAGAIN)
+            return leave_rest(L, pieces, count);
+        if (sent < 0) {
+            lua_pushliteral(L, "over");
+            return 1;
+        }
+        count = advance(&pieces, count, (size_t)sent);
+    }
+    return mare__stream_flush(stream) == 0 ? 0 : leave_rest(L, pieces, 0);
+}
+
+// ---- Requests -----------------------------------------------------------------------------------
+
+static int give(lua_State *L, const char *what)
+{
+    lua_pushstring(L, what);
+    lua_insert(L, REQUEST);
+    return lua_gettop(L) - REQUEST + 1;
+}
+
+static bool has(lua_State *L, int table, enum mare__http_key key)
+{
+    lua_pushvalue(L, lua_upvalueindex(1 + (int)key));
+    lua_rawget(L, table);
+    bool true_one = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return true_one;
+}
+
+static void set(lua_State *L, enum mare__http_key key, int value)
+{
+    lua_pushvalue(L, lua_upvalueindex(1 + (int)key));
+    lua_pushvalue(L, value);
+    lua_rawset(L, REQUEST);
+}
+
+// Makes a message of the head that was read.
+static void complete(lua_State *L)
+{
+    set(L, MARE__KEY_STREAM, MARE__READ_FROM);
+    set(L, MARE__KEY_PEER, PEER);
+    lua_pushvalue(L, MESSAGE);
+    lua_setmetatable(L, REQUEST);
+}
+
+// Whether it is only to be handled, and whoever watches over clients that go away does so already.
+static bool is_plain(lua_State *L, const struct mare__http_head *head)
+{
+    return head->body == MARE__HTTP_BODY_NONE && head->target.at[0] == '/' &&
+           !head->expect_continue && has(L, SERVER, MARE__KEY_LOOKING);
+}
+
+// Whether what the handler returned can be answered here. Without a clock nothing is.
+static bool is_answered_here(lua_State *L, const struct mare__http_head *head,
+                             struct answer *answer)
+{
+    return head->keep_alive && !is(head->method, "HEAD", 4) && !is(head->method, "CONNECT", 7) &&
+           !has(L, REQUEST, MARE__KEY_TAKEN) && !has(L, REQUEST, MARE__KEY_GONE) &&
+           !has(L, SERVER, MARE__KEY_ENDING) && !lua_isnil(L, CLOCK) && understand(L, answer) &&
+           answer->body.size <= BODY_MOST;
+}
+
+// The handler has returned: 0, if its answer was sent, and the connection goes on; or the results.
+static int answer(lua_State *L)
+{
+    const struct mare__http_head *head = &reader_of(L)->http.head;
+    struct mare__stream *stream = mare__lua_stream(L, MARE__READ_FROM);
+    struct clock *clock = lua_touserdata(L, CLOCK);
+    struct answer answer;
+    if (!mare__stream_closed(stream) && is_answered_here(L, head, &answer)) {
+        answer.head.body = MARE__HTTP_BODY_LENGTH;
+        answer.head.length = answer.body.size;
+        answer.head.minor = head->minor;
+        answer.head.keep_alive = true;
+        answer.head.date = date_now(L, clock);
+        clock->head.size = 0;
+        if (!mare__http_put_response(&clock->head, &answer.head))
+            return send_answer(L, stream, (struct mare__span){clock->head.at, clock->head.size},
+                               answer.body);
+    }
+    lua_settop(L, RESPONSE); // who looks more closely can say what is wrong
+    lua_pushboolean(L, 1);
+    lua_insert(L, RESPONSE);
+    return give(L, "response");
+}
+
+static int handled(lua_State *L, int status, lua_KContext context);
+
+// Whether others shall have their turn before the next request.
+static bool is_over(struct mare__lua_reader *reader)
+{
+    return ++reader->requests % TURN_MOST == 0;
+}
+
+// A head was read, or not; and so on. The results of the whole.
+int mare__lua_http_serve_on(lua_State *L, int results)
+{
+    for (;;) {
+        struct mare__lua_reader *reader = reader_of(L);
+        if (results != 1)
+            return results;
+        assert(lua_gettop(L) == REQUEST);
+        complete(L);
+        if (!is_plain(L, &reader->http.head))
+            return give(L, "request");
+        mare__lua_http_enter(L, reader, REQUEST);
+        lua_pushvalue(L, HANDLER);
+        lua_pushvalue(L, REQUEST);
+        results = handled(L, lua_pcallk(L, 1, 1, ON_ERROR, 0, handled), true);
+        if (results > 0)
+            return results;
+        results = mare__lua_http_read(L, MARE__READ_TO_SERVE);
+    }
+}
+
+// The handler has ended. `here`: its caller goes on, if the result is 0.
+static int handled(lua_State *L, int status, lua_KContext here)
+{
+    struct mare__lua_reader *reader = reader_of(L);
+    mare__lua_http_leave(L, reader);
+    if (status != LUA_OK && status != LUA_YIELD) {
+        if (mare__kill_passes(L))
+            return mare__kill_throw(L);
+        lua_pushboolean(L, 0);
+        lua_insert(L, RESPONSE);
+        return give(L, "response");
+    }
+    int results = answer(L);
+    if (results > 0)
+        return results;
+    lua_settop(L, PEER);
+    if (is_over(reader))
+        return give(L, "turn");
+    return here ? 0 : mare__lua_http_serve_on(L, mare__lua_http_read(L, MARE__READ_TO_SERVE));
+}
+
+// reader:serve(stream, patience, hurry, nil, nil, handler, on_error, server, message, clock, peer):
+// serves requests until one is not for here, and returns what is to be done:
+//
+//     "request", request                 handle and answer it
+//     "response", request, ok, response  answer it with what xpcall(handler, on_error) returned
+//     "rest", request, text              write that
+//     "turn"                             let others have theirs
+//     "over"                             nothing can be written any more
+//     nil, message, code[, status]       as reader:head
+//
+// Without a clock it answers nothing itself.
+int mare__lua_http_serve(lua_State *L)
+{
+    struct mare__lua_reader *reader = mare__lua_reader(L);
+    luaL_checktype(L, HANDLER, LUA_TFUNCTION);
+    luaL_checktype(L, SERVER, LUA_TTABLE);
+    lua_settop(L, PEER);
+    if (!lua_isnil(L, CLOCK))
+        luaL_checkudata(L, CLOCK, clock_name);
+    if (is_over(reader)) // those that it returned to the caller count, too
+        return give(L, "turn");
+    return mare__lua_http_serve_on(L, mare__lua_http_read(L, MARE__READ_TO_SERVE));
+}

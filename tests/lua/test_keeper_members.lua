@@ -1,0 +1,75 @@
+-- SPDX-License-Identifier: MIT
+-- Who a node knows of, and the news that it sends and takes: lua/mare/_keeper_members.lua, with
+-- peers that only note what they are told.
+local mare, t = require "mare", require "t"
+local news = require "mare._keeper_members"
+
+local ITEM = "<s1s1j"
+local own = ITEM:pack("home", "1.2.3.4:5", 7)
+
+-- A node that is connected, and takes news or does not.
+local function peer(name, takes)
+    news.begin {name = "home", address = "1.2.3.4:5", incarnation = 7}
+    news.learn(name, "", 1)
+    local member, told = news.by_name[name], {}
+    member.session, member.service = true, {trysend = function(_, _, _, items)
+        told[#told + 1] = items
+        return takes
+    end}
+    return member, told
+end
+
+return {
+    what_is_no_news_is_left_out = function()
+        news.begin {name = "home", address = "1.2.3.4:5", incarnation = 7}
+        local good = ITEM:pack("flow", "5.6.7.8:9", 3)
+        for _, odd in ipairs {false, 12, {}, "", "\255", good:sub(1, -2)} do news.hear(odd, "x") end
+        t.eq(next(news.by_name), nil)
+        news.hear(ITEM:pack(("x"):rep(64), "", 1) .. good .. "\5abc", "x")
+        news.hear(ITEM:pack("home", "", 99) .. ITEM:pack("flow", "old", 2), "x")
+        t.eq(news.by_name, {flow = {address = "5.6.7.8:9", incarnation = 3}})
+    end,
+
+    who_comes_hears_of_all_and_all_hear_of_it = function()
+        local _, told = peer("ebb", true)
+        local member, all = peer("flow", true)
+        news.greet(member)
+        t.eq(#all, 1)
+        t.eq(all[1]:sub(1, #own), own)
+        t.eq(#all[1], #own + #ITEM:pack("ebb", "", 1) + #ITEM:pack("flow", "", 1))
+        news.tell("flow", "flow", "", 1)
+        t.eq({told, #all}, {{ITEM:pack("flow", "", 1)}, 1})
+    end,
+
+    -- The list of many is made once for all who come within a pause.
+    where_there_are_many_it_hears_with_the_next_news = function()
+        local member, all = peer("flow", true)
+        for i = 1, 101 do news.learn("n" .. i, "", 1) end
+        news.greet(member)
+        t.eq(all, {})
+        news.tell("ebb", "ebb", "", 1)
+        t.eq(#all, 1)
+        t.eq(all[1]:sub(1, #own), own)
+    end,
+
+    -- Its list would be made and packed for nothing each time.
+    who_takes_none_is_tried_less_and_less_often = function()
+        local result = mare.channel(1)
+        local process = mare.spawn(function() -- which would go on trying
+            local member, tried = peer("flow", false)
+            news.greet(member)
+            local pauses = {}
+            for i = 1, 6 do
+                pauses[i] = member.pause
+                member.again = 0 -- as if it had passed
+                local before, _, told = #tried, peer("ebb" .. i, true)
+                news.tell("flow", "ebb" .. i, "", 1) -- which wait for no pause but their own
+                t.reaches(function() return #told == 1 end)
+                pauses[i] = #tried == before + 1 and pauses[i]
+            end
+            result:send(pauses)
+        end)
+        t.eq(result:receive(t.patience), {0.4, 0.8, 1.6, 3.2, 6.4, 10})
+        process:kill()
+    end,
+}
