@@ -49,7 +49,11 @@ extern "C" {
     X(MARE_STOPPED, "stopped", "the runtime is stopping, or does not exist in this process")       \
     X(MARE_SYNTAX, "syntax", "the code does not compile")                                          \
     X(MARE_INVALID, "invalid", "an argument is out of range")                                      \
-    X(MARE_IO, "io", "the operating system refused the operation")
+    X(MARE_IO, "io", "the operating system refused the operation")                                 \
+    X(MARE_NOQUORUM, "noquorum", "this member does not reach a majority of the group")             \
+    X(MARE_UNSURE, "unsure", "it is not known to be done, and may be yet")                         \
+    X(MARE_NOSTATE, "nostate", "there is no state on the disk to go on from")                      \
+    X(MARE_CORRUPT, "corrupt", "the state on the disk is damaged")
 
 /* What an operation returns: 0 is success. */
 typedef enum mare_err {
