@@ -173,18 +173,25 @@ static int advance(struct iovec **pieces, int count, size_t sent)
     return count;
 }
 
-// "rest", request, and what could not be written at once.
+static int give(lua_State *L, const char *what)
+{
+    lua_pushstring(L, what);
+    lua_insert(L, REQUEST);
+    return lua_gettop(L) - REQUEST + 1;
+}
+
+// "rest", request, and what could not be written at once. The pieces lie in what the handler
+// returned, so that must not go before they are copied.
 static int leave_rest(lua_State *L, const struct iovec *pieces, int count)
 {
     luaL_Buffer rest;
-    lua_settop(L, REQUEST);
-    lua_pushliteral(L, "rest");
-    lua_insert(L, REQUEST);
     luaL_buffinit(L, &rest);
     for (int i = 0; i < count; i++)
         luaL_addlstring(&rest, pieces[i].iov_base, pieces[i].iov_len);
     luaL_pushresult(&rest);
-    return 3;
+    lua_replace(L, RESPONSE);
+    lua_settop(L, RESPONSE);
+    return give(L, "rest");
 }
 
 // Writes an answer: 0, or the results to return.
@@ -208,13 +215,6 @@ static int send_answer(lua_State *L, struct mare__stream *stream, struct mare__s
 }
 
 // ---- Requests -----------------------------------------------------------------------------------
-
-static int give(lua_State *L, const char *what)
-{
-    lua_pushstring(L, what);
-    lua_insert(L, REQUEST);
-    return lua_gettop(L) - REQUEST + 1;
-}
 
 static bool has(lua_State *L, int table, enum mare__http_key key)
 {

@@ -223,6 +223,35 @@ return {
         end
     end,
 
+    what_waits_for_a_slow_client_is_kept = function()
+        -- Garbage is collected, and its memory used again, while the server sees that the client is
+        -- slow: what is still to be sent must not be among it.
+        local count, other = 0
+        local function text(i) return ("%09d,"):format(i):rep(6000) end
+        local meta = {__gc = function() other = ("x"):rep(#(other or text(0))) end}
+        local before = collectgarbage "generational"
+        local s <close> = server(function(request)
+            request.stream:option("send_buffer", 4096)
+            count = count + 1
+            collectgarbage "stop"
+            setmetatable({}, meta)
+            local body = text(count)
+            collectgarbage "restart" -- so that it comes with the next new value
+            return body
+        end)
+        for round = 0, 4 do
+            local stream <close> = assert(net.connect("127.0.0.1", s.port, patience))
+            stream:timeout(patience):option("receive_buffer", 4096)
+            stream:write(("GET / HTTP/1.1\r\nHost: a\r\n\r\n"):rep(5))
+            mare.sleep(0.002)
+            for i = 1, 5 do
+                repeat until assert(stream:read "l") == ""
+                t.ok(stream:read(60000) == text(5 * round + i), "the answer is another")
+            end
+        end
+        collectgarbage(before)
+    end,
+
     what_is_wrong_with_a_request_is_said_by_name = function()
         local function ask(what)
             what.url = what.url or "http://127.0.0.1:1/"
