@@ -241,7 +241,7 @@ return {
         end)
         for round = 0, 4 do
             local stream <close> = assert(net.connect("127.0.0.1", s.port, patience))
-            stream:timeout(patience):option("receive_buffer", 4096)
+            stream:timeout(patience)
             stream:write(("GET / HTTP/1.1\r\nHost: a\r\n\r\n"):rep(5))
             mare.sleep(0.002)
             for i = 1, 5 do
