@@ -89,6 +89,11 @@ static void set_hook(struct mare__local *process, lua_State *L, int mask, int co
     process->hooking = false;
 }
 
+static int *countdown(const struct mare__local *process, lua_State *L)
+{
+    return mare__countdown(process->shared.runtime, L);
+}
+
 void mare__hook_arm(struct mare__local *process, lua_State *L)
 {
     lua_Hook hook = lua_gethook(L);
@@ -97,16 +102,14 @@ void mare__hook_arm(struct mare__local *process, lua_State *L)
     int mask = lua_gethookmask(L);
     process->armed = L;
     // Where there are lines or counts, the next one will do. A count of one can be set again, and
-    // must be: Lua may have been about to find that there is no hook. For one that was killed no
-    // count matters any more, and the next may be far: an instruction can call C for long.
-    bool near = mare__killed(process) || lua_gethookcount(L) == 1;
-    if (!(mask & (LUA_MASKLINE | LUA_MASKCOUNT)) || (!(mask & LUA_MASKLINE) && near))
+    // must be: Lua may have been about to find that there is no hook.
+    if (!(mask & (LUA_MASKLINE | LUA_MASKCOUNT)) ||
+        (!(mask & LUA_MASKLINE) && lua_gethookcount(L) == 1))
         lua_sethook(L, on_event, mask | LUA_MASKCOUNT, 1);
-}
-
-static int *countdown(const struct mare__local *process, lua_State *L)
-{
-    return mare__countdown(process->shared.runtime, L);
+    else if ((mask & LUA_MASKCOUNT) && mare__killed(process))
+        // The next count may be far, for an instruction can call C for long, and no count matters
+        // to one that was killed. (lua_sethook walks over all calls that are active.)
+        *countdown(process, L) = 1;
 }
 
 static int most_of(int count)
