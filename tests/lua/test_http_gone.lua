@@ -104,34 +104,6 @@ return {
         is_logged(s, 499)
     end,
 
-    a_handler_that_ends_during_a_look_disturbs_none = function()
-        local sockets, go_on, looked = require "mare._socket", mare.channel(), mare.channel(1)
-        local look, looks = sockets.look, 0
-        local s <close> = server(function(request, s)
-            if request.path == "/y" then return waits(request, s) end
-            go_on:receive()
-            return "late"
-        end)
-        local other = s.connect()
-        other:write((ASK:gsub("x", "y", 1)))
-        s.begun:receive(patience)
-        function sockets.look(...) -- as if a tick came after it
-            local count = look(...)
-            looks = looks + (count > 0 and 1 or 0)
-            if looks == 2 then
-                sockets.look = look
-                go_on:send(true)
-                s.logged:receive(patience)
-                looked:send(true)
-            end
-            return count
-        end
-        s.ask_and_go()
-        looked:receive(patience)
-        other:close()
-        t.eq({s.told:receive(patience)}, {"cancelled", true})
-    end,
-
     also_the_next_one_if_it_waits_for_nothing = function()
         local s <close> = server(function(request, s)
             repeat mare.yield() until request.gone

@@ -27,7 +27,7 @@ local function look_at(watched)
     if #streams == 0 or sockets.look(streams, ways) == 0 then return #streams > 0 end
     for i, connection in ipairs(connections) do
         local request, turn = connection.reader:inside()
-        if request and ways[i] and connection.left == turn then
+        if ways[i] and connection.left == turn then
             request.gone = true
             connection.routine:cancel()
         end
