@@ -212,6 +212,20 @@ static void what_is_wanted_is_told_as_long_as_it_is_so(void **state)
     close(ends[1]);
 }
 
+// Who waits for no more than this must learn of it: a worker that stays only to watch.
+static void a_wait_ends_when_what_was_watched_is_closed(void **state)
+{
+    struct watched watched;
+    int fd = eventfd(0, EFD_NONBLOCK);
+    watch(*state, &watched, fd);
+    mare__loops_live.want(&watched.poll, MARE__READABLE);
+    mare__loops_live.look(*state);
+    mare__loops_live.close(&watched.poll);
+    mare__loops_live.wait(*state, UINT64_MAX);
+    assert_int_equal(watched.closed, 1);
+    close(fd);
+}
+
 // Two ends of a connection.
 static void connect_pair(int ends[2])
 {
@@ -322,6 +336,7 @@ UNIT_TESTS(IN_LOOP(a_wait_ends_at_its_time_and_not_before), IN_LOOP(a_wait_for_n
            IN_LOOP(a_bell_that_is_rung_meanwhile_ends_a_wait),
            IN_LOOP(a_wake_that_came_before_keeps_the_thread), IN_LOOP(wakes_are_not_lost),
            IN_LOOP(what_is_wanted_is_told_as_long_as_it_is_so),
+           IN_LOOP(a_wait_ends_when_what_was_watched_is_closed),
            IN_LOOP(what_is_broken_is_said_to_be), IN_LOOP(a_file_cannot_be_watched),
            cmocka_unit_test(addresses_become_text_and_back),
            cmocka_unit_test(the_descriptors_of_one_that_has_ended_may_be_any_threads))
