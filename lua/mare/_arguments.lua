@@ -1,8 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- What the commands in Lua share: their arguments, which src/cli has checked for form, and how they
 -- end.
-local signal = require "mare.signal"
-
 local arguments = {}
 
 --- The words and the options among the arguments of a command: a list, a table from the name of an
@@ -83,7 +81,7 @@ end
 --- Watches for the signals that end a program, before it has said its first word: a function that
 --- returns when one has come.
 function arguments.ending()
-    local watch = signal.watch("SIGINT", "SIGTERM", "SIGHUP")
+    local watch = require "mare.signal".watch("SIGINT", "SIGTERM", "SIGHUP")
     return function() watch:next() end
 end
 
