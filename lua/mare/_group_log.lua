@@ -35,11 +35,13 @@ log.__index = log
 local BATCH, WINDOW, PIECE = 64, 1024, 1 << 16 -- entries a message; not acknowledged; bytes
 
 --- A member's part: `here` of `count`, whether it `votes`, and what was kept: `promised`, `base`,
---- `base_epoch`, `entries` (from base + 1 on: a list of {epoch =, data =}).
+--- `base_epoch`, `entries` (from base + 1 on: a list of {epoch =, data =}). `batch` is for tests:
+--- how many entries a message has at most.
 function log.new(io, kept)
     local self = setmetatable({io = io, here = kept.here, count = kept.count, votes = kept.votes,
         promised = kept.promised or 0, base = kept.base or 0, base_epoch = kept.base_epoch or 0,
-        data = {}, epochs = {}, stage = "following", patience = 0}, log)
+        data = {}, epochs = {}, stage = "following", patience = 0, batch = kept.batch or BATCH},
+        log)
     self.last = self.base
     for i, entry in ipairs(kept.entries or {}) do
         self.last = self.base + i
@@ -167,10 +169,10 @@ local function push(self, number, peer)
         if peer.asked then return end
         peer.asked = true
         return send_entries(self, number, "append", peer.next, math.min(self.last,
-            peer.next + BATCH - 1))
+            peer.next + self.batch - 1))
     end
     while peer.next <= self.last and peer.next - peer.match <= WINDOW do
-        local upto = math.min(self.last, peer.next + BATCH - 1)
+        local upto = math.min(self.last, peer.next + self.batch - 1)
         send_entries(self, number, "append", peer.next, upto)
         peer.next, peer.told = upto + 1, self.commit
     end
@@ -216,7 +218,7 @@ function hears.fetch(self, from, _, index)
         send_piece(self, from, peer)
     elseif index <= self.last + 1 then
         if self.giving then self.giving[from] = nil end
-        send_entries(self, from, "entries", index, math.min(self.last, index + BATCH - 1))
+        send_entries(self, from, "entries", index, math.min(self.last, index + self.batch - 1))
     end
 end
 

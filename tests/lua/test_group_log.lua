@@ -55,7 +55,7 @@ function World:start(i)
     end
     local kept = {here = i, count = self.count, votes = true, promised = disk.kept.promised,
         base = disk.kept.base, base_epoch = disk.kept.base_epoch,
-        entries = table.move(disk.kept.entries, 1, #disk.kept.entries, 1, {})}
+        entries = table.move(disk.kept.entries, 1, #disk.kept.entries, 1, {}), batch = self.batch}
     self.members[i] = log.new(io, kept)
 end
 
@@ -181,7 +181,7 @@ local function world(count, random)
     local made = setmetatable({count = count, random = random, members = {}, disks = {}, air = {},
         committed = {}, most = 0, epoch = 0, values = 0, loss = random() * 0.3,
         repeated = random() * 0.2, side = {}, crashes = random() * 0.03, leads = random() * 0.03,
-        compacts = random() * 0.02}, World)
+        compacts = random() * 0.02, batch = random() < 0.5 and random(3) or nil}, World)
     for i = 1, count do
         made.disks[i] = new_disk()
         made:start(i)
@@ -220,4 +220,9 @@ return {
         end
         t.ok(committed > 1000, committed)
     end,
+
+    -- Committed is what a majority has from the first entry of the leader's epoch on: here a
+    -- leader has sent a majority an earlier entry, but not its own first one, and another log is
+    -- the best one then.
+    what_is_of_an_earlier_epoch_is_not_committed_alone = function() t.ok(run(103, 600)) end,
 }
